@@ -1,0 +1,1 @@
+"""Diptych: vision-language pre-training, five systems in one frame."""

@@ -1,0 +1,56 @@
+"""The nouns that every other part speaks; read this package first.
+
+Shapes, in every signature of Diptych:
+
+    B  batch          R  regions         T  text tokens     U  target tokens or queries
+    L  positions of a joint sequence     D  width           H  heads
+    F  region feature size               C  region classes  V  words of the vocabulary
+    A  answers
+
+Boxes are corners (x1, y1, x2, y2) as fractions of the picture's width and height, from 0 to 1.
+"""
+
+from diptych.core.attention import (
+    BIDIRECTIONAL,
+    QUERIES_BEFORE,
+    TARGET_AFTER_BOTH,
+    TEXT_AFTER_REGIONS,
+    UNIMODAL,
+    Attention,
+    attention_mask,
+)
+from diptych.core.batch import Batch, collate
+from diptych.core.contract import FeatureContract
+from diptych.core.protocols import Losses, Model, Objective, Task, Update
+from diptych.core.record import Choices, Expression, Question, Record, Statement, Thing
+from diptych.core.regions import Regions
+from diptych.core.sample import NOTHING, Sample
+from diptych.core.states import States
+
+__all__ = [
+    "BIDIRECTIONAL",
+    "NOTHING",
+    "QUERIES_BEFORE",
+    "TARGET_AFTER_BOTH",
+    "TEXT_AFTER_REGIONS",
+    "UNIMODAL",
+    "Attention",
+    "Batch",
+    "Choices",
+    "Expression",
+    "FeatureContract",
+    "Losses",
+    "Model",
+    "Objective",
+    "Question",
+    "Record",
+    "Regions",
+    "Sample",
+    "Statement",
+    "States",
+    "Task",
+    "Thing",
+    "Update",
+    "attention_mask",
+    "collate",
+]

@@ -1,0 +1,143 @@
+"""Samples, padded and stacked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from diptych.core.attention import Attention
+from diptych.core.regions import Regions
+from diptych.core.sample import NOTHING, Sample
+
+
+@dataclass
+class Batch:
+    """The fields of Sample and Regions with a batch in front; `*_present` tells what is not padding."""
+
+    keys: list[str]
+    pictures: list[str]
+    attention: list[Attention]
+    text: Int[Tensor, "B T"]
+    text_present: Bool[Tensor, "B T"]
+    text_labels: Int[Tensor, "B T"]
+    matched: Bool[Tensor, "B"]
+    groups: list[str | None]
+    truths: list[dict[str, Any]]
+    boxes: Float[Tensor, "B R 4"]
+    scores: Float[Tensor, "B R"]
+    sizes: Int[Tensor, "B 2"]  # width, height in pixels
+    regions_present: Bool[Tensor, "B R"]
+    chosen: Bool[Tensor, "B R"]
+    hidden: Bool[Tensor, "B R"]
+    classes: Float[Tensor, "B R C"] | None = None
+    features: Float[Tensor, "B R F"] | None = None
+    whole: Float[Tensor, "B F"] | None = None
+    pixels: Float[Tensor, "B 3 height width"] | None = None
+    text_regions: Int[Tensor, "B T"] | None = None
+    target: Int[Tensor, "B U"] | None = None
+    target_present: Bool[Tensor, "B U"] | None = None
+    target_labels: Int[Tensor, "B U"] | None = None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def to(self, device: torch.device | str) -> Batch:
+        moved: dict[str, Any] = {
+            f.name: v.to(device) for f in fields(self) if isinstance(v := getattr(self, f.name), Tensor)
+        }
+        return replace(self, **moved)
+
+
+def collate(samples: Sequence[Sample]) -> Batch:
+    """Pad each field to the longest of the batch. A sample without regions (text alone) has none present."""
+    regions = [s.regions if s.regions is not None else _no_regions() for s in samples]
+    text = [s.text for s in samples]
+    count = max(len(r) for r in regions)
+    targets = [s.target if s.target is not None else torch.zeros(0, dtype=torch.long) for s in samples]
+    has_target = any(s.target is not None for s in samples)
+    return Batch(
+        keys=[s.key for s in samples],
+        pictures=[s.picture for s in samples],
+        attention=[s.attention for s in samples],
+        groups=[s.group for s in samples],
+        truths=[s.truth for s in samples],
+        matched=torch.tensor([s.matched for s in samples]),
+        text=_pad(text, 0),
+        text_present=_present(text),
+        text_labels=_pad([_labels(s.text, s.text_labels) for s in samples], NOTHING),
+        text_regions=_pad([_labels(s.text, s.text_regions) for s in samples], NOTHING)
+        if any(s.text_regions is not None for s in samples)
+        else None,
+        target=_pad(targets, 0) if has_target else None,
+        target_present=_present(targets) if has_target else None,
+        target_labels=_pad([_labels(t, s.target_labels) for t, s in zip(targets, samples, strict=True)], NOTHING)
+        if has_target
+        else None,
+        boxes=_stack(regions, count, lambda r: r.boxes),
+        scores=_stack(regions, count, lambda r: r.scores),
+        sizes=torch.tensor([r.size for r in regions]),
+        regions_present=_present([r.scores for r in regions]),
+        chosen=_stack(regions, count, lambda r: r.chosen if r.chosen is not None else _false(r)),
+        hidden=_stack(regions, count, lambda r: r.hidden if r.hidden is not None else _false(r)),
+        classes=_optional(regions, count, "classes"),
+        features=_optional(regions, count, "features"),
+        whole=torch.stack([r.whole for r in regions if r.whole is not None])
+        if all(r.whole is not None for r in regions)
+        else None,
+        pixels=_pixels(regions),
+    )
+
+
+def _pad(rows: Sequence[Tensor], value: int) -> Tensor:
+    return pad_sequence(list(rows), batch_first=True, padding_value=value)
+
+
+def _present(rows: Sequence[Tensor]) -> Bool[Tensor, "B N"]:
+    lengths = torch.tensor([len(row) for row in rows])
+    return torch.arange(int(lengths.max()))[None] < lengths[:, None]
+
+
+def _labels(tokens: Tensor, labels: Tensor | None) -> Tensor:
+    return torch.full_like(tokens, NOTHING) if labels is None else labels
+
+
+def _false(regions: Regions) -> Bool[Tensor, "R"]:
+    return torch.zeros(len(regions), dtype=torch.bool)
+
+
+def _stack(regions: Sequence[Regions], count: int, field: Callable[[Regions], Tensor]) -> Tensor:
+    first = field(regions[0])
+    stacked = first.new_zeros(len(regions), count, *first.shape[1:])
+    for row, one in zip(stacked, regions, strict=True):
+        row[: len(one)] = field(one)
+    return stacked
+
+
+def _optional(regions: Sequence[Regions], count: int, name: str) -> Tensor | None:
+    """A field that all pictures with regions have, else None; pictures without regions get zeros."""
+    known = [value for r in regions if len(r) and (value := getattr(r, name)) is not None]
+    if not known or len(known) < sum(len(r) > 0 for r in regions):
+        return None
+    empty = known[0].new_zeros(0, *known[0].shape[1:])
+    return _stack(regions, count, lambda r: getattr(r, name) if len(r) else empty).float()
+
+
+def _pixels(regions: Sequence[Regions]) -> Tensor | None:
+    pictures = [r.pixels for r in regions if r.pixels is not None]
+    if len(pictures) < len(regions):
+        return None
+    height, width = (max(p.shape[axis] for p in pictures) for axis in (1, 2))
+    stacked = pictures[0].new_zeros(len(pictures), 3, height, width)
+    for row, picture in zip(stacked, pictures, strict=True):
+        row[:, : picture.shape[1], : picture.shape[2]] = picture
+    return stacked
+
+
+def _no_regions() -> Regions:
+    return Regions(boxes=torch.zeros(0, 4), scores=torch.zeros(0), size=(1, 1))

@@ -1,0 +1,44 @@
+"""What made the features: it travels with them and with every checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class FeatureContract:
+    """Two sets of features may be mixed only where their contracts agree.
+
+    Features from another detector than the one a model was trained on cost accuracy in silence
+    (huggingface/transformers#8769), so a difference is refused by name.
+    """
+
+    extractor: str  # "storybook-detector", "fasterrcnn_resnet50_fpn", "ground-truth", "grid:resnet18", "given"
+    weights: str  # sha256 of its weights; "" where there are none
+    feature_size: int  # F; 0 where the model looks at pixels
+    class_names: tuple[str, ...] = ()  # C names, in the order of `Regions.classes`
+    box_format: str = "corners, fractions of the picture"
+    selection: str = "all"  # the rule that chose the regions, with its numbers
+    whole: bool = False  # whether the picture's own feature is stored too
+
+    def differences(self, other: FeatureContract) -> list[str]:
+        """One line for each field that differs: `name: this one, that one`."""
+        mine, theirs = asdict(self), asdict(other)
+        return [
+            f"{name}: {_short(mine[name])}, not {_short(theirs[name])}" for name in mine if mine[name] != theirs[name]
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> FeatureContract:
+        return cls(**{**values, "class_names": tuple(values.get("class_names", ()))})
+
+
+def _short(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"{len(value)} names" if len(value) > 3 else repr(value)
+    text = str(value)
+    return f"{text[:12]}…" if len(text) == 64 else repr(value)

@@ -1,0 +1,79 @@
+"""The five roles. Data flows one way: records -> samples -> batches -> states -> losses or predictions."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from diptych.core.batch import Batch
+from diptych.core.record import Record
+from diptych.core.sample import Sample
+from diptych.core.states import States
+
+Losses = dict[str, Tensor]  # objective -> the sum of its losses over what it predicts in this batch
+
+
+class Model(Protocol):
+    """Reads a batch, hands back states. It knows no objective; heads are made by name (`models/heads.py`)."""
+
+    heads: nn.ModuleDict
+    provides: frozenset[str]  # of {"regions", "text", "target", "unimodal", "decode"}
+
+    def __call__(self, batch: Batch) -> States: ...
+
+
+class Objective(Protocol):
+    """What is hidden, and what it costs to guess wrong.
+
+    The cost is a sum and a count. The count is read off the batch alone, before any forward pass, so that the trainer
+    can divide by the count over all ranks and all accumulated parts without keeping a graph.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def needs(self) -> frozenset[str]: ...  # of a model's `provides`
+
+    @property
+    def heads(self) -> frozenset[str]: ...  # names in `HEADS`
+
+    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]: ...  # on the CPU, in the loader
+
+    def count(self, batch: Batch) -> Tensor: ...  # (), how many things are predicted
+
+    def loss(
+        self, model: Model, states: States, batch: Batch
+    ) -> Tensor: ...  # (), sum over them; 0 where there is none
+
+
+class Update(Protocol):
+    """Objectives that share forward passes. Each item that `losses` yields is one optimizer step."""
+
+    @property
+    def objectives(self) -> Sequence[Objective]: ...
+
+    @property
+    def weights(self) -> Mapping[str, float]: ...  # objective -> weight in the sum; 1 where absent
+
+    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]: ...
+
+    def counts(self, batch: Batch) -> Losses: ...
+
+    def losses(self, model: Any, batch: Any) -> Iterator[Losses]: ...
+
+
+class Task(Protocol):
+    """Something a user wants of a picture: how to train for it, ask it, and score it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def samples(self, record: Record) -> list[Sample]: ...  # to train on
+
+    def questions(self, record: Record) -> list[Sample]: ...  # to answer
+
+    def answer(self, model: Any, batch: Batch) -> list[dict[str, Any]]: ...  # one prediction a sample
+
+    def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]: ...

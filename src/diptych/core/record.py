@@ -1,0 +1,79 @@
+"""A picture and everything that is said about it, as a source reads it: strings, not yet tokens."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from diptych.core.regions import Regions
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about the picture with the answers people gave (VQA v2 has ten)."""
+
+    key: str
+    text: str
+    answers: tuple[str, ...]
+    kind: str = "other"  # VQA v2's answer_type: "yes/no", "number" or "other"
+
+
+@dataclass(frozen=True)
+class Expression:
+    """Words that single out one thing of the picture (RefCOCO)."""
+
+    key: str
+    text: str
+    box: tuple[float, float, float, float]  # of the thing meant, fractions of the picture
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Visual commonsense reasoning: a question, four answers, four rationales.
+
+    A word that names a thing is an index into `Record.things` in the official files; here the text holds
+    `[k]` in its place, k counting from 0.
+    """
+
+    key: str
+    question: str
+    answers: tuple[str, ...]
+    answer: int
+    rationales: tuple[str, ...] = ()
+    rationale: int | None = None
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A sentence that is true or false of the picture (NLVR-like)."""
+
+    key: str
+    text: str
+    true: bool
+
+
+@dataclass(frozen=True)
+class Thing:
+    """One thing that is truly there: ground truth, never an input of a model under test."""
+
+    kind: str
+    box: tuple[float, float, float, float]  # of its visible part, fractions of the picture
+    attributes: Mapping[str, str] = field(default_factory=dict)  # such as colour, size, pose
+    visible: float = 1.0  # share of it that nothing covers
+
+
+@dataclass(frozen=True)
+class Record:
+    """One picture with its words. `key` is unique in a data set, and the same for the same picture."""
+
+    key: str
+    split: str = "train"
+    picture: Path | None = None
+    size: tuple[int, int] | None = None  # width, height in pixels
+    captions: tuple[str, ...] = ()
+    questions: tuple[Question, ...] = ()
+    expressions: tuple[Expression, ...] = ()
+    choices: tuple[Choices, ...] = ()
+    statements: tuple[Statement, ...] = ()
+    things: tuple[Thing, ...] = ()
+    relations: tuple[tuple[int, str, int], ...] = ()  # (subject, relation, object), indices into things
+    regions: Regions | None = None  # what a detector saw, once extracted

@@ -1,0 +1,58 @@
+"""What a detector saw in one picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The regions of one picture, best first. Either `features` or `pixels` is what a model looks at.
+
+    `chosen` and `hidden` are two masks, because BERT's 80/10/10 and the papers' 90/10 predict some
+    regions that stay visible.
+    """
+
+    boxes: Float[Tensor, "R 4"]  # corners, fractions of the picture
+    scores: Float[Tensor, "R"]  # the detector's confidence, 0 to 1
+    size: tuple[int, int]  # width and height of the picture in pixels
+    classes: Float[Tensor, "R C"] | None = None  # the detector's probabilities
+    features: Float[Tensor, "R F"] | None = None
+    pixels: Float[Tensor, "3 H W"] | None = None
+    whole: Float[Tensor, "F"] | None = None  # the picture's own feature
+    masks: Bool[Tensor, "R m m"] | None = None  # instance masks inside each box
+    chosen: Bool[Tensor, "R"] | None = None  # predicted by an objective
+    hidden: Bool[Tensor, "R"] | None = None  # not seen by the model
+
+    def __len__(self) -> int:
+        return self.boxes.shape[0]
+
+    def hide(self, hidden: Bool[Tensor, "R"], chosen: Bool[Tensor, "R"] | None = None) -> Regions:
+        """The same regions with some hidden: their pixels blanked where there are pixels, else flagged.
+
+        Box ends are rounded outward, or a line of pixels would leak.
+        """
+        pixels = self.pixels
+        if pixels is not None:
+            pixels = pixels.clone()
+            height, width = pixels.shape[-2:]
+            scale = torch.tensor([width, height, width, height])
+            for box in self.boxes[hidden] * scale:
+                x1, y1 = box[:2].floor().long().clamp(min=0).tolist()
+                x2, y2 = box[2:].ceil().long().tolist()
+                pixels[:, y1:y2, x1:x2] = 0
+        return replace(self, pixels=pixels, hidden=hidden, chosen=hidden if chosen is None else chosen)
+
+    def take(self, rows: Tensor) -> Regions:
+        """Only these regions, in this order (`rows`: indices or a mask)."""
+        per_region = ("boxes", "scores", "classes", "features", "masks", "chosen", "hidden")
+        kept = {name: value[rows] for name in per_region if (value := getattr(self, name)) is not None}
+        return replace(self, **kept)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What is there, by field name."""
+        return {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)}

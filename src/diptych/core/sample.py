@@ -1,0 +1,47 @@
+"""One picture and some words about it, ready for an objective: tokens, not yet padded."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from diptych.core.attention import BIDIRECTIONAL, Attention
+from diptych.core.regions import Regions
+
+NOTHING = -1  # a label where nothing is to be predicted
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a loader hands to `Objective.prepare`, and what that hands on to `collate`.
+
+    `picture` names the picture, so that no objective takes two captions of one picture for a mismatch.
+    """
+
+    key: str
+    picture: str
+    regions: Regions | None
+    text: Int[Tensor, "T"]  # what the model reads
+    text_labels: Int[Tensor, "T"] | None = None  # what it must say there; NOTHING elsewhere
+    text_regions: Int[Tensor, "T"] | None = None  # the region a word names (VCR); NOTHING elsewhere
+    target: Int[Tensor, "U"] | None = None  # what a decoder writes, or queries
+    target_labels: Int[Tensor, "U"] | None = None
+    attention: Attention = BIDIRECTIONAL
+    matched: bool = True  # whether text and picture belong together
+    group: str | None = None  # samples that are scored against each other
+    truth: dict[str, Any] = field(default_factory=dict)  # of the task: answers, references
+
+    def __post_init__(self) -> None:
+        for name in ("text", "target"):
+            tokens, labels = getattr(self, name), getattr(self, f"{name}_labels")
+            assert labels is None or labels.shape == tokens.shape, (self.key, name)
+
+    def __len__(self) -> int:
+        """Positions, without marks: what length bucketing sorts by."""
+        return sum(len(x) for x in (self.regions, self.text, self.target) if x is not None)
+
+
+def no_labels(tokens: Int[Tensor, "T"]) -> Int[Tensor, "T"]:
+    return torch.full_like(tokens, NOTHING)
