@@ -26,6 +26,7 @@ from diptych.core.record import Choices, Expression, Question, Record, Statement
 from diptych.core.regions import Regions
 from diptych.core.sample import NOTHING, Sample
 from diptych.core.states import States
+from diptych.core.vocabulary import Vocabulary
 
 __all__ = [
     "BIDIRECTIONAL",
@@ -51,6 +52,7 @@ __all__ = [
     "Task",
     "Thing",
     "Update",
+    "Vocabulary",
     "attention_mask",
     "collate",
 ]

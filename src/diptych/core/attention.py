@@ -8,7 +8,8 @@ A row is what looks, a column what it looks at; a cell says how far:
     none    nothing
 
 A position always sees itself, so a row is never empty. Marks ([CLS], [SEP], [IMG], [END]) belong to the block
-that the model says. The target block holds what a decoder writes, or queries; its position t stands for word t of the text.
+that the model says. The target block holds what a decoder writes, or queries; its position t stands for word t of the
+text.
 """
 
 from collections.abc import Sequence

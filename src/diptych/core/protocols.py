@@ -43,9 +43,7 @@ class Objective(Protocol):
 
     def count(self, batch: Batch) -> Tensor: ...  # (), how many things are predicted
 
-    def loss(
-        self, model: Model, states: States, batch: Batch
-    ) -> Tensor: ...  # (), sum over them; 0 where there is none
+    def loss(self, model: Model, states: States, batch: Batch) -> Tensor: ...  # (), the sum
 
 
 class Update(Protocol):

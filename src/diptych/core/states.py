@@ -15,7 +15,5 @@ class States:
     target: Float[Tensor, "B U D"] | None = None
     marks: dict[str, Float[Tensor, "B D"]] = field(default_factory=dict)  # "cls", "sep", ...
     unimodal: tuple[Tensor, Tensor] | None = None  # regions and text before the modalities met
-    embedded: dict[str, Tensor] = field(
-        default_factory=dict
-    )  # what an objective needs of the input ("regions", "places")
+    embedded: dict[str, Tensor] = field(default_factory=dict)  # of the input: "regions", "places"
     layers: tuple[Tensor, ...] = ()  # all positions after each layer, where asked for: (B, L, D) each

@@ -1,0 +1,13 @@
+"""What models and objectives must know of a tokeniser: its size and its special tokens."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    size: int  # V
+    pad: int
+    unknown: int
+    cls: int
+    sep: int  # also ends a sentence: the papers' [STOP]
+    mask: int
