@@ -15,7 +15,7 @@ from diptych.vision.eyes import Picture
 
 
 class GroundTruth:
-    """A region for each thing, its feature one-hot over kinds and attribute values. Its contract says "ground-truth"."""
+    """A region for each thing; its feature is one-hot over kinds and attribute values."""
 
     looks = False
 
