@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -14,6 +14,7 @@ from diptych.core.states import States
 Losses = dict[str, Tensor]  # objective -> the sum of its losses over what it predicts in this batch
 
 
+@runtime_checkable
 class Model(Protocol):
     """Reads a batch, hands back states. It knows no objective; heads are made by name (`models/heads.py`)."""
 
@@ -23,6 +24,7 @@ class Model(Protocol):
     def __call__(self, batch: Batch) -> States: ...
 
 
+@runtime_checkable
 class Objective(Protocol):
     """What is hidden, and what it costs to guess wrong.
 
@@ -46,6 +48,7 @@ class Objective(Protocol):
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor: ...  # (), the sum
 
 
+@runtime_checkable
 class Update(Protocol):
     """Objectives that share forward passes. Each item that `losses` yields is one optimizer step."""
 
@@ -62,6 +65,7 @@ class Update(Protocol):
     def losses(self, model: Any, batch: Any) -> Iterator[Losses]: ...
 
 
+@runtime_checkable
 class Task(Protocol):
     """Something a user wants of a picture: how to train for it, ask it, and score it."""
 

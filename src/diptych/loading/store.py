@@ -111,10 +111,6 @@ class StoreWriter:
         if len(self._pending) == self.records_per_shard:
             self.flush()
 
-    def fail(self, key: str, reason: str) -> None:
-        with (self.folder / FAILURES).open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"key": key, "reason": reason}) + "\n")
-
     def flush(self) -> None:
         """Write the records gathered so far as a shard, then the index that names it."""
         if self._pending:
