@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -10,6 +10,7 @@ from diptych.core.batch import Batch
 from diptych.core.record import Record
 from diptych.core.sample import Sample
 from diptych.core.states import States
+from diptych.core.vocabulary import Vocabulary
 
 Losses = dict[str, Tensor]  # objective -> the sum of its losses over what it predicts in this batch
 
@@ -22,6 +23,22 @@ class Model(Protocol):
     provides: frozenset[str]  # of {"regions", "text", "target", "unimodal", "decode"}
 
     def __call__(self, batch: Batch) -> States: ...
+
+
+@runtime_checkable
+class Writer(Protocol):
+    """What a model that provides "decode" offers besides: to write one word at a time for K beams a picture.
+
+    `follow` lets beam k write `words[b, k]` after what beam `parents[b, k]` had written. The memory is the
+    model's own affair. The text of the batch is not read.
+    """
+
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+
+    def begin(self, batch: Batch, room: int) -> tuple[Tensor, Any]: ...  # (B, V) scores of the first word; memory
+
+    def follow(self, memory: Any, words: Tensor, parents: Tensor) -> Tensor: ...  # (B, K), (B, K) -> (B, K, V)
 
 
 @runtime_checkable
@@ -40,6 +57,9 @@ class Objective(Protocol):
 
     @property
     def heads(self) -> frozenset[str]: ...  # names in `HEADS`
+
+    @property
+    def changes(self) -> Literal["pairs", "input", "nothing"]: ...  # by `prepare`; pairs are swapped before input hides
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]: ...  # on the CPU, in the loader
 

@@ -26,7 +26,9 @@ class Objectives(BaseModel):
     region_class: NonNegativeFloat = 0.0  # weight of region class as pretext (Table 6); 0: off
     region_rate: Share = 0.15
     answer: bool = False
-    answer_masks_a_word: bool = False  # the code masks one word of each question in training (fidelity.md, vqa_mask_one)
+    answer_masks_a_word: bool = (
+        False  # the code masks one word of each question in training (fidelity.md, vqa_mask_one)
+    )
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         objectives: list[Objective] = []

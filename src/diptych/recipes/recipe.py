@@ -123,7 +123,9 @@ def _explain(kind: type[BaseModel], problem: Any) -> str:
         *path, last = problem["loc"]
         return f"unknown key {key}; {nearest(str(last), _fields(kind, path))}"
     message = problem["msg"].removeprefix("Value error, ")
-    return f"{key}: {message}" + ("" if problem["type"] in {"missing", "value_error"} else f", found {problem['input']!r}")
+    return f"{key}: {message}" + (
+        "" if problem["type"] in {"missing", "value_error"} else f", found {problem['input']!r}"
+    )
 
 
 def _fields(kind: type[BaseModel], path: Sequence[Any]) -> list[str]:
