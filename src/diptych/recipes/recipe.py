@@ -54,7 +54,7 @@ class Recipe(BaseModel):
             key, equals, text = assignment.partition("=")
             if not equals:
                 raise RecipeError(f"--set {assignment}: wanted key=value, such as optimizer.lr=3e-4")
-            _assign(values, key, text, type(self))
+            _assign(values, key, text)
         return parse(type(self), values, "--set " + " --set ".join(assignments))
 
     def save(self, folder: Path) -> None:
@@ -98,7 +98,7 @@ def claim(out: Path, recipe: Recipe) -> None:
         )
 
 
-def _assign(values: dict[str, Any], key: str, text: str, kind: type[BaseModel]) -> None:
+def _assign(values: dict[str, Any], key: str, text: str) -> None:
     *path, last = key.split(".")
     here, seen = values, ""
     for name in path:
