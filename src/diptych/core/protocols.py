@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -15,6 +15,7 @@ from diptych.core.vocabulary import Vocabulary
 Losses = dict[str, Tensor]  # objective -> the sum of its losses over what it predicts in this batch
 
 
+@runtime_checkable
 class Model(Protocol):
     """Reads a batch, hands back states. It knows no objective; heads are made by name (`models/heads.py`)."""
 
@@ -24,6 +25,7 @@ class Model(Protocol):
     def __call__(self, batch: Batch) -> States: ...
 
 
+@runtime_checkable
 class Writer(Protocol):
     """What a model that provides "decode" offers besides: to write one word at a time for K beams a picture.
 
@@ -39,6 +41,7 @@ class Writer(Protocol):
     def follow(self, memory: Any, words: Tensor, parents: Tensor) -> Tensor: ...  # (B, K), (B, K) -> (B, K, V)
 
 
+@runtime_checkable
 class Objective(Protocol):
     """What is hidden, and what it costs to guess wrong.
 
@@ -65,6 +68,7 @@ class Objective(Protocol):
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor: ...  # (), the sum
 
 
+@runtime_checkable
 class Update(Protocol):
     """Objectives that share forward passes. Each item that `losses` yields is one optimizer step."""
 
@@ -81,6 +85,7 @@ class Update(Protocol):
     def losses(self, model: Any, batch: Any) -> Iterator[Losses]: ...
 
 
+@runtime_checkable
 class Task(Protocol):
     """Something a user wants of a picture: how to train for it, ask it, and score it."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from random import Random
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from diptych.loading.store import Store
 ToSamples = Callable[[Record], list[Sample]]
 
 
+@runtime_checkable
 class Updates(Protocol):
     """Which update a step makes (`objectives.Schedule`)."""
 

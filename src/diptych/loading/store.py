@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -111,10 +112,6 @@ class StoreWriter:
         if len(self._pending) == self.records_per_shard:
             self.flush()
 
-    def fail(self, key: str, reason: str) -> None:
-        with (self.folder / FAILURES).open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"key": key, "reason": reason}) + "\n")
-
     def flush(self) -> None:
         """Write the records gathered so far as a shard, then the index that names it."""
         if self._pending:
@@ -154,7 +151,7 @@ class _Shard:
             ) from error
 
     @cached_property
-    def _tables(self) -> dict[str, np.ndarray[Any, Any]]:
+    def _tables(self) -> dict[str, npt.NDArray[Any]]:
         names = ("ends", "word_ends", "checks", "sizes", "words")
         return {name: self._reader.get_tensor(name).numpy() for name in names}
 
@@ -182,7 +179,7 @@ class _Shard:
         return Regions(size=(width, height), **{name: value.float() for name, value in columns.items()})
 
 
-def _span(ends: np.ndarray[Any, Any], row: int) -> tuple[int, int]:
+def _span(ends: npt.NDArray[Any], row: int) -> tuple[int, int]:
     return (int(ends[row - 1]) if row else 0), int(ends[row])
 
 
@@ -255,6 +252,8 @@ def _read_index(folder: Path) -> dict[str, Any]:
         index = json.loads(path.read_text("utf-8"))
         if index["format"] != 1:
             raise DataError(f"{path} has format {index['format']!r}, wanted 1: it was written by a newer Diptych")
+        FeatureContract.from_json(index["contract"])
+        _ = [(shard["name"], int(shard["records"])) for shard in index["shards"]]
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is damaged ({error!r}); delete the folder and extract again") from error
     return cast(dict[str, Any], index)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from pathlib import Path
 
@@ -21,9 +21,8 @@ class Tokens:
     """A tokeniser with BERT's five special tokens. Built once and saved with the model."""
 
     def __init__(self, tokenizer: Tokenizer, where: str = "the tokeniser") -> None:
-        ids = {token: number for token in SPECIAL if (number := tokenizer.token_to_id(token)) is not None}
-        if missing := [token for token in SPECIAL if token not in ids]:
-            raise CheckpointError(f"{where} lacks {', '.join(missing)}; it needs all of {', '.join(SPECIAL)}")
+        ids = tokenizer.get_vocab()
+        _check_special(ids, where)
         self._tokenizer = tokenizer
         self.vocabulary = Vocabulary(tokenizer.get_vocab_size(), *(ids[token] for token in SPECIAL))
 
@@ -55,6 +54,7 @@ class Tokens:
         ids = {token: number for number, token in enumerate(lines)}
         if len(ids) < len(lines):
             raise CheckpointError(f"{path} has {len(lines) - len(ids)} tokens twice; wanted one token a line")
+        _check_special(ids, str(path))
         return cls(_wordpiece(WordPiece(ids, unk_token="[UNK]"), lowercase), str(path))
 
     @classmethod
@@ -85,6 +85,11 @@ class Tokens:
 
     def to_json(self) -> str:
         return str(self._tokenizer.to_str())
+
+
+def _check_special(ids: Mapping[str, int], where: str) -> None:
+    if missing := [token for token in SPECIAL if token not in ids]:
+        raise CheckpointError(f"{where} lacks {', '.join(missing)}; it needs all of {', '.join(SPECIAL)}")
 
 
 def _wordpiece(model: WordPiece, lowercase: bool) -> Tokenizer:

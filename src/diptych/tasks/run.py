@@ -17,7 +17,7 @@ def ask(
     model: nn.Module,
     records: Sequence[Record],
     batch_size: int = 64,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[[int], object] | None = None,
 ) -> list[dict[str, Any]]:
     """One prediction for each question of each record, in order. `records` have regions."""
     device = next(model.parameters()).device
@@ -28,7 +28,8 @@ def ask(
         with torch.inference_mode():
             for samples in _batches(task, records, batch_size):
                 predictions += task.answer(model, collate(samples).to(device))
-                progress(len(predictions))
+                if progress is not None:
+                    progress(len(predictions))
     finally:
         model.train(was_training)
     return predictions

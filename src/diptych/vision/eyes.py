@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import UInt8
 from torch import Tensor
@@ -14,6 +14,7 @@ from diptych.core import FeatureContract, Record, Regions
 Picture = UInt8[Tensor, "3 H W"]  # RGB, upright
 
 
+@runtime_checkable
 class Eyes(Protocol):
     """Looks at pictures, hands back regions. What it does is written down in its contract.
 
