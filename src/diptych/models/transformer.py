@@ -71,11 +71,11 @@ class SelfAttention(nn.Module):
         return out
 
 
-def _fold(rows: Float[Tensor, "B K H 2 n"]) -> Float[Tensor, "B H K*2 n"]:
+def _fold(rows: Float[Tensor, "B K H 2 n"]) -> Float[Tensor, "B H K2 n"]:
     return rows.transpose(1, 2).flatten(2, 3)
 
 
-def _unfold(rows: Float[Tensor, "B H K*2 n"]) -> Float[Tensor, "B K H 2 n"]:
+def _unfold(rows: Float[Tensor, "B H K2 n"]) -> Float[Tensor, "B K H 2 n"]:
     batch, heads, folded, size = rows.shape
     return rows.view(batch, heads, folded // 2, 2, size).transpose(1, 2)
 

@@ -4,6 +4,7 @@ from diptych.objectives.answer import AnswerQuestion
 from diptych.objectives.masked_language import MaskedLanguage
 from diptych.objectives.masked_queries import MaskedQueries
 from diptych.objectives.masked_regions import MaskedRegionClass
+from diptych.objectives.region_contrast import RegionContrast
 from diptych.objectives.schedule import Schedule, together
 from diptych.objectives.updates import OneForward
 
@@ -13,6 +14,7 @@ __all__ = [
     "MaskedQueries",
     "MaskedRegionClass",
     "OneForward",
+    "RegionContrast",
     "Schedule",
     "together",
 ]
