@@ -19,9 +19,10 @@ from diptych.errors import DataError, RecipeError
 from diptych.loading.loader import Loader
 from diptych.loading.store import Store, iterate
 from diptych.loading.tokens import Tokens
+from diptych.models import UnifiedVLPConfig
 from diptych.models.weights import load_into
 from diptych.objectives import Schedule
-from diptych.recipes.folder import EYES, INNER, Architecture, ModelFolder, UnifiedVLPConfig, parameters
+from diptych.recipes.folder import EYES, INNER, Architecture, ModelFolder
 from diptych.recipes.recipe import Recipe, claim
 from diptych.tasks.caption import Captioning
 from diptych.tasks.run import ask
@@ -58,7 +59,7 @@ def run(
     model = architecture.build()
     schedule.check(model.provides, recipe.system)
     if start is not None:
-        load_into(model, start.model.state_dict(), new_heads=True)
+        load_into(model, start.model.state_dict())
     chosen = _choose(recipe, store)
     most = recipe.model.max_regions
     batches = Loader(store, chosen, task.samples, schedule, recipe.training.batch, recipe.training.seed, most)
@@ -83,6 +84,24 @@ def run(
     return Run(made.save(out / INNER) if int(os.environ.get("RANK", "0")) == 0 else made, result)
 
 
+def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
+    """The recipe for the sizes and switches of the model that it continues."""
+    config = start.architecture.config
+    shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}
+    return recipe.model_copy(update={"model": type(recipe.model)(**shape)})
+
+
+def evaluate(model: ModelFolder, store: Store, split: str) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """Its predictions on a split, and their scores."""
+    if model.recipe is None:
+        raise RecipeError(f"{model.folder} was imported and knows no task yet; fine-tune it: diptych finetune caption")
+    model.accept(store.contract, store.folder)
+    records = [store.record(index) for index in _in_split(store, split, "--split")]
+    task = make_task(model.recipe, model.tokens, model.answers)
+    predictions = ask(task, model.model, records)
+    return predictions, task.score(predictions, records)
+
+
 def make_task(recipe: Recipe, tokens: Tokens, answers: Answers | None) -> Task:
     if recipe.task == "vqa":
         if answers is None:
@@ -95,13 +114,14 @@ def _learn_tokens(store: Store, out: Path, recipe: Recipe) -> Tokens:
     """Once, and kept beside the run: another set of records would give other ids."""
     if (out / "tokenizer.json").is_file():
         return Tokens.load(out)
-    texts = [text for record in iterate(store, recipe.data.split) for text in _words(record)]
+    texts = [text for record in iterate(store, recipe.data.split) for text in words_of(record)]
     tokens = Tokens.train(texts, VOCABULARY_SIZE)
     tokens.save(out)
     return tokens
 
 
-def _words(record: Record) -> list[str]:
+def words_of(record: Record) -> list[str]:
+    """All that is said about a picture and that a vocabulary should know."""
     return [*record.captions, *(q.text for q in record.questions)]
 
 
@@ -135,16 +155,18 @@ def _architecture(
 
 
 def _choose(recipe: Recipe, store: Store) -> list[int]:
-    there = store.split(recipe.data.split)
-    if not there:
-        known = ", ".join(f"{name} ({count})" for name, count in store.splits.items())
-        raise DataError(
-            f"{store.folder} has no records in split {recipe.data.split!r}; it has {known or 'none at all'}; "
-            f"choose with --set data.split=NAME"
-        )
+    there = _in_split(store, recipe.data.split, "--set data.split=")
     if recipe.data.records is None or recipe.data.records >= len(there):
         return there
     return sorted(Random(f"{recipe.training.seed}/records").sample(there, recipe.data.records))
+
+
+def _in_split(store: Store, split: str, option: str) -> list[int]:
+    there = store.split(split)
+    if not there:
+        known = ", ".join(f"{name} ({count})" for name, count in store.splits.items()) or "none at all"
+        raise DataError(f"{store.folder} has no records in split {split!r}; it has {known}; choose with {option}")
+    return there
 
 
 def _validation(
@@ -157,9 +179,9 @@ def _validation(
         return None
     if recipe.task == "pretrain":
         held_out = Loader(store, there, task.samples, schedule, 64, seed=0, max_regions=recipe.model.max_regions)
-        return lambda module, step: {"likelihood": -_loss(module, held_out, schedule)}
+        return lambda module, _: {"likelihood": -_loss(module, held_out, schedule)}
     records = [store.record(index) for index in there]
-    return lambda module, step: task.score(ask(task, module, records), records)
+    return lambda module, _: task.score(ask(task, module, records), records)
 
 
 @torch.no_grad()
@@ -188,6 +210,3 @@ def _fingerprint(recipe: Recipe, start: ModelFolder | None) -> str:
         for name, tensor in sorted(start.model.state_dict().items()):
             digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-__all__ = ["Run", "make_task", "parameters", "run"]

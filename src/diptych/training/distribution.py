@@ -64,7 +64,7 @@ class Alone:
     def __init__(self, wrapped: nn.Module) -> None:
         self.wrapped = wrapped
 
-    def run(self, passes: Iterator[Losses], scales: Mapping[str, float], last: bool) -> Losses | None:  # noqa: ARG002
+    def run(self, passes: Iterator[Losses], scales: Mapping[str, float], last: bool) -> Losses | None:
         return _backward(self.wrapped(passes, scales))
 
     def settle(self) -> None:
