@@ -1,21 +1,7 @@
 """The loop in one process."""
 
-import json
-from pathlib import Path
-
 import pytest
-from safetensors.torch import load_file
-from toy import ToyBatches, ToyModel, toy_train, weight_hash
-
-
-def lines(folder: Path) -> list[dict]:
-    """Without what depends on the clock."""
-    found = [json.loads(text) for text in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in line.items() if name != "samples_per_second"} for line in found]
-
-
-def hash_of(folder: Path) -> str:
-    return weight_hash(load_file(folder / "weights.safetensors"))
+from toy import ToyBatches, ToyModel, lines, toy_train, weights_hash
 
 
 class Cut(Exception):
@@ -52,6 +38,6 @@ def test_a_resume_after_any_step_is_bitwise_equal(tmp_path, kind, monkeypatch):
             toy_train(folder, batches=CutBatches(4), **options)
         model = ToyModel(dropout=0.1)
         again = toy_train(folder, model=model, **options)
-        assert hash_of(folder) == hash_of(tmp_path / "whole")
+        assert weights_hash(folder) == weights_hash(tmp_path / "whole")
         assert (again.history, again.best_step) == (result.history, result.best_step)
         assert lines(folder) == lines(tmp_path / "whole")

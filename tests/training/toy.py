@@ -170,6 +170,22 @@ def toy_train(
     )
 
 
+def lines(folder: Path) -> list[dict[str, Any]]:
+    """The log, without what depends on the clock and without a line that is being written."""
+    found = [json.loads(text) for text in (folder / "metrics.jsonl").read_text().split("\n")[:-1]]
+    return [{name: value for name, value in line.items() if name != "samples_per_second"} for line in found]
+
+
+def weights_hash(folder: Path) -> str:
+    return weight_hash(load_file(folder / "weights.safetensors"))
+
+
+def killable(folder: str, options: dict[str, Any], pause: float) -> None:
+    """A process that a test kills."""
+    torch.set_num_threads(1)
+    toy_train(Path(folder), batches=ToyBatches(4, pause=pause), **options)
+
+
 def main() -> int:
     """Arguments: JSON objects, each the arguments of one `toy_train`, run one after the other."""
     torch.set_num_threads(1)
