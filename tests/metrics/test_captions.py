@@ -1,12 +1,15 @@
+import gc
 import json
 import math
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diptych.errors import DataError, RecipeError
+from diptych.errors import DataError, DiptychError, RecipeError
 from diptych.metrics import (
     CiderD,
     DocumentFrequencies,
@@ -16,6 +19,7 @@ from diptych.metrics import (
     caption_scores,
     cider_scores,
     java,
+    percent,
     read_caption_results,
     read_references,
     rouge_l,
@@ -40,12 +44,22 @@ def assert_published(scores: dict[str, float], expected: dict[str, float], withi
             assert scores[ours] == pytest.approx(expected[theirs], abs=within), ours
 
 
-def test_published_example(data_folder) -> None:
+def published_example(data_folder: Path, also: tuple[str, ...] = ()) -> None:
     example = json.loads((data_folder / "metrics/nlg_eval_example/example.json").read_text())
     predictions = {str(n): text for n, text in enumerate(example["hyp"])}
     references = {str(n): texts for n, texts in enumerate(example["refs"])}
-    also = [] if unavailable("METEOR") else ["METEOR"]
-    assert_published(caption_scores(predictions, references, also=also), example["expected"], within=1e-6)
+    assert_published(caption_scores(predictions, references, also), example["expected"], within=1e-6)
+
+
+def test_published_example(data_folder) -> None:
+    published_example(data_folder)
+
+
+@pytest.mark.slow
+def test_published_meteor(data_folder) -> None:
+    if reason := unavailable("METEOR"):
+        pytest.skip(reason)
+    published_example(data_folder, ("METEOR",))
 
 
 def test_coco_example(data_folder) -> None:
@@ -122,6 +136,7 @@ def test_perfect_and_empty_captions() -> None:
     assert perfect == pytest.approx(dict.fromkeys(perfect, 1.0) | {"CIDEr": 10.0})
     nothing = caption_scores({"a": "", "b": "..."}, references)
     assert nothing == pytest.approx(dict.fromkeys(nothing, 0.0))
+    assert percent(perfect)["CIDEr"] == pytest.approx(1000)
     assert caption_items({"a": "x", "b": "y"}, references).bleu.shape == (2, 9)
 
 
@@ -158,3 +173,14 @@ def test_spice_says_what_it_lacks(tmp_path) -> None:
     (tmp_path / "spice/lib").mkdir(parents=True)
     (tmp_path / "spice/lib/stanford-corenlp-3.6.0.jar").touch()
     assert java._without_models(tmp_path) is None
+
+
+@pytest.mark.timeout(20)
+def test_java_that_stops_is_an_error_and_no_endless_wait(tmp_path, monkeypatch) -> None:
+    pytest.importorskip("pycocoevalcap.meteor.meteor", reason="needs the extra java-metrics (no Java)")
+    (tmp_path / "java").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "java").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(DiptychError, match=r"METEOR's Java program stopped .*2 GB of memory"):
+        caption_scores({"a": "x"}, {"a": ["x"]}, also=["METEOR"])
+    gc.collect()  # the destructor of pycocoevalcap's scorer runs here at the latest

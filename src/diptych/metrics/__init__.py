@@ -1,6 +1,6 @@
 """Pure functions of predictions and truths: no model, no GPU, no Java except where METEOR or SPICE is asked for.
 
-Scores are fractions, as the reference programs give them: 0 to 1, CIDEr 0 to 10. Papers print them times 100.
+Scores are fractions, as the reference programs give them: 0 to 1, CIDEr 0 to 10. Papers print times 100: `percent`.
 """
 
 from diptych.metrics.bleu import bleu_counts, bleu_scores
@@ -8,6 +8,7 @@ from diptych.metrics.bootstrap import Interval, bootstrap_interval, paired_inter
 from diptych.metrics.captions import CaptionItems, caption_items, caption_scores
 from diptych.metrics.cider import CiderD, DocumentFrequencies, cider_scores
 from diptych.metrics.java import JAVA_METRICS, unavailable
+from diptych.metrics.percent import percent
 from diptych.metrics.results import Results, read_answer_results, read_caption_results, read_references
 from diptych.metrics.retrieval import Ranks, recalls, retrieval_ranks
 from diptych.metrics.rouge import rouge_l
@@ -32,6 +33,7 @@ __all__ = [
     "cider_scores",
     "normalise_answer",
     "paired_interval",
+    "percent",
     "ratio",
     "read_answer_results",
     "read_caption_results",
