@@ -86,10 +86,10 @@ class OfficialVLP:
         return collate([self.sample(case, row) for row in range(int(self.config["batch"]))])
 
     def valid(self, case: str) -> Tensor:
-        """(B, L) of our sequence: what is there and seen. A hidden region's own row sees itself with us only."""
+        """(B, L) of our sequence: what is there."""
         batch = self.batch(case)
         mark = torch.ones(len(batch), 1, dtype=torch.bool)
-        return torch.cat([mark, batch.regions_present & ~batch.hidden, mark, batch.text_present], 1)
+        return torch.cat([mark, batch.regions_present, mark, batch.text_present], 1)
 
 
 @pytest.fixture(scope="session")

@@ -133,7 +133,7 @@ def test_unified_vlp_boxes(unified_vlp):
 
 @pytest.mark.parametrize("case", [*CASES, "vqa"])
 def test_unified_vlp_attention(unified_vlp, case):
-    """Who sees whom; a position sees itself with us, which matters to hidden regions' own rows alone."""
+    """Who sees whom. With hidden regions too: the authors' code means to close their columns, but does not."""
     batch, valid = unified_vlp.batch(case), unified_vlp.valid(case)
     ours = attention_mask(batch.attention, unified_vlp.regions + 2, batch.text.shape[1], 0, valid)
     theirs = unified_vlp.inputs[f"{case}.attention_mask"][:, : valid.shape[1], : valid.shape[1]].bool()

@@ -16,7 +16,7 @@ lookup: its box and the detector's class stand in for it (Eq. 1). The model has 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -53,11 +53,12 @@ class UnifiedVLPShape(BaseModel):
     geometry: Source = "paper"
     class_input: bool = True  # Table 6: the detector's class probabilities as a part of the input
     # paper: a hidden region keeps its box, so that its class can be asked for (Table 6, "region label as pretext").
-    # official: it keeps nothing and nobody sees it (the code's --mask_image_regions).
+    # official: it keeps nothing but its segment (the code's --mask_image_regions). The authors also mean to close its
+    # column to all others, but fill a copy of the mask (seq2seq_loader.py:305), so it stays open, and here too.
     hidden_regions: Source = "paper"
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _fits(self) -> UnifiedVLPShape:
         if self.width % self.heads:
             raise ValueError(f"width {self.width} does not divide into {self.heads} heads")
         if self.positions < self.max_regions + 3:
@@ -72,12 +73,12 @@ class UnifiedVLPShape(BaseModel):
         return self.positions - self.max_regions - 2
 
     @classmethod
-    def base(cls, **changes: Any) -> Self:
+    def base(cls, **changes: Any) -> UnifiedVLPShape:
         """The paper's: BERT base over 100 regions."""
         return cls(**changes)
 
     @classmethod
-    def tiny(cls, **changes: Any) -> Self:
+    def tiny(cls, **changes: Any) -> UnifiedVLPShape:
         """Trains in a minute on one core."""
         small = {"width": 128, "layers": 3, "heads": 4, "ffn": 512, "positions": 96, "max_regions": 32}
         return cls(**{**small, **changes})
@@ -205,16 +206,17 @@ class UnifiedVLP(nn.Module):
             )
         official = self.config.hidden_regions == "official"
         looks, places = self.regions(batch, torch.zeros_like(batch.hidden) if official else batch.hidden)
-        seen = batch.regions_present & ~batch.hidden if official else batch.regions_present
-        regions = (looks + places) * seen[..., None]
+        regions = looks + places
+        if official:
+            regions = regions * ~batch.hidden[..., None]
         segments = self._segments(batch.attention if attention is None else attention)[:, :1]
         regions = regions + self.text.segments(segments)
         positions = torch.tensor([0, self.config.max_regions + 1], device=device)
         words = torch.tensor([self.config.vocabulary.cls, self.config.vocabulary.sep], device=device)
         marks = self.text(words.expand(len(batch), 2), positions, segments.expand(-1, 2))
-        there = seen.new_ones(len(batch), 1)
+        there = batch.regions_present.new_ones(len(batch), 1)
         read = torch.cat([marks[:, :1], regions, marks[:, 1:]], 1)
-        return read, torch.cat([there, seen, there], 1), {"regions": looks, "places": places}
+        return read, torch.cat([there, batch.regions_present, there], 1), {"regions": looks, "places": places}
 
     def _write(self, words: Int[Tensor, "N T"], start: int, segments: Int[Tensor, "N 1"]) -> Float[Tensor, "N T D"]:
         """Words (or queries) from the text's place `start` on, before the norm."""

@@ -14,7 +14,7 @@ from diptych.core import Batch, Model, Sample, States
 class RegionContrast:
     """The place of a hidden region plus the pooled [CLS] must be most like its own look (modeling.py:1111).
 
-    Meant for `hidden_regions=official`, where a hidden region keeps nothing. Averaged over the hidden regions of a
+    Meant for `hidden_regions=official`, where a hidden region keeps neither. Averaged over the hidden regions of a
     picture; a picture counts once.
     """
 
@@ -45,4 +45,5 @@ class RegionContrast:
         likeness = (asked @ states.embedded["regions"].transpose(1, 2)).float()
         likeness = likeness.masked_fill(~chosen[:, None], -torch.inf).masked_fill(~chosen.any(1)[:, None, None], 0)
         own = likeness.log_softmax(-1).diagonal(dim1=1, dim2=2).masked_fill(~chosen, 0)
-        return -(own.sum(1) / chosen.sum(1).clamp(min=1)).sum()
+        total: Tensor = -(own.sum(1) / chosen.sum(1).clamp(min=1)).sum()
+        return total

@@ -7,17 +7,16 @@ from diptych.errors import RecipeError, nearest
 from diptych.recipes import unified_vlp
 from diptych.recipes.recipe import Recipe
 
-RECIPES: dict[str, Callable[[], Recipe]] = {
-    recipe().name: recipe
-    for recipe in (
-        *(partial(make, task) for make in (unified_vlp.paper, unified_vlp.official, unified_vlp.small)
-          for task in ("pretrain", "caption", "vqa")),
-        *(partial(unified_vlp.with_lambda, share) for share in unified_vlp.LAMBDAS),
-        unified_vlp.region_class_pretext,
-        partial(unified_vlp.masked_queries, "paper"),
-        partial(unified_vlp.masked_queries, "small"),
-    )
-}  # fmt: skip
+_MAKERS: list[Callable[[], Recipe]] = [
+    *(partial(unified_vlp.paper, task) for task in unified_vlp.TASKS),
+    *(partial(unified_vlp.official, task) for task in unified_vlp.TASKS),
+    *(partial(unified_vlp.small, task) for task in unified_vlp.TASKS),
+    *(partial(unified_vlp.with_lambda, share) for share in unified_vlp.LAMBDAS),
+    unified_vlp.region_class_pretext,
+    partial(unified_vlp.masked_queries, "paper"),
+    partial(unified_vlp.masked_queries, "small"),
+]
+RECIPES: dict[str, Callable[[], Recipe]] = {make().name: make for make in _MAKERS}
 
 
 def find_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:

@@ -17,7 +17,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 from safetensors.torch import save_file
-from torch import nn
 
 from diptych.core import FeatureContract
 from diptych.errors import CheckpointError, DataError
@@ -112,11 +111,11 @@ def open_model(path: Path) -> ModelFolder:
         raise CheckpointError(
             f"{path} is the folder of a run that has not ended; run its command again to go on with it"
             if unfinished
-            else f"{path} is not a model folder: it has no {CONFIG}; `diptych pretrain`, `finetune` and `import` make one"
+            else f"{path} is no model folder: it has no {CONFIG}; `diptych pretrain`, `finetune` and `import` make one"
         )
     architecture = parse(Architecture, _json(folder / CONFIG), str(folder / CONFIG))
     model = architecture.build()
-    load_into(model, read_weights(folder / WEIGHTS))
+    load_into(model, read_weights(folder / WEIGHTS), complete=True)
     return ModelFolder(
         folder=folder,
         model=model.eval(),
@@ -134,7 +133,3 @@ def _json(path: Path) -> Any:
         return json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} is damaged ({error}); copy the model folder again") from error
-
-
-def parameters(model: nn.Module) -> int:
-    return sum(p.numel() for p in model.parameters())

@@ -19,16 +19,18 @@ from diptych.errors import DataError, RecipeError
 from diptych.loading.loader import Loader
 from diptych.loading.store import Store, iterate
 from diptych.loading.tokens import Tokens
+from diptych.models import UnifiedVLPConfig
+from diptych.models.official import start_from
 from diptych.models.weights import load_into
 from diptych.objectives import Schedule
-from diptych.recipes.folder import EYES, INNER, Architecture, ModelFolder, UnifiedVLPConfig, parameters
+from diptych.recipes.folder import EYES, INNER, Architecture, ModelFolder
 from diptych.recipes.recipe import Recipe, claim
 from diptych.tasks.caption import Captioning
 from diptych.tasks.run import ask
 from diptych.tasks.vqa import Answers, QuestionAnswering
 from diptych.training.trainer import Result, train
 
-SCORES = {"caption": "cider", "vqa": "accuracy", "pretrain": "likelihood"}  # what validation wants to rise
+SCORES = {"caption": "CIDEr", "vqa": "accuracy", "pretrain": "likelihood"}  # what validation wants to rise
 VOCABULARY_SIZE = 8000
 
 
@@ -39,17 +41,20 @@ class Run:
 
 
 def run(
-    recipe: Recipe, store: Store, out: Path, start: ModelFolder | None = None, tokens: Tokens | None = None,
-    console: Console | None = None,
-) -> Run:  # fmt: skip
-    """Train by the recipe, from scratch or from `start`, and write `out/model`. The same call goes on where it stopped.
-
-    `tokens` serves a start from scratch; without it a vocabulary is learnt from the store's words.
-    """
+    recipe: Recipe, store: Store, out: Path, start: ModelFolder | None = None, console: Console | None = None
+) -> Run:
+    """Train by the recipe, from scratch or from `start`, and write `out/model`. The same call goes on where it stopped."""
+    console = console or Console(stderr=True)
+    if recipe.init is not None and (start is not None or recipe.data.vocabulary is None):
+        raise RecipeError(
+            "init begins from weights that have a vocabulary of their own: give data.vocabulary, their vocab.txt"
+            if start is None
+            else "init and a model to start from exclude each other: give one"
+        )
     claim(out, recipe)
     if start is not None:
         start.accept(store.contract, store.folder)
-    tokens = start.tokens if start is not None else tokens or _learn_tokens(store, out, recipe)
+    tokens = start.tokens if start is not None else _tokens(store, out, recipe)
     answers = _answers(recipe, store, start)
     task = make_task(recipe, tokens, answers)
     schedule = recipe.objectives.schedule(tokens.vocabulary)
@@ -58,7 +63,9 @@ def run(
     model = architecture.build()
     schedule.check(model.provides, recipe.system)
     if start is not None:
-        load_into(model, start.model.state_dict(), new_heads=True)
+        load_into(model, start.model.state_dict())
+    elif recipe.init is not None:
+        console.print(start_from(model, recipe.init).lines()[-1] + f" from {recipe.init}")
     chosen = _choose(recipe, store)
     most = recipe.model.max_regions
     batches = Loader(store, chosen, task.samples, schedule, recipe.training.batch, recipe.training.seed, most)
@@ -75,12 +82,30 @@ def run(
         fingerprint=_fingerprint(recipe, start),
         console=console,
     )
-    if batches.corrupt and console is not None:
+    if batches.corrupt:
         named = ", ".join(sorted(batches.corrupt)[:5])
         console.print(f"{len(batches.corrupt)} damaged records were left out: {named}")
     eyes = store.folder / EYES if (store.folder / EYES).is_dir() else start.eyes if start is not None else None
     made = ModelFolder(out / INNER, model.eval(), architecture, tokens, store.contract, recipe, answers, eyes)
     return Run(made.save(out / INNER) if int(os.environ.get("RANK", "0")) == 0 else made, result)
+
+
+def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
+    """The recipe for the sizes and switches of the model that it continues."""
+    config = start.architecture.config
+    shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}
+    return recipe.model_copy(update={"model": type(recipe.model)(**shape)})
+
+
+def evaluate(model: ModelFolder, store: Store, split: str) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """Its predictions on a split, and their scores."""
+    if model.recipe is None:
+        raise RecipeError(f"{model.folder} was imported and knows no task yet; fine-tune it: diptych finetune caption")
+    model.accept(store.contract, store.folder)
+    records = [store.record(index) for index in _in_split(store, split, "--split")]
+    task = make_task(model.recipe, model.tokens, model.answers)
+    predictions = ask(task, model.model, records)
+    return predictions, task.score(predictions, records)
 
 
 def make_task(recipe: Recipe, tokens: Tokens, answers: Answers | None) -> Task:
@@ -91,17 +116,20 @@ def make_task(recipe: Recipe, tokens: Tokens, answers: Answers | None) -> Task:
     return Captioning(tokens, recipe.decoding, recipe.data.max_words)
 
 
-def _learn_tokens(store: Store, out: Path, recipe: Recipe) -> Tokens:
-    """Once, and kept beside the run: another set of records would give other ids."""
+def _tokens(store: Store, out: Path, recipe: Recipe) -> Tokens:
+    """Learnt once, and kept beside the run: another set of records would give other ids."""
+    if recipe.data.vocabulary is not None:
+        return Tokens.from_vocabulary(Path(recipe.data.vocabulary), recipe.data.lowercase)
     if (out / "tokenizer.json").is_file():
         return Tokens.load(out)
-    texts = [text for record in iterate(store, recipe.data.split) for text in _words(record)]
+    texts = [text for record in iterate(store, recipe.data.split) for text in words_of(record)]
     tokens = Tokens.train(texts, VOCABULARY_SIZE)
     tokens.save(out)
     return tokens
 
 
-def _words(record: Record) -> list[str]:
+def words_of(record: Record) -> list[str]:
+    """All that is said about a picture and that a vocabulary should know."""
     return [*record.captions, *(q.text for q in record.questions)]
 
 
@@ -135,16 +163,18 @@ def _architecture(
 
 
 def _choose(recipe: Recipe, store: Store) -> list[int]:
-    there = store.split(recipe.data.split)
-    if not there:
-        known = ", ".join(f"{name} ({count})" for name, count in store.splits.items())
-        raise DataError(
-            f"{store.folder} has no records in split {recipe.data.split!r}; it has {known or 'none at all'}; "
-            f"choose with --set data.split=NAME"
-        )
+    there = _in_split(store, recipe.data.split, "--set data.split=")
     if recipe.data.records is None or recipe.data.records >= len(there):
         return there
     return sorted(Random(f"{recipe.training.seed}/records").sample(there, recipe.data.records))
+
+
+def _in_split(store: Store, split: str, option: str) -> list[int]:
+    there = store.split(split)
+    if not there:
+        known = ", ".join(f"{name} ({count})" for name, count in store.splits.items()) or "none at all"
+        raise DataError(f"{store.folder} has no records in split {split!r}; it has {known}; choose with {option}")
+    return there
 
 
 def _validation(
@@ -157,9 +187,9 @@ def _validation(
         return None
     if recipe.task == "pretrain":
         held_out = Loader(store, there, task.samples, schedule, 64, seed=0, max_regions=recipe.model.max_regions)
-        return lambda module, step: {"likelihood": -_loss(module, held_out, schedule)}
+        return lambda module, _: {"likelihood": -_loss(module, held_out, schedule)}
     records = [store.record(index) for index in there]
-    return lambda module, step: task.score(ask(task, module, records), records)
+    return lambda module, _: task.score(ask(task, module, records), records)
 
 
 @torch.no_grad()
@@ -188,6 +218,3 @@ def _fingerprint(recipe: Recipe, start: ModelFolder | None) -> str:
         for name, tensor in sorted(start.model.state_dict().items()):
             digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-__all__ = ["Run", "make_task", "parameters", "run"]

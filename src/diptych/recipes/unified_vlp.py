@@ -1,8 +1,8 @@
 """Unified VLP (Zhou et al. 2020, arXiv 1909.11059): its recipes.
 
 Table 8 (paper): Conceptual Captions, batch 512, rate 3e-4, 30 epochs on 8 V100, 5 hours each; COCO 1e-4, Flickr30k
-3e-5, 30 epochs; VQA 2.0 batch 128, 2e-5, 20 epochs. The released weights' names say 1e-4 for Conceptual Captions and 3e-5
-for COCO (`official`). Expected on COCO test: CIDEr 116.9, BLEU-4 36.5; VQA test-dev 70.5 (Tables 2 and 4).
+3e-5, 30 epochs; VQA 2.0 batch 128, 2e-5, 20 epochs. The released weights' names say 1e-4 for Conceptual Captions and
+3e-5 for COCO (`official`). Expected on COCO test: CIDEr 116.9, BLEU-4 36.5; VQA test-dev 70.5 (Tables 2 and 4).
 The small size is for data such as Storybook: minutes on two cores.
 """
 
@@ -17,6 +17,7 @@ from diptych.recipes.recipe import Recipe
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 Task = Literal["pretrain", "caption", "vqa"]
+TASKS: tuple[Task, ...] = ("pretrain", "caption", "vqa")
 LAMBDAS = (0.0, 0.25, 0.5, 0.75, 1.0)  # the share of seq2seq; the paper's grid
 
 _PAPER_RATES = {"pretrain": 3e-4, "caption": 1e-4, "vqa": 2e-5}  # Table 8

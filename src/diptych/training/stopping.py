@@ -23,7 +23,7 @@ class StopWish:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._restore()
 
-    def _note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+    def _note(self, number: int, frame: FrameType | None) -> None:
         self.asked = True
         self._restore()
 
