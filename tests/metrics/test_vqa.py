@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diptych.core import Question
 from diptych.errors import DataError
-from diptych.metrics import answer_accuracy, answer_scores, normalise_answer, vqa_accuracy
+from diptych.metrics import answer_accuracy, normalise_answer, soft_targets, vqa_scores
 
 
 # Right-hand sides are what the official vqaEval.py of GT-Vision-Lab/VQA (a013f00) gives, run under Python 3.
@@ -52,35 +53,43 @@ answers = st.lists(st.sampled_from(["red", "Red.", "two", "2", "yes", "the dog"]
 @given(answers)
 def test_a_soft_target_is_the_accuracy_it_would_get(given_answers) -> None:
     if len(set(given_answers)) > 1:
-        for answer, score in answer_scores(given_answers).items():
+        for answer, score in soft_targets(given_answers).items():
             assert 0 < score <= 1
             assert answer_accuracy(answer, given_answers) == score
 
 
 def test_soft_targets_by_either_rule() -> None:
     given_answers = ten(red=1, blue=3, green=6)
-    assert answer_scores(given_answers) == pytest.approx({"red": 0.3, "blue": 0.9, "green": 1})
-    assert answer_scores(given_answers, rule="simple") == pytest.approx({"red": 1 / 3, "blue": 1, "green": 1})
-    assert answer_scores([]) == answer_scores(["the"]) == {}
+    assert soft_targets(given_answers) == pytest.approx({"red": 0.3, "blue": 0.9, "green": 1})
+    assert soft_targets(given_answers, rule="simple") == pytest.approx({"red": 1 / 3, "blue": 1, "green": 1})
+    assert soft_targets([]) == soft_targets(["the"]) == {}
+
+
+def question(key: str, answers: list[str], kind: str) -> Question:
+    return Question(key=key, text="?", answers=tuple(answers), kind=kind)
 
 
 def test_accuracy_by_kind() -> None:
-    questions = {"1": (ten(yes=10), "yes/no"), "2": (ten(two=8, three=2), "number"), "3": (ten(red=10), "other")}
-    scores = vqa_accuracy({"1": "yes", "2": "3", "3": "blue"}, questions)
+    questions = [
+        question("1", ten(yes=10), "yes/no"),
+        question("2", ten(two=8, three=2), "number"),
+        question("3", ten(red=10), "other"),
+    ]
+    scores = vqa_scores({"1": "yes", "2": "3", "3": "blue"}, questions)
     assert scores == pytest.approx({"all": 1.6 / 3, "yes/no": 1, "number": 0.6, "other": 0})
 
 
 @pytest.mark.parametrize(
     ("predictions", "questions", "said"),
     [
-        ({}, {}, "no question to score"),
-        ({}, {"7": (["yes"], "yes/no")}, r"no predicted answer.*\(record 7\)"),
-        ({"7": "yes"}, {"7": ([], "yes/no")}, r"no answers to score against \(record 7\)"),
+        ({}, [], "no question to score"),
+        ({}, [question("7", ["yes"], "yes/no")], r"no predicted answer.*\(record 7\)"),
+        ({"7": "yes"}, [question("7", [], "yes/no")], r"no answers to score against \(record 7\)"),
     ],
 )
 def test_what_cannot_be_scored(predictions, questions, said) -> None:
     with pytest.raises(DataError, match=said):
-        vqa_accuracy(predictions, questions)
+        vqa_scores(predictions, questions)
 
 
 def test_real_annotations(data_folder) -> None:

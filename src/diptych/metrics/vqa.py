@@ -6,9 +6,10 @@ score is min(1, other people who said so / 3), and the accuracy is the mean of t
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+from diptych.core.record import Question
 from diptych.errors import DataError
 
 _PEOPLE = 10
@@ -68,28 +69,26 @@ def answer_accuracy(prediction: str, answers: Sequence[str]) -> float:
     return _agreement(answers.count(prediction), len(answers), leave_one_out=True)
 
 
-def vqa_accuracy(
-    predictions: Mapping[str, str], questions: Mapping[str, tuple[Sequence[str], str]]
-) -> dict[str, float]:
+def vqa_scores(predictions: Mapping[str, str], questions: Iterable[Question]) -> dict[str, float]:
     """Mean accuracy, 0 to 1, over all questions ("all") and by kind ("yes/no", "number", "other", ...).
 
-    `questions` has the answers given and the kind of each; every one must be predicted.
+    Every question must be predicted and have answers.
     """
-    if not questions:
-        raise DataError("no question to score")
     by_kind: dict[str, list[float]] = {"all": []}
-    for key, (answers, kind) in questions.items():
-        if key not in predictions:
-            raise DataError("a question has no predicted answer; answer it, or score only those answered", key=key)
-        if not answers:
-            raise DataError("a question has no answers to score against", key=key)
-        accuracy = answer_accuracy(predictions[key], answers)
+    for question in questions:
+        if question.key not in predictions:
+            raise DataError("a question has no predicted answer; answer it, or leave it out", key=question.key)
+        if not question.answers:
+            raise DataError("a question has no answers to score against", key=question.key)
+        accuracy = answer_accuracy(predictions[question.key], question.answers)
         by_kind["all"].append(accuracy)
-        by_kind.setdefault(kind, []).append(accuracy)
+        by_kind.setdefault(question.kind, []).append(accuracy)
+    if not by_kind["all"]:
+        raise DataError("no question to score")
     return {kind: sum(accuracies) / len(accuracies) for kind, accuracies in by_kind.items()}
 
 
-def answer_scores(
+def soft_targets(
     answers: Sequence[str], rule: Literal["leave_one_out", "simple"] = "leave_one_out"
 ) -> dict[str, float]:
     """Soft targets to train on: each normal form that was given and its score, above 0 and up to 1.
