@@ -21,7 +21,7 @@ from diptych.core.attention import (
 )
 from diptych.core.batch import Batch, collate
 from diptych.core.contract import FeatureContract
-from diptych.core.protocols import Losses, Model, Objective, Task, Update
+from diptych.core.protocols import Losses, Model, Objective, Task, Update, Writer
 from diptych.core.record import Choices, Expression, Question, Record, Statement, Thing
 from diptych.core.regions import Regions
 from diptych.core.sample import NOTHING, Sample
@@ -53,6 +53,7 @@ __all__ = [
     "Thing",
     "Update",
     "Vocabulary",
+    "Writer",
     "attention_mask",
     "collate",
 ]

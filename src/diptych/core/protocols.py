@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -10,10 +10,12 @@ from diptych.core.batch import Batch
 from diptych.core.record import Record
 from diptych.core.sample import Sample
 from diptych.core.states import States
+from diptych.core.vocabulary import Vocabulary
 
 Losses = dict[str, Tensor]  # objective -> the sum of its losses over what it predicts in this batch
 
 
+@runtime_checkable
 class Model(Protocol):
     """Reads a batch, hands back states. It knows no objective; heads are made by name (`models/heads.py`)."""
 
@@ -23,6 +25,23 @@ class Model(Protocol):
     def __call__(self, batch: Batch) -> States: ...
 
 
+@runtime_checkable
+class Writer(Protocol):
+    """What a model that provides "decode" offers besides: to write one word at a time for K beams a picture.
+
+    `follow` lets beam k write `words[b, k]` after what beam `parents[b, k]` had written. The memory is the
+    model's own affair. The text of the batch is not read.
+    """
+
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+
+    def begin(self, batch: Batch, room: int) -> tuple[Tensor, Any]: ...  # (B, V) scores of the first word; memory
+
+    def follow(self, memory: Any, words: Tensor, parents: Tensor) -> Tensor: ...  # (B, K), (B, K) -> (B, K, V)
+
+
+@runtime_checkable
 class Objective(Protocol):
     """What is hidden, and what it costs to guess wrong.
 
@@ -39,6 +58,9 @@ class Objective(Protocol):
     @property
     def heads(self) -> frozenset[str]: ...  # names in `HEADS`
 
+    @property
+    def changes(self) -> str: ...  # by `prepare`: "pairs", "input" or "nothing"; pairs are swapped before input hides
+
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]: ...  # on the CPU, in the loader
 
     def count(self, batch: Batch) -> Tensor: ...  # (), how many things are predicted
@@ -46,6 +68,7 @@ class Objective(Protocol):
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor: ...  # (), the sum
 
 
+@runtime_checkable
 class Update(Protocol):
     """Objectives that share forward passes. Each item that `losses` yields is one optimizer step."""
 
@@ -62,6 +85,7 @@ class Update(Protocol):
     def losses(self, model: Any, batch: Any) -> Iterator[Losses]: ...
 
 
+@runtime_checkable
 class Task(Protocol):
     """Something a user wants of a picture: how to train for it, ask it, and score it."""
 

@@ -53,6 +53,10 @@ class Regions:
         kept = {name: value[rows] for name in per_region if (value := getattr(self, name)) is not None}
         return replace(self, **kept)
 
+    def first(self, count: int) -> Regions:
+        """The best `count`; regions are kept best first."""
+        return self if len(self) <= count else self.take(torch.arange(count))
+
     def tensors(self) -> dict[str, Tensor]:
         """What is there, by field name."""
         return {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)}

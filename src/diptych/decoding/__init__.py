@@ -1,0 +1,5 @@
+"""From a picture to words: search over what a model writes."""
+
+from diptych.decoding.search import DecodingOptions, Frames, Hypothesis, decode, search
+
+__all__ = ["DecodingOptions", "Frames", "Hypothesis", "decode", "search"]

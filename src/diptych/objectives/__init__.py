@@ -1,0 +1,20 @@
+"""What is hidden, and what it costs to guess wrong: one file an objective."""
+
+from diptych.objectives.answer import AnswerQuestion
+from diptych.objectives.masked_language import MaskedLanguage
+from diptych.objectives.masked_queries import MaskedQueries
+from diptych.objectives.masked_regions import MaskedRegionClass
+from diptych.objectives.region_contrast import RegionContrast
+from diptych.objectives.schedule import Schedule, together
+from diptych.objectives.updates import OneForward
+
+__all__ = [
+    "AnswerQuestion",
+    "MaskedLanguage",
+    "MaskedQueries",
+    "MaskedRegionClass",
+    "OneForward",
+    "RegionContrast",
+    "Schedule",
+    "together",
+]

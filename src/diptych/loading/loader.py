@@ -1,0 +1,93 @@
+"""From a store to batches: a pure function of (seed, step, part), with no state to save."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from random import Random
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from diptych.core import Batch, Record, Sample, Update, collate
+from diptych.errors import DataError
+from diptych.loading.order import Order
+from diptych.loading.store import Store
+
+ToSamples = Callable[[Record], list[Sample]]
+
+
+@runtime_checkable
+class Updates(Protocol):
+    """Which update a step makes (`objectives.Schedule`)."""
+
+    def at(self, step: int) -> Update: ...
+
+
+class Loader:
+    """The batches of a run. Records whose bytes are damaged are left out, counted and named in `corrupt`."""
+
+    def __init__(
+        self,
+        store: Store,
+        records: Sequence[int],
+        to_samples: ToSamples,
+        updates: Updates,
+        batch_size: int,
+        seed: int,
+        max_regions: int | None = None,
+    ) -> None:
+        self.store, self.updates, self.seed, self.max_regions = store, updates, seed, max_regions
+        self.corrupt: dict[str, str] = {}
+        # Words are parsed and tokenised once for small sets; a large one re-reads what falls out.
+        self._samples = lru_cache(maxsize=200_000)(lambda index: tuple(to_samples(store.words(index))))
+        self._items: list[tuple[int, int]] = []
+        lengths = []
+        for index in records:
+            for position, sample in enumerate(self._samples(index)):
+                self._items.append((index, position))
+                lengths.append(len(sample) + self._region_count(index))
+        if not self._items:
+            raise DataError(
+                f"nothing to train on: {len(records)} of {len(store)} records in {store.folder} were chosen, and none "
+                f"has words for this task; `diptych check {store.folder}` shows what is there"
+            )
+        self.order = Order(np.array(lengths), batch_size, seed)
+
+    def __len__(self) -> int:
+        """Samples in an epoch."""
+        return len(self._items)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.order.steps_per_epoch
+
+    def at(self, step: int, part: int, parts: int) -> Batch:
+        """Part `part` of `parts` of the global batch of `step`, prepared by the update of that step.
+
+        Its randomness depends on (seed, step, part) alone, so one process that accumulates equals many that share.
+        """
+        chosen = self.order.batch(step)[part::parts]
+        samples = [sample for item in chosen if (sample := self._read(int(item))) is not None]
+        if not samples:
+            raise DataError(
+                f"step {step}, part {part} of {parts} is empty: a batch of {self.order.batch_size} cannot be cut into "
+                f"{parts} parts, or its records are all damaged ({len(self.corrupt)} are); use fewer processes"
+            )
+        rng = Random(f"{self.seed}/{step}/{part}")
+        return collate(self.updates.at(step).prepare(samples, rng))
+
+    def _read(self, item: int) -> Sample | None:
+        index, position = self._items[item]
+        sample = self._samples(index)[position]
+        try:
+            regions = self.store.regions(index)
+        except DataError as error:
+            self.corrupt[error.key or str(index)] = str(error)
+            return None
+        return replace(sample, regions=regions if self.max_regions is None else regions.first(self.max_regions))
+
+    def _region_count(self, index: int) -> int:
+        count = self.store.region_count(index)
+        return count if self.max_regions is None else min(count, self.max_regions)

@@ -1,0 +1,267 @@
+"""Records with their regions on disk: shards in the safetensors format, read by memory map.
+
+    STORE/
+      store.json                 the feature contract, and the shards with their sizes
+      shard-00000.safetensors    boxes, scores, classes, features, whole: the rows of all its records, stacked;
+                                 ends: where each record's rows end; words: their JSON; checks: a CRC32 each
+      failures.jsonl             what could not be extracted, and why
+
+A shard is written whole or not at all, and it is the unit of resume.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from diptych.core import Choices, Expression, FeatureContract, Question, Record, Regions, Statement, Thing
+from diptych.errors import DataError
+from diptych.files import write_atomically
+
+INDEX, FAILURES = "store.json", "failures.jsonl"
+PER_REGION = ("boxes", "scores", "classes", "features")
+
+
+class Store:
+    """A sequence of records. `words(i)` leaves the regions on disk, `record(i)` reads them too."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        index = _read_index(folder)
+        self.contract = FeatureContract.from_json(index["contract"])
+        self._shards = [_Shard(folder / shard["name"], shard["records"]) for shard in index["shards"]]
+        self._starts = np.cumsum([0, *(len(shard) for shard in self._shards)])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def _find(self, index: int) -> tuple[_Shard, int]:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        shard = int(np.searchsorted(self._starts, index, side="right")) - 1
+        return self._shards[shard], index - int(self._starts[shard])
+
+    def words(self, index: int) -> Record:
+        shard, row = self._find(index)
+        return shard.words(row)
+
+    def record(self, index: int) -> Record:
+        """Raises DataError, naming record and shard, where its bytes are not what was written."""
+        return replace(self.words(index), regions=self.regions(index))
+
+    def regions(self, index: int) -> Regions:
+        shard, row = self._find(index)
+        return shard.regions(row)
+
+    def region_count(self, index: int) -> int:
+        shard, row = self._find(index)
+        start, end = shard.span(row)
+        return end - start
+
+    def split(self, name: str) -> list[int]:
+        return [i for i in range(len(self)) if self.words(i).split == name]
+
+    @property
+    def splits(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for i in range(len(self)):
+            split = self.words(i).split
+            counts[split] = counts.get(split, 0) + 1
+        return counts
+
+    def keys(self) -> set[str]:
+        return {self.words(i).key for i in range(len(self))}
+
+
+class StoreWriter:
+    """Adds records to a store, a shard at a time. Opened on a store that exists, it goes on where that ended."""
+
+    def __init__(self, folder: Path, contract: FeatureContract, records_per_shard: int = 1000) -> None:
+        self.folder, self.contract, self.records_per_shard = folder, contract, records_per_shard
+        self._pending: list[Record] = []
+        self._shards: list[dict[str, Any]] = []
+        self.done: set[str] = set()
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / INDEX).exists():
+            before = Store(folder)
+            if different := before.contract.differences(contract):
+                raise DataError(
+                    f"{folder} holds features made in another way ({'; '.join(different)}); extract to another folder, "
+                    f"or delete this one"
+                )
+            self._shards, self.done = _read_index(folder)["shards"], before.keys()
+
+    def add(self, record: Record) -> None:
+        assert record.regions is not None, record.key
+        if record.key in self.done:
+            raise DataError("this key is in the store already; keys must be unique", key=record.key)
+        self.done.add(record.key)
+        self._pending.append(record)
+        if len(self._pending) == self.records_per_shard:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the records gathered so far as a shard, then the index that names it."""
+        if self._pending:
+            name = f"shard-{len(self._shards):05d}.safetensors"
+            write_atomically(self.folder / name, save(_pack(self._pending)))
+            self._shards.append({"name": name, "records": len(self._pending)})
+            self._pending = []
+        index = {"format": 1, "contract": self.contract.to_json(), "shards": self._shards}
+        write_atomically(self.folder / INDEX, json.dumps(index, indent=1).encode())
+
+    def __enter__(self) -> StoreWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # A stop by the user still keeps what was extracted; an error of ours does not hide behind a second one.
+        if kind is None or issubclass(kind, KeyboardInterrupt):
+            self.flush()
+
+
+class _Shard:
+    def __init__(self, path: Path, records: int) -> None:
+        self.path, self._records = path, records
+
+    def __len__(self) -> int:
+        return self._records
+
+    @cached_property
+    def _reader(self) -> Any:
+        try:
+            file: Any = safe_open(str(self.path), framework="pt")
+            if file.get_slice("ends").get_shape()[0] != self._records:
+                raise DataError(f"{self.path} holds another number of records than {INDEX} says; extract it again")
+            return file
+        except (OSError, SafetensorError) as error:
+            raise DataError(
+                f"cannot read {self.path}: {error}; delete {self.path.parent} and extract again, or copy it again"
+            ) from error
+
+    @cached_property
+    def _tables(self) -> dict[str, npt.NDArray[Any]]:
+        names = ("ends", "word_ends", "checks", "sizes", "words")
+        return {name: self._reader.get_tensor(name).numpy() for name in names}
+
+    @cached_property
+    def _columns(self) -> dict[str, Any]:
+        return {name: self._reader.get_slice(name) for name in (*PER_REGION, "whole") if name in self._reader.keys()}  # noqa: SIM118
+
+    def span(self, row: int) -> tuple[int, int]:
+        return _span(self._tables["ends"], row)
+
+    def words(self, row: int) -> Record:
+        start, end = _span(self._tables["word_ends"], row)
+        return record_from_json(json.loads(self._tables["words"][start:end].tobytes()))
+
+    def regions(self, row: int) -> Regions:
+        start, end = self.span(row)
+        columns = {name: cast(Tensor, self._columns[name][start:end]) for name in PER_REGION if name in self._columns}
+        if "whole" in self._columns:
+            columns["whole"] = self._columns["whole"][row : row + 1][0]
+        width, height = self._tables["sizes"][row].tolist()
+        if _check(columns) != int(self._tables["checks"][row]):
+            raise DataError(
+                "its bytes are not what was written; extract again", key=self.words(row).key, shard=self.path.name
+            )
+        return Regions(size=(width, height), **{name: value.float() for name, value in columns.items()})
+
+
+def _span(ends: npt.NDArray[Any], row: int) -> tuple[int, int]:
+    return (int(ends[row - 1]) if row else 0), int(ends[row])
+
+
+def _check(columns: dict[str, Tensor]) -> int:
+    check = 0
+    for name in sorted(columns):
+        check = zlib.crc32(columns[name].contiguous().numpy().reshape(-1).view(np.uint8).data, check)
+    return check
+
+
+def _pack(records: list[Record]) -> dict[str, Tensor]:
+    """One shard. Features and class probabilities are kept in half precision, as the papers' own files are."""
+    rows = [_columns(record) for record in records]
+    words = [json.dumps(record_to_json(record), ensure_ascii=False).encode() for record in records]
+    packed = {name: torch.cat([row[name] for row in rows]) for name in PER_REGION if name in rows[0]}
+    if "whole" in rows[0]:
+        packed["whole"] = torch.stack([row["whole"] for row in rows])
+    return packed | {
+        "ends": torch.tensor(np.cumsum([len(row["scores"]) for row in rows])),
+        "sizes": torch.tensor([cast(Regions, record.regions).size for record in records]),
+        "checks": torch.tensor([_check(row) for row in rows]),
+        "words": torch.frombuffer(bytearray(b"".join(words)), dtype=torch.uint8),
+        "word_ends": torch.tensor(np.cumsum([len(word) for word in words])),
+    }
+
+
+def _columns(record: Record) -> dict[str, Tensor]:
+    tensors = cast(Regions, record.regions).tensors()
+    halves = ("features", "classes", "whole")
+    kept = {name: value for name, value in tensors.items() if name in (*PER_REGION, "whole")}
+    return {name: (value.half() if name in halves else value.float()).contiguous() for name, value in kept.items()}
+
+
+def record_to_json(record: Record) -> dict[str, Any]:
+    """The record without its regions; empty fields left out."""
+    values = asdict(replace(record, regions=None))
+    values["picture"] = str(record.picture) if record.picture is not None else None
+    return {name: value for name, value in values.items() if value not in (None, (), [])}
+
+
+def record_from_json(values: dict[str, Any]) -> Record:
+    nouns = {
+        "questions": Question,
+        "expressions": Expression,
+        "choices": Choices,
+        "statements": Statement,
+        "things": Thing,
+    }
+    read: dict[str, Any] = dict(values)
+    for name, noun in nouns.items():
+        read[name] = tuple(noun(**_tuples(item)) for item in values.get(name, ()))
+    for name in ("captions", "size"):
+        if name in values:
+            read[name] = tuple(values[name])
+    read["relations"] = tuple((s, r, o) for s, r, o in values.get("relations", ()))
+    if "picture" in values:
+        read["picture"] = Path(values["picture"])
+    return Record(**read)
+
+
+def _tuples(item: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in item.items()}
+
+
+def _read_index(folder: Path) -> dict[str, Any]:
+    path = folder / INDEX
+    if not path.is_file():
+        raise DataError(f"{folder} is not a store: it has no {INDEX}; make one with `diptych extract DATA {folder}`")
+    try:
+        index = json.loads(path.read_text("utf-8"))
+        if index["format"] != 1:
+            raise DataError(f"{path} has format {index['format']!r}, wanted 1: it was written by a newer Diptych")
+        FeatureContract.from_json(index["contract"])
+        _ = [(shard["name"], int(shard["records"])) for shard in index["shards"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} is damaged ({error!r}); delete the folder and extract again") from error
+    return cast(dict[str, Any], index)
+
+
+def iterate(store: Store, split: str | None = None) -> Iterator[Record]:
+    """The words of all records, or of one split, in order."""
+    for index in range(len(store)):
+        record = store.words(index)
+        if split is None or record.split == split:
+            yield record

@@ -1,0 +1,60 @@
+"""Dropout that does not stall on a CPU.
+
+`torch.nn.Dropout` draws one Mersenne-Twister number an element there: 13 ms for 64 x 25 x 1024 numbers, forward and
+back, on one core, against 2 ms here. One number drawn from torch, so that `torch.manual_seed` decides everything, seeds
+a fast generator, and each 64 bits of that serve four elements. The rate is rounded to 1/65536 and the scale follows the
+rounded rate, so the expectation is exact.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+LEVELS = 65536  # of 16 random bits
+# The bits of 1.0: multiplying integers by them makes a mask of ones and zeros in one pass, where a cast takes three.
+ONE: dict[torch.dtype, Any] = {torch.float32: np.int32(0x3F800000), torch.bfloat16: np.int16(0x3F80)}
+
+
+class Dropout(nn.Module):
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.rate == 0:
+            return x
+        if x.device.type != "cpu" or x.dtype not in ONE:
+            return F.dropout(x, self.rate)
+        level = min(round(self.rate * LEVELS), LEVELS - 1)
+        dropped: Tensor = _Drop.apply(x, _ones_and_zeros(x, level), LEVELS / (LEVELS - level))
+        return dropped
+
+    def extra_repr(self) -> str:
+        return str(self.rate)
+
+
+def _ones_and_zeros(x: Tensor, level: int) -> Tensor:
+    """Like x: 0 with probability level / LEVELS, else 1, independently."""
+    generator = np.random.SFC64(int(torch.randint(2**63 - 1, ())))
+    bits = generator.random_raw((x.numel() + 3) // 4).view(np.uint16)[: x.numel()]
+    one = ONE[x.dtype]
+    mask = np.multiply(bits >= level, one, dtype=one.dtype)
+    return torch.from_numpy(mask).view(x.dtype).view(x.shape)
+
+
+class _Drop(torch.autograd.Function):
+    """x * mask * scale."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Tensor, scale: float) -> Tensor:
+        ctx.save_for_backward(mask)
+        ctx.scale = scale
+        return (x * mask).mul_(scale)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        (mask,) = ctx.saved_tensors
+        return (grads[0] * mask).mul_(ctx.scale), None, None

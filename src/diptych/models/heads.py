@@ -1,0 +1,93 @@
+"""Heads: what turns states into predictions. Objectives name them; models hold them under these names."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from diptych.core import States
+from diptych.errors import RecipeError, nearest
+
+
+@dataclass(frozen=True)
+class HeadSizes:
+    width: int  # D
+    words: int  # V
+    classes: int = 0  # C
+    feature: int = 0  # F
+    answers: int = 0  # A
+    norm_eps: float = 1e-5
+
+
+class WordHead(nn.Module):
+    """BERT's: dense, GELU, norm, then the word embeddings once more, and a bias per word.
+
+    The embeddings are held but not registered, so that a checkpoint stores them once.
+    """
+
+    def __init__(self, sizes: HeadSizes, words: nn.Embedding) -> None:
+        super().__init__()
+        self.dense = nn.Linear(sizes.width, sizes.width)
+        self.norm = nn.LayerNorm(sizes.width, sizes.norm_eps)
+        self.bias = nn.Parameter(torch.zeros(sizes.words))
+        self.tied = (words,)
+
+    def forward(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+        return F.linear(self.norm(F.gelu(self.dense(states))), self.tied[0].weight, self.bias)
+
+
+class AnswerHead(nn.Module):
+    """Unified VLP's answer classifier: scores, before the sigmoid, of the product of the states of [CLS] and [SEP]."""
+
+    def __init__(self, sizes: HeadSizes) -> None:
+        _needs_size(sizes.answers, "answers")
+        super().__init__()
+        self.inner = nn.Linear(sizes.width, 2 * sizes.width)
+        self.outer = nn.Linear(2 * sizes.width, sizes.answers)
+
+    def forward(self, states: States) -> Float[Tensor, "B A"]:
+        scores: Tensor = self.outer(F.relu(self.inner(states.marks["cls"] * states.marks["sep"])))
+        return scores
+
+
+class Pooler(nn.Sequential):
+    """BERT's: dense and tanh over the state of [CLS]."""
+
+    def __init__(self, sizes: HeadSizes) -> None:
+        super().__init__(nn.Linear(sizes.width, sizes.width), nn.Tanh())
+
+
+def region_class(sizes: HeadSizes) -> nn.Module:
+    """The detector's classes, from the state of a region."""
+    _needs_size(sizes.classes, "classes")
+    return nn.Sequential(
+        nn.Linear(sizes.width, sizes.width),
+        nn.GELU(),
+        nn.LayerNorm(sizes.width, sizes.norm_eps),
+        nn.Linear(sizes.width, sizes.classes),
+    )
+
+
+HEADS: dict[str, Callable[[HeadSizes, nn.Embedding], nn.Module]] = {
+    "word": WordHead,
+    "region_class": lambda sizes, _: region_class(sizes),
+    "answer": lambda sizes, _: AnswerHead(sizes),
+    "pooler": lambda sizes, _: Pooler(sizes),
+}
+
+
+def make_heads(names: Iterable[str], sizes: HeadSizes, words: nn.Embedding) -> nn.ModuleDict:
+    heads = nn.ModuleDict()
+    for name in sorted(set(names)):
+        if name not in HEADS:
+            raise RecipeError(f"no head is called {name!r}; {nearest(name, HEADS)}")
+        heads[name] = HEADS[name](sizes, words)
+    return heads
+
+
+def _needs_size(size: int, name: str) -> None:
+    if size < 1:
+        raise RecipeError(f"a head over {name} was asked for, but the model's config says {name}={size}; set it")

@@ -1,0 +1,117 @@
+"""Regions -> embeddings: the paper's form and the released code's."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from diptych.core import Batch
+from diptych.errors import DataError
+from diptych.models.dropout import Dropout
+
+Source = Literal["paper", "official"]
+
+
+def geometry(batch: Batch, norm: Source, form: Source) -> Float[Tensor, "B R G"]:
+    """Corners and relative area of each box; `official` adds the detector's confidence.
+
+    norm `paper`: fractions of the picture. norm `official`: fractions of the largest coordinate of the picture's boxes,
+    which the released loader takes for the picture's size (vlp/seq2seq_loader.py:338, "lazy normalization").
+    """
+    boxes = batch.boxes
+    if norm == "official" and boxes.shape[1]:
+        pixels = boxes * batch.sizes.to(boxes.dtype)[:, [0, 1, 0, 1]][:, None]
+        pixels = pixels * batch.regions_present[..., None]
+        width = pixels[..., [0, 2]].amax((1, 2)) + 1e-5
+        height = pixels[..., [1, 3]].amax((1, 2)) + 1e-5
+        boxes = pixels / torch.stack([width, height, width, height], -1)[:, None]
+    area = ((boxes[..., 3] - boxes[..., 1]) * (boxes[..., 2] - boxes[..., 0])).clamp(min=0)
+    parts = [boxes, area[..., None]] + ([batch.scores[..., None]] if form == "official" else [])
+    return torch.cat(parts, -1)
+
+
+def place_input(
+    batch: Batch, norm: Source, form: Source, classes: Float[Tensor, "B R C"] | None
+) -> Float[Tensor, "B R P"]:
+    """What the released code feeds `vis_pe_embed`: geometry and class probabilities, each normalised over itself."""
+    numbers = geometry(batch, norm, form)
+    parts = [F.layer_norm(numbers, numbers.shape[-1:])]
+    if classes is not None:
+        parts.append(F.layer_norm(classes, classes.shape[-1:]))
+    return torch.cat(parts, -1)
+
+
+class RegionEmbedding(nn.Module):
+    """A region's look and its place, as two vectors whose sum enters the transformer (Unified VLP, Eq. 1).
+
+    paper:     look = W_r R;  place = W_p [norm(W_c C) | norm(W_g G)]; the biases and the nonlinearity that the paper
+               says it omits are there, the latter as ReLU where the released code has one
+    official:  look = two ReLU layers, the first of which is meant to start from the detector's fc7;
+               place = one ReLU layer over G and C, each normalised over itself without weights
+    """
+
+    def __init__(
+        self,
+        *,
+        width: int,
+        feature_size: int,
+        classes: int,
+        form: Source,
+        box_norm: Source,
+        geometry_form: Source,
+        dropout: float,
+        norm_eps: float,
+    ) -> None:
+        super().__init__()
+        self.form, self.box_norm, self.geometry_form = form, box_norm, geometry_form
+        self.classes, self.feature_size, self.norm_eps = classes, feature_size, norm_eps
+        numbers = 6 if geometry_form == "official" else 5
+        if form == "official":
+            self.look = nn.Sequential(
+                nn.Linear(feature_size, feature_size), nn.ReLU(), nn.Linear(feature_size, width), nn.ReLU()
+            )
+            self.place = nn.Sequential(nn.Linear(numbers + classes, width), nn.ReLU())
+        else:
+            self.look = nn.Sequential(nn.Linear(feature_size, width), nn.ReLU())
+            self.box = nn.Sequential(nn.Linear(numbers, width), nn.LayerNorm(width, norm_eps))
+            if classes:
+                self.kind = nn.Sequential(nn.Linear(classes, width), nn.LayerNorm(width, norm_eps))
+            self.place = nn.Sequential(nn.Linear(width * (2 if classes else 1), width), nn.ReLU())
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self, batch: Batch, unseen: Bool[Tensor, "B R"]
+    ) -> tuple[Float[Tensor, "B R D"], Float[Tensor, "B R D"]]:
+        """Look and place. An `unseen` region loses its feature and its class, not its box."""
+        features, classes = self._inputs(batch)
+        features = features.masked_fill(unseen[..., None], 0)
+        if classes is not None:
+            classes = classes.masked_fill(unseen[..., None], 0)
+        if self.form == "official":
+            place = self.place(place_input(batch, self.box_norm, self.geometry_form, classes))
+        else:
+            parts = [self.box(geometry(batch, self.box_norm, self.geometry_form))]
+            if classes is not None:
+                parts.insert(0, self.kind(classes))
+            place = self.place(torch.cat(parts, -1))
+        return self.dropout(self.look(features)), self.dropout(place)
+
+    def _inputs(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        shape = batch.boxes.shape[:2]
+        if not batch.regions_present.any():
+            none = batch.boxes.new_zeros
+            return none(*shape, self.feature_size), none(*shape, self.classes) if self.classes else None
+        return (
+            _wanted(batch, batch.features, "features", self.feature_size),
+            _wanted(batch, batch.classes, "classes", self.classes) if self.classes else None,
+        )
+
+
+def _wanted(batch: Batch, values: Tensor | None, name: str, size: int) -> Tensor:
+    if values is None:
+        raise DataError(f"the model reads region {name}, and some pictures have none", key=batch.keys[0])
+    if values.shape[-1] != size:
+        raise DataError(f"region {name} have {values.shape[-1]} values, the model wants {size}", key=batch.keys[0])
+    return values

@@ -1,0 +1,82 @@
+"""Some words are hidden and have to be guessed (the papers' MLM; both objectives of Unified VLP)."""
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from diptych.core import (
+    BIDIRECTIONAL,
+    NOTHING,
+    TEXT_AFTER_REGIONS,
+    Attention,
+    Batch,
+    Model,
+    Sample,
+    States,
+    Vocabulary,
+)
+from diptych.objectives.words import Scheme, hide_words, word_losses
+
+
+@dataclass(frozen=True)
+class MaskedLanguage:
+    """The defaults are Unified VLP's; the paper alternates between its two objectives, sample by sample.
+
+    The [SEP] that ends a text can be hidden too: that is how the end of a caption is learnt. The number of hidden words
+    is min(most, max(at_least, round(rate * words))), [SEP] not counted.
+    """
+
+    vocabulary: Vocabulary
+    rate: float = 0.15
+    most: int | None = None  # the code's --max_pred, 3
+    at_least: int = 1
+    scheme: Scheme = (0.8, 0.1, 0.1)
+    attention: tuple[tuple[Attention, float], ...] = ((TEXT_AFTER_REGIONS, 0.75), (BIDIRECTIONAL, 0.25))
+    only_matched: bool = False  # ImageBERT: a mismatched caption must not be guessed from its picture
+    drop_worst: float = 0.0  # this share of the batch, the samples with the greatest loss, is left out
+    label_smoothing: float = 0.0
+    name: str = "masked_language"
+
+    needs: ClassVar = frozenset({"text"})
+    heads: ClassVar = frozenset({"word"})
+    changes: ClassVar = "input"
+
+    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+        return [self._hide(sample, rng) for sample in samples]
+
+    def _hide(self, sample: Sample, rng: Random) -> Sample:
+        tables, weights = zip(*self.attention, strict=True)
+        (attention,) = rng.choices(tables, weights)
+        if self.only_matched and not sample.matched:
+            return replace(sample, attention=attention)
+        chosen = rng.sample(range(len(sample.text)), self.how_many(len(sample.text)))
+        labels = torch.full_like(sample.text, NOTHING)
+        labels[chosen] = sample.text[chosen]
+        hidden = hide_words(sample.text, chosen, self.vocabulary, self.scheme, rng)
+        return replace(sample, attention=attention, text=hidden, text_labels=labels)
+
+    def how_many(self, length: int) -> int:
+        """Of a text of `length` tokens, the final [SEP] included."""
+        wanted = max(self.at_least, round(self.rate * (length - 1)))
+        return min(wanted, length if self.most is None else self.most, length)
+
+    def count(self, batch: Batch) -> Tensor:
+        return (batch.text_labels != NOTHING).sum()
+
+    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+        losses = word_losses(model, states.text, batch.text_labels, self.label_smoothing, self.vocabulary.pad)
+        return self._without_worst(losses, batch) if self.drop_worst else losses.sum()
+
+    def _without_worst(self, losses: Tensor, batch: Batch) -> Tensor:
+        """The kept sum, scaled so that sum / count is the mean over what was kept (the code's drop_worst_ratio).
+
+        Which samples are the worst is known after the forward pass only, and the count must be known before.
+        """
+        chosen = batch.text_labels != NOTHING
+        per_sample = losses.new_zeros(chosen.shape).masked_scatter(chosen, losses).sum(1)
+        kept, which = per_sample.topk(int(len(batch) * (1 - self.drop_worst)), largest=False)
+        of_kept = chosen.sum(1)[which].sum()
+        return kept.sum() * (chosen.sum() / of_kept.clamp(min=1))

@@ -1,0 +1,74 @@
+"""Which update a step makes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+from diptych.core import Objective, Update
+from diptych.errors import RecipeError
+from diptych.objectives.updates import OneForward
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Updates with their weights.
+
+    together   there is one update, and each step makes it
+    in turn    one after the other (XGPT); the weights are not used
+    sampled    drawn with these weights, step by step
+    """
+
+    updates: Sequence[tuple[Update, float]]
+    order: Literal["together", "in turn", "sampled"] = "together"
+
+    def __post_init__(self) -> None:
+        if not self.updates:
+            raise RecipeError("a schedule has no update, so there is nothing to train")
+        if self.order == "together" and len(self.updates) > 1:
+            raise RecipeError(
+                f"{len(self.updates)} updates cannot be made together, each prepares a batch of its own; put their "
+                'objectives into one OneForward, or choose order "in turn" or "sampled"'
+            )
+        if self.order == "sampled" and (
+            min(weight for _, weight in self.updates) < 0 or not any(weight for _, weight in self.updates)
+        ):
+            raise RecipeError("the weights of sampled updates must not be negative, and one must be above 0")
+
+    def at(self, step: int, seed: int = 0) -> Update:
+        """A pure function of (seed, step), so that every rank and every resumed run agrees."""
+        updates, weights = zip(*self.updates, strict=True)
+        if self.order == "sampled":
+            (drawn,) = Random(f"{seed}/{step}").choices(updates, weights)
+        else:
+            drawn = updates[step % len(updates)]
+        chosen: Update = drawn
+        return chosen
+
+    @property
+    def objectives(self) -> list[Objective]:
+        return [objective for update, _ in self.updates for objective in update.objectives]
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset().union(*(objective.needs for objective in self.objectives))
+
+    @property
+    def heads(self) -> frozenset[str]:
+        return frozenset().union(*(objective.heads for objective in self.objectives))
+
+    def check(self, provides: frozenset[str], model: str) -> None:
+        """Refuse, before any file is read, what the model cannot do."""
+        for objective in self.objectives:
+            missing = sorted(objective.needs - provides)
+            if missing:
+                has = ", ".join(sorted(provides))
+                raise RecipeError(
+                    f"{objective.name} needs {' and '.join(missing)}, and {model} provides {has}; "
+                    "choose another objective or another model"
+                )
+
+
+def together(*objectives: Objective) -> Schedule:
+    """All objectives on one forward pass."""
+    return Schedule(((OneForward(objectives), 1.0),))

@@ -1,0 +1,50 @@
+"""Ways to turn one batch into optimizer steps."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from diptych.core import Batch, Losses, Objective, Sample
+from diptych.errors import RecipeError
+
+
+@dataclass(frozen=True)
+class OneForward:
+    """All objectives read the states of one forward pass, and their losses make one step.
+
+    They prepare the samples in the order given: what swaps captions comes before what hides parts of them, or a
+    caption would be hidden for one picture and guessed for another.
+    """
+
+    objectives: Sequence[Objective]
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = [objective.name for objective in self.objectives]
+        if len(set(names)) < len(names):
+            raise RecipeError(f"two objectives of one update share a name: {', '.join(names)}; give one `name=`")
+        for name in self.weights:
+            if name not in names:
+                raise RecipeError(f"a weight is given for {name!r}, and the update has {', '.join(names)}")
+        hiding: str | None = None
+        for objective in self.objectives:
+            if objective.changes == "pairs" and hiding is not None:
+                raise RecipeError(
+                    f"{objective.name} swaps captions after {hiding} has hidden parts of them; "
+                    f"put {objective.name} first"
+                )
+            if objective.changes == "input":
+                hiding = objective.name
+
+    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+        for objective in self.objectives:
+            samples = objective.prepare(samples, rng)
+        return samples
+
+    def counts(self, batch: Batch) -> Losses:
+        return {objective.name: objective.count(batch) for objective in self.objectives}
+
+    def losses(self, model: Any, batch: Batch) -> Iterator[Losses]:
+        states = model(batch)
+        yield {objective.name: objective.loss(model, states, batch) for objective in self.objectives}

@@ -1,0 +1,63 @@
+"""What the objectives over words share: how words are hidden, and what a wrong guess costs."""
+
+from collections.abc import Iterable
+from random import Random
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from diptych.core import NOTHING, Model, Vocabulary
+
+Scheme = tuple[float, float, float]  # shares of the chosen words that become [MASK], a random word, stay
+
+
+def hide_words(
+    text: Int[Tensor, "T"], places: Iterable[int], vocabulary: Vocabulary, scheme: Scheme, rng: Random
+) -> Int[Tensor, "T"]:
+    """BERT's way of hiding. A random word is any of the vocabulary, special ones too, as in the authors' code."""
+    hidden = text.clone()
+    for place in places:
+        (what,) = rng.choices(("mask", "random", "keep"), scheme)
+        if what == "mask":
+            hidden[place] = vocabulary.mask
+        elif what == "random":
+            hidden[place] = rng.randrange(vocabulary.size)
+    return hidden
+
+
+def word_losses(
+    model: Model,
+    states: Float[Tensor, "B T D"],
+    labels: Int[Tensor, "B T"],
+    smoothing: float = 0.0,
+    ignored: int | None = None,
+) -> Float[Tensor, "n"]:
+    """The cost of each labelled word, in order. Only their rows pass the head, which is as wide as the vocabulary."""
+    chosen = labels != NOTHING
+    scores = model.heads["word"](states[chosen]).float()
+    wanted = labels[chosen]
+    if smoothing:
+        return smoothed(scores, wanted, smoothing, ignored)
+    return F.cross_entropy(scores, wanted, reduction="none")
+
+
+def smoothed(
+    scores: Float[Tensor, "n V"], wanted: Int[Tensor, "n"], smoothing: float, ignored: int | None
+) -> Float[Tensor, "n"]:
+    """KL divergence from a target that gives the word 1 - smoothing and spreads the rest over all words but that one
+    and `ignored` ([PAD]), as the authors do (pytorch_pretrained_bert/loss.py). A wanted `ignored` costs nothing.
+    """
+    logs = scores.log_softmax(-1)
+    others = scores.shape[-1] - (1 if ignored is None else 2)
+    share, sure = smoothing / others, 1 - smoothing
+    entropy = others * _xlogx(share) + _xlogx(sure)
+    of_word = logs.gather(-1, wanted[:, None])[:, 0]
+    of_others = logs.sum(-1) - of_word - (0 if ignored is None else logs[:, ignored])
+    cost = entropy - sure * of_word - share * of_others
+    return cost if ignored is None else cost.masked_fill(wanted == ignored, 0)
+
+
+def _xlogx(x: float) -> float:
+    return x * float(torch.tensor(x, dtype=torch.float64).log()) if x else 0.0

@@ -1,0 +1,54 @@
+"""What is trained, as names and numbers, and how that becomes a schedule of objectives."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt
+
+from diptych.core import BIDIRECTIONAL, TEXT_AFTER_REGIONS, Objective, Vocabulary
+from diptych.objectives import AnswerQuestion, MaskedLanguage, MaskedQueries, MaskedRegionClass, OneForward, Schedule
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Objectives(BaseModel):
+    """Of Unified VLP. `words` chooses between the paper's masks and a query for every word."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    words: Literal["masked", "queries"] | None = "masked"
+    seq2seq: Share = 0.75  # the paper's lambda: the share of samples that are written, not read
+    rate: Share = 0.15  # of the words, masked
+    most: PositiveInt | None = 3  # masked words at most (the code's max_pred)
+    drop_worst: Share = 0.0  # share of samples of highest loss left out
+    label_smoothing: Share = 0.0
+    region_class: NonNegativeFloat = 0.0  # weight of region class as pretext (Table 6); 0: off
+    region_rate: Share = 0.15
+    answer: bool = False
+    answer_masks_a_word: bool = (
+        False  # the code masks one word of each question in training (fidelity.md, vqa_mask_one)
+    )
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        objectives: list[Objective] = []
+        if self.words == "masked":
+            attention = ((TEXT_AFTER_REGIONS, self.seq2seq), (BIDIRECTIONAL, 1 - self.seq2seq))
+            objectives.append(
+                MaskedLanguage(
+                    vocabulary,
+                    rate=self.rate,
+                    most=self.most,
+                    attention=tuple(pair for pair in attention if pair[1]),
+                    drop_worst=self.drop_worst,
+                    label_smoothing=self.label_smoothing,
+                )
+            )
+        elif self.words == "queries":
+            objectives.append(MaskedQueries(vocabulary))
+        if self.region_class:
+            objectives.append(MaskedRegionClass(rate=self.region_rate))
+        if self.answer:
+            objectives.append(AnswerQuestion(vocabulary, mask_one_word=self.answer_masks_a_word))
+        weights = {"masked_region_class": self.region_class} if self.region_class else {}
+        return Schedule(((OneForward(tuple(objectives), weights), 1.0),))

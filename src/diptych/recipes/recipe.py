@@ -1,0 +1,148 @@
+"""A recipe: everything that decides the numbers of a run, as names and numbers. Saved beside the run it made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+
+from diptych.decoding import DecodingOptions
+from diptych.errors import RecipeError, nearest
+from diptych.files import write_atomically
+from diptych.models.unified_vlp import UnifiedVLPShape
+from diptych.recipes.objectives import Objectives
+from diptych.training.config import OptimizerConfig, TrainingConfig
+
+FILE = "recipe.json"
+M = TypeVar("M", bound=BaseModel)
+
+
+class DataConfig(BaseModel):
+    """Which records are trained on, and how much of each."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    split: str = "train"
+    validation: str = "val"
+    records: PositiveInt | None = None  # only so many, chosen by the seed: for learning from few labels
+    validation_records: PositiveInt = 200  # the first so many of the validation split
+    max_words: PositiveInt = 20
+    vocabulary: str | None = None  # a vocab.txt; None: learnt from the words, or the start's own
+    lowercase: bool = True  # of a vocab.txt (bert-base-cased: false)
+
+
+class Recipe(BaseModel):
+    """The resolved choice of a run. `name` says which preset it began as."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    system: Literal["unified-vlp"] = "unified-vlp"
+    task: Literal["pretrain", "caption", "vqa"]
+    model: UnifiedVLPShape
+    init: str | None = None  # weights to begin from: a BERT, UniLM or Unified VLP file or folder, or a hub id
+    objectives: Objectives
+    optimizer: OptimizerConfig
+    training: TrainingConfig
+    decoding: DecodingOptions = Field(default_factory=DecodingOptions)
+    data: DataConfig = Field(default_factory=DataConfig)
+
+    def override(self, assignments: Sequence[str]) -> Self:
+        """With dotted keys set, such as `optimizer.lr=3e-4`. Unknown keys are refused with the nearest name."""
+        values = self.model_dump(mode="json")
+        for assignment in assignments:
+            key, equals, text = assignment.partition("=")
+            if not equals:
+                raise RecipeError(f"--set {assignment}: wanted key=value, such as optimizer.lr=3e-4")
+            _assign(values, key, text)
+        return parse(type(self), values, "--set " + " --set ".join(assignments))
+
+    def save(self, folder: Path) -> None:
+        write_atomically(folder / FILE, (self.model_dump_json(indent=2) + "\n").encode())
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        path = folder / FILE
+        try:
+            values = json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise RecipeError(f"{path} is no recipe ({error}); a model folder and a run folder hold one") from error
+        return parse(cls, values, str(path))
+
+    def differences(self, other: Recipe) -> list[str]:
+        """`optimizer.lr: 0.0003, was 0.0001`, one line for each key that differs."""
+        mine, theirs = (dict(_flat(r.model_dump(mode="json"))) for r in (self, other))
+        keys = sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
+        return [f"{k}: {json.dumps(mine.get(k))}, was {json.dumps(theirs.get(k))}" for k in keys]
+
+
+def parse(kind: type[M], values: Any, where: str) -> M:
+    """The typed form of what a file or a command line holds; all that is wrong with it in one RecipeError."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        lines = [_explain(kind, problem) for problem in error.errors()]
+        raise RecipeError(f"{where}: " + "; ".join(lines)) from error
+
+
+def claim(out: Path, recipe: Recipe) -> None:
+    """Make `out` the folder of this recipe's run; refuse it where another recipe's run lies there."""
+    out.mkdir(parents=True, exist_ok=True)
+    if not (out / FILE).exists():
+        recipe.save(out)
+        return
+    if lines := recipe.differences(Recipe.load(out)):
+        raise RecipeError(
+            f"{out} holds a run of another recipe:\n  " + "\n  ".join(lines) + "\n"
+            f"give the same options to go on with it, another --out to begin anew, or delete {out}"
+        )
+
+
+def _assign(values: dict[str, Any], key: str, text: str) -> None:
+    *path, last = key.split(".")
+    here, seen = values, ""
+    for name in path:
+        seen = f"{seen}.{name}".lstrip(".")
+        if not isinstance(here.get(name), dict):
+            raise RecipeError(f"--set {key}: no section {seen!r}; {nearest(name, here)}")
+        here = here[name]
+    free = seen == "optimizer.groups"  # the one table whose keys are the user's
+    if last not in here and not free:
+        raise RecipeError(f"--set {key}: no key {last!r} in {seen or 'the recipe'}; {nearest(last, here)}")
+    if isinstance(here.get(last), dict):
+        raise RecipeError(f"--set {key}: that is a section; set one of its keys: {', '.join(sorted(here[last]))}")
+    try:
+        here[last] = json.loads(text)
+    except ValueError:
+        here[last] = text
+
+
+def _explain(kind: type[BaseModel], problem: Any) -> str:
+    key = ".".join(str(part) for part in problem["loc"]) or kind.__name__
+    if problem["type"] == "extra_forbidden":
+        *path, last = problem["loc"]
+        return f"unknown key {key}; {nearest(str(last), _fields(kind, path))}"
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{key}: {message}" + (
+        "" if problem["type"] in {"missing", "value_error"} else f", found {problem['input']!r}"
+    )
+
+
+def _fields(kind: type[BaseModel], path: Sequence[Any]) -> list[str]:
+    for name in path:
+        inner = kind.model_fields[str(name)].annotation
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            return []
+        kind = inner
+    return list(kind.model_fields)
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

@@ -1,0 +1,41 @@
+"""Ask a model the questions of a task, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import nn
+
+from diptych.core import Record, Sample, Task, collate
+
+
+def ask(
+    task: Task,
+    model: nn.Module,
+    records: Sequence[Record],
+    batch_size: int = 64,
+    progress: Callable[[int], object] | None = None,
+) -> list[dict[str, Any]]:
+    """One prediction for each question of each record, in order. `records` have regions."""
+    device = next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    predictions: list[dict[str, Any]] = []
+    try:
+        with torch.inference_mode():
+            for samples in _batches(task, records, batch_size):
+                predictions += task.answer(model, collate(samples).to(device))
+                if progress is not None:
+                    progress(len(predictions))
+    finally:
+        model.train(was_training)
+    return predictions
+
+
+def _batches(task: Task, records: Sequence[Record], size: int) -> Iterator[list[Sample]]:
+    samples = (sample for record in records for sample in task.questions(record))
+    while batch := list(islice(samples, size)):
+        yield batch

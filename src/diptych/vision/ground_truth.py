@@ -1,0 +1,77 @@
+"""Regions from the truth: for tests, and to know what perfect eyes would be worth. Never for a score of a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from diptych.core import FeatureContract, Record, Regions
+from diptych.errors import DataError
+from diptych.files import write_atomically
+from diptych.vision.eyes import Picture
+
+
+class GroundTruth:
+    """A region for each thing; its feature is one-hot over kinds and attribute values."""
+
+    looks = False
+
+    def __init__(self, kinds: Sequence[str], attributes: Mapping[str, Sequence[str]]) -> None:
+        self.kinds = tuple(kinds)
+        self.attributes = {name: tuple(values) for name, values in attributes.items()}
+        self._columns = {kind: column for column, kind in enumerate(self.kinds)}
+        for name, values in self.attributes.items():
+            for value in values:
+                self._columns[f"{name}={value}"] = len(self._columns)
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> GroundTruth:
+        """With the kinds and attributes that occur."""
+        kinds: set[str] = set()
+        attributes: dict[str, set[str]] = {}
+        for record in records:
+            for thing in record.things:
+                kinds.add(thing.kind)
+                for name, value in thing.attributes.items():
+                    attributes.setdefault(name, set()).add(value)
+        if not kinds:
+            raise DataError("ground truth was asked for, but no record holds any thing; choose a detector instead")
+        return cls(sorted(kinds), {name: sorted(values) for name, values in sorted(attributes.items())})
+
+    @property
+    def contract(self) -> FeatureContract:
+        return FeatureContract(
+            extractor="ground-truth",
+            weights="",
+            feature_size=len(self._columns),
+            class_names=self.kinds,
+            selection="all",
+        )
+
+    def see(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
+        return [self._one(record) for record in records]
+
+    def _one(self, record: Record) -> Regions:
+        features = torch.zeros(len(record.things), len(self._columns))
+        for row, thing in zip(features, record.things, strict=True):
+            try:
+                row[self._columns[thing.kind]] = 1
+                for name, value in thing.attributes.items():
+                    row[self._columns[f"{name}={value}"]] = 1
+            except KeyError as error:
+                raise DataError(f"{error} was not among the kinds and attributes known", key=record.key) from error
+        boxes = torch.tensor([thing.box for thing in record.things]).reshape(-1, 4)
+        return Regions(
+            boxes=boxes,
+            scores=torch.ones(len(boxes)),
+            size=record.size or (1, 1),
+            classes=features[:, : len(self.kinds)],
+            features=features,
+        )
+
+    def save(self, folder: Path) -> None:
+        known = {"kind": "ground-truth", "kinds": self.kinds, "attributes": self.attributes}
+        write_atomically(folder / "eyes.json", json.dumps(known).encode())

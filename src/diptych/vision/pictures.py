@@ -1,0 +1,74 @@
+"""Any picture a user has, as upright 8-bit RGB; what cannot be one is refused by name."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from diptych.errors import DataError
+from diptych.vision.eyes import Picture
+
+ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
+MOST_PIXELS = 64_000_000  # 8000 x 8000: larger is a mistake or an attack, and would take 200 MB
+SMALLEST_SIDE = 4
+
+
+def open_picture(path: Path) -> Picture:
+    """Turned as EXIF says, transparency on white, the first frame of an animation, 16 bits scaled to 8.
+
+    Raises DataError for what is missing, no picture, cut short, larger than MOST_PIXELS or under 4 pixels wide or high.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow warns of bombs from half its limit on; ours is checked below
+            with Image.open(path) as image:
+                _check_size(path, *image.size)
+                return to_picture(ImageOps.exif_transpose(image))
+    except FileNotFoundError as error:
+        raise DataError(
+            f"no picture at {path}; check the name, and the folder that relative names start from"
+        ) from error
+    except UnidentifiedImageError as error:
+        raise DataError(f"{path} is not a picture; wanted one of {', '.join(ENDINGS)}") from error
+    except Image.DecompressionBombError as error:
+        raise DataError(f"{path} has more than {MOST_PIXELS:,} pixels; make it smaller first") from error
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        EOFError,
+    ) as error:  # what Pillow raises on damaged files of several formats
+        raise DataError(f"cannot read the picture {path}: {error}; it may be cut short: copy it again") from error
+
+
+def to_picture(image: Image.Image) -> Picture:
+    """RGB as uint8 (3, H, W)."""
+    if image.mode.startswith("I;16") or image.mode in {"I", "F"}:
+        image = _to_eight_bits(image)
+    if image.mode in {"RGBA", "LA", "PA"} or "transparency" in image.info:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1).contiguous()
+
+
+def _to_eight_bits(image: Image.Image) -> Image.Image:
+    """16-bit files use the whole range; float ones 0 to 1."""
+    values = np.asarray(image, dtype=np.float64)
+    top = 1.0 if image.mode == "F" and values.max(initial=0) <= 1 else 65535.0 if values.max(initial=0) > 255 else 255.0
+    return Image.fromarray((np.nan_to_num(values).clip(0, top) / top * 255).round().astype(np.uint8))
+
+
+def _check_size(path: Path, width: int, height: int) -> None:
+    if width * height > MOST_PIXELS:
+        raise DataError(f"{path} is {width} x {height}, more than {MOST_PIXELS:,} pixels; make it smaller first")
+    if min(width, height) < SMALLEST_SIDE:
+        raise DataError(f"{path} is {width} x {height} pixels; wanted at least {SMALLEST_SIDE} on each side")
+
+
+def find_pictures(folder: Path) -> list[Path]:
+    """All pictures below a folder, in the order of their names."""
+    return sorted(p for p in folder.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file())

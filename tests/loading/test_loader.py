@@ -1,0 +1,98 @@
+from random import Random
+
+import pytest
+import torch
+
+from diptych.core import Record, Sample, Update
+from diptych.errors import DataError
+from diptych.loading.loader import Loader
+from diptych.loading.store import Store
+from tests.loading.conftest import MakeStore, record
+
+
+class Noisy:
+    """An update that only adds a random word to each sample."""
+
+    objectives = ()
+    weights: dict[str, float] = {}  # noqa: RUF012
+
+    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+        return [
+            Sample(s.key, s.picture, s.regions, torch.cat([s.text, torch.tensor([rng.randrange(9)])])) for s in samples
+        ]
+
+    def counts(self, batch: object) -> dict[str, torch.Tensor]:
+        return {}
+
+    def losses(self, model: object, batch: object) -> object:
+        raise NotImplementedError
+
+
+class Always:
+    def at(self, step: int) -> Update:
+        return Noisy()  # type: ignore[return-value]
+
+
+def captions(one: Record) -> list[Sample]:
+    return [
+        Sample(f"{one.key}#{n}", one.key, one.regions, torch.tensor([len(word) for word in caption.split()]))
+        for n, caption in enumerate(one.captions)
+    ]
+
+
+def loader(store: Store, batch_size: int = 4, seed: int = 0, max_regions: int | None = None) -> Loader:
+    return Loader(store, range(len(store)), captions, Always(), batch_size, seed, max_regions)
+
+
+def test_a_batch_depends_on_seed_step_and_part_alone(make_store: MakeStore) -> None:
+    store = make_store(10)
+    one, other = loader(store), loader(store)
+    later = [other.at(step, 1, 2) for step in (7, 2)]
+    assert one.at(2, 1, 2).keys == later[1].keys
+    assert one.at(2, 1, 2).text.equal(later[1].text)
+    assert one.at(7, 1, 2).text.equal(later[0].text)
+    assert loader(store, seed=1).at(2, 1, 2).keys != later[1].keys
+
+
+def test_parts_share_out_the_batch(make_store: MakeStore) -> None:
+    whole = loader(make_store(10), batch_size=6)
+    parts = [key for part in range(3) for key in whole.at(1, part, 3).keys]
+    assert sorted(parts) == sorted(whole.at(1, 0, 1).keys)
+    assert len(parts) == 6
+
+
+def test_an_epoch_covers_the_captions(make_store: MakeStore) -> None:
+    whole = loader(make_store(10), batch_size=5)
+    keys = [key for step in range(whole.steps_per_epoch) for key in whole.at(step, 0, 1).keys]
+    assert len(set(keys)) == len(keys) == len(whole) == 20
+
+
+def test_regions_beyond_the_maximum_are_left_out_best_kept(make_store: MakeStore) -> None:
+    store = make_store(10)
+    batch = loader(store, batch_size=20, max_regions=2).at(0, 0, 1)
+    assert batch.boxes.shape[1] == 2
+    row = batch.pictures.index("r2")
+    assert batch.boxes[row].equal(record(2).regions.boxes[:2])  # type: ignore[union-attr]
+
+
+def test_damaged_records_are_counted_and_named(make_store: MakeStore) -> None:
+    store = make_store(10, 10)
+    shard = store.folder / "shard-00000.safetensors"
+    content = bytearray(shard.read_bytes())
+    content[content.index(record(4).regions.features.half().numpy().tobytes())] ^= 1  # type: ignore[union-attr]
+    shard.write_bytes(content)
+    damaged = loader(Store(store.folder), batch_size=20)
+    batch = damaged.at(0, 0, 1)
+    assert len(batch) == 18
+    assert "r4" not in batch.pictures
+    assert list(damaged.corrupt) == ["r4"]
+
+
+def test_nothing_to_train_on_says_so(make_store: MakeStore) -> None:
+    with pytest.raises(DataError, match="nothing to train on"):
+        Loader(make_store(3), [], captions, Always(), 4, 0)
+
+
+def test_more_parts_than_samples_says_so(make_store: MakeStore) -> None:
+    with pytest.raises(DataError, match="cannot be cut into 8 parts"):
+        loader(make_store(3), batch_size=2).at(0, 7, 8)

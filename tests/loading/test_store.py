@@ -1,0 +1,133 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from diptych.core import Choices, Expression, Record, Regions, Statement, Thing
+from diptych.errors import DataError
+from diptych.loading.store import Store, StoreWriter, record_from_json, record_to_json
+from tests.loading.conftest import CONTRACT, MakeStore, record
+
+
+def same_regions(one: Regions | None, other: Regions | None) -> bool:
+    assert one is not None
+    assert other is not None
+    mine, theirs = one.tensors(), other.tensors()
+    return (
+        mine.keys() == theirs.keys() and all(mine[name].equal(theirs[name]) for name in mine) and one.size == other.size
+    )
+
+
+def test_what_is_written_is_read_back(make_store: MakeStore) -> None:
+    store = make_store(10)
+    assert len(store) == 10
+    for number in range(10):
+        read, wanted = store.record(number), record(number)
+        assert replace(read, regions=None) == replace(wanted, regions=None)
+        assert same_regions(read.regions, wanted.regions)
+        assert store.region_count(number) == len(wanted.regions or ())
+    assert store.contract == CONTRACT
+    assert store.splits == {"train": 8, "val": 2}
+    assert store.split("val") == [3, 7]
+
+
+def test_every_kind_of_word_survives_json() -> None:
+    full = Record(
+        "k",
+        expressions=(Expression("e", "the dog", (0.0, 0.1, 0.2, 0.3)),),
+        choices=(Choices("c", "why?", ("a", "b", "c", "d"), 2, ("e", "f", "g", "h"), 1),),
+        statements=(Statement("s", "two dogs", False),),
+        things=(Thing("dog", (0.0, 0.0, 1.0, 1.0), {"colour": "red"}, 0.5),),
+        relations=((0, "left of", 0),),
+    )
+    assert record_from_json(json.loads(json.dumps(record_to_json(full)))) == full
+
+
+def test_a_picture_without_regions_is_kept(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path, CONTRACT) as writer:
+        writer.add(record(0, regions=0))
+        writer.add(record(1, regions=2))
+    assert [Store(tmp_path).region_count(i) for i in range(2)] == [0, 2]
+
+
+def test_a_writer_goes_on_where_the_last_one_ended(make_store: MakeStore) -> None:
+    store = make_store(5)
+    with StoreWriter(store.folder, CONTRACT, 4) as writer:
+        assert writer.done == {f"r{n}" for n in range(5)}
+        with pytest.raises(DataError, match="keys must be unique"):
+            writer.add(record(2))
+        writer.add(record(5))
+    assert [Store(store.folder).words(i).key for i in range(6)] == [f"r{n}" for n in range(6)]
+
+
+def test_features_of_another_contract_are_refused(make_store: MakeStore) -> None:
+    folder = make_store(2).folder
+    with pytest.raises(DataError, match=r"extractor: 'grid', not 'given'|extractor: 'given', not 'grid'"):
+        StoreWriter(folder, replace(CONTRACT, extractor="grid"))
+
+
+def test_an_unfinished_shard_leaves_nothing_half_written(tmp_path: Path) -> None:
+    def stop_in_the_middle() -> None:
+        with StoreWriter(tmp_path, CONTRACT, 2) as writer:
+            for number in range(3):
+                writer.add(record(number))
+            raise RuntimeError("ours")
+
+    with pytest.raises(RuntimeError, match="ours"):
+        stop_in_the_middle()
+    assert len(Store(tmp_path)) == 2
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["shard-00000.safetensors", "store.json"]
+
+
+def test_a_flipped_byte_is_named_with_record_and_shard(make_store: MakeStore) -> None:
+    store = make_store(3)
+    shard = store.folder / "shard-00000.safetensors"
+    content = bytearray(shard.read_bytes())
+    at = content.index(record(1).regions.features.half().numpy().tobytes())  # type: ignore[union-attr]
+    content[at] ^= 1
+    shard.write_bytes(content)
+    damaged = Store(store.folder)
+    assert same_regions(damaged.record(0).regions, record(0).regions)
+    with pytest.raises(DataError, match=r"extract again \(record r1, shard shard-00000.safetensors\)"):
+        damaged.regions(1)
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100, -1])
+def test_a_shard_cut_short_is_named(make_store: MakeStore, keep: int) -> None:
+    store = make_store(3)
+    shard = store.folder / "shard-00000.safetensors"
+    shard.write_bytes(shard.read_bytes()[:keep])
+    with pytest.raises(DataError, match=r"shard-00000.safetensors: .*extract again"):
+        Store(store.folder).record(0)
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        (None, "is not a store"),
+        ("{", "is damaged"),
+        ('{"format": 2}', "newer Diptych"),
+        ('{"format": 1}', "is damaged"),
+    ],
+)
+def test_a_folder_that_is_no_store(tmp_path: Path, content: str | None, wanted: str) -> None:
+    if content is not None:
+        (tmp_path / "store.json").write_text(content)
+    with pytest.raises(DataError, match=wanted):
+        Store(tmp_path)
+
+
+def test_half_precision_is_what_is_lost(tmp_path: Path) -> None:
+    one = record(0, regions=1)
+    assert one.regions is not None
+    exact = replace(one, regions=replace(one.regions, features=torch.full((1, 4), 0.1)))
+    with StoreWriter(tmp_path, CONTRACT) as writer:
+        writer.add(exact)
+    read = Store(tmp_path).record(0).regions
+    assert read is not None
+    assert read.features is not None
+    assert read.features.dtype == torch.float32
+    assert read.features.equal(torch.full((1, 4), 0.1).half().float())
+    assert read.boxes.equal(exact.regions.boxes)  # type: ignore[union-attr]

@@ -1,0 +1,83 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from diptych.errors import CheckpointError, DataError
+from diptych.loading.tokens import Tokens
+
+TEXTS = ["A red kite over the beach", "the boy holds an umbrella", "two dogs run near the bench", "Isn't it blue?"] * 3
+
+
+def test_words_go_to_ids_and_back() -> None:
+    tokens = Tokens.train(TEXTS, size=200)
+    ids = tokens.encode("The boy over an umbrella")
+    assert tokens.decode(ids) == "the boy over an umbrella"
+    assert len(ids) == 5, "frequent words stay whole"
+    assert tokens.decode([*ids, tokens.vocabulary.sep, *ids]) == "the boy over an umbrella"
+    assert tokens.vocabulary.size <= 200
+
+
+def test_an_unknown_letter_is_seen_as_unknown() -> None:
+    tokens = Tokens.train(TEXTS, size=200)
+    assert tokens.encode("ж") == [tokens.vocabulary.unknown]
+    assert tokens.decode(tokens.encode("ж dogs")) == "[UNK] dogs"
+
+
+def test_the_same_texts_give_the_same_ids_in_another_process() -> None:
+    """The library's trainer breaks ties by hash order, which differs between processes."""
+    code = f"from diptych.loading.tokens import Tokens; print(Tokens.train({TEXTS!r}, size=90).to_json())"
+    runs = {subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(3)}
+    assert len(runs) == 1
+
+
+def test_saving_keeps_everything(tmp_path: Path) -> None:
+    tokens = Tokens.train(TEXTS, size=100)
+    tokens.save(tmp_path)
+    assert Tokens.load(tmp_path).to_json() == tokens.to_json()
+    assert Tokens.load(tmp_path / "tokenizer.json").vocabulary == tokens.vocabulary
+
+
+def test_bert_s_own_vocabulary(data_folder: Path) -> None:
+    tokens = Tokens.from_vocabulary(data_folder / "bert" / "bert-base-uncased-vocab.txt", lowercase=True)
+    assert tokens.vocabulary.size == 30522
+    assert (tokens.vocabulary.cls, tokens.vocabulary.sep, tokens.vocabulary.mask) == (101, 102, 103)
+    assert tokens.encode("Unaffable!") == [14477, 20961, 3468, 999]  # as in BERT's own tokenizer test
+    assert tokens.decode(tokens.encode("Unaffable!")) == "unaffable!"
+
+
+def test_case_is_kept_where_asked(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Dog", "dog"]))
+    assert Tokens.from_vocabulary(tmp_path / "vocab.txt", lowercase=False).encode("Dog dog") == [5, 6]
+    assert Tokens.from_vocabulary(tmp_path / "vocab.txt", lowercase=True).encode("Dog dog") == [6, 6]
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\ndog", r"lacks \[MASK\]"),
+        (b"dog\ndog", "1 tokens twice"),
+        (b"\xff\xfe\x00", "no readable vocabulary"),
+        (None, "no readable vocabulary"),
+    ],
+)
+def test_a_vocabulary_that_is_none(tmp_path: Path, content: bytes | None, wanted: str) -> None:
+    path = tmp_path / "vocab.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=wanted):
+        Tokens.from_vocabulary(path, lowercase=True)
+
+
+def test_a_tokeniser_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no tokeniser at"):
+        Tokens.load(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="is not a tokeniser"):
+        Tokens.load(tmp_path)
+
+
+def test_no_text_to_learn_from() -> None:
+    with pytest.raises(DataError, match="no text to learn"):
+        Tokens.train([])

@@ -1,0 +1,109 @@
+"""Outputs of the authors' code, and our samples rebuilt from the inputs that it was given."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from diptych.core import BIDIRECTIONAL, NOTHING, TEXT_AFTER_REGIONS, Batch, Regions, Sample, collate
+from diptych.models import UnifiedVLP
+from diptych.models.official import load_unified_vlp
+
+FOLDER = Path(os.environ.get("DIPTYCH_PARITY", Path(__file__).parents[3] / "shared" / "parity"))
+
+
+@pytest.fixture(scope="session")
+def parity_folder() -> Path:
+    if not FOLDER.is_dir():
+        pytest.skip(f"no folder {FOLDER}: set DIPTYCH_PARITY to run the parity tests")
+    return FOLDER
+
+
+@dataclass
+class OfficialVLP:
+    """One set of golden vectors. Nothing is hard-coded: sizes come from meta.json."""
+
+    config: dict[str, Any]
+    special: dict[str, int]
+    inputs: dict[str, Tensor]
+    outputs: dict[str, Tensor]
+    grads: dict[str, Tensor]
+    model: UnifiedVLP
+
+    @property
+    def regions(self) -> int:
+        return int(self.config["regions"])
+
+    @property
+    def sep(self) -> int:
+        return self.special["[SEP]"]
+
+    def sample(self, case: str, row: int) -> Sample:
+        read = {k.removeprefix(f"{case}."): v[row] for k, v in self.inputs.items() if k.startswith(f"{case}.")}
+        length = int(self.inputs["raw.caption_len"][row]) + 1
+        text = read["input_ids"][self.regions + 2 :][: 0 if case == "decode" else length]
+        labels = torch.full_like(text, NOTHING)
+        if "masked_pos" in read:
+            said = read["masked_weights"].bool()
+            labels[read["masked_pos"][said] - self.regions - 2] = read["masked_lm_labels"][said]
+        regions = self._regions(row)
+        if "vis_masked_pos" in read:
+            hidden = torch.zeros(self.regions, dtype=torch.bool)
+            hidden[read["vis_masked_pos"] - 1] = True
+            regions = regions.hide(hidden)
+        truth = {}
+        if "ans_labels" in read:
+            truth = {"answer_scores": {n: float(v) for n, v in enumerate(read["ans_labels"]) if v}}
+        return Sample(
+            key=f"{case}/{row}",
+            picture=str(row),
+            regions=regions,
+            text=text,
+            text_labels=labels,
+            attention=TEXT_AFTER_REGIONS if case.startswith(("s2s", "decode")) else BIDIRECTIONAL,
+            truth=truth,
+        )
+
+    def _regions(self, row: int) -> Regions:
+        raw = self.inputs["raw.region_bbox"][row]
+        # The picture's size is not told. A power of two makes fractions exact.
+        size = 2 ** int(raw[:, :4].max().log2().ceil())
+        return Regions(
+            boxes=raw[:, :4] / size,
+            scores=raw[:, 5],
+            size=(size, size),
+            classes=self.inputs["raw.region_cls_prob"][row],
+            features=self.inputs["raw.region_feat"][row],
+        )
+
+    def batch(self, case: str) -> Batch:
+        return collate([self.sample(case, row) for row in range(int(self.config["batch"]))])
+
+    def valid(self, case: str) -> Tensor:
+        """(B, L) of our sequence: what is there."""
+        batch = self.batch(case)
+        mark = torch.ones(len(batch), 1, dtype=torch.bool)
+        return torch.cat([mark, batch.regions_present, mark, batch.text_present], 1)
+
+
+@pytest.fixture(scope="session")
+def unified_vlp(parity_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> OfficialVLP:
+    folder = parity_folder / "unified_vlp"
+    if not folder.is_dir():
+        pytest.skip(f"{parity_folder} has no unified_vlp")
+    meta = json.loads((folder / "meta.json").read_text())
+    config, special = meta["config"], meta["special_token_ids"]
+    words = {number: token for token, number in special.items()}
+    vocabulary = tmp_path_factory.mktemp("parity") / "vocab.txt"
+    vocabulary.write_text("\n".join(words.get(n, f"word{n}") for n in range(config["vocab"])))
+    model, _ = load_unified_vlp(
+        folder / "weights.safetensors", vocabulary, heads=config["heads"], max_regions=config["regions"]
+    )
+    read = {name: load_file(folder / f"{name}.safetensors") for name in ("inputs", "outputs", "grads")}
+    return OfficialVLP(config, special, read["inputs"], read["outputs"], read["grads"], model.eval())
