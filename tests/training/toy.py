@@ -4,12 +4,12 @@ Dropout, a tied weight, a list of layers, a head that no objective uses, a head 
 parts in which an objective predicts nothing, and an update of two passes.
 """
 
-import argparse
 import hashlib
 import json
+import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -17,8 +17,13 @@ from typing import Any
 
 import torch
 from rich.console import Console
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from diptych.errors import DiptychError
+from diptych.training import OptimizerConfig, Result, TrainingConfig, train
+from diptych.training.devices import join_ranks
 
 WIDTH, WORDS, CLASSES = 8, 11, 3
 
@@ -121,9 +126,9 @@ class ToySchedule:
         return ToyUpdate(("word", "kind") if step % 2 == 0 else ("word",), self.passes)
 
 
-def weight_hash(module: nn.Module) -> str:
+def weight_hash(tensors: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256()
-    for name, tensor in sorted(module.state_dict().items()):
+    for name, tensor in sorted(tensors.items()):
         digest.update(name.encode() + tensor.numpy().tobytes())
     return digest.hexdigest()
 
@@ -136,37 +141,65 @@ def score(module: nn.Module, step: int) -> dict[str, float]:
     return {"goodness": -float(F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=-1))}
 
 
-def main() -> int:
-    from diptych.errors import DiptychError
-    from diptych.training import OptimizerConfig, TrainingConfig, train
+def toy_train(
+    folder: Path,
+    *,
+    model: nn.Module | None = None,
+    batches: Any = None,
+    schedule: Any = None,
+    optimizer: Mapping[str, Any] | None = None,
+    passes: int = 1,
+    validate: Any = score,
+    **training: Any,
+) -> Result:
+    """Trains a toy, with much that can be told by its weights switched on."""
+    config = TrainingConfig(
+        **{"steps": 6, "batch": 4, "log_every": 1, "checkpoint_every": 2, "device": "cpu"} | training
+    )
+    validated = config.validate_every is not None
+    return train(
+        model if model is not None else ToyModel(dropout=0.1),
+        schedule if schedule is not None else ToySchedule(passes),
+        batches if batches is not None else ToyBatches(config.batch),
+        optimizer=OptimizerConfig(**{"lr": 0.02, "weight_decay": 0.1, "clip": 1.0} | dict(optimizer or {})),
+        training=config,
+        folder=folder,
+        validate=validate if validated else None,
+        score="goodness" if validated else None,
+        console=Console(stderr=True, quiet="PYTEST_VERSION" in os.environ),
+    )
 
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--optimizer", type=json.loads, default={})
-    parser.add_argument("--training", type=json.loads, default={})
-    parser.add_argument("--passes", type=int, default=1)
-    parser.add_argument("--dropout", type=float, default=0.0)
-    parser.add_argument("--pause", type=float, default=0.0)
-    args = parser.parse_args()
-    optimizer, training = OptimizerConfig(**args.optimizer), TrainingConfig(threads=1, device="cpu", **args.training)
-    module = ToyModel(args.dropout)
-    validated = training.validate_every is not None
-    try:
-        result = train(
-            module,
-            ToySchedule(args.passes),
-            ToyBatches(training.batch, pause=args.pause),
-            optimizer=optimizer,
-            training=training,
-            folder=args.folder,
-            validate=score if validated else None,
-            score="goodness" if validated else None,
-            console=Console(stderr=True),
-        )
-    except DiptychError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    print(json.dumps({"step": result.step, "best": result.best_step, "hash": weight_hash(module)}))
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    """The log, without what depends on the clock and without a line that is being written."""
+    found = [json.loads(text) for text in (folder / "metrics.jsonl").read_text().split("\n")[:-1]]
+    return [{name: value for name, value in line.items() if name != "samples_per_second"} for line in found]
+
+
+def weights_hash(folder: Path) -> str:
+    return weight_hash(load_file(folder / "weights.safetensors"))
+
+
+def killable(folder: str, options: dict[str, Any], pause: float) -> None:
+    """A process that a test kills."""
+    torch.set_num_threads(1)
+    toy_train(Path(folder), batches=ToyBatches(4, pause=pause), **options)
+
+
+def main() -> int:
+    """Arguments: JSON objects, each the arguments of one `toy_train`, run one after the other."""
+    torch.set_num_threads(1)
+    with join_ranks(torch.device("cpu")):
+        for text in sys.argv[1:]:
+            options = json.loads(text)
+            pause = options.pop("pause", 0.0)
+            batches = ToyBatches(options.get("batch", 4), pause=pause)
+            try:
+                result = toy_train(Path(options.pop("folder")), batches=batches, **options)
+            except DiptychError as error:
+                print(error, file=sys.stderr)
+                return error.exit_code
+            print(json.dumps({"step": result.step, "hash": weight_hash(load_file(result.weights))}))
     return 0
 
 

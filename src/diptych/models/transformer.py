@@ -37,17 +37,18 @@ class SelfAttention(nn.Module):
         self.dropout = Dropout(sizes.attention_dropout)
 
     def project(self, x: Float[Tensor, "B L D"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries (already divided by the root of their size), keys and values: (B, H, L, d) each."""
+        """Queries, keys and values: (B, H, L, d) each."""
         rows = self.qkv(x).unflatten(-1, (3, self.heads, self.size))
         q, k, v = rows.permute(2, 0, 3, 1, 4).unbind(0)
-        return q * self.size**-0.5, k, v
+        return q, k, v
 
     def forward(self, x: Float[Tensor, "B L D"], closed: Float[Tensor, "B 1 L L"]) -> Float[Tensor, "B L D"]:
         return self.mix(*self.project(x), closed)
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor, closed: Float[Tensor, "B 1 L L"]) -> Float[Tensor, "B L D"]:
-        # Plain products: F.scaled_dot_product_attention with a mask was slower on CPUs at every size tried.
-        weights = self.dropout(torch.softmax(q @ k.transpose(-1, -2) + closed, -1))
+        # Plain products: F.scaled_dot_product_attention with a mask takes 1.3 (base) to 2.8 (d128) times as long in
+        # bfloat16 on an EPYC with avx512_bf16, and 5% less in fp32.
+        weights = self.dropout(torch.softmax(torch.add(closed, q @ k.transpose(-1, -2), alpha=self.size**-0.5), -1))
         mixed: Tensor = self.out((weights @ v).transpose(1, 2).flatten(2))
         return mixed
 
@@ -61,6 +62,7 @@ class SelfAttention(nn.Module):
         q, k, v = (rows.reshape(len(closed), -1, *rows.shape[1:]) for rows in self.project(x))  # (B, K, H, 2, d)
         keys, values = remembered.keys[..., : written + 2, :], remembered.values[..., : written + 2, :]
         keys[..., written:, :], values[..., written:, :] = k, v
+        q = q * self.size**-0.5
         to_read = _fold(q) @ remembered.read_keys.transpose(-1, -2) + closed
         to_words = q @ keys.transpose(-1, -2)
         to_words[..., 0, -1] = CLOSED  # the word does not see the [MASK] that asks for the next one

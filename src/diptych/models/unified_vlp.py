@@ -16,7 +16,7 @@ lookup: its box and the detector's class stand in for it (Eq. 1). The model has 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -58,7 +58,7 @@ class UnifiedVLPShape(BaseModel):
     hidden_regions: Source = "paper"
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _fits(self) -> UnifiedVLPShape:
         if self.width % self.heads:
             raise ValueError(f"width {self.width} does not divide into {self.heads} heads")
         if self.positions < self.max_regions + 3:
@@ -73,12 +73,12 @@ class UnifiedVLPShape(BaseModel):
         return self.positions - self.max_regions - 2
 
     @classmethod
-    def base(cls, **changes: Any) -> Self:
+    def base(cls, **changes: Any) -> UnifiedVLPShape:
         """The paper's: BERT base over 100 regions."""
         return cls(**changes)
 
     @classmethod
-    def tiny(cls, **changes: Any) -> Self:
+    def tiny(cls, **changes: Any) -> UnifiedVLPShape:
         """Trains in a minute on one core."""
         small = {"width": 128, "layers": 3, "heads": 4, "ffn": 512, "positions": 96, "max_regions": 32}
         return cls(**{**small, **changes})

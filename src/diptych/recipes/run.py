@@ -29,7 +29,7 @@ from diptych.tasks.run import ask
 from diptych.tasks.vqa import Answers, QuestionAnswering
 from diptych.training.trainer import Result, train
 
-SCORES = {"caption": "cider", "vqa": "accuracy", "pretrain": "likelihood"}  # what validation wants to rise
+SCORES = {"caption": "CIDEr", "vqa": "accuracy", "pretrain": "likelihood"}  # what validation wants to rise
 VOCABULARY_SIZE = 8000
 
 

@@ -15,7 +15,7 @@ from diptych.core import Batch, Record, Sample
 from diptych.errors import CheckpointError, DataError
 from diptych.files import write_atomically
 from diptych.loading.tokens import Tokens
-from diptych.metrics import normalise_answer, soft_targets, vqa_scores
+from diptych.metrics.vqa import normalise_answer, soft_targets, vqa_scores
 
 FILE = "answers.json"
 UNKNOWN = "<unk>"  # class 0, never given as an answer

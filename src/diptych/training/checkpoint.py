@@ -10,12 +10,12 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -53,11 +53,10 @@ def sweep(root: Path) -> None:
 
 def save(root: Path, checkpoint: Checkpoint) -> Path:
     """Writes to a folder aside, then renames it: a reader, or the next start, sees all of it or nothing."""
-    root.mkdir(parents=True, exist_ok=True)
-    aside = root / f"{_UNFINISHED}{folder_of(root, checkpoint.step).name}"
     target = folder_of(root, checkpoint.step)
-    wanted = sum(t.nbytes for group in checkpoint.tensors.values() for t in group.values())
-    try:
+    aside = root / f"{_UNFINISHED}{target.name}"
+    root.mkdir(parents=True, exist_ok=True)
+    with _room_for(root, f"checkpoint of step {checkpoint.step}", checkpoint.tensors.values(), aside):
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
         _write(aside, checkpoint)
@@ -65,17 +64,38 @@ def save(root: Path, checkpoint: Checkpoint) -> Path:
             shutil.rmtree(target)
         aside.rename(target)
         _sync(root)
-    except (OSError, SafetensorError) as error:
-        shutil.rmtree(aside, ignore_errors=True)
+    return target
+
+
+def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
+    """One file of weights, whole or absent."""
+    aside = path.with_name(_UNFINISHED + path.name)
+    with _room_for(path.parent, "file of the final weights", [tensors], aside):
+        save_file(tensors, aside)
+        _sync(aside)
+        aside.replace(path)
+        _sync(path.parent)
+
+
+@contextmanager
+def _room_for(folder: Path, what: str, groups: Iterable[Mapping[str, Tensor]], aside: Path) -> Iterator[None]:
+    """A full disk becomes an error with figures; whatever the error, what was half written goes."""
+    try:
+        yield
+    except BaseException as error:
+        if aside.is_dir():
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            aside.unlink(missing_ok=True)
         if not _disk_is_full(error):
             raise
-        free = shutil.disk_usage(root).free
+        wanted = sum(t.nbytes for group in groups for t in group.values())
+        free = shutil.disk_usage(folder).free
         raise TrainingError(
-            f"the disk is full: the checkpoint of step {checkpoint.step} needs {_megabytes(wanted)} in {root}, "
-            f"{_megabytes(free)} are free. Nothing half written is left and earlier checkpoints are whole: "
-            "make room (or lower training.keep) and start the same command again"
+            f"the disk is full: the {what} needs {_megabytes(wanted)} in {folder}, {_megabytes(free)} are free. "
+            "Nothing half written is left and earlier checkpoints are whole: make room (or lower training.keep) and "
+            "start the same command again"
         ) from error
-    return target
 
 
 def _write(folder: Path, checkpoint: Checkpoint) -> None:
@@ -178,9 +198,10 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _disk_is_full(error: Exception) -> bool:
+def _disk_is_full(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    # safetensors has an error of its own, with the system's text inside.
     return f"os error {errno.ENOSPC}" in str(error) or f"os error {errno.EDQUOT}" in str(error)
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -55,10 +55,6 @@ class Distributed(Protocol):
         """While it lasts the model itself can be called, as validation does."""
         ...
 
-    def release(self) -> None:
-        """After the last step: the model is whole on every rank and stays so."""
-        ...
-
 
 class Alone:
     def __init__(self, wrapped: nn.Module) -> None:
@@ -73,16 +69,13 @@ class Alone:
     def unsharded(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def release(self) -> None:
-        pass
-
 
 class Replicated(Alone):
-    """DDP. Buffers are not broadcast at each forward (it would change them under a second pass); see `sync_buffers`."""
+    """DDP. Its flag for unused parameters also covers heads that this rank has nothing to predict with."""
 
     def __init__(self, model: nn.Module) -> None:
         joined = _JoinedPass(model)
-        self.replicas = DistributedDataParallel(joined, find_unused_parameters=True, broadcast_buffers=False)
+        self.replicas = DistributedDataParallel(joined, find_unused_parameters=True)
         super().__init__(self.replicas)
 
     def run(self, passes: Iterator[Losses], scales: Mapping[str, float], last: bool) -> Losses | None:
@@ -132,11 +125,6 @@ class Sharded:
             yield
         finally:
             self.root.reshard()
-
-    def release(self) -> None:
-        for part in self.pass_.modules():
-            if isinstance(part, FSDPModule):
-                part.unshard()
 
 
 class _JoinedPass(Pass):

@@ -119,15 +119,19 @@ class Stepper:
         self, step: int, turn: int, passes: list[Iterator[Losses]], parts: list[Part], scales: Mapping[str, float]
     ) -> list[Losses] | None:
         """Pass `turn` of every part; None where the update has no more."""
-        found = []
+        found: list[Losses] = []
         for index, (one, part) in enumerate(zip(passes, parts, strict=True)):
             seed_part(self.training.seed, step, turn, self.mine[index])
             predicted = {name: scale for name, scale in scales.items() if part.counts[name]}
             with autocast(self.ranks.device, self.training.precision):
-                found.append(self.way.run(one, predicted, last=part is parts[-1]))
-        sums = [losses for losses in found if losses is not None]
-        assert len(sums) in (0, len(found)), "the parts of one step have different numbers of passes"
-        return sums or None
+                sums = self.way.run(one, predicted, last=part is parts[-1])
+            if sums is None:
+                # Not through the wrap: DDP would wait for a backward. The generators only run to their ends here.
+                assert not found, "parts with different numbers of passes"
+                assert not any(next(p, None) for p in passes), "parts with different numbers of passes"
+                return None
+            found.append(sums)
+        return found
 
     def _totals(self, sums: list[Losses], parts: list[Part], counts: Counts, place: str) -> tuple[Counts, bool]:
         """Each objective's sum over parts and ranks, and whether some rank was asked to stop: one exchange. A sum that

@@ -32,6 +32,7 @@ from diptych.training.step import Batches, Part, Stepper, Updates
 from diptych.training.stopping import StopWish
 
 CHECKPOINTS = "checkpoints"
+WEIGHTS = "weights.safetensors"  # the final ones
 Validate = Callable[[nn.Module, int], dict[str, float]]
 
 
@@ -43,8 +44,10 @@ class Validation:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run came to. The module holds the final weights: the best, their mean, the average, or the last."""
+    """What a run came to. The module holds the final weights (the best, their mean, the EMA, or the last), and so does
+    the file; under FSDP2 the file alone, as the module stays in slices."""
 
+    weights: Path
     step: int  # steps done
     best_step: int | None
     best_score: float | None
@@ -228,12 +231,27 @@ class _Run:
             "fingerprint": self.fingerprint,
             "history": [asdict(v) for v in self.history],
         }
-        if log is not None:  # the first rank
-            log.sync()
-            checkpoints.save(self.root, Checkpoint(self.step, state, tensors))
-            best = [v.step for v in self._ranking()[: self.training.average_best]]
-            checkpoints.prune(self.root, [*checkpoints.steps_in(self.root)[-self.training.keep :], *best])
+        checkpoint = Checkpoint(self.step, state, tensors)
+        self._on_first(lambda: self._write(log, checkpoint))
         self.saved = self.step
+
+    def _on_first(self, write: Callable[[], None]) -> None:
+        """Writes on the first rank, while the others wait for the files to be there and hear if that failed."""
+        trouble = None
+        try:
+            if self.ranks.first:
+                write()
+        except TrainingError as error:
+            trouble = str(error)
+        if (trouble := self.ranks.from_first(trouble)) is not None:
+            raise TrainingError(trouble)
+
+    def _write(self, log: Log | None, checkpoint: Checkpoint) -> None:
+        if log is not None:
+            log.sync()
+        checkpoints.save(self.root, checkpoint)
+        best = [v.step for v in self._ranking()[: self.training.average_best]]
+        checkpoints.prune(self.root, [*checkpoints.steps_in(self.root)[-self.training.keep :], *best])
 
     def _optimizer_tensors(self) -> dict[str, Tensor]:
         return {
@@ -286,9 +304,11 @@ class _Run:
             put_tensors(mean, named_tensors(self.module), str(self.root))
         elif self.ema is not None:
             put_tensors({n: t.detach() for n, t in self.ema.average.items()}, self.ema.parameters, "the average")
-        self.way.release()
         self.module.eval()
+        weights = gather(named_tensors(self.module), self.ranks)
+        self._on_first(lambda: checkpoints.save_weights(self.folder / WEIGHTS, weights))
         return Result(
+            weights=self.folder / WEIGHTS,
             step=self.step,
             best_step=best[0].step if best else None,
             best_score=best[0].scores[self.score] if best else None,
