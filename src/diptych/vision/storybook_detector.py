@@ -44,7 +44,7 @@ class StorybookDetector:
             whole=True,
         )
 
-    @torch.inference_mode()
+    @torch.no_grad()  # not inference mode: its tensors could not be trained on
     def see(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         if not pictures:
             return []
