@@ -1,4 +1,4 @@
-"""A small picture world for tests: a caption names the regions in order, then how many there are."""
+"""A small picture world for tests: a caption names the regions, then how many there are."""
 
 from random import Random
 from typing import Any
@@ -27,11 +27,11 @@ def regions(count: int, seed: int = 0) -> Regions:
 
 
 def sample(seed: int, count: int | None = None) -> Sample:
-    """Its text: one word a region, then how many there are, then [SEP]."""
+    """Its text: one word a region (sorted: regions have no order), then how many there are, then [SEP]."""
     count = Random(seed).randint(1, 5) if count is None else count
     seen = regions(count, seed)
     assert seen.classes is not None
-    words = [5 + int(kind) for kind in seen.classes.argmax(1)]
+    words = sorted(5 + int(kind) for kind in seen.classes.argmax(1))
     return Sample(f"toy/{seed}", f"picture/{seed}", seen, torch.tensor([*words, 10 + count, VOCABULARY.sep]))
 
 
