@@ -5,7 +5,8 @@ from pathlib import Path
 
 from jaxtyping import install_import_hook
 
-install_import_hook("diptych", "beartype.beartype")
+CHECKED = ("core", "vision", "loading", "objectives", "models", "metrics", "decoding", "tasks")  # where tensors are
+install_import_hook([f"diptych.{package}" for package in CHECKED], "beartype.beartype")
 
 import pytest  # noqa: E402
 import torch  # noqa: E402

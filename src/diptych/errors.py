@@ -5,6 +5,7 @@
     ├── DataError               something in the data; carries the record's key and the shard, where known
     ├── CheckpointError         a file of weights that is missing, cut short, unsafe or of another kind
     ├── TrainingError           a run that had to stop: a loss that is not finite, a disk that is full
+    ├── Stopped                 exit code 75: asked to stop (SIGTERM, Ctrl-C), saved; the same command goes on
     └── ServingError            one request that cannot be answered
 
 A message says what was found, what was wanted, where, and the way out.
@@ -37,6 +38,10 @@ class CheckpointError(DiptychError):
 
 class TrainingError(DiptychError):
     pass
+
+
+class Stopped(DiptychError):
+    exit_code = 75  # EX_TEMPFAIL of sysexits.h: nothing is wrong, try again
 
 
 class ServingError(DiptychError):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -59,7 +59,7 @@ class Objective(Protocol):
     def heads(self) -> frozenset[str]: ...  # names in `HEADS`
 
     @property
-    def changes(self) -> Literal["pairs", "input", "nothing"]: ...  # by `prepare`; pairs are swapped before input hides
+    def changes(self) -> str: ...  # by `prepare`: "pairs", "input" or "nothing"; pairs are swapped before input hides
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]: ...  # on the CPU, in the loader
 

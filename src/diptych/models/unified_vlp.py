@@ -32,21 +32,17 @@ from diptych.models.transformer import LayerSizes, Memory, Transformer
 from diptych.models.visual import RegionEmbedding, Source
 
 
-class UnifiedVLPConfig(BaseModel):
-    """Sizes and switches; `paper` against `official` is the table of fidelity.md."""
+class UnifiedVLPShape(BaseModel):
+    """Sizes and switches that a recipe chooses; `paper` against `official` is the table of fidelity.md."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    vocabulary: Vocabulary
     width: int = 768  # D
     layers: int = 12
     heads: int = 12  # H
     ffn: int = 3072
     positions: int = 512
     max_regions: int = 100  # fixes where the text begins
-    feature_size: int = 2048  # F
-    classes: int = 1601  # C
-    answers: int = 0  # A, of the head "answer"
     segments: Literal[6, 2] = 6  # 2: 0 and 1 for both ways of reading (the code without --new_segment_ids)
     dropout: float = 0.1
     attention_dropout: float = 0.1
@@ -62,7 +58,7 @@ class UnifiedVLPConfig(BaseModel):
     hidden_regions: Source = "paper"
 
     @model_validator(mode="after")
-    def _fits(self) -> UnifiedVLPConfig:
+    def _fits(self) -> UnifiedVLPShape:
         if self.width % self.heads:
             raise ValueError(f"width {self.width} does not divide into {self.heads} heads")
         if self.positions < self.max_regions + 3:
@@ -77,15 +73,24 @@ class UnifiedVLPConfig(BaseModel):
         return self.positions - self.max_regions - 2
 
     @classmethod
-    def base(cls, vocabulary: Vocabulary, **changes: Any) -> UnifiedVLPConfig:
+    def base(cls, **changes: Any) -> UnifiedVLPShape:
         """The paper's: BERT base over 100 regions."""
-        return cls(vocabulary=vocabulary, **changes)
+        return cls(**changes)
 
     @classmethod
-    def tiny(cls, vocabulary: Vocabulary, **changes: Any) -> UnifiedVLPConfig:
+    def tiny(cls, **changes: Any) -> UnifiedVLPShape:
         """Trains in a minute on one core."""
         small = {"width": 128, "layers": 3, "heads": 4, "ffn": 512, "positions": 96, "max_regions": 32}
-        return cls(vocabulary=vocabulary, **{**small, **changes})
+        return cls(**{**small, **changes})
+
+
+class UnifiedVLPConfig(UnifiedVLPShape):
+    """A shape with what the data decide."""
+
+    vocabulary: Vocabulary
+    feature_size: int = 2048  # F
+    classes: int = 1601  # C
+    answers: int = 0  # A, of the head "answer"
 
 
 class UnifiedVLP(nn.Module):

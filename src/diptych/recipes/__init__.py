@@ -1,0 +1,28 @@
+"""The only place where everything meets. `RECIPES` is the whole list."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from diptych.errors import RecipeError, nearest
+from diptych.recipes import unified_vlp
+from diptych.recipes.recipe import Recipe
+
+_MAKERS: list[Callable[[], Recipe]] = [
+    *(partial(unified_vlp.paper, task) for task in unified_vlp.TASKS),
+    *(partial(unified_vlp.official, task) for task in unified_vlp.TASKS),
+    *(partial(unified_vlp.small, task) for task in unified_vlp.TASKS),
+    *(partial(unified_vlp.with_lambda, share) for share in unified_vlp.LAMBDAS),
+    unified_vlp.region_class_pretext,
+    partial(unified_vlp.masked_queries, "paper"),
+    partial(unified_vlp.masked_queries, "small"),
+]
+RECIPES: dict[str, Callable[[], Recipe]] = {make().name: make for make in _MAKERS}
+
+
+def find_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:
+    if name not in RECIPES:
+        raise RecipeError(f"no recipe {name!r}; {nearest(name, RECIPES)}")
+    return RECIPES[name]().override(tuple(assignments))
+
+
+__all__ = ["RECIPES", "Recipe", "find_recipe"]

@@ -30,6 +30,8 @@ class DataConfig(BaseModel):
     records: PositiveInt | None = None  # only so many, chosen by the seed: for learning from few labels
     validation_records: PositiveInt = 200  # the first so many of the validation split
     max_words: PositiveInt = 20
+    vocabulary: str | None = None  # a vocab.txt; None: learnt from the words, or the start's own
+    lowercase: bool = True  # of a vocab.txt (bert-base-cased: false)
 
 
 class Recipe(BaseModel):
@@ -41,6 +43,7 @@ class Recipe(BaseModel):
     system: Literal["unified-vlp"] = "unified-vlp"
     task: Literal["pretrain", "caption", "vqa"]
     model: UnifiedVLPShape
+    init: str | None = None  # weights to begin from: a BERT, UniLM or Unified VLP file or folder, or a hub id
     objectives: Objectives
     optimizer: OptimizerConfig
     training: TrainingConfig
@@ -54,7 +57,7 @@ class Recipe(BaseModel):
             key, equals, text = assignment.partition("=")
             if not equals:
                 raise RecipeError(f"--set {assignment}: wanted key=value, such as optimizer.lr=3e-4")
-            _assign(values, key, text, type(self))
+            _assign(values, key, text)
         return parse(type(self), values, "--set " + " --set ".join(assignments))
 
     def save(self, folder: Path) -> None:
@@ -98,7 +101,7 @@ def claim(out: Path, recipe: Recipe) -> None:
         )
 
 
-def _assign(values: dict[str, Any], key: str, text: str, kind: type[BaseModel]) -> None:
+def _assign(values: dict[str, Any], key: str, text: str) -> None:
     *path, last = key.split(".")
     here, seen = values, ""
     for name in path:

@@ -12,7 +12,7 @@ from diptych.core import Batch, Record, Sample
 from diptych.decoding import DecodingOptions, decode
 from diptych.errors import DataError
 from diptych.loading.tokens import Tokens
-from diptych.metrics import caption_scores
+from diptych.metrics.captions import caption_scores
 
 
 @dataclass(frozen=True)
@@ -57,4 +57,5 @@ class Captioning:
         if not references:
             raise DataError("no record has captions to score against; choose another split with --split")
         written = {p["key"]: p["caption"] for p in predictions}
-        return caption_scores({key: written[key] for key in references}, references)
+        scores = caption_scores({key: written[key] for key in references}, references)
+        return {name: 100 * score for name, score in scores.items()}

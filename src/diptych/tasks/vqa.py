@@ -15,7 +15,7 @@ from diptych.core import Batch, Record, Sample
 from diptych.errors import CheckpointError, DataError
 from diptych.files import write_atomically
 from diptych.loading.tokens import Tokens
-from diptych.metrics import answer_scores, normalise_answer, vqa_accuracy
+from diptych.metrics.vqa import normalise_answer, soft_targets, vqa_scores
 
 FILE = "answers.json"
 UNKNOWN = "<unk>"  # class 0, never given as an answer
@@ -56,7 +56,7 @@ class Answers:
     def scores(self, answers: Sequence[str]) -> dict[int, float]:
         """Soft targets: the accuracy that each known answer would get; answers outside the list get none."""
         numbers = {name: number for number, name in enumerate(self.names)}
-        return {numbers[a]: s for a, s in answer_scores(answers).items() if a in numbers and a != UNKNOWN}
+        return {numbers[a]: s for a, s in soft_targets(answers).items() if a in numbers and a != UNKNOWN}
 
 
 @dataclass(frozen=True)
@@ -98,4 +98,5 @@ class QuestionAnswering:
         questions = [q for record in records for q in record.questions]
         if not questions:
             raise DataError("no record has questions to score; choose another split with --split")
-        return vqa_accuracy(given, {q.key: (q.answers, q.kind) for q in questions})
+        scores = vqa_scores(given, questions)
+        return {"accuracy": 100 * scores.pop("all")} | {f"accuracy {kind}": 100 * s for kind, s in scores.items()}

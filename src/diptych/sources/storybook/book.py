@@ -1,13 +1,18 @@
 """The drawn world as a data set: scenes by number, and a scene with all its words."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import overload
 
-from diptych.core import Choices, Expression, Question, Record, Statement, Thing
-from diptych.sources.storybook.kinds import COLOURS
+from diptych.core import Record, Thing
+from diptych.sources.storybook.captions import alt_text, captions
+from diptych.sources.storybook.choices import choices
+from diptych.sources.storybook.expressions import expressions
+from diptych.sources.storybook.facts import Facts
 from diptych.sources.storybook.layout import scene
+from diptych.sources.storybook.questions import questions, statements
 from diptych.sources.storybook.world import SIDE, Figure, Scene
 
 
@@ -41,36 +46,27 @@ def thing(figure: Figure) -> Thing:
 
 
 def record(scene: Scene, picture: Path | None = None) -> Record:
-    """Everything that is said about the scene and everything that is true of it."""
+    """Everything that is said about the scene and everything that is true of it.
+
+    The web split has one careless caption and no questions; the others have five captions and all tasks.
+    """
     rng = Random(f"words {scene.seed} {scene.split} {scene.index}")
-    things = tuple(thing(figure) for figure in scene.figures)
-    first, second = (f"{figure.colour} {figure.kind}" for figure in scene.figures[:2])
-    colour, wrong = scene.figures[0].colour, rng.choice(COLOURS)
-    captions = tuple(f"a {a} and a {b} {where} the {scene.place}" for a, b in ((first, second), (second, first))
-                     for where in ("in", "at", "on"))[:5]  # fmt: skip
-    questions = (
-        Question(f"{scene.key}/0", f"is the {scene.figures[0].kind} {wrong}",
-                 ("yes" if wrong == colour else "no",) * 10, "yes/no"),
-        Question(f"{scene.key}/1", "how many things are there", (str(len(things)),) * 10, "number"),
-        Question(f"{scene.key}/2", f"what colour is the {scene.figures[0].kind}", (colour,) * 10, "other"),
-    )  # fmt: skip
-    colours = tuple(rng.sample(COLOURS, 4))
-    right = rng.randrange(4)
-    answers = tuple(f"[0] is {colour if i == right else other}" for i, other in enumerate(colours))
-    choices = (Choices(f"{scene.key}/0", "what does [0] look like", answers, right, answers, right),)
-    return Record(
+    facts = Facts(scene)
+    told = Record(
         key=scene.key,
         split=scene.split,
         picture=picture,
         size=(SIDE, SIDE),
-        captions=captions,
-        questions=questions,
-        expressions=tuple(
-            Expression(f"{scene.key}/{i}", f"the {f.colour} {f.kind}", things[i].box)
-            for i, f in enumerate(scene.figures)
-        ),
-        choices=choices,
-        statements=(Statement(f"{scene.key}/0", f"there is a {wrong} {scene.figures[0].kind}", wrong == colour),),
-        things=things,
+        things=tuple(thing(figure) for figure in scene.figures),
         relations=scene.relations,
+    )
+    if scene.split == "web":
+        return replace(told, captions=(alt_text(rng, facts),))
+    return replace(
+        told,
+        captions=captions(rng, facts),
+        questions=questions(rng, facts),
+        expressions=expressions(rng, facts),
+        choices=choices(rng, facts),
+        statements=statements(rng, facts),
     )

@@ -7,6 +7,7 @@ COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "brown"
 SIZES: Mapping[str, float] = {"small": 0.72, "medium": 1.0, "big": 1.36}
 PLACES = ("park", "beach", "street", "room")
 PARK, BEACH, STREET, ROOM = PLACES
+HORIZON: Mapping[str, float] = {PARK: 84, BEACH: 96, STREET: 92, ROOM: 104}  # where the ground starts, from the top
 OUTDOORS = (PARK, BEACH, STREET)
 
 
@@ -25,6 +26,7 @@ class Kind:
     surface: tuple[float, float, float] | None = None  # left, right, height from the top: where others may stand
     shelter: tuple[float, float, float] | None = None  # left, right, height from the ground: room below it
     grip: tuple[float, float] | None = None  # where a hand takes it; None: it is not held
+    looks: int = 1  # how many drawings there are that no word tells apart, such as skin and hair
     small_enough: bool = False  # to be on or under another thing
     plurals: Mapping[str, str] | None = None  # of the nouns that do not take an s
 
@@ -34,10 +36,11 @@ HAND = (27.0, 21.0)  # of a person who holds something, in the person's own pixe
 EVERYWHERE = PLACES
 
 _ALL = (
-    Kind("man", "person", 32, 54, EVERYWHERE, PEOPLE_POSES, ("guy",), plurals={"man": "men"}),
-    Kind("woman", "person", 32, 52, EVERYWHERE, PEOPLE_POSES, ("lady",), plurals={"woman": "women", "lady": "ladies"}),
-    Kind("boy", "person", 32, 44, EVERYWHERE, PEOPLE_POSES),
-    Kind("girl", "person", 32, 44, EVERYWHERE, PEOPLE_POSES),
+    Kind("man", "person", 32, 54, EVERYWHERE, PEOPLE_POSES, ("guy",), plurals={"man": "men"}, looks=4),
+    Kind("woman", "person", 32, 52, EVERYWHERE, PEOPLE_POSES, ("lady",), looks=4,
+         plurals={"woman": "women", "lady": "ladies"}),
+    Kind("boy", "person", 32, 44, EVERYWHERE, PEOPLE_POSES, looks=4),
+    Kind("girl", "person", 32, 44, EVERYWHERE, PEOPLE_POSES, looks=4),
     Kind("dog", "animal", 36, 28, EVERYWHERE, ("standing", "sitting", "running"), ("puppy",), small_enough=True,
          plurals={"puppy": "puppies"}),
     Kind("cat", "animal", 30, 26, EVERYWHERE, ("sitting", "walking", "sleeping"), ("kitten",), small_enough=True),
@@ -45,26 +48,26 @@ _ALL = (
     Kind("duck", "animal", 26, 22, (PARK, BEACH), ("standing", "sitting"), small_enough=True),
     Kind("rabbit", "animal", 22, 28, (PARK, ROOM), ("sitting", "jumping"), ("bunny",), small_enough=True,
          plurals={"bunny": "bunnies"}),
-    Kind("car", "vehicle", 60, 30, (STREET,), (), ("automobile",)),
-    Kind("bus", "vehicle", 70, 38, (STREET,), plurals={"bus": "buses"}),
+    Kind("car", "vehicle", 60, 30, (STREET,), (), ("automobile",), looks=2),
+    Kind("bus", "vehicle", 70, 38, (STREET,), plurals={"bus": "buses"}, looks=2),
     Kind("bicycle", "vehicle", 44, 30, (STREET, PARK), (), ("bike",)),
-    Kind("boat", "vehicle", 44, 46, (BEACH,), (), ("sailboat",), level="water"),
+    Kind("boat", "vehicle", 44, 46, (BEACH,), (), ("sailboat",), level="water", looks=2),
     Kind("plane", "vehicle", 48, 24, OUTDOORS, (), ("airplane",), level="sky"),
     Kind("balloon", "object", 20, 42, EVERYWHERE, level="sky", grip=(10, 41)),
-    Kind("kite", "object", 28, 46, (PARK, BEACH), level="sky", grip=(2, 45)),
+    Kind("kite", "object", 28, 46, (PARK, BEACH), level="sky", grip=(2, 45), looks=2),
     Kind("umbrella", "object", 40, 40, OUTDOORS, (), ("parasol",), shelter=(3, 37, 24), grip=(20, 36)),
     Kind("cup", "object", 18, 15, EVERYWHERE, (), ("mug",), grip=(3, 9), small_enough=True),
-    Kind("ball", "object", 18, 18, EVERYWHERE, grip=(1, 9), small_enough=True),
-    Kind("flower", "object", 18, 30, (PARK, STREET, ROOM), (), ("blossom",), grip=(9, 26), small_enough=True),
+    Kind("ball", "object", 18, 18, EVERYWHERE, grip=(1, 9), small_enough=True, looks=2),
+    Kind("flower", "object", 18, 30, (PARK, STREET, ROOM), (), ("blossom",), grip=(9, 26), small_enough=True, looks=4),
     Kind("book", "object", 22, 17, EVERYWHERE, grip=(2, 10), small_enough=True),
     Kind("chair", "object", 28, 42, (ROOM, PARK, BEACH), surface=(5, 24, 22), shelter=(5, 24, 15)),
     Kind("table", "object", 58, 32, (ROOM, PARK), (), ("desk",), surface=(5, 53, 3), shelter=(10, 48, 24)),
     Kind("bench", "object", 58, 32, (PARK, STREET, BEACH), surface=(5, 53, 17), shelter=(10, 48, 12),
          plurals={"bench": "benches"}),
     Kind("lamp", "object", 24, 60, (STREET, ROOM), (), ("light",)),
-    Kind("tree", "object", 50, 70, OUTDOORS, shelter=(2, 20, 20)),
-    Kind("house", "object", 60, 58, (PARK, STREET, BEACH), (), ("cottage",)),
-    Kind("tent", "object", 56, 38, (PARK, BEACH)),
+    Kind("tree", "object", 50, 70, OUTDOORS, shelter=(2, 20, 20), looks=4),
+    Kind("house", "object", 60, 58, (PARK, STREET, BEACH), (), ("cottage",), looks=2),
+    Kind("tent", "object", 56, 38, (PARK, BEACH), looks=2),
     Kind("box", "object", 28, 24, (ROOM, STREET), (), ("crate",), surface=(3, 25, 3), small_enough=True,
          plurals={"box": "boxes"}),
 )  # fmt: skip
@@ -86,3 +89,8 @@ def rare_colour(kind: str) -> str:
 def colours_of(kind: str) -> tuple[str, ...]:
     """The seven colours that a kind has in every split."""
     return tuple(colour for colour in COLOURS if not is_rare(kind, colour))
+
+
+def sitting_drop(height: float) -> float:
+    """How much lower a sitting person's neck is, in the person's own pixels: its trunk rests on the ground."""
+    return 0.53 * height - 12.7

@@ -3,12 +3,11 @@
 from functools import lru_cache
 from random import Random
 
-from diptych.sources.storybook.kinds import PLACES, is_rare
+from diptych.sources.storybook.kinds import HORIZON, PLACES, is_rare
 from diptych.sources.storybook.plan import Group, Part, extent, plan
 from diptych.sources.storybook.truth import relations_between, seen
 from diptych.sources.storybook.world import SIDE, SKIES, SPLITS, Figure, Scene
 
-HORIZON = {"park": 84, "beach": 96, "street": 92, "room": 104}  # pixels from the top
 VARIANTS = 12  # backgrounds of one place and sky in one split
 LEAST_VISIBLE = 0.35  # of a thing; what is more hidden is taken away
 _TRIES = 14
@@ -21,7 +20,7 @@ def scene(seed: int, split: str, index: int) -> Scene:
     """The scene with this number in this split: always the same."""
     rng = Random(f"storybook {seed} {split} {index}")
     place = rng.choice(PLACES)
-    time, weather = rng.choices(SKIES, (9, 3, 3, 5, 2, 2))[0]
+    time, weather = rng.choices(SKIES, (10, 3, 3, 4, 2, 2))[0]
     variant = rng.randrange(VARIANTS) * len(SPLITS) + SPLITS.index(split)
     figures: tuple[Figure, ...] = ()
     while len(figures) < 2:
@@ -55,7 +54,7 @@ def _fill(
         x, y = spot
         taken.append(_bounds(group, x, y))
         depth = y - 200 if group.level != "ground" else y  # the sky and the sea lie behind all ground
-        placed.append((depth, [_figure(part, x, y) for part in group.parts], group))
+        placed.append((depth, [_figure(part, group, x, y) for part in group.parts], group))
         count += len(group.parts)
     placed.sort(key=lambda item: item[0])
     figures: list[Figure] = []
@@ -104,8 +103,9 @@ def _hidden(a: Box, b: Box) -> float:
     return across * down / min((a[2] - a[0]) * (a[3] - a[1]), (b[2] - b[0]) * (b[3] - b[1]))
 
 
-def _figure(part: Part, x: float, y: float) -> Figure:
+def _figure(part: Part, group: Group, x: float, y: float) -> Figure:
     width, height = extent(part)
     left, top = round(x + part.x - width / 2), round(y + part.y - height)
     known = {name: getattr(part, name) for name in ("kind", "colour", "size", "pose", "look", "mirrored", "holding")}
-    return Figure(left=left, top=top, **known)
+    grounded = group.level == "ground" and part.y > -8
+    return Figure(left=left, top=top, grounded=grounded, **known)

@@ -25,11 +25,15 @@ INK: Colour = (52, 44, 52)
 WHITE: Colour = (252, 250, 246)
 
 
+def mix(first: Colour, second: Colour, share: float) -> Colour:
+    """The first colour with this share of the second."""
+    r, g, b = (round(x + (y - x) * share) for x, y in zip(first, second, strict=True))
+    return r, g, b
+
+
 def shade(colour: Colour, by: float) -> Colour:
     """Towards black (`by` below 0, down to -1) or white (above 0, up to 1)."""
-    end = 0 if by < 0 else 255
-    share = abs(by)
-    return tuple(round(c + (end - c) * share) for c in colour)  # type: ignore[return-value]
+    return mix(colour, (0, 0, 0) if by < 0 else (255, 255, 255), abs(by))
 
 
 @lru_cache(maxsize=1024)
@@ -43,19 +47,20 @@ def _pen(colour: Colour, width: float, opacity: int) -> Any:
 
 
 class Pencil:
-    """Draws on a see-through page of `width` x `height` units, each `scale` pixels.
+    """Draws on a see-through page of `width` x `height` units, each `scale` pixels, or over `paper`.
 
-    Ends of coordinates are rounded to a hundredth of a pixel, so that the last digit of a sine, which
-    differs between machines, changes no pixel.
+    `paper` is (height, width, 3) in pixels. Coordinates are rounded to a hundredth of a pixel, so that
+    the last digit of a sine, which differs between machines, changes no pixel.
     """
 
-    def __init__(self, width: float, height: float, scale: float, background: Colour | None = None) -> None:
+    def __init__(self, width: float, height: float, scale: float, paper: NDArray[np.uint8] | None = None) -> None:
         self.scale = scale
         self.size = max(1, round(width * scale)), max(1, round(height * scale))
         self.outline = 0.9  # units
-        mode, start = ("RGBA", (0, 0, 0, 0)) if background is None else ("RGB", background)
-        self._channels = len(mode)
-        self._page = aggdraw.Draw(mode, self.size, start)
+        self._channels = 4 if paper is None else 3
+        self._page = aggdraw.Draw("RGBA" if paper is None else "RGB", self.size, (0, 0, 0, 0)[: self._channels])
+        if paper is not None:
+            self._page.frombytes(paper.tobytes())
 
     def _points(self, points: Sequence[float]) -> list[float]:
         return [round(value * self.scale, 2) for value in points]

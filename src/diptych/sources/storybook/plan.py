@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from diptych.sources.storybook.kinds import HAND, KINDS, SIZES, Kind, colours_of, rare_colour
+from diptych.sources.storybook.kinds import HAND, KINDS, SIZES, Kind, colours_of, rare_colour, sitting_drop
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def _part(rng: Random, name: str, size: str | None = None) -> Part:
         colour=rng.choice(colours_of(name)),
         size=size or rng.choice(("small", "medium", "big")),
         pose=rng.choice(kind.poses) if kind.poses else "",
-        look=rng.randrange(4),
+        look=rng.randrange(kind.looks),
         mirrored=rng.random() < 0.5,
     )
 
@@ -111,7 +111,7 @@ def _holding(rng: Random, place: str) -> Group:
 
 def _crouch(person: Part) -> float:
     """How much lower the hand is: a sitting person's drawing starts lower in its frame."""
-    return 0.24 * extent(person)[1] if person.pose == "sitting" else 0.0
+    return sitting_drop(KINDS[person.kind].height) * SIZES[person.size] if person.pose == "sitting" else 0.0
 
 
 def _on(rng: Random, place: str) -> Group:

@@ -6,23 +6,57 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
+from diptych.sources.storybook.pencil import Pencil
 from diptych.sources.storybook.places import background
-from diptych.sources.storybook.sprites import sprite
+from diptych.sources.storybook.scenery import rain, snow
+from diptych.sources.storybook.sprites import Sprite, cut_out, sprite
 from diptych.sources.storybook.truth import window
-from diptych.sources.storybook.world import SIDE, Scene
+from diptych.sources.storybook.world import SIDE, Figure, Scene
 
 
 def render(scene: Scene, zoom: int = 1) -> NDArray[np.uint8]:
     """The picture, (160 * zoom, 160 * zoom, 3) of 0 to 255, the same on every machine."""
     page = background(scene.place, scene.time, scene.weather, scene.variant, zoom).copy()
     for figure in scene.figures:
-        drawn = sprite(figure, zoom)
-        rows, columns, clear = window(figure.top * zoom, figure.left * zoom, drawn.clear, SIDE * zoom)
-        _, _, pixels = window(figure.top * zoom, figure.left * zoom, drawn.pixels, SIDE * zoom)
-        behind = page[rows, columns]
-        page[rows, columns] = (behind * clear + 127) // 255 + pixels
-    grained: NDArray[np.uint8] = np.clip(page + _grain(page.shape[0]), 0, 255).astype(np.uint8)
+        if figure.grounded:
+            shadow = _shadow(figure, zoom)
+            height, width = shadow.mask.shape
+            middle, bottom = (figure.left + figure.right) * zoom // 2, figure.bottom * zoom
+            _paste(page, shadow, bottom - height // 2 - zoom, middle - width // 2)
+        _paste(page, sprite(figure, zoom, night=scene.time == "night"), figure.top * zoom, figure.left * zoom)
+    if scene.weather != "clear" and scene.place != "room":
+        _paste(page, _falling(scene.weather, scene.variant % 4, zoom), 0, 0)
+    grain = _grain(page.shape[0])
+    grained: NDArray[np.uint8] = np.clip(page + grain, 0, 255).astype(np.uint8)
     return grained
+
+
+def _paste(page: NDArray[np.uint8], drawn: Sprite, top: int, left: int) -> None:
+    rows, columns, inside = window(top, left, drawn.mask.shape, page.shape[0])
+    page[rows, columns] = (page[rows, columns] * drawn.clear[inside] + 127) // 255 + drawn.pixels[inside]
+
+
+def _shadow(figure: Figure, zoom: int) -> Sprite:
+    return _soft_ellipse((figure.right - figure.left) * 0.42, zoom)
+
+
+@lru_cache(maxsize=256)
+def _soft_ellipse(across: float, zoom: int) -> Sprite:
+    down = 1.6 + across * 0.07
+    pencil = Pencil(2 * across + 4, 2 * down + 4, zoom)
+    for grown, opacity in ((1.6, 26), (0.4, 34), (-1.0, 34)):
+        pencil.ellipse(
+            across + 2, down + 2, across + grown, max(0.6, down + grown * 0.6), (20, 16, 36), line=None, opacity=opacity
+        )
+    return cut_out(pencil.pixels())
+
+
+@lru_cache(maxsize=16)
+def _falling(weather: str, variant: int, zoom: int) -> Sprite:
+    """Rain or snow in front of everything, thin enough to see through."""
+    pencil, rng = Pencil(SIDE, SIDE, zoom), Random(f"{weather} {variant}")
+    (rain if weather == "rain" else snow)(pencil, rng, (0, 0, SIDE, SIDE), 90 if weather == "rain" else 110)
+    return cut_out(pencil.pixels())
 
 
 @lru_cache(maxsize=4)

@@ -6,10 +6,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.sources.storybook.drawings import DRAWINGS
+from diptych.sources.storybook.drawings import DRAWINGS, Manner
 from diptych.sources.storybook.kinds import KINDS, SIZES
 from diptych.sources.storybook.pencil import PAINT, Pencil
 from diptych.sources.storybook.world import Figure
+
+MOONLIGHT = (204, 208, 236)  # dim and bluish, yet red stays red
 
 
 @dataclass(frozen=True)
@@ -21,22 +23,33 @@ class Sprite:
     mask: NDArray[np.bool_]  # (h, w), where it covers more than half
 
 
-def sprite(figure: Figure, zoom: int = 1) -> Sprite:
+def sprite(figure: Figure, zoom: int = 1, night: bool = False) -> Sprite:
     """The drawing of a thing, `zoom` times as large as in the picture of standard size."""
-    manner = (figure.pose, figure.look, figure.holding)
-    return _sprite(figure.kind, figure.colour, manner, figure.mirrored, SIZES[figure.size] * zoom)
+    manner = Manner(figure.pose, figure.look, figure.holding)
+    return _sprite(figure.kind, figure.colour, manner, figure.mirrored, SIZES[figure.size] * zoom, night)
 
 
 @lru_cache(maxsize=8192)  # a medium one is about 10 kB
-def _sprite(kind: str, colour: str, manner: tuple[str, int, bool], mirrored: bool, scale: float) -> Sprite:
+def _sprite(kind: str, colour: str, manner: Manner, mirrored: bool, scale: float, night: bool) -> Sprite:
+    pixels = _drawn(kind, colour, manner, scale)
+    return cut_out(pixels[:, ::-1] if mirrored else pixels, MOONLIGHT if night else None)
+
+
+@lru_cache(maxsize=4096)
+def _drawn(kind: str, colour: str, manner: Manner, scale: float) -> NDArray[np.uint8]:
     pencil = Pencil(KINDS[kind].width, KINDS[kind].height, scale)
-    DRAWINGS[kind](pencil, PAINT[colour], *manner)
-    pixels = pencil.pixels()
-    if mirrored:
-        pixels = pixels[:, ::-1]
+    DRAWINGS[kind](pencil, PAINT[colour], manner)
+    return pencil.pixels()
+
+
+def cut_out(pixels: NDArray[np.uint8], light: tuple[int, int, int] | None = None) -> Sprite:
+    """A pencil's page as a sprite, its colours dimmed by a light of 256ths."""
     opacity = pixels[..., 3]
+    colours = pixels[..., :3]
+    if light is not None:
+        colours = (colours * np.array(light, np.uint16) >> 8).astype(np.uint8)
     return Sprite(
-        pixels=np.ascontiguousarray(pixels[..., :3]),
+        pixels=np.ascontiguousarray(colours),
         clear=np.ascontiguousarray(255 - opacity[..., None].astype(np.uint16)),
         mask=np.ascontiguousarray(opacity > 127),
     )

@@ -1,15 +1,12 @@
 """What is true of a scene: how much of each thing is seen, and how things lie to each other."""
 
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diptych.sources.storybook.sprites import sprite
 from diptych.sources.storybook.world import SIDE, Figure
 
-T = TypeVar("T", bound=np.generic)
 Relations = tuple[tuple[int, str, int], ...]
 RELATIONS = ("left of", "right of", "above", "on", "under", "holding", "near")
 OPPOSITE = {"left of": "right of", "right of": "left of"}
@@ -38,8 +35,8 @@ def _measured(figures: tuple[Figure, ...]) -> tuple[Figure, ...]:
     windows = []
     for number, figure in enumerate(figures, start=1):
         mask = sprite(figure).mask
-        rows, columns, mask = window(figure.top, figure.left, mask, SIDE)
-        owner[rows, columns][mask] = number
+        rows, columns, inside = window(figure.top, figure.left, mask.shape, SIDE)
+        owner[rows, columns][mask[inside]] = number
         windows.append((rows, columns))
     measured = []
     for number, (figure, (rows, columns)) in enumerate(zip(figures, windows, strict=True), start=1):
@@ -59,12 +56,13 @@ def _measured(figures: tuple[Figure, ...]) -> tuple[Figure, ...]:
     return tuple(measured)
 
 
-def window(top: int, left: int, mask: NDArray[T], side: int) -> tuple[slice, slice, NDArray[T]]:
-    """The part of a drawing that falls inside the picture: rows and columns of the picture, and that part."""
-    height, width = mask.shape[:2]
+def window(top: int, left: int, shape: tuple[int, ...], side: int) -> tuple[slice, slice, tuple[slice, slice]]:
+    """The part of a drawing that falls inside the picture: the picture's rows and columns, and the drawing's."""
+    height, width = shape[:2]
     rows = slice(max(0, top), min(side, top + height))
     columns = slice(max(0, left), min(side, left + width))
-    return rows, columns, mask[rows.start - top : rows.stop - top, columns.start - left : columns.stop - left]
+    inside = slice(rows.start - top, rows.stop - top), slice(columns.start - left, columns.stop - left)
+    return rows, columns, inside
 
 
 def relations_between(figures: tuple[Figure, ...], links: Relations) -> Relations:

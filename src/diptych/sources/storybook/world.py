@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from diptych.sources.storybook.kinds import KINDS, SIZES
+
 SIDE = 160  # pixels of a picture, both ways
 SPLITS = ("web", "train", "val", "test", "test_rare")
 SKIES = tuple((time, weather) for time in ("day", "night") for weather in ("clear", "rain", "snow"))
@@ -15,13 +17,22 @@ class Figure:
     colour: str
     size: str
     pose: str  # empty where the kind has none
-    look: int  # 0 to 3: skin and hair of people, and other details without a word
+    look: int  # which of the kind's drawings: details without a word, such as skin and hair
     mirrored: bool
     holding: bool  # a person with an arm out
+    grounded: bool  # stands on the ground, where it casts a shadow
     left: int
     top: int
     box: tuple[int, int, int, int] = (0, 0, 0, 0)  # pixels, right and bottom ends excluded
     visible: float = 1.0
+
+    @property
+    def right(self) -> int:
+        return self.left + round(KINDS[self.kind].width * SIZES[self.size])
+
+    @property
+    def bottom(self) -> int:
+        return self.top + round(KINDS[self.kind].height * SIZES[self.size])
 
     @property
     def centre(self) -> tuple[float, float]:

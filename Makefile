@@ -1,0 +1,17 @@
+# Each target is a line of uv; .ci/run runs exactly these.
+.PHONY: setup check test smoke docs
+
+setup:
+	uv sync
+
+check:
+	uv run ruff check . && uv run ruff format --check . && uv run mypy && uv run lint-imports
+
+test:
+	uv run pytest -n 2
+
+smoke:
+	uv run pytest tests/journeys -n 2
+
+docs:
+	uv run python -m diptych.reports.results

@@ -1,0 +1,152 @@
+"""Samples a second from a store of VLP's size, beside ArrayRecord read by grain, and beside a plain copy of the bytes.
+
+    uv run --with grain --with array-record python -m benchmarks.loader
+
+1,200 pictures of 36 to 100 regions with 2,048 half-precision features (410 MB), batches of 32 padded to the longest,
+page cache warm, each reader in turn, five rounds; the median round counts. Writes benchmarks/results/loader.json.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.machine import save_result
+from diptych.core import BIDIRECTIONAL, FeatureContract, Record, Regions, Sample, collate
+from diptych.loading.loader import Loader
+from diptych.loading.store import Store, StoreWriter
+
+PICTURES, FEATURE, BATCH, ROUNDS = 1200, 2048, 32, 5
+WORDS = torch.arange(20)
+
+
+def regions(number: int) -> Regions:
+    count = Random(number).randint(36, 100)
+    generator = torch.Generator().manual_seed(number)
+    return Regions(
+        boxes=torch.rand(count, 4, generator=generator),
+        scores=torch.rand(count, generator=generator),
+        size=(640, 480),
+        features=torch.rand(count, FEATURE, generator=generator),
+    )
+
+
+class AsIs:
+    objectives = ()
+    weights: dict[str, float] = {}  # noqa: RUF012
+
+    def at(self, step: int) -> AsIs:
+        return self
+
+    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+        return samples
+
+    def counts(self, batch: object) -> dict[str, Any]:
+        return {}
+
+    def losses(self, model: object, batch: object) -> Iterator[dict[str, Any]]:
+        yield {}
+
+
+def ours(folder: Path, threads: int) -> Callable[[], int]:
+    store = Store(folder)
+    loader = Loader(store, range(len(store)), lambda r: [Sample(r.key, r.key, None, WORDS)], AsIs(), BATCH, 0)
+
+    def epoch() -> int:
+        steps = range(loader.steps_per_epoch)
+        if threads == 0:
+            return sum(len(loader.at(step, 0, 1)) for step in steps)
+        with ThreadPoolExecutor(threads) as pool:
+            return sum(len(batch) for batch in pool.map(lambda step: loader.at(step, 0, 1), steps))
+
+    return epoch
+
+
+def copied(folder: Path) -> Callable[[], int]:
+    """The limit: the same bytes, copied once, in order."""
+    shards = [np.memmap(path, np.uint8, "r") for path in sorted(folder.glob("*.safetensors"))]
+
+    def epoch() -> int:
+        for shard in shards:
+            for start in range(0, len(shard), 2**24):
+                shard[start : start + 2**24].copy()
+        return PICTURES
+
+    return epoch
+
+
+def grains(folder: Path, threads: int) -> Callable[[], int] | None:
+    try:
+        import grain.python as grain
+        from array_record.python.array_record_module import ArrayRecordWriter
+    except ImportError:
+        return None
+    path = folder / "features.arrayrecord"
+    writer = ArrayRecordWriter(str(path), "group_size:1,uncompressed")
+    for number in range(PICTURES):
+        seen = regions(number)
+        assert seen.features is not None
+        writer.write(len(seen).to_bytes(4, "little") + seen.boxes.numpy().tobytes() + seen.scores.numpy().tobytes()
+                     + seen.features.half().numpy().tobytes())  # fmt: skip
+    writer.close()
+
+    def parse(raw: bytes) -> Sample:
+        count = int.from_bytes(raw[:4], "little")
+        boxes = np.frombuffer(raw, np.float32, count * 4, 4).reshape(count, 4)
+        scores = np.frombuffer(raw, np.float32, count, 4 + 16 * count)
+        features = np.frombuffer(raw, np.float16, count * FEATURE, 4 + 20 * count).reshape(count, FEATURE)
+        seen = Regions(torch.from_numpy(boxes.copy()), torch.from_numpy(scores.copy()), (640, 480),
+                       features=torch.from_numpy(features.astype(np.float32)))  # fmt: skip
+        return Sample("", "", seen, WORDS, attention=BIDIRECTIONAL)
+
+    def epoch() -> int:
+        data = grain.MapDataset.source(grain.ArrayRecordDataSource(str(path))).seed(0).shuffle().map(parse)
+        data = data.batch(BATCH, batch_fn=collate)
+        options = grain.ReadOptions(num_threads=max(threads, 1), prefetch_buffer_size=8)
+        return sum(len(batch) for batch in islice(data.to_iter_dataset(options), PICTURES // BATCH))
+
+    return epoch
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        with StoreWriter(root / "store", FeatureContract("given", "", FEATURE), 300) as writer:
+            for number in range(PICTURES):
+                writer.add(Record(f"{number}", captions=("a dog",), regions=regions(number)))
+        readers: dict[str, Callable[[], int] | None] = {
+            "copy of the bytes (the limit)": copied(root / "store"),
+            "diptych, no thread": ours(root / "store", 0),
+            "diptych, 1 thread": ours(root / "store", 1),
+            "diptych, 2 threads": ours(root / "store", 2),
+            "grain on ArrayRecord, 2 threads": grains(root, 2),
+        }
+        rates: dict[str, list[float]] = {name: [] for name, reader in readers.items() if reader is not None}
+        for _ in range(ROUNDS):
+            for name, measured in rates.items():
+                reader = readers[name]
+                assert reader is not None
+                began = time.perf_counter()
+                count = reader()
+                measured.append(count / (time.perf_counter() - began))
+    result = {name: round(statistics.median(values)) for name, values in rates.items()}
+    rounds = {name: [round(rate) for rate in measured] for name, measured in rates.items()}
+    command = "uv run --with grain --with array-record python -m benchmarks.loader"
+    save_result("loader", command, {"samples_per_second": result, "rounds": rounds})
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()

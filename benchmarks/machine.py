@@ -1,0 +1,46 @@
+"""What a benchmark leaves behind: its figures with machine, date and commit."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def machine() -> dict[str, Any]:
+    model = next(
+        (line.split(":")[1].strip() for line in _read("/proc/cpuinfo").splitlines() if "model name" in line), ""
+    )
+    return {
+        "processor": model or platform.processor(),
+        "cores": os.cpu_count(),
+        "amx": "amx_bf16" in _read("/proc/cpuinfo"),
+        "load": [round(x, 1) for x in os.getloadavg()],
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
+def save_result(name: str, command: str, figures: dict[str, Any]) -> Path:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout
+    date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    record = {"command": command, "date": date, "commit": commit.strip(), "machine": machine(), "figures": figures}
+    path.write_text(json.dumps(record, indent=2) + "\n")
+    return path
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""

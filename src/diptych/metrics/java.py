@@ -1,0 +1,84 @@
+"""METEOR (Denkowski and Lavie, 2014) and SPICE (Anderson et al., 2016): the authors' Java through pycocoevalcap.
+
+Both from 0 to 1. They need Java and the extra `java-metrics`; SPICE also Stanford CoreNLP 3.6.0, which is not in
+pycocoevalcap's wheel. Nothing is downloaded here: what is missing is said.
+"""
+
+import contextlib
+import io
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from diptych.errors import DiptychError, RecipeError, nearest
+from diptych.metrics.tokenise import Tokens
+
+JAVA_METRICS = ("METEOR", "SPICE")
+
+
+def unavailable(name: str, *, required: bool = False) -> str | None:
+    """Why this score cannot be had on this machine and the way out, or None where it can; raised where `required`."""
+    reason = _reason(name)
+    if reason and required:
+        raise RecipeError(reason)
+    return reason
+
+
+def _reason(name: str) -> str | None:
+    if name not in JAVA_METRICS:
+        return f"no caption score {name!r}; {nearest(name, JAVA_METRICS)}"
+    without = "; the other scores need neither"
+    package = find_spec("pycocoevalcap")
+    if package is None or not package.submodule_search_locations:
+        return f"{name} needs pycocoevalcap: pip install 'diptych[java-metrics]'{without}"
+    if shutil.which("java") is None:
+        return f"{name} needs Java on the PATH, such as Debian's default-jre-headless{without}"
+    return None if name == "METEOR" else _without_models(Path(next(iter(package.submodule_search_locations))))
+
+
+def _without_models(package: Path) -> str | None:
+    if list((package / "spice" / "lib").glob("stanford-corenlp-3.6.0*.jar")):
+        return None
+    return (
+        "SPICE needs Stanford CoreNLP 3.6.0; with a network, pycocoevalcap fetches it (some 400 MB): "
+        "python -c 'from pycocoevalcap.spice.get_stanford_models import get_stanford_models as get; get()'"
+    )
+
+
+def java_score(name: str, predictions: Mapping[str, Tokens], references: Mapping[str, Sequence[Tokens]]) -> float:
+    """The corpus score of tokenised captions."""
+    unavailable(name, required=True)
+    written = {key: [" ".join(tokens)] for key, tokens in predictions.items()}
+    truths = {key: [" ".join(tokens) for tokens in references[key]] for key in predictions}
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return _meteor(truths, written) if name == "METEOR" else _spice(truths, written)
+    except (OSError, ValueError, RuntimeError, subprocess.SubprocessError) as error:
+        raise DiptychError(f"{name}'s Java program stopped ({error}); it wants {_MEMORY[name]} of memory") from error
+
+
+_MEMORY = {"METEOR": "2 GB", "SPICE": "8 GB"}
+
+
+def _meteor(truths: Mapping[str, list[str]], written: Mapping[str, list[str]]) -> float:
+    from pycocoevalcap.meteor.meteor import Meteor
+
+    scorer = Meteor()
+    try:
+        return float(scorer.compute_score(truths, written)[0])
+    finally:
+        # What pycocoevalcap forgets: after a failure its destructor waits for this lock for ever; pipes stay open.
+        if scorer.lock.locked():
+            scorer.lock.release()
+        process: Any = scorer.meteor_p
+        process.stdout.close()
+        process.stderr.close()
+
+
+def _spice(truths: Mapping[str, list[str]], written: Mapping[str, list[str]]) -> float:
+    from pycocoevalcap.spice.spice import Spice
+
+    return float(Spice().compute_score(truths, written)[0])

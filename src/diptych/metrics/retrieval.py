@@ -1,0 +1,48 @@
+"""Recall at K of retrieval both ways, as Karpathy and Fei-Fei (CVPR 2015) report it: 0 to 1, papers print it times 100.
+
+A picture may have several captions (five in Flickr30k and COCO). A search for captions succeeds at K where any caption
+of the picture is among the first K; a search for a picture where its only picture is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from diptych.errors import DataError
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """How many wrong items come before the first right one, from 0. A wrong one with an equal score comes before it."""
+
+    of_captions: NDArray[np.int64]  # (pictures,), searching captions with a picture
+    of_pictures: NDArray[np.int64]  # (captions,), searching pictures with a caption
+
+
+def retrieval_ranks(scores: ArrayLike, picture_of: Sequence[int]) -> Ranks:
+    """`scores` has a row a picture and a column a caption; `picture_of` names the row that each caption belongs to."""
+    table = np.asarray(scores, dtype=np.float64)
+    owners = np.asarray(picture_of, dtype=np.int64)
+    if table.ndim != 2 or owners.shape != table.shape[1:]:
+        raise DataError(
+            f"scores of shape {table.shape} with {owners.size} captions; wanted one row a picture, one column a caption"
+        )
+    if np.isnan(table).any():
+        raise DataError("a score is NaN, so nothing can be ranked; look for the step where the model broke")
+    if set(owners.tolist()) != set(range(len(table))):
+        raise DataError(
+            f"captions belong to pictures {sorted(set(owners.tolist()))[:5]}..., not to each of 0..{len(table) - 1}"
+        )
+    own = owners[None, :] == np.arange(len(table))[:, None]
+    best = np.where(own, table, -np.inf).max(axis=1, keepdims=True)
+    of_captions = ((table >= best) & ~own).sum(axis=1)
+    of_pictures = ((table >= table[owners, np.arange(len(owners))]) & ~own).sum(axis=0)
+    return Ranks(of_captions.astype(np.int64), of_pictures.astype(np.int64))
+
+
+def recalls(ranks: Ranks, at: Sequence[int] = (1, 5, 10)) -> dict[str, float]:
+    """{"captions R@1": ..., "pictures R@1": ..., ...}: in papers TR and IR."""
+    both = {"captions": ranks.of_captions, "pictures": ranks.of_pictures}
+    return {f"{name} R@{k}": float(np.mean(rank < k)) for name, rank in both.items() for k in at}

@@ -1,0 +1,135 @@
+"""A model folder: all that captions a picture, and nothing that points outside it.
+
+model.safetensors   the weights            config.json     what builds the model around them
+recipe.json         how it was trained     tokenizer.json  words to ids
+features.json       the feature contract   answers.json    what it can answer (VQA alone)
+eyes/               the detector, so that a picture is enough
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from safetensors.torch import save_file
+
+from diptych.core import FeatureContract
+from diptych.errors import CheckpointError, DataError
+from diptych.files import write_atomically
+from diptych.loading.tokens import Tokens
+from diptych.models import UnifiedVLP, UnifiedVLPConfig
+from diptych.models.weights import load_into, read_weights
+from diptych.recipes.recipe import Recipe, parse
+from diptych.tasks.vqa import FILE as ANSWERS
+from diptych.tasks.vqa import Answers
+
+WEIGHTS, CONFIG, FEATURES, EYES = "model.safetensors", "config.json", "features.json", "eyes"
+INNER = "model"  # where a run folder keeps its model folder
+
+
+class Architecture(BaseModel):
+    """config.json."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    system: str
+    config: UnifiedVLPConfig
+    heads: tuple[str, ...]
+
+    def build(self) -> UnifiedVLP:
+        return UnifiedVLP(self.config, self.heads)
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """An open model folder; `model` has its weights and is in evaluation mode."""
+
+    folder: Path
+    model: UnifiedVLP
+    architecture: Architecture
+    tokens: Tokens
+    contract: FeatureContract
+    recipe: Recipe | None = None  # an imported checkpoint has none
+    answers: Answers | None = None
+    eyes: Path | None = None
+
+    def save(self, folder: Path) -> ModelFolder:
+        """Write it whole, then put it in place of what was there; hands back the folder as opened there."""
+        temporary = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        try:
+            self._write(temporary)
+        except OSError as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise CheckpointError(
+                f"cannot write the model to {folder}: {error}; make room or choose another --out"
+            ) from error
+        if folder.exists():
+            old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+            folder.rename(old)
+            temporary.rename(folder)
+            shutil.rmtree(old)
+        else:
+            temporary.rename(folder)
+        return replace(self, folder=folder, eyes=folder / EYES if self.eyes is not None else None)
+
+    def _write(self, folder: Path) -> None:
+        save_file({name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}, folder / WEIGHTS)
+        write_atomically(folder / CONFIG, self.architecture.model_dump_json(indent=1).encode())
+        write_atomically(folder / FEATURES, json.dumps(self.contract.to_json(), indent=1).encode())
+        self.tokens.save(folder)
+        if self.recipe is not None:
+            self.recipe.save(folder)
+        if self.answers is not None:
+            self.answers.save(folder)
+        if self.eyes is not None:
+            shutil.copytree(self.eyes, folder / EYES)
+
+    def accept(self, contract: FeatureContract, where: object) -> None:
+        """Refuse features that were made in another way than those it was trained on."""
+        if different := self.contract.differences(contract):
+            again = (
+                f"diptych extract DATA OUT --detector {self.eyes}" if self.eyes else "extract them with its detector"
+            )
+            raise DataError(
+                f"the features in {where} are not what the model {self.folder} was trained on: {'; '.join(different)}; "
+                f"make them anew: {again}"
+            )
+
+
+def open_model(path: Path) -> ModelFolder:
+    """From a model folder, or from the folder of the run that made it."""
+    folder = path / INNER if (path / INNER / CONFIG).is_file() else path
+    if not (folder / CONFIG).is_file():
+        unfinished = (path / "checkpoints").is_dir()
+        raise CheckpointError(
+            f"{path} is the folder of a run that has not ended; run its command again to go on with it"
+            if unfinished
+            else f"{path} is no model folder: it has no {CONFIG}; `diptych pretrain`, `finetune` and `import` make one"
+        )
+    architecture = parse(Architecture, _json(folder / CONFIG), str(folder / CONFIG))
+    model = architecture.build()
+    load_into(model, read_weights(folder / WEIGHTS), complete=True)
+    return ModelFolder(
+        folder=folder,
+        model=model.eval(),
+        architecture=architecture,
+        tokens=Tokens.load(folder),
+        contract=FeatureContract.from_json(_json(folder / FEATURES)),
+        recipe=Recipe.load(folder) if (folder / "recipe.json").is_file() else None,
+        answers=Answers.load(folder) if (folder / ANSWERS).is_file() else None,
+        eyes=folder / EYES if (folder / EYES).is_dir() else None,
+    )
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is damaged ({error}); copy the model folder again") from error

@@ -1,0 +1,64 @@
+"""A running average of the weights (EMA), and the weights' names."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from diptych.errors import CheckpointError, nearest
+from diptych.training.distribution import place
+
+
+class Ema:
+    """The average is younger at first: its decay is at most (1 + n) / (10 + n) after n steps, or a short run would
+    mostly average the initial weights."""
+
+    def __init__(self, module: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.parameters = dict(module.named_parameters())
+        self.average = {name: p.detach().clone() for name, p in self.parameters.items()}
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """After step `step`, counted from 1."""
+        decay = min(self.decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(list(self.average.values()), list(self.parameters.values()), 1 - decay)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """The module has the average for its weights while this lasts."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    @torch.no_grad()
+    def _swap(self) -> None:
+        for name, parameter in self.parameters.items():
+            kept = parameter.clone()
+            parameter.copy_(self.average[name])
+            self.average[name].copy_(kept)
+
+
+def named_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters and saved buffers, each once: a tied weight goes by its first name."""
+    parameters = dict(module.named_parameters())
+    every = {name for name, _ in module.named_parameters(remove_duplicate=False)}
+    saved = module.state_dict().keys()
+    buffers = {name: b for name, b in module.named_buffers() if name in saved and name not in every}
+    return {name: t.detach() for name, t in {**parameters, **buffers}.items()}
+
+
+@torch.no_grad()
+def put_tensors(values: Mapping[str, Tensor], targets: Mapping[str, Tensor], source: str) -> None:
+    """Copies values into the targets of the same names, which must agree."""
+    for name in [*values.keys() - targets.keys(), *targets.keys() - values.keys()]:
+        whose = "the model lacks" if name in values else "it lacks"
+        raise CheckpointError(f"{source} is of another model: {whose} {name!r}; {nearest(name, targets)}")
+    for name, target in targets.items():
+        if values[name].shape != target.shape:
+            found, wanted = tuple(values[name].shape), tuple(target.shape)
+            raise CheckpointError(f"{source} is of another model: {name} has shape {found}, the model wants {wanted}")
+        target.copy_(place(values[name], target))

@@ -1,0 +1,209 @@
+"""Checkpoints on disk: folders of safetensors and one JSON file, each complete or absent. No pickle.
+
+RUN/checkpoints/step-00000100/   model.safetensors, optimizer.safetensors, ema.safetensors, state.json
+RUN/checkpoints/.saving-...      a save that was cut off; swept away at the next start
+"""
+
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from diptych.errors import CheckpointError, TrainingError
+
+STATE = "state.json"
+FORMAT = 1
+_UNFINISHED = ".saving-"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint in memory: groups of named tensors, one file each, and what else there is to remember."""
+
+    step: int
+    state: dict[str, Any]
+    tensors: dict[str, dict[str, Tensor]]  # "model", "optimizer", "ema"
+
+
+def folder_of(root: Path, step: int) -> Path:
+    return root / f"step-{step:08d}"
+
+
+def steps_in(root: Path) -> list[int]:
+    """The steps that have a folder, ascending."""
+    names = [path.name for path in root.iterdir()] if root.is_dir() else []
+    return sorted(int(found[1]) for name in names if (found := re.fullmatch(r"step-(\d+)", name)))
+
+
+def sweep(root: Path) -> None:
+    """Removes what a killed save left."""
+    for path in root.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(path)
+
+
+def save(root: Path, checkpoint: Checkpoint) -> Path:
+    """Writes to a folder aside, then renames it: a reader, or the next start, sees all of it or nothing."""
+    target = folder_of(root, checkpoint.step)
+    aside = root / f"{_UNFINISHED}{target.name}"
+    root.mkdir(parents=True, exist_ok=True)
+    with _room_for(root, f"checkpoint of step {checkpoint.step}", checkpoint.tensors.values(), aside):
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        _write(aside, checkpoint)
+        if target.exists():  # found damaged, resumed from the one before, and reached again
+            shutil.rmtree(target)
+        aside.rename(target)
+        _sync(root)
+    return target
+
+
+def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
+    """One file of weights, whole or absent."""
+    aside = path.with_name(_UNFINISHED + path.name)
+    with _room_for(path.parent, "file of the final weights", [tensors], aside):
+        save_file(tensors, aside)
+        _sync(aside)
+        aside.replace(path)
+        _sync(path.parent)
+
+
+@contextmanager
+def _room_for(folder: Path, what: str, groups: Iterable[Mapping[str, Tensor]], aside: Path) -> Iterator[None]:
+    """A full disk becomes an error with figures; whatever the error, what was half written goes."""
+    try:
+        yield
+    except BaseException as error:
+        if aside.is_dir():
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            aside.unlink(missing_ok=True)
+        if not _disk_is_full(error):
+            raise
+        wanted = sum(t.nbytes for group in groups for t in group.values())
+        free = shutil.disk_usage(folder).free
+        raise TrainingError(
+            f"the disk is full: the {what} needs {_megabytes(wanted)} in {folder}, {_megabytes(free)} are free. "
+            "Nothing half written is left and earlier checkpoints are whole: make room (or lower training.keep) and "
+            "start the same command again"
+        ) from error
+
+
+def _write(folder: Path, checkpoint: Checkpoint) -> None:
+    files = {}
+    for name, tensors in checkpoint.tensors.items():
+        path = folder / f"{name}.safetensors"
+        save_file(tensors, path)
+        files[path.name] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+        _sync(path)
+    text = json.dumps({"format": FORMAT, "step": checkpoint.step, "files": files, **checkpoint.state}, indent=1)
+    with (folder / STATE).open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    _sync(folder)
+
+
+def load(folder: Path) -> Checkpoint:
+    """Reads and verifies; CheckpointError names the file, what is wrong with it, and the way out."""
+    state = read_state(folder)
+    files = state.pop("files")
+    for name, known in files.items():
+        path = folder / name
+        if not path.is_file():
+            raise _damaged(path, "is missing")
+        if (size := path.stat().st_size) != known["bytes"]:
+            raise _damaged(path, f"has {size} bytes where {known['bytes']} were written")
+        if _sha256(path) != known["sha256"]:
+            raise _damaged(path, "is not what was written (sha256 differs)")
+    tensors = {Path(name).stem: load_file(folder / name) for name in files}
+    return Checkpoint(state.pop("step"), state, tensors)
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    path = folder / STATE
+    try:
+        state = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise _damaged(path, "is missing") from None
+    except ValueError:
+        raise _damaged(path, "is not JSON, so it is cut short or overwritten") from None
+    if not isinstance(state, dict) or not {"format", "step", "files"} <= state.keys():
+        raise _damaged(path, "is not the state of a checkpoint")
+    if state["format"] != FORMAT:
+        raise CheckpointError(f"{path} has format {state['format']}, this Diptych reads {FORMAT}: use its version")
+    return state
+
+
+def _damaged(path: Path, what: str) -> CheckpointError:
+    return CheckpointError(
+        f"damaged checkpoint: {path} {what}. Delete {path.parent}; the same command then goes on from the one before"
+    )
+
+
+def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The latest good checkpoint, None where there is none yet, and a warning for each damaged one passed over."""
+    warnings: list[str] = []
+    for step in reversed(steps_in(root)):
+        try:
+            return load(folder_of(root, step)), warnings
+        except CheckpointError as error:
+            warnings.append(str(error))
+    if warnings:
+        raise CheckpointError(f"no checkpoint in {root} is whole. Delete that folder to start anew. {warnings[0]}")
+    return None, []
+
+
+def prune(root: Path, kept: Iterable[int]) -> None:
+    """Removes all checkpoints but those of the steps `kept`, each in one rename."""
+    for step in set(steps_in(root)) - set(kept):
+        gone = root / f"{_UNFINISHED}gone-{step}"  # so that a kill half-way leaves no half checkpoint
+        folder_of(root, step).rename(gone)
+        shutil.rmtree(gone)
+
+
+def mean_of(root: Path, steps: Iterable[int], group: str) -> dict[str, Tensor]:
+    """The mean of several checkpoints' weights; whole numbers (counters) come from the first."""
+    steps = list(steps)
+    total: dict[str, Tensor] = {}
+    first: Mapping[str, Tensor] = {}
+    for step in steps:
+        tensors = load(folder_of(root, step)).tensors[group]
+        first = first or tensors
+        for name, tensor in tensors.items():
+            if tensor.is_floating_point():
+                total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    return {n: (total[n] / len(steps)).to(t.dtype) if n in total else t for n, t in first.items()}
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _disk_is_full(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    # safetensors has an error of its own, with the system's text inside.
+    return f"os error {errno.ENOSPC}" in str(error) or f"os error {errno.EDQUOT}" in str(error)
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB"

@@ -1,0 +1,86 @@
+"""The machine: processes, devices, precision. Under torchrun each process is one rank; without it there is one rank."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import distributed
+
+from diptych.errors import RecipeError
+
+
+def choose_device(wanted: str) -> torch.device:
+    """`auto`: a GPU where there is one. Under torchrun each rank takes its own."""
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(wanted)
+    except RuntimeError as error:
+        raise RecipeError(f"training.device: {wanted!r} is no device; known: auto, cpu, cuda, cuda:0, mps") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise RecipeError(f"training.device: {wanted!r} was asked for, but torch sees no GPU; take auto or cpu")
+    if device.type == "cuda" and ":" not in wanted:
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return device
+
+
+def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
+    """bf16 needs no loss scaling; weights, gradients and the optimizer's state stay in fp32."""
+    return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
+
+
+def seed_part(*place: int) -> None:
+    """Seeds torch by (seed, step, pass, part), so that dropout depends on the place and on nothing before it."""
+    digest = hashlib.blake2b("/".join(map(str, place)).encode(), digest_size=8).digest()
+    torch.manual_seed(int.from_bytes(digest, "big") >> 1)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The processes of a run, and what they say to each other."""
+
+    rank: int
+    world: int
+    device: torch.device
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def sum(self, numbers: Sequence[float]) -> list[float]:
+        if self.world == 1:
+            return list(numbers)
+        tensor = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        distributed.all_reduce(tensor)
+        return [float(number) for number in tensor.tolist()]
+
+    def from_first(self, thing: Any) -> Any:
+        """What rank 0 has, on every rank."""
+        if self.world == 1:
+            return thing
+        things = [thing]
+        distributed.broadcast_object_list(things, src=0, device=self.device)
+        return things[0]
+
+
+@contextmanager
+def join_ranks(device: torch.device) -> Iterator[Ranks]:
+    """One rank, or all that torchrun started. A process group that exists already is used and left alone."""
+    if distributed.is_available() and distributed.is_initialized():
+        yield Ranks(distributed.get_rank(), distributed.get_world_size(), device)
+        return
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield Ranks(0, 1, device)
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    # gloo beside nccl: gathers of CPU tensors and objects must not need a GPU.
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Ranks(distributed.get_rank(), distributed.get_world_size(), device)
+    finally:
+        distributed.destroy_process_group()

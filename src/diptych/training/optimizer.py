@@ -1,0 +1,158 @@
+"""Parameters -> groups -> optimizer, the learning rate as a function of the step, and gradient clipping."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from diptych.errors import RecipeError, nearest
+from diptych.training.config import OptimizerConfig
+
+MULTIPLIER = "multiplier"  # a group's share of the learning rate, kept in the group itself
+
+
+class BertAdam(torch.optim.Optimizer):
+    """Adam as BERT's code has it: no bias correction, eps outside the root, decoupled decay.
+
+    Without the correction the first steps are larger than Adam's (about 3 times with betas .9 and .999), which is why
+    BERT needs its warm-up.
+    """
+
+    def __init__(
+        self, params: Iterable[Any], lr: float, betas: tuple[float, float], eps: float, weight_decay: float
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        assert closure is None
+        for group in self.param_groups:
+            params = [p for p in group["params"] if p.grad is not None]
+            if not params:
+                continue
+            for p in params:
+                if not self.state[p]:
+                    self.state[p] = {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+            gradients = [p.grad for p in params]
+            means = [self.state[p]["exp_avg"] for p in params]
+            squares = [self.state[p]["exp_avg_sq"] for p in params]
+            beta1, beta2 = group["betas"]
+            torch._foreach_mul_(means, beta1)
+            torch._foreach_add_(means, gradients, alpha=1 - beta1)
+            torch._foreach_mul_(squares, beta2)
+            torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
+            roots = torch._foreach_sqrt(squares)
+            torch._foreach_add_(roots, group["eps"])
+            updates = torch._foreach_div(means, roots)
+            if group["weight_decay"]:
+                torch._foreach_add_(updates, params, alpha=group["weight_decay"])
+            torch._foreach_add_(params, updates, alpha=-group["lr"])
+
+
+def learning_rate(config: OptimizerConfig, step: int, steps: int, batch: int) -> float:
+    """The rate of step `step` (from 0) of `steps`, for a group with multiplier 1."""
+    return highest_rate(config, batch) * _factor(config, step, steps)
+
+
+def highest_rate(config: OptimizerConfig, batch: int) -> float:
+    return config.lr * batch if config.lr_times_batch else config.lr
+
+
+def _factor(config: OptimizerConfig, step: int, steps: int) -> float:
+    """The share of the highest rate. Neither end is zero (unless asked for): a step with rate 0 is a step lost."""
+    warmup = config.warmup_steps if config.warmup_steps is not None else round((config.warmup_share or 0) * steps)
+    if step < warmup:
+        return (step if config.warmup_from_zero else step + 1) / warmup
+    left = (steps - step) / max(steps - warmup, 1)  # 1 after warm-up, falls towards 0
+    if config.schedule == "linear":
+        return max(left, 0.0)
+    if config.schedule == "cosine":
+        return (1 - math.cos(math.pi * min(max(left, 0.0), 1.0))) / 2
+    if config.schedule == "inverse_sqrt":
+        return math.sqrt(max(warmup, 1) / (step + 1))
+    if config.schedule == "step":
+        every = config.fall_every
+        falls = step // every if every is not None else sum(m <= step for m in config.milestones)
+        return config.fall**falls
+    return 1.0
+
+
+def parameter_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[str, Any]]:
+    """Trainable parameters, grouped by (multiplier, decayed or not), in the order of the module."""
+    bare = set() if config.decay_biases_and_norms else _biases_and_norms(module)
+    names = [name for name, p in module.named_parameters() if p.requires_grad]
+    for prefix in config.groups:
+        if not any(name.startswith(prefix) for name in names):
+            tops = {name.rsplit(".", depth)[0] for name in names for depth in range(1, name.count(".") + 1)}
+            raise RecipeError(
+                f"optimizer.groups: no trainable parameter starts with {prefix!r}: {nearest(prefix, tops)}"
+            )
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            decay = 0.0 if name in bare else config.weight_decay
+            groups.setdefault((_multiplier(name, config.groups), decay), []).append(parameter)
+    if not groups:
+        raise RecipeError("nothing to train: every parameter of the model is frozen")
+    return [
+        {"params": params, MULTIPLIER: multiplier, "weight_decay": decay}
+        for (multiplier, decay), params in groups.items()
+    ]
+
+
+def _multiplier(name: str, groups: Mapping[str, float]) -> float:
+    """That of the longest prefix."""
+    fitting = [prefix for prefix in groups if name.startswith(prefix)]
+    return groups[max(fitting, key=len)] if fitting else 1.0
+
+
+def _biases_and_norms(module: nn.Module) -> set[str]:
+    found = set()
+    for path, part in module.named_modules():
+        for name, _ in part.named_parameters(recurse=False):
+            if name.endswith("bias") or "Norm" in type(part).__name__:
+                found.add(f"{path}.{name}" if path else name)
+    return found
+
+
+def build_optimizer(module: nn.Module, config: OptimizerConfig, device: torch.device) -> torch.optim.Optimizer:
+    groups = parameter_groups(module, config)
+    fused = device.type in ("cpu", "cuda")
+    if config.kind == "bert_adam":
+        return BertAdam(groups, config.lr, config.betas, config.eps, config.weight_decay)
+    if config.kind == "sgd":
+        return torch.optim.SGD(groups, config.lr, momentum=config.momentum, fused=fused)
+    kind = torch.optim.AdamW if config.kind == "adamw" else torch.optim.Adam
+    return kind(groups, config.lr, betas=config.betas, eps=config.eps, fused=fused)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group[MULTIPLIER]
+
+
+def clip(parameters: Iterable[nn.Parameter], config: OptimizerConfig) -> float:
+    """Clips the gradients in place; returns the norm of all of them before clipping."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    if not gradients:
+        return 0.0
+    norm = plain(torch.nn.utils.get_total_norm(gradients))
+    if config.clip is not None:
+        # By hand, as clip_grads_with_norm_ wants parameters; the 1e-6 is torch's and BERT's.
+        torch._foreach_mul_(gradients, torch.clamp(config.clip / (norm + 1e-6), max=1.0).item())
+    elif config.clip_each is not None:
+        for gradient in gradients:
+            size = plain(torch.linalg.vector_norm(gradient))
+            gradient.mul_(torch.clamp(config.clip_each / (size + 1e-6), max=1.0).item())
+    elif config.clip_value is not None:
+        torch._foreach_clamp_min_(gradients, -config.clip_value)
+        torch._foreach_clamp_max_(gradients, config.clip_value)
+    return norm.item()
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """The whole of a tensor that may be spread over processes; every process must ask."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

@@ -1,0 +1,334 @@
+"""The one loop. It knows modules, updates and batches, and nothing of language or pictures.
+
+Every part of every step is a pure function of (seed, step, part): batches, updates and dropout. So there is no loader
+state and no generator state to save, a resumed run equals one that was never stopped, and N processes equal one that
+accumulates N parts.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, nullcontext
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from diptych.errors import CheckpointError, RecipeError, Stopped, TrainingError, nearest
+from diptych.training import checkpoint as checkpoints
+from diptych.training.ahead import made_ahead
+from diptych.training.averages import Ema, named_tensors, put_tensors
+from diptych.training.checkpoint import Checkpoint
+from diptych.training.config import OptimizerConfig, TrainingConfig
+from diptych.training.devices import Ranks, choose_device, join_ranks
+from diptych.training.distribution import distribute, gather, place, sync_buffers
+from diptych.training.log import Line, Log
+from diptych.training.optimizer import build_optimizer, highest_rate, learning_rate
+from diptych.training.step import Batches, Part, Stepper, Updates
+from diptych.training.stopping import StopWish
+
+CHECKPOINTS = "checkpoints"
+WEIGHTS = "weights.safetensors"  # the final ones
+Validate = Callable[[nn.Module, int], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Validation:
+    step: int
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run came to. The module holds the final weights (the best, their mean, the EMA, or the last), and so does
+    the file; under FSDP2 the file alone, as the module stays in slices."""
+
+    weights: Path
+    step: int  # steps done
+    best_step: int | None
+    best_score: float | None
+    history: tuple[Validation, ...]
+    stopped_early: bool
+
+
+def train(
+    module: nn.Module,
+    updates: Updates,
+    batches: Batches[Any],
+    *,
+    optimizer: OptimizerConfig,
+    training: TrainingConfig,
+    folder: Path,
+    validate: Validate | None = None,
+    score: str | None = None,
+    fingerprint: str = "",
+    console: Console | None = None,
+) -> Result:
+    """Trains `module` in place, going on from the latest checkpoint in `folder` if there is one.
+
+    `validate(module, step)` returns scores, of which `score` is to rise. `fingerprint` (a recipe's hash) must be the
+    same at a resume. Raises Stopped after SIGTERM or Ctrl-C, TrainingError, CheckpointError, RecipeError.
+    """
+    if (training.validate_every is not None) != (validate is not None and score is not None):
+        raise RecipeError(
+            "training.validate_every, a validation and the name of its score go together: give all or none"
+        )
+    if training.threads is not None:
+        torch.set_num_threads(training.threads)
+    with join_ranks(choose_device(training.device)) as ranks:
+        console = console or Console(stderr=True)
+        return _Run(
+            module=module,
+            updates=updates,
+            batches=batches,
+            optimizer=optimizer,
+            training=training,
+            folder=folder,
+            validate=validate,
+            score=score or "",
+            fingerprint=fingerprint,
+            ranks=ranks,
+        ).go(console)
+
+
+class _Run:
+    def __init__(
+        self,
+        *,
+        module: nn.Module,
+        updates: Updates,
+        batches: Batches[Any],
+        optimizer: OptimizerConfig,
+        training: TrainingConfig,
+        folder: Path,
+        validate: Validate | None,
+        score: str,
+        fingerprint: str,
+        ranks: Ranks,
+    ) -> None:
+        self.ranks, self.optimizer_config, self.training, self.folder = ranks, optimizer, training, folder
+        self.validate, self.score, self.fingerprint = validate, score, fingerprint
+        self.module = module.to(ranks.device)
+        self.way = distribute(self.module, ranks, training.distributed)
+        self.optimizer = build_optimizer(self.module, optimizer, ranks.device)
+        self.ema = Ema(self.module, training.ema) if training.ema is not None else None
+        self.step, self.saved, self.history = 0, 0, list[Validation]()
+        self.wish = StopWish()
+        self.stepper = Stepper(
+            module=self.module,
+            updates=updates,
+            batches=batches,
+            way=self.way,
+            optimizer=self.optimizer,
+            config=optimizer,
+            training=training,
+            ranks=ranks,
+            wish=self.wish,
+        )
+
+    @property
+    def root(self) -> Path:
+        return self.folder / CHECKPOINTS
+
+    # ---- the loop ------------------------------------------------------------------------------------
+
+    def go(self, console: Console) -> Result:
+        resumed_from = self._resume(console)
+        with ExitStack() as stack:
+            stack.enter_context(self.wish)
+            log = stack.enter_context(self._open_log(console)) if self.ranks.first else None
+            mine = self.stepper.mine
+            places = ((step, part) for step in range(self.step, self.training.steps) for part in mine)
+            threads = self.training.loading_threads
+            parts = stack.enter_context(made_ahead(self.stepper.make, places, threads, threads + len(mine)))
+            if log is not None:
+                log.say(self._opening(resumed_from))
+            self._steps(parts, log)
+        return self._finish()
+
+    def _steps(self, parts: Iterator[Part], log: Log | None) -> None:
+        since, done = time.monotonic(), self.step
+        while not self._finished():
+            rate = learning_rate(self.optimizer_config, self.step, self.training.steps, self.training.batch)
+            mine = list(islice(parts, len(self.stepper.mine)))
+            try:
+                report = self.stepper.run(self.step, mine, rate)
+            except TrainingError as error:
+                raise TrainingError(f"{error}. {self._way_out()}") from error
+            self.step += 1
+            if self.ema is not None:
+                self.ema.update(self.step)
+            scores = self._validate() if self._due(self.training.validate_every) else None
+            if log is not None and (scores is not None or self._due(self.training.log_every)):
+                now = time.monotonic()
+                speed = (self.step - done) * self.training.batch / max(now - since, 1e-9)
+                since, done = now, self.step
+                log.write(Line(self.step, report.losses, report.total, rate, report.gradient_norm, speed, scores))
+            if scores is not None or self._due(self.training.checkpoint_every) or report.stop:
+                self._save(log)
+            if report.stop and not self._finished():
+                raise Stopped(
+                    f"stopped after step {self.step} of {self.training.steps}, which is saved in {self.folder}: "
+                    "the same command goes on from there"
+                )
+
+    def _way_out(self) -> str:
+        kept = f"The checkpoint of step {self.saved} is kept" if self.saved else "No checkpoint was saved yet"
+        return f"{kept}. Try a lower learning rate, a longer warm-up or clipping, or look at the records"
+
+    def _due(self, every: int | None) -> bool:
+        return every is not None and (self.step % every == 0 or self.step == self.training.steps)
+
+    def _finished(self) -> bool:
+        return self.step >= self.training.steps or self._gave_up()
+
+    # ---- validation ----------------------------------------------------------------------------------
+
+    def _validate(self) -> dict[str, float]:
+        assert self.validate is not None
+        self.module.eval()
+        with self.ema.applied() if self.ema is not None else nullcontext(), self.way.unsharded():
+            # Every rank asks (layers may be spread over all of them); the first one's answer counts.
+            scores: dict[str, float] = self.ranks.from_first(self.validate(self.module, self.step))
+        if self.score not in scores:
+            raise RecipeError(f"validation gave no {self.score!r}; {nearest(self.score, scores)}")
+        self.history.append(Validation(self.step, scores))
+        return scores
+
+    def _ranking(self) -> list[Validation]:
+        """Best first; of equals the earlier, which has seen less of the validation set's noise."""
+
+        def badness(validation: Validation) -> tuple[float, int]:
+            value = validation.scores[self.score]
+            return (math.inf if math.isnan(value) else -value), validation.step
+
+        return sorted(self.history, key=badness)
+
+    def _gave_up(self) -> bool:
+        patience = self.training.patience
+        if patience is None or not self.history:
+            return False
+        best = self._ranking()[0]
+        return sum(v.step > best.step for v in self.history) >= patience
+
+    # ---- checkpoints ---------------------------------------------------------------------------------
+
+    def _save(self, log: Log | None) -> None:
+        if self.saved == self.step:
+            return
+        sync_buffers(self.module, self.ranks)
+        tensors = {"model": gather(named_tensors(self.module), self.ranks)}
+        tensors["optimizer"] = gather(self._optimizer_tensors(), self.ranks)
+        if self.ema is not None:
+            tensors["ema"] = gather(named_tensors(self.module) | self.ema.average, self.ranks)
+        state = {
+            "steps": self.training.steps,
+            "parts": self.stepper.parts,
+            "fingerprint": self.fingerprint,
+            "history": [asdict(v) for v in self.history],
+        }
+        checkpoint = Checkpoint(self.step, state, tensors)
+        self._on_first(lambda: self._write(log, checkpoint))
+        self.saved = self.step
+
+    def _on_first(self, write: Callable[[], None]) -> None:
+        """Writes on the first rank, while the others wait for the files to be there and hear if that failed."""
+        trouble = None
+        try:
+            if self.ranks.first:
+                write()
+        except TrainingError as error:
+            trouble = str(error)
+        if (trouble := self.ranks.from_first(trouble)) is not None:
+            raise TrainingError(trouble)
+
+    def _write(self, log: Log | None, checkpoint: Checkpoint) -> None:
+        if log is not None:
+            log.sync()
+        checkpoints.save(self.root, checkpoint)
+        best = [v.step for v in self._ranking()[: self.training.average_best]]
+        checkpoints.prune(self.root, [*checkpoints.steps_in(self.root)[-self.training.keep :], *best])
+
+    def _optimizer_tensors(self) -> dict[str, Tensor]:
+        return {
+            f"{name}.{key}": value
+            for name, p in self.module.named_parameters()
+            for key, value in self.optimizer.state.get(p, {}).items()
+            if isinstance(value, Tensor)
+        }
+
+    def _resume(self, console: Console) -> int | None:
+        if self.ranks.first:
+            checkpoints.sweep(self.root)
+            found, warnings = checkpoints.load_latest(self.root)
+            for warning in warnings:
+                console.print(f"warning: {warning}", highlight=False, markup=False, soft_wrap=True)
+            step = self.ranks.from_first(found.step if found is not None else None)
+        else:
+            step = self.ranks.from_first(None)
+            found = checkpoints.load(checkpoints.folder_of(self.root, step)) if step is not None else None
+        if found is None:
+            return None
+        if found.state["fingerprint"] != self.fingerprint:
+            raise CheckpointError(f"{self.root} belongs to another recipe: name another run folder, or delete this one")
+        put_tensors(found.tensors["model"], named_tensors(self.module), str(self.root))
+        self._put_optimizer(found.tensors["optimizer"])
+        if self.ema is not None:
+            average = {name: t for name, t in found.tensors["ema"].items() if name in self.ema.average}
+            put_tensors(average, self.ema.average, str(self.root))
+        self.history = [Validation(**v) for v in found.state["history"]]
+        self.step = self.saved = found.step
+        return found.step
+
+    def _put_optimizer(self, tensors: dict[str, Tensor]) -> None:
+        named = dict(self.module.named_parameters())
+        by_name: dict[str, dict[str, Tensor]] = {}
+        for path, value in tensors.items():
+            name, _, key = path.rpartition(".")
+            parameter = named[name]
+            by_name.setdefault(name, {})[key] = place(value, parameter) if value.ndim or not parameter.ndim else value
+        names = {p: name for name, p in named.items()}
+        order = [names[p] for group in self.optimizer.param_groups for p in group["params"]]
+        states = {index: by_name[name] for index, name in enumerate(order) if name in by_name}
+        self.optimizer.load_state_dict({"state": states, "param_groups": self.optimizer.state_dict()["param_groups"]})
+
+    def _finish(self) -> Result:
+        best = self._ranking()[: self.training.average_best]
+        if best:
+            group = "model" if self.ema is None else "ema"
+            mean = checkpoints.mean_of(self.root, [v.step for v in best], group)
+            put_tensors(mean, named_tensors(self.module), str(self.root))
+        elif self.ema is not None:
+            put_tensors({n: t.detach() for n, t in self.ema.average.items()}, self.ema.parameters, "the average")
+        self.module.eval()
+        weights = gather(named_tensors(self.module), self.ranks)
+        self._on_first(lambda: checkpoints.save_weights(self.folder / WEIGHTS, weights))
+        return Result(
+            weights=self.folder / WEIGHTS,
+            step=self.step,
+            best_step=best[0].step if best else None,
+            best_score=best[0].scores[self.score] if best else None,
+            history=tuple(self.history),
+            stopped_early=self.step < self.training.steps,
+        )
+
+    # ---- telling -------------------------------------------------------------------------------------
+
+    def _open_log(self, console: Console) -> Log:
+        return Log(self.folder, self.step, self.training.steps, console, self.training.tensorboard)
+
+    def _opening(self, resumed_from: int | None) -> str:
+        config, training = self.optimizer_config, self.training
+        rate = f"learning rate {highest_rate(config, training.batch):g}"
+        if config.lr_times_batch:
+            rate += f" = {config.lr:g} x batch {training.batch}"
+        start = "" if resumed_from is None else f", going on after step {resumed_from}"
+        parts = f" in {self.stepper.parts} parts" if self.stepper.parts > 1 else ""
+        return (
+            f"{config.kind}, {rate}, {config.schedule}; {training.steps} steps of {training.batch} samples{parts}, "
+            f"{training.precision} on {self.ranks.device}{start}"
+        )

@@ -1,0 +1,27 @@
+"""Every recipe builds, saves and loads, and its model has what its objectives need."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from diptych.core import Vocabulary
+from diptych.models import UnifiedVLP, UnifiedVLPConfig
+from diptych.recipes import RECIPES, Recipe
+
+VOCABULARY = Vocabulary(30, 0, 1, 2, 3, 4)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_builds(name: str, tmp_path: Path) -> None:
+    recipe = RECIPES[name]()
+    assert recipe.name == name
+    recipe.save(tmp_path)
+    assert Recipe.load(tmp_path) == recipe
+    schedule = recipe.objectives.schedule(VOCABULARY)
+    with torch.device("meta"):  # sizes alone: base-size weights take a second each
+        model = UnifiedVLP(
+            UnifiedVLPConfig(**recipe.model.model_dump(), vocabulary=VOCABULARY, answers=3), schedule.heads
+        )
+    schedule.check(model.provides, name)
+    assert set(schedule.heads) <= set(model.heads)

@@ -1,0 +1,92 @@
+from pathlib import Path
+
+import pytest
+
+from diptych.errors import RecipeError
+from diptych.recipes import find_recipe
+from diptych.recipes.recipe import Recipe, claim
+
+SMALL = "unified-vlp/small/pretrain"
+
+
+def test_a_dotted_key_is_set() -> None:
+    recipe = find_recipe(SMALL, ["optimizer.lr=3e-4", "model.region_embedding=official", "data.records=100"])
+    assert recipe.optimizer.lr == 3e-4
+    assert recipe.model.region_embedding == "official"
+    assert recipe.data.records == 100
+    assert find_recipe(SMALL, ["optimizer.groups.text=0.5"]).optimizer.groups == {"text": 0.5}
+    assert find_recipe(SMALL, ["training.ema=null"]).training.ema is None
+
+
+@pytest.mark.parametrize(
+    ("assignment", "wanted"),
+    [
+        ("optimizer.lrr=1", "no key 'lrr' in optimizer; did you mean lr"),
+        ("optimiser.lr=1", "no section 'optimiser'; did you mean optimizer"),
+        ("lr=1", "no key 'lr' in the recipe"),
+        ("optimizer.lr", "wanted key=value"),
+        ("optimizer=3", "that is a section; set one of its keys: betas"),
+        ("optimizer.lr=fast", r"optimizer.lr: .*valid number.*found 'fast'"),
+        ("optimizer.lr=-1", r"optimizer.lr: .*greater than 0, found -1"),
+        ("model.region_embedding=mine", "'paper' or 'official', found 'mine'"),
+        ("model.width=130", "width 130 does not divide into 4 heads"),
+        ("training.steps=0", "training.steps"),
+        ("objectives.seq2seq=1.5", "objectives.seq2seq"),
+        ("optimizer.lr.x=1", "no section 'optimizer.lr'"),
+    ],
+)
+def test_what_cannot_be_set_is_refused_with_the_way_out(assignment: str, wanted: str) -> None:
+    with pytest.raises(RecipeError, match=wanted):
+        find_recipe(SMALL, [assignment])
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(RecipeError, match=r"optimizer.lr.*training.steps"):
+        find_recipe(SMALL, ["optimizer.lr=0", "training.steps=0"])
+
+
+def test_an_unknown_recipe_names_the_nearest() -> None:
+    with pytest.raises(RecipeError, match="did you mean unified-vlp/small/caption"):
+        find_recipe("unified-vlp/smal/caption")
+
+
+def test_the_same_command_with_another_recipe_is_refused_with_the_difference(tmp_path: Path) -> None:
+    recipe = find_recipe(SMALL)
+    claim(tmp_path, recipe)
+    claim(tmp_path, recipe)
+    with pytest.raises(RecipeError, match=r"optimizer.lr: 0.5, was 0.001"):
+        claim(tmp_path, find_recipe(SMALL, ["optimizer.lr=0.5"]))
+    assert Recipe.load(tmp_path) == recipe
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        ("{", "is no recipe"),
+        ("[]", "recipe.json"),
+        ('{"nam": 1}', "unknown key nam; did you mean name"),
+        (None, "is no recipe"),
+    ],
+)
+def test_a_damaged_recipe_file(tmp_path: Path, content: str | None, wanted: str) -> None:
+    if content is not None:
+        (tmp_path / "recipe.json").write_text(content)
+    with pytest.raises(RecipeError, match=wanted):
+        Recipe.load(tmp_path)
+
+
+def test_the_paper_s_numbers() -> None:
+    """Table 8, and section "Pre-training Objectives"."""
+    pretrain, caption, vqa = (find_recipe(f"unified-vlp/{task}") for task in ("pretrain", "caption", "vqa"))
+    assert [r.optimizer.lr for r in (pretrain, caption, vqa)] == [3e-4, 1e-4, 2e-5]
+    assert [r.training.batch for r in (pretrain, caption, vqa)] == [512, 512, 128]
+    assert (pretrain.objectives.seq2seq, pretrain.objectives.rate) == (0.75, 0.15)
+    assert (pretrain.model.layers, pretrain.model.width, pretrain.model.max_regions) == (12, 768, 100)
+
+
+def test_the_official_numbers_where_they_differ() -> None:
+    """README and weight names of LuoweiZhou/VLP (fidelity.md 2.1)."""
+    assert find_recipe("unified-vlp/official/pretrain").optimizer.lr == 1e-4
+    assert find_recipe("unified-vlp/official/caption").optimizer.lr == 3e-5
+    assert find_recipe("unified-vlp/official/vqa").objectives.answer_masks_a_word
+    assert not find_recipe("unified-vlp/vqa").objectives.answer_masks_a_word
