@@ -135,15 +135,16 @@ def main() -> None:
         }
         rates: dict[str, list[float]] = {name: [] for name, reader in readers.items() if reader is not None}
         for _ in range(ROUNDS):
-            for name in rates:
+            for name, measured in rates.items():
                 reader = readers[name]
                 assert reader is not None
                 began = time.perf_counter()
                 count = reader()
-                rates[name].append(count / (time.perf_counter() - began))
+                measured.append(count / (time.perf_counter() - began))
     result = {name: round(statistics.median(values)) for name, values in rates.items()}
-    save_result("loader", "uv run --with grain --with array-record python -m benchmarks.loader",
-                {"samples_per_second": result, "rounds": {n: [round(v) for v in vs] for n, vs in rates.items()}})  # fmt: skip
+    rounds = {name: [round(rate) for rate in measured] for name, measured in rates.items()}
+    command = "uv run --with grain --with array-record python -m benchmarks.loader"
+    save_result("loader", command, {"samples_per_second": result, "rounds": rounds})
     print(json.dumps(result, indent=2))
 
 

@@ -67,6 +67,8 @@ def pretrain(
     data: Data,
     out: Out,
     model: Annotated[str | None, typer.Option(help="Begin from this model folder instead of from scratch.")] = None,
+    init: Annotated[str | None, typer.Option(help="Begin from BERT or UniLM weights: a file, or a hub id.")] = None,
+    vocab: Annotated[str | None, typer.Option(help="Their vocab.txt.")] = None,
     settings: Set = None,
 ) -> None:
     """Pre-train a model on pictures and their captions."""
@@ -74,7 +76,8 @@ def pretrain(
     from diptych.recipes import find_recipe
     from diptych.recipes.run import run
 
-    chosen = find_recipe(recipe, settings or ())
+    given = [f"{key}={json.dumps(value)}" for key, value in (("init", init), ("data.vocabulary", vocab)) if value]
+    chosen = find_recipe(recipe, [*given, *(settings or ())])
     start = _open(model) if model is not None else None
     made = run(chosen, Store(data), out, start=start, console=_console())
     print(f"model folder: {made.model.folder}")

@@ -6,7 +6,9 @@ parts in which an objective predicts nothing, and an update of two passes.
 
 import hashlib
 import json
+import math
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -126,6 +128,35 @@ class ToySchedule:
         return ToyUpdate(("word", "kind") if step % 2 == 0 else ("word",), self.passes)
 
 
+@dataclass(frozen=True)
+class Bad(ToyUpdate):
+    """Where sample 6 is, the loss is not finite, or only its gradient."""
+
+    gradient_only: bool = False
+
+    def losses(self, model: Any, batch: ToyBatch) -> Iterator[dict[str, Tensor]]:
+        for found in super().losses(model, batch):
+            if "toy/6" in batch.keys:
+                word = found["word"]
+                found["word"] = word + (word * 0).sqrt() if self.gradient_only else word * math.inf
+            yield found
+
+
+@dataclass(frozen=True)
+class Always:
+    update: ToyUpdate
+
+    def at(self, step: int) -> ToyUpdate:
+        return self.update
+
+
+def interrupted(module: nn.Module, step: int) -> dict[str, float]:
+    """Validation during which the last rank alone is asked to stop, in step 2."""
+    if step == 2 and os.environ.get("RANK") == "1":
+        signal.raise_signal(signal.SIGTERM)
+    return {"goodness": 0.0}
+
+
 def weight_hash(tensors: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
@@ -150,6 +181,8 @@ def toy_train(
     optimizer: Mapping[str, Any] | None = None,
     passes: int = 1,
     validate: Any = score,
+    fingerprint: str = "",
+    console: Console | None = None,
     **training: Any,
 ) -> Result:
     """Trains a toy, with much that can be told by its weights switched on."""
@@ -166,7 +199,8 @@ def toy_train(
         folder=folder,
         validate=validate if validated else None,
         score="goodness" if validated else None,
-        console=Console(stderr=True, quiet="PYTEST_VERSION" in os.environ),
+        fingerprint=fingerprint,
+        console=console or Console(stderr=True, quiet="PYTEST_CURRENT_TEST" in os.environ),
     )
 
 
@@ -194,12 +228,15 @@ def main() -> int:
             options = json.loads(text)
             pause = options.pop("pause", 0.0)
             batches = ToyBatches(options.get("batch", 4), pause=pause)
+            goes_on = options.pop("goes_on", False)
+            options |= {"schedule": Always(Bad())} if options.pop("bad", False) else {}
+            options |= {"validate": interrupted} if options.pop("interrupted", False) else {}
             try:
-                result = toy_train(Path(options.pop("folder")), batches=batches, **options)
+                toy_train(Path(options.pop("folder")), batches=batches, **options)
             except DiptychError as error:
-                print(error, file=sys.stderr)
-                return error.exit_code
-            print(json.dumps({"step": result.step, "hash": weight_hash(load_file(result.weights))}))
+                print(f"{type(error).__name__} on rank {os.environ.get('RANK', '0')}: {error}", file=sys.stderr)
+                if not goes_on:
+                    return error.exit_code
     return 0
 
 

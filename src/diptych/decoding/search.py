@@ -90,9 +90,10 @@ def _settled(frames: Frames, end: int, options: DecodingOptions) -> bool:
 
 
 def finished(frames: Frames, row: int, end: int, options: DecodingOptions) -> list[Hypothesis]:
-    """Beams that ended, and all beams of the last frame, by score; of equal ones the earlier.
+    """Beams that ended, and those that `max_words` cut short, by score; of equal ones the earlier.
 
-    The last frame is the first in which all beams ended, or the last there is (the authors' back-tracking).
+    As the authors track back: nothing is looked at after the first frame in which all beams ended. What a beam writes
+    after its [SEP] is no text.
     """
     words = [frame[row].tolist() for frame in frames.words]
     scores = [frame[row].tolist() for frame in frames.scores]
@@ -102,15 +103,16 @@ def finished(frames: Frames, row: int, end: int, options: DecodingOptions) -> li
         (scores[n][k] + options.length_penalty * (n + 1), n, k)
         for n in range(last + 1)
         for k, word in enumerate(words[n])
-        if word == end or n == last
+        if word == end or n == options.max_words - 1
     ]
     ends.sort(key=lambda item: -item[0])
     found = []
-    for score, number, beam in ends[: options.beams]:
+    for score, number, beam in ends:
         tokens, place = [], beam
         for n in range(number, -1, -1):
             tokens.append(words[n][place])
             place = parents[n][place]
         tokens.reverse()
-        found.append(Hypothesis(tokens[:-1] if tokens[-1] == end else tokens, score))
-    return found
+        if end not in tokens[:-1]:
+            found.append(Hypothesis(tokens[:-1] if tokens[-1] == end else tokens, score))
+    return found[: options.beams]

@@ -186,7 +186,7 @@ def _span(ends: npt.NDArray[Any], row: int) -> tuple[int, int]:
 def _check(columns: dict[str, Tensor]) -> int:
     check = 0
     for name in sorted(columns):
-        check = zlib.crc32(columns[name].contiguous().numpy().reshape(-1).view(np.uint8), check)
+        check = zlib.crc32(columns[name].contiguous().numpy().reshape(-1).view(np.uint8).data, check)
     return check
 
 

@@ -54,6 +54,12 @@ UNUSED = {
 }
 # What tells another system's checkpoint.
 OTHERS = {"vlbert.": "VL-BERT", "v_predictor.": "TDEN", "similarity_predictor.": "TDEN", "visual_embed.": "TDEN"}
+# Without these the sizes are not known.
+SIZED = (
+    "bert.embeddings.token_type_embeddings.weight",
+    "bert.embeddings.position_embeddings.weight",
+    "bert.encoder.layer.0.intermediate.dense.weight",
+)
 SEQ2SEQ_TASK = 3  # UniLM's slice of a wide word head (run_img2txt_dist.py:315)
 
 
@@ -65,12 +71,11 @@ def import_unified_vlp(
     Sizes are read from the tensors. Not in the file: the number of attention heads (width / 64 unless told) and of
     regions. The vocabulary of the released models is bert-base-cased.
     """
-    theirs, renamed_gammas = _cleaned(read_weights(path))
+    theirs, names_there = _cleaned(read_weights(path))
     _check_system(theirs, path)
     vocabulary = Tokens.from_vocabulary(vocabulary_file, lowercase=lowercase).vocabulary
     config = _config(theirs, vocabulary, path, heads, max_regions)
-    ours, report = _renamed(theirs)
-    report.renamed = {renamed_gammas.get(name, name): new for name, new in report.renamed.items()}
+    ours, report = _renamed(theirs, names_there)
     _narrow_word_head(ours, config.width, report)
     names = tuple(sorted({name.split(".")[1] for name in ours if name.startswith("heads.")}))
     return config, names, ours, report
@@ -90,11 +95,10 @@ def start_from(model: UnifiedVLP, source: str | os.PathLike[str]) -> Report:
     that are there.
     """
     path = find_weights(source)
-    theirs, renamed_gammas = _cleaned(read_weights(path))
+    theirs, names_there = _cleaned(read_weights(path))
     if WORDS not in theirs:
         _refuse_system(theirs, path, "a BERT, UniLM or Unified VLP checkpoint")
-    ours, report = _renamed(theirs)
-    report.renamed = {renamed_gammas.get(name, name): new for name, new in report.renamed.items()}
+    ours, report = _renamed(theirs, names_there)
     config = model.config
     words = ours["text.words.weight"]
     if len(words) != config.vocabulary.size:
@@ -161,7 +165,8 @@ def _cleaned(tensors: Tensors) -> tuple[Tensors, dict[str, str]]:
     return cleaned, old
 
 
-def _renamed(theirs: Tensors) -> tuple[Tensors, Report]:
+def _renamed(theirs: Tensors, names_there: dict[str, str]) -> tuple[Tensors, Report]:
+    """Under our names; the report speaks of the names in the file."""
     ours, report = {}, Report()
     for name, value in theirs.items():
         stem, _, kind = name.rpartition(".")
@@ -187,6 +192,8 @@ def _renamed(theirs: Tensors) -> tuple[Tensors, Report]:
             if missing := [part for part in parts if part not in theirs]:
                 raise CheckpointError(f"the checkpoint lacks {missing[0]}; it is damaged or of another system")
             ours[report.renamed[match[0]]] = torch.cat([theirs[part] for part in parts])
+    report.renamed = {names_there[name]: new for name, new in report.renamed.items()}
+    report.left = {names_there[name]: why for name, why in report.left.items()}
     return ours, report
 
 
@@ -215,18 +222,27 @@ def _config(
             f"{path} has {words} words, the vocabulary file {vocabulary.size}; the released models use that of "
             "bert-base-cased"
         )
+    if missing := [name for name in SIZED if name not in theirs]:
+        raise CheckpointError(f"{path} lacks {missing[0]}; it is damaged or of another system")
     segments = len(theirs["bert.embeddings.token_type_embeddings.weight"])
     if segments not in (2, 6):
         raise CheckpointError(f"{path} has {segments} segments; Unified VLP has 6, or 2 without --new_segment_ids")
+    positions = len(theirs["bert.embeddings.position_embeddings.weight"])
+    heads = heads or max(width // 64, 1)
+    if positions < max_regions + 3 or width % heads:
+        raise CheckpointError(
+            f"{path} has {positions} positions and a width of {width}, which do not fit {max_regions} regions and "
+            f"{heads} attention heads; give max_regions and heads as it was trained with"
+        )
     answers = theirs.get("ans_classifier.2.weight")
     layers = 1 + max((int(m[1]) for m in filter(None, map(LAYER.fullmatch, theirs))), default=-1)
     return UnifiedVLPConfig(
         vocabulary=vocabulary,
         width=width,
         layers=layers,
-        heads=heads or max(width // 64, 1),
+        heads=heads,
         ffn=len(theirs["bert.encoder.layer.0.intermediate.dense.weight"]),
-        positions=len(theirs["bert.embeddings.position_embeddings.weight"]),
+        positions=positions,
         max_regions=max_regions,
         feature_size=theirs["vis_embed.2.weight"].shape[1],
         classes=theirs["vis_pe_embed.0.weight"].shape[1] - 6,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import warnings
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -70,13 +71,15 @@ def _read_safetensors(path: Path) -> Tensors:
 def _read_torch(path: Path) -> Tensors:
     # A zip without its table of contents, which is at the end, is a file cut short; torch would take it for a pickle.
     with path.open("rb") as file:
-        zipped = file.read(2) == b"PK"
+        start = file.read(2)
+    zipped, pickled = start == b"PK", start[:1] == b"\x80"
     if zipped and not zipfile.is_zipfile(path):
         raise CheckpointError(f"{path} is cut short: {path.stat().st_size} bytes; copy it again from its source")
     try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings(action="ignore"):  # about pickles that other programs wrote: refused below
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        if "Weights only load failed" in str(error) and "Unsupported" in str(error):
+        if (zipped or pickled) and "Unsupported" in str(error):
             raise CheckpointError(
                 f"{path} is a pickle that holds more than tensors, and loading it would run its code; save its "
                 "state dict alone, or convert it to safetensors where you trust it"

@@ -30,6 +30,8 @@ class DataConfig(BaseModel):
     records: PositiveInt | None = None  # only so many, chosen by the seed: for learning from few labels
     validation_records: PositiveInt = 200  # the first so many of the validation split
     max_words: PositiveInt = 20
+    vocabulary: str | None = None  # a vocab.txt; None: learnt from the words, or the start's own
+    lowercase: bool = True  # of a vocab.txt (bert-base-cased: false)
 
 
 class Recipe(BaseModel):
@@ -41,6 +43,7 @@ class Recipe(BaseModel):
     system: Literal["unified-vlp"] = "unified-vlp"
     task: Literal["pretrain", "caption", "vqa"]
     model: UnifiedVLPShape
+    init: str | None = None  # weights to begin from: a BERT, UniLM or Unified VLP file or folder, or a hub id
     objectives: Objectives
     optimizer: OptimizerConfig
     training: TrainingConfig

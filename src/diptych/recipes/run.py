@@ -20,6 +20,7 @@ from diptych.loading.loader import Loader
 from diptych.loading.store import Store, iterate
 from diptych.loading.tokens import Tokens
 from diptych.models import UnifiedVLPConfig
+from diptych.models.official import start_from
 from diptych.models.weights import load_into
 from diptych.objectives import Schedule
 from diptych.recipes.folder import EYES, INNER, Architecture, ModelFolder
@@ -40,17 +41,20 @@ class Run:
 
 
 def run(
-    recipe: Recipe, store: Store, out: Path, start: ModelFolder | None = None, tokens: Tokens | None = None,
-    console: Console | None = None,
-) -> Run:  # fmt: skip
-    """Train by the recipe, from scratch or from `start`, and write `out/model`. The same call goes on where it stopped.
-
-    `tokens` serves a start from scratch; without it a vocabulary is learnt from the store's words.
-    """
+    recipe: Recipe, store: Store, out: Path, start: ModelFolder | None = None, console: Console | None = None
+) -> Run:
+    """Train by the recipe, from scratch or from `start`, and write `out/model`; called again, it goes on."""
+    console = console or Console(stderr=True)
+    if recipe.init is not None and (start is not None or recipe.data.vocabulary is None):
+        raise RecipeError(
+            "init begins from weights that have a vocabulary of their own: give data.vocabulary, their vocab.txt"
+            if start is None
+            else "init and a model to start from exclude each other: give one"
+        )
     claim(out, recipe)
     if start is not None:
         start.accept(store.contract, store.folder)
-    tokens = start.tokens if start is not None else tokens or _learn_tokens(store, out, recipe)
+    tokens = start.tokens if start is not None else _tokens(store, out, recipe)
     answers = _answers(recipe, store, start)
     task = make_task(recipe, tokens, answers)
     schedule = recipe.objectives.schedule(tokens.vocabulary)
@@ -60,6 +64,8 @@ def run(
     schedule.check(model.provides, recipe.system)
     if start is not None:
         load_into(model, start.model.state_dict())
+    elif recipe.init is not None:
+        console.print(start_from(model, recipe.init).lines()[-1] + f" from {recipe.init}")
     chosen = _choose(recipe, store)
     most = recipe.model.max_regions
     batches = Loader(store, chosen, task.samples, schedule, recipe.training.batch, recipe.training.seed, most)
@@ -76,7 +82,7 @@ def run(
         fingerprint=_fingerprint(recipe, start),
         console=console,
     )
-    if batches.corrupt and console is not None:
+    if batches.corrupt:
         named = ", ".join(sorted(batches.corrupt)[:5])
         console.print(f"{len(batches.corrupt)} damaged records were left out: {named}")
     eyes = store.folder / EYES if (store.folder / EYES).is_dir() else start.eyes if start is not None else None
@@ -110,8 +116,10 @@ def make_task(recipe: Recipe, tokens: Tokens, answers: Answers | None) -> Task:
     return Captioning(tokens, recipe.decoding, recipe.data.max_words)
 
 
-def _learn_tokens(store: Store, out: Path, recipe: Recipe) -> Tokens:
-    """Once, and kept beside the run: another set of records would give other ids."""
+def _tokens(store: Store, out: Path, recipe: Recipe) -> Tokens:
+    """Learnt once, and kept beside the run: another set of records would give other ids."""
+    if recipe.data.vocabulary is not None:
+        return Tokens.from_vocabulary(Path(recipe.data.vocabulary), recipe.data.lowercase)
     if (out / "tokenizer.json").is_file():
         return Tokens.load(out)
     texts = [text for record in iterate(store, recipe.data.split) for text in words_of(record)]

@@ -10,14 +10,11 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, distributed, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from diptych.core import Losses
 from diptych.training.devices import Ranks
-from diptych.training.optimizer import plain
+from diptych.training.optimizer import is_sharded, plain
 
 Reached = tuple[Tensor | None, Losses]  # what to call backward on, and each objective's sum, detached
 
@@ -89,6 +86,9 @@ class Sharded:
     """FSDP2. Members of a ModuleList (a transformer's layers) are sharded one by one, the rest together."""
 
     def __init__(self, model: nn.Module, ranks: Ranks) -> None:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
         self.ranks = ranks
         for tensor in model.state_dict().values():
             distributed.broadcast(tensor, 0)  # or each rank would keep a slice of its own initial weights
@@ -154,7 +154,7 @@ class _TouchingPass(Pass):
         total = reached[0]
         leaves = _leaves(total)
         for name, parameter in self.named_parameters():
-            if isinstance(parameter, DTensor) or not parameter.requires_grad:
+            if is_sharded(parameter) or not parameter.requires_grad:
                 continue  # of a layer with a group of its own: all of it runs or none
             if id(parameter) in leaves:
                 self.used.add(name)
@@ -221,4 +221,9 @@ def gather(tensors: Mapping[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
 def place(value: Tensor, like: Tensor) -> Tensor:
     """A whole tensor, sharded as `like` is."""
     value = value.to(like.device)
-    return distribute_tensor(value, like.device_mesh, like.placements) if isinstance(like, DTensor) else value
+    if not is_sharded(like):
+        return value
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    assert isinstance(like, DTensor)
+    return distribute_tensor(value, like.device_mesh, like.placements)

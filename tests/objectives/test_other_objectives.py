@@ -1,0 +1,124 @@
+from dataclasses import replace
+from random import Random
+
+import pytest
+import torch
+
+from diptych.core import BIDIRECTIONAL, NOTHING, QUERIES_BEFORE, States, collate
+from diptych.objectives import AnswerQuestion, MaskedQueries, MaskedRegionClass, RegionContrast
+from tests import toy
+
+V = toy.VOCABULARY
+
+
+def test_queries_ask_for_every_word():
+    sample = toy.sample(1)
+    (asked,) = MaskedQueries(V).prepare([sample], Random(0))
+    assert torch.equal(asked.text, sample.text)
+    assert asked.target.tolist() == [V.mask] * len(sample.text)
+    assert torch.equal(asked.target_labels, sample.text)
+    assert asked.attention == QUERIES_BEFORE
+    batch = collate(MaskedQueries(V).prepare([toy.sample(1, 2), toy.sample(2, 3)], Random(0)))
+    assert int(MaskedQueries(V).count(batch)) == 4 + 5
+    swapped = replace(sample, matched=False)
+    (quiet,) = MaskedQueries(V, only_matched=True).prepare([swapped], Random(0))
+    assert (quiet.target_labels == NOTHING).all()
+
+
+def test_queries_ask_what_decoding_asks():
+    """The loss is minus the log-probability that the cached decoder gives to the same words."""
+    model, samples = toy.model(), [toy.sample(1, 3), toy.sample(2, 1)]
+    batch = collate(MaskedQueries(V).prepare(samples, Random(0)))
+    total = torch.zeros(())
+    for sample in samples:
+        alone = collate([sample])
+        scores, memory = model.begin(alone, 8)
+        for word in sample.text.tolist():
+            total = total - scores.flatten().log_softmax(-1)[word]
+            scores = model.follow(memory, torch.tensor([[word]]), torch.tensor([[0]]))
+    torch.testing.assert_close(MaskedQueries(V).loss(model, model(batch), batch), total)
+
+
+def test_regions_are_chosen_at_their_rate_and_nine_in_ten_hidden():
+    samples = [toy.sample(n, 5) for n in range(400)]
+    prepared = MaskedRegionClass().prepare(samples, Random(0))
+    chosen = torch.stack([s.regions.chosen for s in prepared])
+    hidden = torch.stack([s.regions.hidden for s in prepared])
+    assert float(chosen.float().mean()) == pytest.approx(0.15, abs=0.025)
+    assert float(hidden[chosen].float().mean()) == pytest.approx(0.9, abs=0.05)
+    assert not hidden[~chosen].any()
+    assert samples[0].regions.hidden is None
+    assert MaskedRegionClass().prepare([replace(samples[0], regions=None)], Random(0))[0].regions is None
+    apart = replace(samples[0], matched=False)
+    assert MaskedRegionClass(rate=1.0, only_matched=True).prepare([apart], Random(0))[0].regions.chosen is None
+
+
+@pytest.mark.parametrize("labels", ["hard", "soft"])
+def test_region_class_loss_by_hand(labels):
+    objective = MaskedRegionClass(rate=1.0, labels=labels)
+    batch = collate(objective.prepare([toy.sample(0, 2), toy.sample(1, 1)], Random(0)))
+    model = toy.model("region_class")
+    states = model(batch)
+    logs = model.heads["region_class"](states.regions).log_softmax(-1)
+    by_hand = torch.zeros(())
+    for b, count in enumerate((2, 1)):
+        for r in range(count):
+            wanted = batch.classes[b, r]
+            by_hand = by_hand - (logs[b, r, wanted.argmax()] if labels == "hard" else (wanted * logs[b, r]).sum())
+    torch.testing.assert_close(objective.loss(model, states, batch), by_hand)
+    assert int(objective.count(batch)) == 3
+    unlabelled = replace(batch, classes=None)
+    assert objective.count(unlabelled) == 0
+    assert objective.loss(model, states, unlabelled) == 0
+
+
+def test_region_contrast_by_hand():
+    objective = RegionContrast(rate=0.5)
+    batch = collate(objective.prepare([toy.sample(0, 4), toy.sample(1, 5), toy.sample(2, 1)], Random(0)))
+    assert batch.chosen.sum(1).tolist() == [2, 2, 0]  # int(count * rate)
+    assert torch.equal(batch.chosen, batch.hidden)
+    model = toy.model("pooler", hidden_regions="official")
+    states = model(batch)
+    pooled, by_hand = model.heads["pooler"](states.marks["cls"]), torch.zeros(())
+    for b in (0, 1):
+        rows = batch.chosen[b].nonzero()[:, 0]
+        likeness = (states.embedded["places"][b, rows] + pooled[b]) @ states.embedded["regions"][b, rows].T
+        by_hand = by_hand - likeness.log_softmax(-1).diag().mean()
+    torch.testing.assert_close(objective.loss(model, states, batch), by_hand)
+    assert int(objective.count(batch)) == 2
+
+
+def test_answers_are_scored_softly():
+    """Scores x, wanted s: cost is log(1 + e^x) - s x, summed over answers, a mean over questions."""
+    model, objective = toy.model("answer"), AnswerQuestion(V)
+    samples = [
+        replace(toy.sample(0), truth={"answer_scores": {2: 1.0, 5: 0.3}}),
+        replace(toy.sample(1), truth={"answer_scores": {}}),
+        toy.sample(2),
+    ]
+    batch = collate(objective.prepare(samples, Random(0)))
+    states = model(batch)
+    x = model.heads["answer"](states)
+    wanted = torch.zeros(2, 7)
+    wanted[0, 2], wanted[0, 5] = 1.0, 0.3
+    by_hand = (torch.log1p(x[:2].exp()) - wanted * x[:2]).sum()
+    torch.testing.assert_close(objective.loss(model, states, batch), by_hand)
+    assert int(objective.count(batch)) == 2, "a question without a known answer is not asked"
+
+
+def test_answer_head_reads_the_product_of_the_two_marks():
+    head, marks = toy.model("answer").heads["answer"], {"cls": torch.randn(1, 32), "sep": torch.randn(1, 32)}
+    empty = torch.zeros(1, 0, 32)
+    by_hand = head.outer(torch.relu(head.inner(marks["cls"] * marks["sep"])))
+    torch.testing.assert_close(head(States(empty, empty, marks=marks)), by_hand)
+
+
+@pytest.mark.parametrize("mask_one_word", [True, False])
+def test_one_word_of_a_question_is_masked_by_the_code(mask_one_word):
+    objective = AnswerQuestion(V, mask_one_word=mask_one_word, scheme=(1.0, 0.0, 0.0))
+    asked = objective.prepare([toy.sample(n) for n in range(50)], Random(0))
+    changed = [int((s.text != toy.sample(n).text).sum()) for n, s in enumerate(asked)]
+    assert changed == [int(mask_one_word)] * 50
+    assert all(s.attention == BIDIRECTIONAL and s.text_labels is None for s in asked)
+    ends = sum(int(s.text[-1] == V.mask) for s in asked)
+    assert (ends > 0) == mask_one_word, "the final [SEP] can be the masked one"

@@ -1,0 +1,58 @@
+"""A small picture world for tests: a caption names the regions, then how many there are."""
+
+from random import Random
+from typing import Any
+
+import torch
+from torch.nn.functional import one_hot
+
+from diptych.core import Regions, Sample, Vocabulary
+from diptych.models import UnifiedVLP, UnifiedVLPConfig
+
+VOCABULARY = Vocabulary(size=20, pad=0, unknown=1, cls=2, sep=3, mask=4)
+KINDS = 4
+
+
+def regions(count: int, seed: int = 0) -> Regions:
+    random = torch.Generator().manual_seed(seed)
+    corner = torch.rand(count, 2, generator=random) * 0.5
+    kinds = torch.randint(0, KINDS, (count,), generator=random)
+    return Regions(
+        boxes=torch.cat([corner, corner + 0.1 + torch.rand(count, 2, generator=random) * 0.4], 1),
+        scores=torch.rand(count, generator=random),
+        size=(100, 80),
+        classes=one_hot(kinds, KINDS).float() * 0.9 + 0.025,
+        features=one_hot(kinds, 6).float() + 0.1 * torch.rand(count, 6, generator=random),
+    )
+
+
+def sample(seed: int, count: int | None = None) -> Sample:
+    """Its text: one word a region (sorted: regions have no order), then how many there are, then [SEP]."""
+    count = Random(seed).randint(1, 5) if count is None else count
+    seen = regions(count, seed)
+    assert seen.classes is not None
+    words = sorted(5 + int(kind) for kind in seen.classes.argmax(1))
+    return Sample(f"toy/{seed}", f"picture/{seed}", seen, torch.tensor([*words, 10 + count, VOCABULARY.sep]))
+
+
+def config(**changes: Any) -> UnifiedVLPConfig:
+    sizes = {
+        "width": 32,
+        "layers": 2,
+        "heads": 2,
+        "ffn": 64,
+        "positions": 24,
+        "max_regions": 5,
+        "feature_size": 6,
+        "classes": KINDS,
+        "answers": 7,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+    }
+    return UnifiedVLPConfig.tiny(VOCABULARY, **{**sizes, **changes})
+
+
+def model(*heads: str, seed: int = 0, std: float = 0.2, **changes: Any) -> UnifiedVLP:
+    """Untrained, with weights large enough that every input matters."""
+    torch.manual_seed(seed)
+    return UnifiedVLP(config(init_std=std, **changes), heads or ("word",)).eval()
