@@ -16,7 +16,7 @@ SCALE = 1000  # COCO's code counts in pixels, and calls things under 32 x 32 sma
 def detection_scores(seen: Sequence[Regions], records: Sequence[Record], kinds: Sequence[str]) -> dict[str, float]:
     """mAP (IoU .5 to .95), mAP50 and mAP75 in percent, over the kinds that occur; `kinds` names `Regions.classes`.
 
-    A region is of the kind of its highest probability, and is ranked by its score.
+    A region is of the kind of its highest probability, "background" apart, and is ranked by its score.
     """
     try:
         from pycocotools.coco import COCO
@@ -28,12 +28,16 @@ def detection_scores(seen: Sequence[Regions], records: Sequence[Record], kinds: 
         for image, record in enumerate(records)
         for thing in record.things
     ]
+    columns = [column for column, kind in enumerate(kinds) if kind != "background"]
     found = [
-        _annotation(image, int(kind), box) | {"score": score}
+        _annotation(image, columns[best], box) | {"score": score}
         for image, regions in enumerate(seen)
         if regions.classes is not None
-        for kind, box, score in zip(
-            regions.classes.argmax(1), regions.boxes.tolist(), regions.scores.tolist(), strict=True
+        for best, box, score in zip(
+            regions.classes[:, columns].argmax(1).tolist(),
+            regions.boxes.tolist(),
+            regions.scores.tolist(),
+            strict=True,
         )
     ]
     if not found or not truths:
