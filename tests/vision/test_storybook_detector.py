@@ -89,7 +89,7 @@ def test_it_learns_where_things_are_and_what_they_look_like(trained: tuple[Small
         right["place"] += SHAPE.scene["place"][place] == scene["place"]
         for row, thing in enumerate(things):
             right["box"] += bool((regions.boxes[row] - torch.tensor(thing.box)).abs().max() < 0.1)
-            right["kind"] += SHAPE.kinds[int(regions.classes[row].argmax())] == thing.kind
+            right["kind"] += SHAPE.class_names[int(regions.classes[row].argmax())] == thing.kind
             right["colour"] += ("red", "blue")[int(colours[row])] == thing.attributes["colour"]
     assert right["box"] >= 32, right
     assert right["kind"] >= 32, right
@@ -190,7 +190,7 @@ def test_the_truth_of_a_batch() -> None:
     assert batch.attributes["colour"].tolist() == [[1, NOTHING], [NOTHING, NOTHING]]
     assert batch.scene["place"].tolist() == [1, NOTHING]
     assert {name: int(n) for name, n in Detection().counts(batch).items()} == {
-        "heat": 2, "sides": 2, "kind": 2, "colour": 1, "place": 1,
+        "heat": 2, "sides": 2, "kind": 2, "moves": 2, "colour": 1, "place": 1,
     }  # fmt: skip
     with pytest.raises(DataError, match=r"a 'tree' is none of the detector's 2 kinds .record c"):
         detection_batch(SHAPE, [wide], [Record("c", things=(Thing("tree", (0.0, 0.0, 1.0, 1.0)),))])
@@ -233,6 +233,6 @@ def test_the_losses_of_a_perfect_answer() -> None:
 def test_a_picture_without_things_costs_only_its_false_heat() -> None:
     batch = detection_batch(SHAPE, [toy(0)[0]], [Record("empty")])
     losses = next(Detection().losses(SmallDetector(SHAPE), batch))
-    assert losses["sides"].item() == losses["kind"].item() == 0
+    assert losses["sides"].item() == losses["moves"].item() == losses["colour"].item() == 0
     assert losses["heat"].item() > 0
     assert int(Detection().counts(batch)["heat"]) == 0

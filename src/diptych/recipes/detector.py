@@ -10,7 +10,9 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from rich.console import Console
 
-from diptych.sources.storybook import COLOURS, KINDS, Scene, record, render, scene
+from diptych.core import Record
+from diptych.sources.storybook import COLOURS, KINDS, Scene, render, scene
+from diptych.sources.storybook.book import thing
 from diptych.sources.storybook.kinds import PLACES, SIZES
 from diptych.training import OptimizerConfig, TrainingConfig, train
 from diptych.vision.detection import Detection, DetectionBatch, detection_batch
@@ -67,7 +69,12 @@ class SceneBatches:
 
 def scene_batch(shape: DetectorShape, scenes: Sequence[Scene]) -> DetectionBatch:
     words = [{"place": s.place, "time": s.time, "weather": s.weather} for s in scenes]
-    return detection_batch(shape, [drawn(s) for s in scenes], [record(s) for s in scenes], words)
+    return detection_batch(shape, [drawn(s) for s in scenes], [truth(s) for s in scenes], words)
+
+
+def truth(of: Scene) -> Record:
+    """What is there, without the words, which take as long to write as the picture to draw."""
+    return Record(of.key, of.split, things=tuple(thing(figure) for figure in of.figures))
 
 
 def drawn(of: Scene) -> Picture:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 from diptych.errors import CheckpointError, nearest
 from diptych.vision.eyes import Eyes
+from diptych.vision.faster_rcnn import FasterRCNN
+from diptych.vision.grid import Grid
 from diptych.vision.ground_truth import GroundTruth
 from diptych.vision.storybook_detector import StorybookDetector
 from diptych.vision.weights import EYES, WEIGHTS, read_eyes, read_weights
 
-KINDS = ("ground-truth", "storybook-detector")
+KINDS = ("ground-truth", "storybook-detector", "faster-rcnn", "grid")
 
 
 def load_eyes(folder: Path) -> Eyes:
@@ -23,6 +25,10 @@ def load_eyes(folder: Path) -> Eyes:
                 return GroundTruth(described["kinds"], described["attributes"])
             case "storybook-detector":
                 return StorybookDetector.from_folder(described, read_weights(folder, described), source)
+            case "faster-rcnn":
+                return FasterRCNN.from_folder(described, read_weights(folder, described), source)
+            case "grid":
+                return Grid.from_folder(described, read_weights(folder, described), source)
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{folder / EYES} is damaged ({error!r}); copy the folder again") from error
     raise CheckpointError(f"{folder / EYES} is of an unknown kind; {nearest(str(described['kind']), KINDS)}")

@@ -2,7 +2,8 @@
 
 A heat map at a quarter of the picture's width tells where the centre of a thing of each kind lies, and how far its four
 sides are (as CenterNet and TTFNet do). The best boxes are then pooled and described: a feature for the language model,
-from which plain linear heads read kind, colour, size and pose. So the feature knows what captions speak of.
+from which plain linear heads read kind, colour, size and pose, and how to move the box. So the feature knows what
+captions speak of. The moved boxes are pooled and described once more.
 
     picture 160 -> 1/4 -> 1/8 -> 1/16 -> up, up -> map at 1/4 -> heat, sides
                                     |               |
@@ -23,6 +24,7 @@ from torchvision.ops import roi_align
 
 STRIDE = 4
 POOLED = 5  # cells of a pooled region, both ways
+BACKGROUND = "background"
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,10 @@ class DetectorShape:
     side: int = 160  # pixels of the square that it looks at
     feature_size: int = 128
     widths: tuple[int, int, int] = (48, 96, 160)  # channels at 1/4, 1/8 and 1/16
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return (BACKGROUND, *self.kinds)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -78,16 +84,21 @@ class SmallDetector(nn.Module):
         self.down_to_quarter = _conv(eighth, quarter, kernel=1)
         self.mix_quarter = _conv(quarter, quarter + quarter // 3)
         channels = quarter + quarter // 3
-        self.heat = nn.Sequential(_conv(channels, channels), nn.Conv2d(channels, len(shape.kinds), 1))
-        self.sides = nn.Sequential(_conv(channels, channels), nn.Conv2d(channels, 4, 1))
+        self.look_closer = _conv(channels, channels)
+        self.heat = nn.Conv2d(channels, len(shape.kinds), 1)
+        self.sides = nn.Conv2d(channels, 4, 1)
         self.whole = nn.Sequential(nn.Linear(2 * sixteenth, shape.feature_size), nn.ReLU())
         self.describe_region = nn.Sequential(
             nn.Linear(channels * POOLED**2 + 4, 192), nn.ReLU(), nn.Linear(192, shape.feature_size), nn.ReLU()
         )
-        self.region_heads = _heads(shape.feature_size, {"kind": shape.kinds, **shape.attributes})
+        self.region_heads = _heads(shape.feature_size, {"kind": shape.class_names, **shape.attributes})
+        self.moves = nn.Linear(shape.feature_size, 4)
         self.scene_heads = _heads(shape.feature_size, shape.scene)
         # At first nothing is anywhere, with 1 chance in 100: else the first steps only learn that.
-        nn.init.constant_(cast(nn.Conv2d, self.heat[-1]).bias, -4.6)  # type: ignore[arg-type]
+        nn.init.constant_(cast(Tensor, self.heat.bias), -4.6)
+        # And a box is at first left as it is.
+        nn.init.zeros_(self.moves.weight)
+        nn.init.zeros_(self.moves.bias)
 
     def forward(self, squares: UInt8[Tensor, "B 3 H W"]) -> Maps:
         blocks = pixel_unshuffle(squares, STRIDE).contiguous(memory_format=torch.channels_last)
@@ -97,9 +108,10 @@ class SmallDetector(nn.Module):
         eighth = self.mix_eighth(eighth + _twice(self.down_to_eighth(sixteenth)))
         pooled_from = self.mix_quarter(quarter + _twice(self.down_to_quarter(eighth)))
         seen = torch.cat([sixteenth.mean((2, 3)), sixteenth.amax((2, 3))], 1)
+        closer = self.look_closer(pooled_from)
         return Maps(
-            heat=self.heat(pooled_from).float(),
-            sides=softplus(self.sides(pooled_from).float()) * 16,
+            heat=self.heat(closer).float(),
+            sides=softplus(self.sides(closer).float()) * 16,
             map=pooled_from.float(),
             whole=self.whole(seen).float(),
         )
@@ -113,6 +125,12 @@ class SmallDetector(nn.Module):
         sizes = every[:, 2:] - every[:, :2]
         shape = torch.cat([sizes * 4 - 1, sizes.clamp(min=1e-3).log() + 1.5], 1)
         return cast(Tensor, self.describe_region(torch.cat([pooled.flatten(1), shape], 1))).float()
+
+    def refine(self, boxes: Float[Tensor, "N 4"], features: Float[Tensor, "N F"]) -> Float[Tensor, "N 4"]:
+        """The boxes with each side moved by what their features say, as shares of their width and height."""
+        sizes = (boxes[:, 2:] - boxes[:, :2]).repeat(1, 2)
+        moves: Tensor = self.moves(features).float().clamp(-0.5, 0.5)
+        return boxes + moves * sizes
 
     def boxes(self, sides: Float[Tensor, "B 4 h w"]) -> Float[Tensor, "B cells 4"]:
         """The box that each cell tells of, row by row, as fractions of the square."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import max_pool2d
 
 from diptych.core import FeatureContract, Record, Regions
+from diptych.vision.detection import best_boxes
 from diptych.vision.eyes import Picture
 from diptych.vision.letterbox import letterbox, to_picture_fractions
 from diptych.vision.selection import SELECTIONS, Selection
@@ -20,6 +20,7 @@ from diptych.vision.small_detector import DetectorShape, Maps, SmallDetector
 from diptych.vision.weights import fill, fingerprint, write_eyes
 
 KIND = "storybook-detector"
+CANDIDATES = 24  # peaks of a picture that are described; a rule that wants more regions gets more
 
 
 class StorybookDetector:
@@ -39,7 +40,7 @@ class StorybookDetector:
             extractor=KIND,
             weights=fingerprint(self.network),
             feature_size=shape.feature_size,
-            class_names=shape.kinds,
+            class_names=shape.class_names,
             selection=str(self.selection),
             whole=True,
         )
@@ -51,47 +52,45 @@ class StorybookDetector:
         shape = self.network.shape
         squares, shares = letterbox(pictures, shape.side, self.device)
         maps: Maps = self.network(squares)
-        found = [self._choose(*candidates) for candidates in zip(*self._candidates(maps), strict=True)]
-        features = self.network.describe(maps, [boxes for boxes, _ in found])
-        classes = self.network.region_heads["kind"](features).softmax(1)
-        counts = [len(scores) for _, scores in found]
-        seen = zip(
-            found,
-            torch.split(features, counts),
-            torch.split(classes, counts),
-            pictures,
-            shares,
-            maps.whole,
-            strict=True,
-        )
+        boxes, heat, _ = best_boxes(self.network, maps, max(CANDIDATES, 2 * self.selection.least))
         return [
-            Regions(
-                boxes=to_picture_fractions(boxes, share).cpu(),
-                scores=scores.cpu(),
-                size=(picture.shape[2], picture.shape[1]),
-                classes=kinds.cpu(),
-                features=feature.cpu(),
-                whole=whole.cpu(),
+            self._one(picture, share, whole, *found)
+            for picture, share, whole, *found in zip(
+                pictures, shares, maps.whole, *self._described(maps, boxes, heat), strict=True
             )
-            for (boxes, scores), feature, kinds, picture, share, whole in seen
         ]
 
-    def _candidates(self, maps: Maps) -> tuple[Float[Tensor, "B K 4"], Float[Tensor, "B K"], Int[Tensor, "B K"]]:
-        """The best peaks of each picture: boxes, scores, kinds."""
-        heat = maps.heat.sigmoid()
-        # A cell that is not the highest of its 3 x 3 belongs to another's centre; it stays as a very weak candidate,
-        # so that a rule of exactly N regions finds N.
-        heat = torch.where(max_pool2d(heat, 3, 1, 1) == heat, heat, heat * 1e-3)
-        count = min(max(100, 2 * self.selection.most), heat[0].numel())
-        scores, where = heat.flatten(1).topk(count)
-        cells = heat.shape[2] * heat.shape[3]
-        boxes = self.network.boxes(maps.sides).clamp(0, 1)
-        rows = torch.arange(len(boxes), device=boxes.device)[:, None]
-        return boxes[rows, where % cells], scores, where // cells
+    def _described(self, maps: Maps, boxes: Tensor, heat: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Boxes, scores, class probabilities and features of every candidate, those of a picture in a row."""
+        count, each = boxes.shape[:2]
+        rough = boxes.flatten(0, 1)
+        boxes = self.network.refine(rough, self.network.describe(maps, list(boxes))).clamp(0, 1)
+        features = self.network.describe(maps, list(boxes.reshape(count, each, 4)))
+        classes = self.network.region_heads["kind"](features).softmax(1)
+        # Two opinions: that a centre is there, and that the box shows one kind.
+        scores = (heat.flatten() * classes[:, 1:].amax(1)).sqrt()
+        split = (tensor.reshape(count, each, *tensor.shape[1:]) for tensor in (boxes, scores, classes, features))
+        return cast(tuple[Tensor, Tensor, Tensor, Tensor], tuple(split))
 
-    def _choose(self, boxes: Tensor, scores: Tensor, kinds: Tensor) -> tuple[Tensor, Tensor]:
-        rows = self.selection.choose(boxes, scores, kinds)
-        return boxes[rows], scores[rows]
+    def _one(
+        self,
+        picture: Picture,
+        share: Float[Tensor, "2"],
+        whole: Float[Tensor, "F"],
+        boxes: Float[Tensor, "K 4"],
+        scores: Float[Tensor, "K"],
+        classes: Float[Tensor, "K C"],
+        features: Float[Tensor, "K F"],
+    ) -> Regions:
+        rows = self.selection.choose(boxes, scores, classes[:, 1:].argmax(1))
+        return Regions(
+            boxes=to_picture_fractions(boxes[rows], share).cpu(),
+            scores=scores[rows].cpu(),
+            size=(picture.shape[2], picture.shape[1]),
+            classes=classes[rows].cpu(),
+            features=features[rows].cpu(),
+            whole=whole.cpu(),
+        )
 
     def save(self, folder: Path) -> None:
         described = {"kind": KIND, "shape": self.network.shape.to_json(), "selection": self.selection.to_json()}
