@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diptych.errors import DiptychError, RecipeError
+from diptych.errors import DiptychError, RecipeError, nearest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,6 +59,66 @@ def demo(
     from diptych.recipes.demo import demo as run_demo
 
     run_demo(out, DemoConfig.fast(seed) if fast else DemoConfig(seed=seed), _console())
+
+
+@storybook.command("write")
+def storybook_write(
+    folder: Annotated[Path, typer.Argument(help="Where to; the same command goes on where it stopped.")],
+    web: Annotated[int, typer.Option(help="Scenes with one careless caption each, as on the web.")] = 10_000,
+    train: Annotated[int, typer.Option(help="Scenes with all words, to learn from.")] = 1000,
+    val: Annotated[int, typer.Option(help="To choose by.")] = 200,
+    test: Annotated[int, typer.Option(help="To score on.")] = 600,
+    test_rare: Annotated[int, typer.Option(help="To score on: kinds in colours never seen in training.")] = 200,
+    seed: Seed = 0,
+) -> None:
+    """Draw scenes and write their words in the forms of COCO, VQA v2, RefCOCO, VCR and NLVR."""
+    from diptych.progress import bar
+    from diptych.sources.storybook import write
+
+    splits = {"web": web, "train": train, "val": val, "test": test, "test_rare": test_rare}
+    with bar("scenes") as progress:
+        drawing = progress.add_task("drawing", total=sum(splits.values()))
+        write(folder, splits, seed, lambda _: progress.advance(drawing))
+    print(f"{sum(splits.values())} scenes in {folder}")
+
+
+@storybook.command("show")
+def storybook_show(
+    out: Annotated[Path, typer.Argument(help="The PNG to write.")],
+    split: Annotated[str, typer.Option(help="web, train, val, test or test_rare.")] = "train",
+    count: Annotated[int, typer.Option(min=1, max=200)] = 12,
+    seed: Seed = 0,
+) -> None:
+    """A sheet of scenes with their boxes and words."""
+    from diptych.sources.storybook import SPLITS, Storybook, show
+
+    if split not in SPLITS:
+        raise RecipeError(f"no split {split!r}; {nearest(split, SPLITS)}")
+    show(Storybook(seed, split, count)[:], out)
+    print(f"{count} scenes in {out}")
+
+
+@app.command()
+def extract(
+    data: Annotated[Path, typer.Argument(help="A .jsonl, a COCO .json, a folder of pictures or of Storybook.")],
+    out: Annotated[Path, typer.Argument(help="The store; the same command goes on where it stopped.")],
+    detector: Annotated[str, typer.Option(help="A folder of eyes or of a model, or ground-truth.")],
+    pictures: Annotated[Path | None, typer.Option(help="Where names of pictures start from.")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Pictures at a time.")] = 16,
+) -> None:
+    """Look at every picture once and keep what was seen, in a store that training reads."""
+    from diptych.progress import bar
+    from diptych.recipes.looking import look, open_eyes
+    from diptych.sources.anything import read
+
+    records = read(data, pictures)
+    eyes = open_eyes(detector, records)
+    with bar("pictures") as progress:
+        looking = progress.add_task("looking", total=len(records))
+        done = look(records, eyes, out, batch, lambda count: progress.advance(looking, count))
+    print(f"{done.summary()}; {out}")
+    for key, reason in list(done.failed.items())[:5]:
+        print(f"  {key}: {reason}", file=sys.stderr)
 
 
 @app.command()

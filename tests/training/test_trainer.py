@@ -1,7 +1,15 @@
 """The loop in one process."""
 
+import math
+
 import pytest
-from toy import ToyBatches, ToyModel, lines, toy_train, weights_hash
+import torch
+from safetensors.torch import load_file
+from torch.nn import functional as F
+from toy import Always, Bad, Silent, ToyBatches, ToyModel, ToyUpdate, lines, toy_train, weights_hash
+
+from diptych.errors import RecipeError, TrainingError
+from diptych.training.checkpoint import load
 
 
 class Cut(Exception):
@@ -41,3 +49,185 @@ def test_a_resume_after_any_step_is_bitwise_equal(tmp_path, kind, monkeypatch):
         assert weights_hash(folder) == weights_hash(tmp_path / "whole")
         assert (again.history, again.best_step) == (result.history, result.best_step)
         assert lines(folder) == lines(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_accumulation_equals_one_big_batch(tmp_path, passes):
+    """Parts have different counts, and all but one predict no `kind`: only division by the whole count is right."""
+    whole, parts = ToyModel(), ToyModel()
+    toy_train(tmp_path / "whole", model=whole, passes=passes, steps=4)
+    toy_train(tmp_path / "parts", model=parts, passes=passes, steps=4, micro_batch=1)
+    for (name, one), four in zip(whole.state_dict().items(), parts.state_dict().values(), strict=True):
+        torch.testing.assert_close(four, one, msg=name)
+    for one, four in zip(lines(tmp_path / "whole"), lines(tmp_path / "parts"), strict=True):
+        assert four["losses"] == pytest.approx(one["losses"], rel=1e-4)
+        assert four["gradient_norm"] == pytest.approx(one["gradient_norm"], rel=1e-4)
+
+
+def test_the_first_step_by_hand(tmp_path):
+    """loss = 1 * word sum / word count + 0.5 * kind sum / kind count; plain gradient descent."""
+    model, wanted = ToyModel(), ToyModel()
+    toy_train(
+        tmp_path,
+        model=model,
+        steps=1,
+        micro_batch=2,
+        optimizer={"kind": "sgd", "momentum": 0, "lr": 0.1, "weight_decay": 0, "clip": None, "schedule": "constant"},
+    )
+    batch = ToyBatches(4).at(0, 0, 1)
+    states = wanted(batch.words)
+    word = F.cross_entropy(wanted.heads["word"](states).flatten(0, 1), batch.labels.flatten(), ignore_index=-1)
+    kind = F.cross_entropy(wanted.heads["kind"](states.mean(1)), batch.kinds, ignore_index=-1)
+    (word + 0.5 * kind).backward()
+    for (name, p), found in zip(wanted.named_parameters(), model.parameters(), strict=True):
+        step = 0 if p.grad is None else 0.1 * p.grad
+        torch.testing.assert_close(found, p - step, msg=name)
+    (line,) = lines(tmp_path)
+    assert line["losses"] == pytest.approx({"word": word.item(), "kind": kind.item()}, rel=1e-5)
+    assert line["total"] == pytest.approx((word + 0.5 * kind).item(), rel=1e-5)
+    assert line["lr"] == 0.1
+
+
+def test_each_pass_is_an_optimizer_step(tmp_path):
+    toy_train(tmp_path, steps=3, passes=2, checkpoint_every=3)
+    state = load_file(tmp_path / "checkpoints" / "step-00000003" / "optimizer.safetensors")
+    assert state["words.weight.step"].item() == 6
+    assert state["heads.kind.weight.step"].item() == 4  # in steps 1 and 3 only
+    assert "heads.unused.weight.step" not in state
+    assert list(lines(tmp_path)[0]["losses"]) == ["word", "kind", "word/2", "kind/2"]
+
+
+def test_nothing_to_predict_changes_nothing(tmp_path):
+    """Not NaN, and no decay either."""
+    model = ToyModel()
+    toy_train(tmp_path, model=model, batches=Silent(4))
+    for (name, p), first in zip(model.named_parameters(), ToyModel().parameters(), strict=True):
+        assert torch.equal(p, first), name
+    assert all((line["losses"], line["total"]) == ({}, 0) for line in lines(tmp_path))
+
+
+def test_dropout_depends_on_step_pass_and_part(tmp_path):
+    """The same number is never drawn twice, and what happened before does not matter."""
+    drawn = []
+
+    class Draws(ToyModel):
+        def forward(self, words):
+            drawn.append(torch.rand(()).item())
+            return super().forward(words)
+
+    toy_train(tmp_path / "a", model=Draws(), steps=2, passes=2, micro_batch=2, validate_every=1, validate=noisy)
+    first = drawn.copy()
+    assert len(set(first)) == len(first) == 8
+    drawn.clear()
+    toy_train(tmp_path / "b", model=Draws(), steps=2, passes=2, micro_batch=2)
+    assert drawn == first
+    drawn.clear()
+    toy_train(tmp_path / "c", model=Draws(), steps=2, passes=2, micro_batch=2, seed=1)
+    assert not set(drawn) & set(first)
+
+
+def noisy(module, step):
+    torch.rand(17)
+    return {"goodness": 0.0}
+
+
+def test_ema_by_hand(tmp_path):
+    """Decay min(0.3, (1 + n) / (10 + n)); the average is what is validated and what remains."""
+    weights = [ToyModel().words.weight.detach().clone()]
+
+    def watch(module, step):
+        weights.append(module.words.weight.detach().clone())
+        return {"goodness": step}
+
+    toy_train(tmp_path / "plain", steps=3, validate_every=1, validate=watch)
+    average = weights[0]
+    for n, decay in enumerate([2 / 11, 3 / 12, 0.3], start=1):
+        average = decay * average + (1 - decay) * weights[n]
+    plain, model = ToyModel(dropout=0.1), ToyModel(dropout=0.1)
+    toy_train(tmp_path / "ema", model=model, steps=3, ema=0.3)
+    torch.testing.assert_close(model.words.weight.detach(), average)
+    weights.clear()
+    toy_train(tmp_path / "seen", model=plain, steps=3, ema=0.3, validate_every=3, validate=watch)
+    torch.testing.assert_close(weights[0], average)
+    torch.testing.assert_close(plain.words.weight.detach(), average)
+
+
+def chosen(tmp_path, scores, **options):
+    """Trains with scores given; (result, words' weights after each step, final ones)."""
+    seen = []
+
+    def watch(module, step):
+        assert not module.training
+        seen.append(module.words.weight.detach().clone())
+        return {"goodness": scores[step - 1], "other": -1.0}
+
+    model = ToyModel()
+    result = toy_train(tmp_path, model=model, steps=len(scores), validate_every=1, validate=watch, **options)
+    final = load_file(result.weights)["words.weight"]
+    assert torch.equal(final, model.words.weight)
+    return result, seen, final
+
+
+def test_the_best_is_chosen_and_of_equals_the_earlier(tmp_path):
+    result, seen, final = chosen(tmp_path, [1.0, 3.0, math.nan, 3.0, 2.0])
+    assert (result.best_step, result.best_score, result.stopped_early) == (2, 3.0, False)
+    assert torch.equal(final, seen[1])
+    assert [v.scores["goodness"] for v in result.history if v.step != 3] == [1.0, 3.0, 3.0, 2.0]
+    assert lines(tmp_path)[1]["validation"] == {"goodness": 3.0, "other": -1.0}
+
+
+def test_the_mean_of_the_best(tmp_path):
+    _, seen, final = chosen(tmp_path, [5.0, 1.0, 4.0, 6.0, 0.0], average_best=3)
+    torch.testing.assert_close(final, (seen[0] + seen[2] + seen[3]) / 3)
+
+
+def test_stops_when_the_score_does_not_rise(tmp_path):
+    result, seen, final = chosen(tmp_path, [1.0, 2.0, 2.0, 1.5, 9.0], patience=2)
+    assert (result.step, result.stopped_early, result.best_step) == (4, True, 2)
+    assert torch.equal(final, seen[1])
+    again = toy_train(tmp_path, steps=5, validate_every=1, validate=noisy, patience=2, model=ToyModel())
+    assert (again.step, again.stopped_early, again.best_step) == (4, True, 2)
+
+
+def test_a_finished_run_is_not_run_again(tmp_path):
+    toy_train(tmp_path)
+    before = weights_hash(tmp_path), lines(tmp_path)
+    model = ToyModel()
+    assert toy_train(tmp_path, model=model, batches=Silent(4)).step == 6
+    assert (weights_hash(tmp_path), lines(tmp_path)) == before
+    assert torch.equal(load_file(tmp_path / "weights.safetensors")["words.weight"], model.words.weight)
+
+
+def test_an_unknown_score(tmp_path):
+    with pytest.raises(RecipeError, match=r"validation gave no 'goodness'; did you mean goodnes\?"):
+        toy_train(tmp_path, validate_every=1, validate=lambda *_: {"goodnes": 1.0})
+
+
+@pytest.mark.parametrize("gradient_only", [False, True])
+def test_a_loss_that_is_not_finite(tmp_path, gradient_only):
+    what = "gradient is not finite though the loss is" if gradient_only else "loss of word is not finite"
+    where = "" if gradient_only else "; records: toy/6, toy/7"
+    said = rf"the {what} \(step 2, pass 1, learning rate 0.0166667{where}\)\. The checkpoint of step 1 is kept\. Try"
+    with pytest.raises(TrainingError, match=said):
+        toy_train(tmp_path, schedule=Always(Bad(gradient_only=gradient_only)), micro_batch=2, checkpoint_every=1)
+    load(tmp_path / "checkpoints" / "step-00000001")
+
+
+def test_a_loss_without_a_count(tmp_path):
+    class Uncounted(ToyUpdate):
+        def counts(self, batch):
+            return {"word": super().counts(batch)["word"]}
+
+    with pytest.raises(TrainingError, match="losses but no counts for kind"):
+        toy_train(tmp_path, schedule=Always(Uncounted()))
+
+
+def test_bf16_trains_and_keeps_weights_in_fp32(tmp_path):
+    model = ToyModel()
+    toy_train(tmp_path, model=model, precision="bf16", steps=40, optimizer={"lr": 0.05})
+    losses = [line["losses"]["word"] for line in lines(tmp_path)]
+    assert losses[-1] < losses[0] / 2
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    exact = toy_train(tmp_path / "fp32", steps=1)
+    assert exact.step == 1
+    assert lines(tmp_path)[0]["losses"]["word"] != lines(tmp_path / "fp32")[0]["losses"]["word"]

@@ -6,7 +6,9 @@ parts in which an objective predicts nothing, and an update of two passes.
 
 import hashlib
 import json
+import math
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -110,9 +112,9 @@ class ToyUpdate:
                     if name == "word"
                     else (model.heads["kind"](states.mean(1)), batch.kinds)
                 )
-                # A mean would be NaN where nothing is predicted; so is this, times a count of 0.
-                mean = F.cross_entropy(logits, labels, ignore_index=-1)
-                found[name] = mean * (labels >= 0).sum()
+                # A mean times its count: the value and the gradient are NaN where nothing is predicted.
+                count = (labels >= 0).sum()
+                found[name] = F.cross_entropy(logits, labels, ignore_index=-1, reduction="sum") / count * count
             yield found
 
 
@@ -124,6 +126,44 @@ class ToySchedule:
 
     def at(self, step: int) -> ToyUpdate:
         return ToyUpdate(("word", "kind") if step % 2 == 0 else ("word",), self.passes)
+
+
+@dataclass(frozen=True)
+class Bad(ToyUpdate):
+    """Where sample 6 is, the loss is not finite, or only its gradient."""
+
+    gradient_only: bool = False
+
+    def losses(self, model: Any, batch: ToyBatch) -> Iterator[dict[str, Tensor]]:
+        for found in super().losses(model, batch):
+            if "toy/6" in batch.keys:
+                word = found["word"]
+                found["word"] = word + (word * 0).sqrt() if self.gradient_only else word * math.inf
+            yield found
+
+
+@dataclass(frozen=True)
+class Silent(ToyBatches):
+    """Nothing to predict at all."""
+
+    def at(self, step: int, part: int, parts: int) -> ToyBatch:
+        batch = super().at(step, part, parts)
+        return replace(batch, labels=torch.full_like(batch.labels, -1), kinds=torch.full_like(batch.kinds, -1))
+
+
+@dataclass(frozen=True)
+class Always:
+    update: ToyUpdate
+
+    def at(self, step: int) -> ToyUpdate:
+        return self.update
+
+
+def interrupted(module: nn.Module, step: int) -> dict[str, float]:
+    """Validation during which the last rank alone is asked to stop, in step 2."""
+    if step == 2 and os.environ.get("RANK") == "1":
+        signal.raise_signal(signal.SIGTERM)
+    return {"goodness": 0.0}
 
 
 def weight_hash(tensors: Mapping[str, Tensor]) -> str:
@@ -150,6 +190,8 @@ def toy_train(
     optimizer: Mapping[str, Any] | None = None,
     passes: int = 1,
     validate: Any = score,
+    fingerprint: str = "",
+    console: Console | None = None,
     **training: Any,
 ) -> Result:
     """Trains a toy, with much that can be told by its weights switched on."""
@@ -166,7 +208,8 @@ def toy_train(
         folder=folder,
         validate=validate if validated else None,
         score="goodness" if validated else None,
-        console=Console(stderr=True, quiet="PYTEST_VERSION" in os.environ),
+        fingerprint=fingerprint,
+        console=console or Console(stderr=True, quiet="PYTEST_CURRENT_TEST" in os.environ),
     )
 
 
@@ -194,12 +237,16 @@ def main() -> int:
             options = json.loads(text)
             pause = options.pop("pause", 0.0)
             batches = ToyBatches(options.get("batch", 4), pause=pause)
+            goes_on = options.pop("goes_on", False)
+            options |= {"schedule": Always(Bad())} if options.pop("bad", False) else {}
+            batches = Silent(4) if options.pop("silent", False) else batches
+            options |= {"validate": interrupted} if options.pop("interrupted", False) else {}
             try:
-                result = toy_train(Path(options.pop("folder")), batches=batches, **options)
+                toy_train(Path(options.pop("folder")), batches=batches, **options)
             except DiptychError as error:
-                print(error, file=sys.stderr)
-                return error.exit_code
-            print(json.dumps({"step": result.step, "hash": weight_hash(load_file(result.weights))}))
+                print(f"{type(error).__name__} on rank {os.environ.get('RANK', '0')}: {error}", file=sys.stderr)
+                if not goes_on:
+                    return error.exit_code
     return 0
 
 

@@ -31,7 +31,7 @@ def bleu_counts(prediction: Tokens, references: Sequence[Tokens]) -> NDArray[np.
     return np.array([*found, *written, closest], dtype=np.float64)
 
 
-def bleu(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def bleu_scores(counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """BLEU-1..4, shape (..., 4), of summed counts, shape (..., 9)."""
     found, written, closest = counts[..., :4], counts[..., 4:8], counts[..., 8]
     products = np.cumprod((found + _TINY) / (written + _SMALL), axis=-1)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from diptych.errors import DataError
 
 Rows = NDArray[np.float64]
-Statistic = Callable[[Rows], Rows]  # (..., K) sums -> (...) scores
+Statistic = Callable[[Rows], Rows]  # (draws, K) sums -> (draws,) scores
 
 _AT_ONCE = 4_000_000  # draws times pictures held in memory together (32 MB)
 
@@ -50,15 +50,15 @@ def rows_by_picture(scores: ArrayLike, pictures: Sequence[str] | None = None) ->
     return np.stack([np.bincount(owners, values), np.bincount(owners)], axis=1).astype(np.float64)
 
 
-def bootstrap(
+def bootstrap_interval(
     rows: Rows, statistic: Statistic = ratio, *, draws: int = 1000, level: float = 0.95, seed: int = 0
 ) -> Interval:
     """Interval of one system's score. `rows` (pictures, K); equal seeds give equal intervals."""
     drawn = [statistic(weights @ rows) for weights in _draws(len(rows), draws, seed)]
-    return _interval(float(statistic(rows.sum(axis=0))), np.concatenate(drawn), level)
+    return _interval(_whole(rows, statistic), np.concatenate(drawn), level)
 
 
-def paired_bootstrap(
+def paired_interval(
     first: Rows, second: Rows, statistic: Statistic = ratio, *, draws: int = 1000, level: float = 0.95, seed: int = 0
 ) -> Interval:
     """Interval of first minus second, both scored on the same pictures in the same order: each draw takes both."""
@@ -67,8 +67,11 @@ def paired_bootstrap(
             f"rows of shape {first.shape} beside {second.shape}; a paired comparison wants the same pictures"
         )
     drawn = [statistic(weights @ first) - statistic(weights @ second) for weights in _draws(len(first), draws, seed)]
-    value = float(statistic(first.sum(axis=0)) - statistic(second.sum(axis=0)))
-    return _interval(value, np.concatenate(drawn), level)
+    return _interval(_whole(first, statistic) - _whole(second, statistic), np.concatenate(drawn), level)
+
+
+def _whole(rows: Rows, statistic: Statistic) -> float:
+    return float(statistic(rows.sum(axis=0, keepdims=True))[0])
 
 
 def _draws(pictures: int, draws: int, seed: int) -> Iterator[Rows]:

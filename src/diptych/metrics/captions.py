@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.errors import DataError
-from diptych.metrics.bleu import bleu, bleu_counts
-from diptych.metrics.cider import cider
+from diptych.metrics.bleu import bleu_counts, bleu_scores
+from diptych.metrics.cider import cider_scores
 from diptych.metrics.java import java_score, unavailable
 from diptych.metrics.rouge import rouge_l
-from diptych.metrics.tokenise import Tokens, tokenise
+from diptych.metrics.tokenise import Tokens, tokens_of
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class CaptionItems:
     cider: NDArray[np.float64]  # (pictures,)
 
     def scores(self) -> dict[str, float]:
-        orders = bleu(self.bleu.sum(axis=0))
+        orders = bleu_scores(self.bleu.sum(axis=0))
         scores = {f"BLEU-{order}": float(score) for order, score in enumerate(orders, start=1)}
         return scores | {"ROUGE-L": float(self.rouge.mean()), "CIDEr": float(self.cider.mean())}
 
@@ -40,7 +40,7 @@ def caption_items(predictions: Mapping[str, str], references: Mapping[str, Seque
         keys=tuple(references),
         bleu=np.stack([bleu_counts(written[key], truths[key]) for key in references]),
         rouge=np.array([rouge_l(written[key], truths[key]) for key in references]),
-        cider=np.array(list(cider(written, truths).values())),
+        cider=np.array(list(cider_scores(written, truths).values())),
     )
 
 
@@ -62,8 +62,8 @@ def caption_scores(
 def _tokenised(
     predictions: Mapping[str, str], references: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, Tokens], dict[str, list[Tokens]]]:
-    written: dict[str, Tokens] = {key: tokenise(predictions[key]) for key in references}
-    return written, {key: [tokenise(caption) for caption in captions] for key, captions in references.items()}
+    written: dict[str, Tokens] = {key: tokens_of(predictions[key]) for key in references}
+    return written, {key: [tokens_of(caption) for caption in captions] for key, captions in references.items()}
 
 
 def _check(predictions: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> None:

@@ -13,22 +13,23 @@ where c_g is the count of g times log(pictures / pictures with g in a reference)
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import mul
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diptych.errors import DataError
+from diptych.files import write_atomically
 from diptych.metrics.tokenise import ORDERS, Ngram, Tokens, ngrams
 
 _SIGMA = 6.0
 
 
-def _counts(tokens: Tokens) -> Counter[Ngram]:
-    return Counter(gram for order in ORDERS for gram in ngrams(tokens, order))
+def _ngrams(tokens: Tokens) -> Iterator[Ngram]:
+    return chain.from_iterable(ngrams(tokens, order) for order in ORDERS)
 
 
 @dataclass(frozen=True)
@@ -43,16 +44,15 @@ class DocumentFrequencies:
         counts: Counter[Ngram] = Counter()
         pictures = 0
         for captions in references:
-            counts.update({gram for caption in captions for gram in _counts(caption)})
+            counts.update(set(chain.from_iterable(map(_ngrams, captions))))
             pictures += 1
         return cls(pictures, counts)
 
     def save(self, path: Path) -> None:
         """JSON: {"pictures": 2, "counts": {"a dog": 1}}."""
         counts = {" ".join(gram): count for gram, count in sorted(self.counts.items())}
-        part = path.with_name(path.name + ".part")
-        part.write_text(json.dumps({"pictures": self.pictures, "counts": counts}, ensure_ascii=False), encoding="utf-8")
-        part.replace(path)  # whole or not at all
+        saved = json.dumps({"pictures": self.pictures, "counts": counts}, ensure_ascii=False)
+        write_atomically(path, saved.encode())
 
     @classmethod
     def load(cls, path: Path) -> "DocumentFrequencies":
@@ -71,11 +71,12 @@ class DocumentFrequencies:
 
 
 @dataclass(frozen=True)
-class _References:
-    """One picture's references, turned round: for each n-gram the references that have it."""
+class _Weighed:
+    """A caption as its n-grams' weights, the norm of each order, and its length."""
 
-    found: Mapping[Ngram, Sequence[tuple[int, float, float]]]  # (reference, weight, weight / norm of its order)
-    lengths: Sequence[int]
+    weights: Mapping[Ngram, float]
+    norms: Sequence[float]
+    length: int  # in bigrams, as pycocoevalcap has it, which shows only where one caption has no words
 
 
 class CiderD:
@@ -84,59 +85,47 @@ class CiderD:
     def __init__(self, frequencies: DocumentFrequencies, references: Mapping[str, Sequence[Tokens]]) -> None:
         self._references = references
         whole = math.log(max(frequencies.pictures, 1))
-        self._rarity = {gram: whole - math.log(count) for gram, count in frequencies.counts.items()}
+        by_count = {count: whole - math.log(count) for count in set(frequencies.counts.values())}
+        self._rarity = {gram: by_count[count] for gram, count in frequencies.counts.items()}
         self._unseen = whole  # an n-gram of no reference counts as one seen in a single picture
-        self._weighed: dict[str, _References] = {}
+        self._weighed: dict[str, list[_Weighed]] = {}
 
     def score(self, key: str, caption: Tokens) -> float:
         """One caption of the picture `key`, from 0 to 10. A caption without words scores 0."""
-        weighed = self._weighed.get(key) or self._weigh(key)
-        if not caption:
-            return 0.0
-        squares = [0.0] * len(ORDERS)
-        products = [[0.0] * len(weighed.lengths) for _ in ORDERS]
-        rarity, unseen, found = self._rarity, self._unseen, weighed.found
-        for gram, count in _counts(caption).items():
-            order = len(gram) - 1
-            weight = count * rarity.get(gram, unseen)
-            squares[order] += weight * weight
-            row = products[order]
-            for reference, theirs, normed in found.get(gram, ()):
-                row[reference] += min(weight, theirs) * normed
-        length = _bigrams(caption)
-        penalties = [math.exp(-((length - other) ** 2) / (2 * _SIGMA**2)) for other in weighed.lengths]
-        cosines = 0.0
-        for square, row in zip(squares, products, strict=True):
-            if square:
-                cosines += sum(map(mul, row, penalties)) / math.sqrt(square)
-        return 10 * cosines / len(ORDERS) / len(penalties)
+        references = self._weighed.get(key)
+        if references is None:
+            if not self._references.get(key):
+                raise DataError("no reference captions to score against; leave the picture out or give it one", key=key)
+            references = self._weighed[key] = [self._weigh(reference) for reference in self._references[key]]
+        weighed = self._weigh(caption)
+        return 10 * sum(_similarity(weighed, reference) for reference in references) / len(references)
 
     def scores(self, keys: Iterable[str], captions: Iterable[Tokens]) -> NDArray[np.float64]:
         """Shape (N,), one score a pair; a key may come again, as it does with several samples a picture."""
         return np.array([self.score(key, caption) for key, caption in zip(keys, captions, strict=True)])
 
-    def _weigh(self, key: str) -> _References:
-        captions = self._references.get(key)
-        if not captions:
-            raise DataError("no reference captions to score against; leave the picture out or give it one", key=key)
-        found: dict[Ngram, list[tuple[int, float, float]]] = {}
-        for reference, caption in enumerate(captions):
-            weights = {gram: count * self._rarity.get(gram, self._unseen) for gram, count in _counts(caption).items()}
-            norms = [math.sqrt(sum(w * w for gram, w in weights.items() if len(gram) == order)) for order in ORDERS]
-            for gram, weight in weights.items():
-                if norm := norms[len(gram) - 1]:
-                    found.setdefault(gram, []).append((reference, weight, weight / norm))
-        weighed = _References(found, [_bigrams(caption) for caption in captions])
-        self._weighed[key] = weighed
-        return weighed
+    def _weigh(self, caption: Tokens) -> _Weighed:
+        rarity, unseen = self._rarity, self._unseen
+        weights = {gram: count * rarity.get(gram, unseen) for gram, count in Counter(_ngrams(caption)).items()}
+        squares = [0.0] * len(ORDERS)
+        for gram, weight in weights.items():
+            squares[len(gram) - 1] += weight * weight
+        return _Weighed(weights, [math.sqrt(square) for square in squares], max(0, len(caption) - 1))
 
 
-def _bigrams(caption: Tokens) -> int:
-    """pycocoevalcap's length of a caption is its number of bigrams, which shows only where one has no words."""
-    return max(0, len(caption) - 1)
+def _similarity(caption: _Weighed, reference: _Weighed) -> float:
+    """Clipped cosine, mean over orders, times the length penalty: 0 to 1."""
+    products = [0.0] * len(ORDERS)
+    ours, theirs = caption.weights, reference.weights
+    for gram in ours.keys() & theirs.keys():
+        products[len(gram) - 1] += min(ours[gram], theirs[gram]) * theirs[gram]
+    # Where a norm is 0 so is the product: each n-gram of that order is in every picture, or there is none.
+    pairs = zip(products, caption.norms, reference.norms, strict=True)
+    cosine = sum(product / (mine * their) for product, mine, their in pairs if product)
+    return cosine / len(ORDERS) * math.exp(-((caption.length - reference.length) ** 2) / (2 * _SIGMA**2))
 
 
-def cider(predictions: Mapping[str, Tokens], references: Mapping[str, Sequence[Tokens]]) -> dict[str, float]:
+def cider_scores(predictions: Mapping[str, Tokens], references: Mapping[str, Sequence[Tokens]]) -> dict[str, float]:
     """CIDEr of each picture predicted; the corpus score is the mean. Document frequencies are of these references."""
     scorer = CiderD(DocumentFrequencies.of(references[key] for key in predictions), references)
     return {key: scorer.score(key, caption) for key, caption in predictions.items()}

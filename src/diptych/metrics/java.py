@@ -11,7 +11,6 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from diptych.errors import DiptychError, RecipeError, nearest
 from diptych.metrics.tokenise import Tokens
@@ -70,12 +69,19 @@ def _meteor(truths: Mapping[str, list[str]], written: Mapping[str, list[str]]) -
     try:
         return float(scorer.compute_score(truths, written)[0])
     finally:
-        # What pycocoevalcap forgets: after a failure its destructor waits for this lock for ever; pipes stay open.
+        # Its destructor would wait for ever for a lock held at a failure, trip over a dead pipe and leave two open.
         if scorer.lock.locked():
             scorer.lock.release()
-        process: Any = scorer.meteor_p
-        process.stdout.close()
-        process.stderr.close()
+        _end(scorer.meteor_p)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with contextlib.suppress(OSError):  # what was still to be written has no reader any more
+                pipe.close()
 
 
 def _spice(truths: Mapping[str, list[str]], written: Mapping[str, list[str]]) -> float:

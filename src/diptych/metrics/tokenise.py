@@ -48,7 +48,7 @@ _PATTERNS = tuple(
         rf"[nN]{_A}[tT](?!{_L})",
         rf"{_A}(?i:s|m|d|ll|re|ve)(?![A-Za-z])",
         rf"['’](?i:em|cause|till?)(?!{_L})|['’](?i:n)['’]|['’](?i:n)(?!{_W})",  # rock 'n' roll
-        r"['’](?:[2-9]0s|\d\d(?!\w|['’]))",  # the '90s
+        r"['’](?:[2-9]0[sS]|\d\d(?!\w|['’]))",  # the '90s
         rf"(?i:[dlo]|qu)['’]{_NOT_SUFFIX}{_L}+|[A-HJ-XZn]'{_NOT_SUFFIX}{_L}{{2,}}",  # d'art, O'Reilly
         rf"(?i:[jy])['’](?={_L})",  # y'all is two
         r"(?i:s'mores|ma'am|ne'er|e'er|o'er|cap'n|li'l|nat'l|nor'easter|ev'ry|c'est|c'mon|ol'|somethin'|dunkin')",
@@ -88,10 +88,10 @@ _CHUNK = re.compile(r"[^\s\u200b\ufeff]{1,256}")  # longer is no word, and tryin
 _PLAIN = re.compile(r"[a-z]+")
 
 
-def tokenise(sentence: str) -> tuple[str, ...]:
+def tokens_of(sentence: str) -> tuple[str, ...]:
     """The words of a sentence, lower case, without punctuation; () where there are none.
 
-    >>> tokenise("The dog's t-shirt isn't red (it is blue).")
+    >>> tokens_of("The dog's t-shirt isn't red (it is blue).")
     ('the', 'dog', "'s", 't-shirt', 'is', "n't", 'red', '-lrb-', 'it', 'is', 'blue', '-rrb-')
     """
     if "&" in sentence and ";" in sentence:

@@ -70,10 +70,17 @@ def answer_accuracy(prediction: str, answers: Sequence[str]) -> float:
 
 
 def vqa_scores(predictions: Mapping[str, str], questions: Iterable[Question]) -> dict[str, float]:
-    """Mean accuracy, 0 to 1, over all `questions` ("all") and by kind ("yes/no", "number", "other", ...)."""
+    """Mean accuracy, 0 to 1, over all questions ("all") and by kind ("yes/no", "number", "other", ...).
+
+    Every question must be predicted and have answers.
+    """
     by_kind: dict[str, list[float]] = {"all": []}
     for question in questions:
-        accuracy = question_accuracy(predictions, question)
+        if question.key not in predictions:
+            raise DataError("a question has no predicted answer; answer it, or leave it out", key=question.key)
+        if not question.answers:
+            raise DataError("a question has no answers to score against", key=question.key)
+        accuracy = answer_accuracy(predictions[question.key], question.answers)
         by_kind["all"].append(accuracy)
         by_kind.setdefault(question.kind, []).append(accuracy)
     if not by_kind["all"]:
@@ -81,20 +88,10 @@ def vqa_scores(predictions: Mapping[str, str], questions: Iterable[Question]) ->
     return {kind: sum(accuracies) / len(accuracies) for kind, accuracies in by_kind.items()}
 
 
-def question_accuracy(predictions: Mapping[str, str], question: Question) -> float:
-    if question.key not in predictions:
-        raise DataError(
-            "a question has no predicted answer; score only the questions answered, or answer all", key=question.key
-        )
-    if not question.answers:
-        raise DataError("a question has no answers to score against", key=question.key)
-    return answer_accuracy(predictions[question.key], question.answers)
-
-
 def soft_targets(
     answers: Sequence[str], rule: Literal["leave_one_out", "simple"] = "leave_one_out"
 ) -> dict[str, float]:
-    """What to train on: each normal form that was given and its score, above 0 and up to 1.
+    """Soft targets to train on: each normal form that was given and its score, above 0 and up to 1.
 
     leave_one_out: the accuracy this answer would get, so of ten answers .3, .6, .9, 1 (VL-BERT; Pythia);
     simple: min(1, people / 3).

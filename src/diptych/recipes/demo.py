@@ -9,24 +9,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
-from torchvision.io import write_png
 
 from diptych.core import Record
 from diptych.files import write_atomically
-from diptych.loading.extract import extract
 from diptych.loading.store import Store
-from diptych.recipes.folder import EYES
+from diptych.progress import bar
+from diptych.recipes.detector import DetectorRecipe, train_detector
+from diptych.recipes.looking import look
 from diptych.recipes.recipe import Recipe
 from diptych.recipes.run import Run, evaluate, run
 from diptych.recipes.unified_vlp import masked_queries, small
-from diptych.sources.storybook import record, render, scene
-from diptych.vision.ground_truth import GroundTruth
-from diptych.vision.load import load_eyes
+from diptych.sources import storybook
+from diptych.sources.anything import read
+from diptych.vision.eyes import Eyes
 
 
 class DemoConfig(BaseModel):
@@ -38,6 +36,7 @@ class DemoConfig(BaseModel):
     train: PositiveInt = 1000
     val: PositiveInt = 200
     test: PositiveInt = 600
+    detector_steps: PositiveInt = 500
     pretrain_steps: PositiveInt = 1200
     caption_steps: PositiveInt = 1200
     vqa_steps: PositiveInt = 1200
@@ -49,8 +48,8 @@ class DemoConfig(BaseModel):
     @classmethod
     def fast(cls, seed: int = 0) -> DemoConfig:
         """Under 90 seconds: shows that all parts work, and nothing about how well."""
-        return cls(web=600, train=200, val=40, test=60, pretrain_steps=150, caption_steps=150, vqa_steps=150,
-                   width=64, layers=2, batch=32, seed=seed)  # fmt: skip
+        return cls(web=600, train=200, val=40, test=60, detector_steps=100, pretrain_steps=150, caption_steps=150,
+                   vqa_steps=150, width=64, layers=2, batch=32, seed=seed)  # fmt: skip
 
     @property
     def splits(self) -> dict[str, int]:
@@ -63,8 +62,10 @@ def demo(out: Path, config: DemoConfig, console: Console) -> dict[str, Any]:
     times: dict[str, float] = {}
     with _stage("draw", times, console):
         records = _draw(out / "world", config)
+    with _stage("learn to see", times, console):
+        eyes = train_detector(_detector(config), out / "detector", console=console)
     with _stage("find regions", times, console):
-        store = _look(out / "store", records)
+        store = _look(out / "store", eyes, records)
     with _stage("pre-train", times, console):
         pretrained = run(_sized(masked_queries("small"), config, "web", config.pretrain_steps), store, out / "pretrain",
                          console=console)  # fmt: skip
@@ -90,35 +91,29 @@ def demo(out: Path, config: DemoConfig, console: Console) -> dict[str, Any]:
 
 
 def _draw(folder: Path, config: DemoConfig) -> list[Record]:
-    """Pictures that are there already are not drawn again; words cost little and always are made."""
-    records = []
-    for split, count in config.splits.items():
-        (folder / split).mkdir(parents=True, exist_ok=True)
-        for index in track(range(count), f"drawing {split}", transient=True):
-            drawn = scene(config.seed, split, index)
-            path = folder / split / f"{index:06d}.png"
-            if not path.exists():
-                temporary = path.with_suffix(".partial")
-                write_png(torch.from_numpy(render(drawn)).permute(2, 0, 1), str(temporary), compression_level=1)
-                temporary.rename(path)
-            records.append(record(drawn, path))
-    return records
+    """Written and read back in the public forms, as any other data set."""
+    with bar("scenes") as progress:
+        task = progress.add_task("scenes", total=sum(config.splits.values()))
+        storybook.write(folder, config.splits, config.seed, lambda _: progress.advance(task))
+    return read(folder)
 
 
-def _look(folder: Path, records: list[Record]) -> Store:
-    folder.mkdir(parents=True, exist_ok=True)
-    if (folder / EYES / "eyes.json").exists():
-        eyes = load_eyes(folder / EYES)
-    else:
-        (folder / EYES).mkdir()
-        eyes = GroundTruth.of(records)
-        eyes.save(folder / EYES)
-    extract(records, eyes, folder)
+def _look(folder: Path, eyes: Eyes, records: list[Record]) -> Store:
+    with bar("pictures") as progress:
+        task = progress.add_task("pictures", total=len(records))
+        look(records, eyes, folder, progress=lambda done: progress.advance(task, done))
     return Store(folder)
 
 
 def _finetune(task: Any, config: DemoConfig, steps: int, store: Store, out: Path, start: Run, console: Console) -> Run:
     return run(_sized(small(task), config, "train", steps), store, out / task, start=start.model, console=console)
+
+
+def _detector(config: DemoConfig) -> DetectorRecipe:
+    recipe = DetectorRecipe(seed=config.seed)
+    return recipe.model_copy(
+        update={"training": recipe.training.model_copy(update={"steps": config.detector_steps, "seed": config.seed})}
+    )
 
 
 def _sized(recipe: Recipe, config: DemoConfig, split: str, steps: int) -> Recipe:

@@ -43,7 +43,7 @@ class Run:
 def run(
     recipe: Recipe, store: Store, out: Path, start: ModelFolder | None = None, console: Console | None = None
 ) -> Run:
-    """Train by the recipe, from scratch or from `start`, and write `out/model`. The same call goes on where it stopped."""
+    """Train by the recipe, from scratch or from `start`, and write `out/model`; called again, it goes on."""
     console = console or Console(stderr=True)
     if recipe.init is not None and (start is not None or recipe.data.vocabulary is None):
         raise RecipeError(

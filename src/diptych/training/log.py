@@ -38,8 +38,8 @@ class Log:
         self.path, self.console, self.steps = folder / METRICS, console, steps
         folder.mkdir(parents=True, exist_ok=True)
         _drop_lines(self.path, after)
-        self.file = self.path.open("a")
         self.writer = _tensorboard(folder, after) if tensorboard else None
+        self.file = self.path.open("a")
         self.bar: Progress | None = None
         if console.is_terminal:
             columns = TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
 
-Picture = UInt8[Tensor, "3 H W"]  # RGB, upright
+Picture = UInt8[Tensor, "3 _ _"]  # RGB, upright; each of its own height and width
 
 
 @runtime_checkable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -10,8 +9,8 @@ import torch
 
 from diptych.core import FeatureContract, Record, Regions
 from diptych.errors import DataError
-from diptych.files import write_atomically
 from diptych.vision.eyes import Picture
+from diptych.vision.weights import write_eyes
 
 
 class GroundTruth:
@@ -74,4 +73,4 @@ class GroundTruth:
 
     def save(self, folder: Path) -> None:
         known = {"kind": "ground-truth", "kinds": self.kinds, "attributes": self.attributes}
-        write_atomically(folder / "eyes.json", json.dumps(known).encode())
+        write_eyes(folder, known)

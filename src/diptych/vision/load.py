@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from diptych.errors import CheckpointError
+from diptych.errors import CheckpointError, nearest
 from diptych.vision.eyes import Eyes
+from diptych.vision.faster_rcnn import FasterRCNN
+from diptych.vision.grid import Grid
 from diptych.vision.ground_truth import GroundTruth
+from diptych.vision.storybook_detector import StorybookDetector
+from diptych.vision.weights import EYES, WEIGHTS, read_eyes, read_weights
 
-FILE = "eyes.json"
+KINDS = ("ground-truth", "storybook-detector", "faster-rcnn", "grid")
 
 
 def load_eyes(folder: Path) -> Eyes:
-    """From a folder that `Eyes.save` wrote; nothing in it points outside it."""
-    path = folder / FILE
+    """From a folder that `Eyes.save` wrote. Nothing in it points outside, so it may be moved."""
+    described = read_eyes(folder)
+    source = str(folder / WEIGHTS)
     try:
-        known = json.loads(path.read_text("utf-8"))
-        kind = known["kind"]
-        if kind == "ground-truth":
-            return GroundTruth(known["kinds"], known["attributes"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path} describes no detector ({error!r}); copy the folder again") from error
-    raise CheckpointError(f"{path} is of a kind {kind!r} that this Diptych does not know; it knows ground-truth")
+        match described["kind"]:
+            case "ground-truth":
+                return GroundTruth(described["kinds"], described["attributes"])
+            case "storybook-detector":
+                return StorybookDetector.from_folder(described, read_weights(folder, described), source)
+            case "faster-rcnn":
+                return FasterRCNN.from_folder(described, read_weights(folder, described), source)
+            case "grid":
+                return Grid.from_folder(described, read_weights(folder, described), source)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{folder / EYES} is damaged ({error!r}); copy the folder again") from error
+    raise CheckpointError(f"{folder / EYES} is of an unknown kind; {nearest(str(described['kind']), KINDS)}")

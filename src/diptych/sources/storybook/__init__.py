@@ -1,9 +1,24 @@
 """Storybook: a drawn world with truth and words, endless, without a download."""
 
 from diptych.sources.storybook.book import Storybook, record
+from diptych.sources.storybook.files import read, write
 from diptych.sources.storybook.kinds import COLOURS, KINDS
 from diptych.sources.storybook.layout import scene
 from diptych.sources.storybook.render import render
+from diptych.sources.storybook.sheet import show
 from diptych.sources.storybook.world import SPLITS, Figure, Scene
 
-__all__ = ["COLOURS", "KINDS", "SPLITS", "Figure", "Scene", "Storybook", "record", "render", "scene"]
+__all__ = [
+    "COLOURS",
+    "KINDS",
+    "SPLITS",
+    "Figure",
+    "Scene",
+    "Storybook",
+    "read",
+    "record",
+    "render",
+    "scene",
+    "show",
+    "write",
+]

@@ -16,7 +16,6 @@ _CLUTTER = (
     "wallpaper",
     "cute",
     "best price",
-    "blog",
     "new",
 )
 
@@ -39,10 +38,11 @@ def caption(rng: Random, facts: Facts) -> str:
     place = where(rng, facts.scene) if rng.random() < 0.75 else ""
     when = sky(rng, facts.scene) if rng.random() < (0.3 if place else 0.55) else ""
     be = "are" if many else "is"
-    shapes = {"fragment": 40, "there": 18, "shows": 10, "full": 22 if about else 0, "fronted": 10 if place else 0}
+    alone = about and not about.startswith("with ")  # `is with an umbrella` is no good English
+    shapes = {"fragment": 40, "there": 18, "shows": 10, "full": 22 if alone else 0, "fronted": 10 if place else 0}
     if len(told) < len(facts.figures) - 1 and rng.random() < 0.3:  # something else as well
         more, more_about, _ = _clause(rng, facts, told)
-        about = _join(about, rng.choice(("and", "with")), more, more_about)
+        about = _join(about, "and" if more_about or rng.random() < 0.5 else "with", more, more_about)
         shapes["full"] = 0  # `is holding a ball and two dogs running` would not be English
     shape = rng.choices(tuple(shapes), tuple(shapes.values()))[0]
     if shape == "full":
@@ -61,7 +61,7 @@ def _join(*parts: str) -> str:
 
 
 def _clause(rng: Random, facts: Facts, told: set[int]) -> tuple[str, str, bool]:
-    """A subject not told of yet, what is said about it, and whether it is more than one thing."""
+    """A subject not told of yet, what is said about it, and whether it takes `are`."""
     order = [number for number in facts.order if number not in told]
     first = order[1] if len(order) > 1 and rng.random() < 0.28 else order[0]
     figure = facts.of(first)
@@ -78,11 +78,11 @@ def _clause(rng: Random, facts: Facts, told: set[int]) -> tuple[str, str, bool]:
     if other is None or rng.random() < 0.35:
         return _thing(rng, facts, first), doing(figure), False
     told.add(other)
-    relation = facts.between(first, other)
-    if relation is None or rng.random() < 0.4:
-        return f"{_thing(rng, facts, first)} and {_thing(rng, facts, other)}", "", True
+    lies = facts.between(first, other)
+    if lies is None or rng.random() < 0.4:
+        return f"{_thing(rng, facts, first)} and {_thing(rng, facts, other)}", "", False
     activity = doing(figure) if rng.random() < 0.6 else ""
-    return _thing(rng, facts, first), _join(activity, relate(rng, relation), _thing(rng, facts, other)), False
+    return _thing(rng, facts, first), _join(activity, relate(rng, lies), _thing(rng, facts, other)), False
 
 
 def _linked(rng: Random, facts: Facts, a: int, relation: str, b: int) -> str:

@@ -116,12 +116,15 @@ def _more(rng: Random, facts: Facts, true: bool) -> Claim | None:
 
 
 def _number(rng: Random, facts: Facts, true: bool) -> Claim | None:
-    """Exactly two, three or four of a kind; the number is drawn before the kind."""
-    wanted = rng.choices((2, 3, 4), (6, 4, 1))[0]
-    kinds = [kind for kind, count in facts.counts.items() if (count == wanted) == true and KINDS[kind].width <= 50]
+    """How many of a kind there are, two or more."""
+    kinds = [kind for kind, count in facts.counts.items() if count > 1]
     if not kinds:
         return None
-    words = f"{NUMBERS[wanted]} {plural(rng.choice(kinds))}"
+    kind = rng.choice(kinds)
+    number = facts.counts[kind]
+    if not true:  # drawn as often as true numbers are
+        number = rng.choices((2, 3, 4), [weight * (n != number) for n, weight in ((2, 6), (3, 5), (4, 3))])[0]
+    words = f"{NUMBERS[number]} {plural(kind)}"
     return Claim(f"are there {words}", rng.choice((f"there are {words}", f"the picture shows {words}")), true)
 
 

@@ -1,6 +1,9 @@
-"""Words for what is there: nouns, articles, descriptions, relations, places."""
+"""Words for what is there: nouns, articles, descriptions, relations, places.
 
-from collections.abc import Mapping, Sequence
+No commas or full stops, which tokenisers treat differently.
+"""
+
+from collections.abc import Mapping
 from random import Random
 
 from diptych.sources.storybook.kinds import KINDS
@@ -18,10 +21,10 @@ RELATION_WORDS: Mapping[str, tuple[str, ...]] = {
     "near": ("near", "next to", "beside", "close to"),
 }
 PLACE_WORDS: Mapping[str, tuple[str, ...]] = {
-    "park": ("in the park", "in a park", "on the grass"),
-    "beach": ("on the beach", "at the beach", "by the sea"),
-    "street": ("on the street", "on a city street", "in the city"),
-    "room": ("in a room", "inside a room", "indoors"),
+    "park": ("in the park", "in a park", "on the grass", "in a meadow"),
+    "beach": ("on the beach", "at the beach", "by the sea", "on the sand"),
+    "street": ("on the street", "on a city street", "in the city", "on the road"),
+    "room": ("in a room", "inside a room", "indoors", "in the living room"),
 }
 SKY_WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("day", "clear"): ("on a sunny day", "in the sun"),
@@ -66,7 +69,7 @@ def wearing(rng: Random, figure: Figure) -> str:
     """What shows a person's colour."""
     garment = "dress" if figure.kind in ("woman", "girl") else "shirt"
     clothes = with_article(f"{figure.colour} {garment}")
-    return rng.choice((f"in {figure.colour}", f"in {clothes}", f"wearing {clothes}"))
+    return rng.choice((f"in {figure.colour}", f"in {clothes}", f"wearing {clothes}", f"dressed in {figure.colour}"))
 
 
 def describe(rng: Random, figure: Figure, colour: bool, size: bool, article: str = "a") -> str:
@@ -99,10 +102,5 @@ def where(rng: Random, scene: Scene) -> str:
 def sky(rng: Random, scene: Scene) -> str:
     """Time and weather; from a room only the night is worth a word."""
     if scene.place == "room":
-        return "at night" if scene.time == "night" else "during the day"
+        return "at night" if scene.time == "night" else ""
     return rng.choice(SKY_WORDS[scene.time, scene.weather])
-
-
-def listed(phrases: Sequence[str]) -> str:
-    """One, two or more phrases joined by `and`; no commas, which tokenisers treat differently."""
-    return " and ".join(phrases)

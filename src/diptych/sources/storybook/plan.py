@@ -79,7 +79,7 @@ def _row(rng: Random, place: str, most: int = 2) -> Group:
     first = _part(rng, name)
     alike = rng.random() < 0.35  # all of one colour, or each of its own
     parts, x = [first], 0.0
-    for _ in range(rng.randint(2, min(4, most)) - 1):
+    for _ in range(rng.randint(min(most, rng.randint(2, 3)), min(4, most)) - 1):
         other = _part(rng, name)
         other = replace(other, colour=first.colour if alike else other.colour)
         if _level(other) != _level(first):  # a flying bird among standing ones would hang in the air

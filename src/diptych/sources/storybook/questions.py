@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from random import Random
+from typing import NamedTuple
 
 from diptych.core import Question, Statement
 from diptych.sources.storybook.claims import claim, decoy
 from diptych.sources.storybook.expressions import single_out
 from diptych.sources.storybook.facts import Facts
 from diptych.sources.storybook.grammar import is_person, plural
-from diptych.sources.storybook.kinds import COLOURS, KINDS, PLACES
+from diptych.sources.storybook.kinds import COLOURS, KINDS
 
 ANSWERERS = 10
 YES_NO, NUMBER, OTHER, STATEMENTS = 3, 2, 4, 4  # a scene, where it allows so many
@@ -22,19 +23,26 @@ _CONFUSED = {  # what people answer who look carelessly
     "man": ("person",), "woman": ("person",), "boy": ("child",), "girl": ("child",),
 }  # fmt: skip
 
-Asked = tuple[str, str, tuple[str, ...]]  # the question, the truth, what else people say
+
+class Asked(NamedTuple):
+    topic: str  # asked but once in a scene, in whatever words
+    question: str
+    truth: str
+    others: tuple[str, ...]  # what else people say
 
 
 def questions(rng: Random, facts: Facts) -> tuple[Question, ...]:
     """No question twice in a scene: the same words must have one answer."""
     found: dict[str, Question] = {}
+    topics: set[str] = set()
 
     def add(kind: str, wanted: int, ask: Callable[[Random, Facts], Asked | None]) -> None:
         most = len(found) + wanted
         for _ in range(wanted * _TRIES):
             asked = ask(rng, facts) if len(found) < most else None
-            if asked is not None and asked[0] not in found:
-                text, truth, others = asked
+            if asked is not None and asked.question not in found and asked.topic not in topics:
+                topic, text, truth, others = asked
+                topics.add(topic)
                 found[text] = Question(f"{facts.scene.key}/{len(found)}", text, _answered(rng, truth, others), kind)
 
     add("yes/no", YES_NO, _yes_no)
@@ -55,7 +63,7 @@ def statements(rng: Random, facts: Facts) -> tuple[Statement, ...]:
 
 def _answered(rng: Random, truth: str, others: tuple[str, ...]) -> tuple[str, ...]:
     """Ten answers: most people say the truth, up to three do not."""
-    astray = rng.choices((0, 1, 2, 3), (10, 6, 3, 1))[0] if others else 0
+    astray = rng.choices((0, 1, 2, 3), (11, 6, 2, 1))[0] if others else 0
     answers = [truth] * (ANSWERERS - astray) + rng.choices(others or ("",), k=astray)
     rng.shuffle(answers)
     return tuple(answers)
@@ -66,12 +74,12 @@ def _yes_no(rng: Random, facts: Facts) -> Asked | None:
     if made is None:
         return None
     truth, other = ("yes", "no") if made.true else ("no", "yes")
-    return made.question, truth, (other,)
+    return Asked(made.statement, made.question, truth, (other, "maybe", "not sure"))
 
 
 def _how_many(rng: Random, facts: Facts) -> Asked | None:
     """The answer is drawn first, so that no number is the safe one."""
-    wanted = rng.choices((0, 1, 2, 3, 4), (3, 3, 5, 8, 12))[0]
+    wanted = rng.choices((0, 1, 2, 3, 4), (1, 1, 5, 12, 20))[0]
     what = rng.choice(("kind", "kind", "colour", "family"))
     words, count = "", 0
     if what == "kind":
@@ -92,9 +100,9 @@ def _how_many(rng: Random, facts: Facts) -> Asked | None:
         words = {"person": "people", "animal": "animals", "vehicle": "vehicles"}[family] if count == wanted else ""
     if not words:
         return None
-    near = tuple(str(number) for number in (count - 1, count + 1) if number >= 0)
+    near = (str(abs(count - 1)), str(count + 1), "many")
     ask = rng.choice((f"how many {words} are there", f"how many {words} do you see"))
-    return ask, str(count), near
+    return Asked(words, ask, str(count), near)
 
 
 def _other(rng: Random, facts: Facts) -> Asked | None:
@@ -102,33 +110,34 @@ def _other(rng: Random, facts: Facts) -> Asked | None:
     asked = maker(rng, facts)
     if asked is None:
         return None
-    text, truth = asked
-    return text, truth, _CONFUSED.get(truth, KINDS[truth].synonyms if truth in KINDS else ())
+    topic, text, truth = asked
+    return Asked(topic, text, truth, _CONFUSED.get(truth, KINDS[truth].synonyms if truth in KINDS else ()))
 
 
-def _colour(rng: Random, facts: Facts) -> tuple[str, str] | None:
+def _colour(rng: Random, facts: Facts) -> tuple[str, str, str] | None:
     number = rng.randrange(len(facts.figures))
     figure, words = facts.of(number), single_out(rng, facts, number, without="colour")
     if words is None:
         return None
     if is_person(figure):
-        return f"what colour is {words} wearing", figure.colour
-    return rng.choice((f"what colour is {words}", f"which colour does {words} have")), figure.colour
+        return f"colour {number}", f"what colour is {words} wearing", figure.colour
+    question = rng.choice((f"what colour is {words}", f"which colour does {words} have"))
+    return f"colour {number}", question, figure.colour
 
 
-def _linked(rng: Random, facts: Facts) -> tuple[str, str] | None:
+def _linked(rng: Random, facts: Facts) -> tuple[str, str, str] | None:
     """What is held, on or under something."""
     if not facts.links:
         return None
     a, relation, b = rng.choice(facts.links)
     if relation == "holding":
         words = single_out(rng, facts, a, without="link")
-        return None if words is None else (f"what is {words} holding", facts.of(b).kind)
+        return None if words is None else (f"held {a}", f"what is {words} holding", facts.of(b).kind)
     words = single_out(rng, facts, b, without="link")
-    return None if words is None else (f"what is {relation} {words}", facts.of(a).kind)
+    return None if words is None else (f"{relation} {b}", f"what is {relation} {words}", facts.of(a).kind)
 
 
-def _beside(rng: Random, facts: Facts) -> tuple[str, str] | None:
+def _beside(rng: Random, facts: Facts) -> tuple[str, str, str] | None:
     """What is left or right of something, where only one thing is."""
     if not facts.sides:
         return None
@@ -140,18 +149,21 @@ def _beside(rng: Random, facts: Facts) -> tuple[str, str] | None:
     if len(there) != 1 or len(unclear) != 1 or words is None:
         return None
     (only,) = there
-    return f"what is to the {relation} {words}", facts.of(only).kind
+    return f"{relation} {b}", f"what is to the {relation} {words}", facts.of(only).kind
 
 
-def _pose(rng: Random, facts: Facts) -> tuple[str, str] | None:
+def _pose(rng: Random, facts: Facts) -> tuple[str, str, str] | None:
     posed = [number for number in range(len(facts.figures)) if facts.of(number).pose]
     if not posed:
         return None
     number = rng.choice(posed)
     words = single_out(rng, facts, number, without="pose")
-    return None if words is None else (f"what is {words} doing", facts.of(number).pose)
+    return None if words is None else (f"pose {number}", f"what is {words} doing", facts.of(number).pose)
 
 
-def _place(rng: Random, facts: Facts) -> tuple[str, str]:
-    assert facts.scene.place in PLACES
-    return rng.choice(("where is this", "what place is this", "where was this picture made")), facts.scene.place
+def _place(rng: Random, facts: Facts) -> tuple[str, str, str]:
+    return (
+        "place",
+        rng.choice(("where is this", "what place is this", "where was this picture made")),
+        facts.scene.place,
+    )

@@ -103,9 +103,9 @@ def _legs(p: Pencil, m: Manner, hip: float, height: float, bare: bool) -> None:
     for side in (-1, 1):
         end = MIDDLE + side * stride
         lifted = 1.6 if m.pose == "walking" and side < 0 else 0.0
-        knee = ((MIDDLE + end) / 2 + (2.0 if m.pose == "walking" else side * 0.6), (hip + foot) / 2)
+        bend = (MIDDLE + end) / 2 + (2.0 if m.pose == "walking" else side * 0.6), (hip + foot) / 2
         p.stroke(
-            (MIDDLE + side * 2.6, hip, *knee, end, foot - 1 - lifted), shade(colour, -0.12 if side < 0 else 0), width
+            (MIDDLE + side * 2.6, hip, *bend, end, foot - 1 - lifted), shade(colour, -0.12 if side < 0 else 0), width
         )
         p.ellipse(end + 1.1, foot - lifted, 3.0, 1.8, SHOE, line=None)
 
@@ -114,6 +114,8 @@ def _arm(p: Pencil, c: Colour, m: Manner, x: float, neck: float, back: bool) -> 
     """The far arm (`back`) hangs or swings; the near one does what the pose says."""
     y = neck + 3
     skin = SKINS[m.look]
+    elbow: tuple[float, float]
+    hand: tuple[float, float]
     if back:
         elbow, hand = ((7.4, y + 7), (10.5, y + 13)) if m.pose == "walking" else ((8.2, y + 7), (7.6, y + 13.5))
     elif m.holding:
@@ -129,4 +131,4 @@ def _arm(p: Pencil, c: Colour, m: Manner, x: float, neck: float, back: bool) -> 
         elbow, hand = (23.8, y + 7), (24.2, y + 13.5)
     p.stroke((x, y, *elbow), shade(c, -0.16 if back else -0.08), 3.8)
     p.stroke((*elbow, *hand), skin, 2.8)
-    p.circle(*hand, 1.9, skin, width=0.6)
+    p.circle(hand[0], hand[1], 1.9, skin, width=0.6)

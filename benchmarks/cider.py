@@ -1,0 +1,93 @@
+"""CIDEr: captions a second, ours beside pycocoevalcap, in one process on the same captions.
+
+    uv run python benchmarks/cider.py
+
+Two jobs. "evaluation": references and predictions are both new, as at the end of a run. "reward": references are
+known and cached with the corpus' document frequencies, as in SCST; pycocoevalcap has no such mode, so it does the
+whole each time, and so would training with it. Rounds alternate and the ratio is of their medians.
+"""
+
+import argparse
+import json
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from pycocoevalcap.cider.cider import Cider
+
+from diptych.metrics import CiderD, DocumentFrequencies, cider_scores
+
+WORDS = 800  # drawn by Zipf's law, so that n-grams repeat about as they do in captions
+REFERENCES = 5
+
+
+def made_up(pictures: int, seed: int) -> tuple[dict[str, list[str]], dict[str, list[list[str]]]]:
+    draw = random.Random(seed)
+    weights = [1 / rank for rank in range(1, WORDS + 1)]
+
+    def caption() -> list[str]:
+        return [f"w{word}" for word in draw.choices(range(WORDS), weights, k=draw.randint(8, 14))]
+
+    references = {str(key): [caption() for _ in range(REFERENCES)] for key in range(pictures)}
+    # A prediction repeats half of a reference: what shares nothing is scored too quickly to be a fair load.
+    predictions = {key: captions[0][:5] + caption()[5:] for key, captions in references.items()}
+    return predictions, references
+
+
+def seconds(job: Callable[[], object], rounds: list[float]) -> None:
+    start = time.perf_counter()
+    job()
+    rounds.append(time.perf_counter() - start)
+
+
+def measure(pictures: int, rounds: int) -> dict[str, object]:
+    predictions, references = made_up(pictures, seed=0)
+    results = {key: [" ".join(caption)] for key, caption in predictions.items()}
+    truths = {key: [" ".join(caption) for caption in captions] for key, captions in references.items()}
+    scorer = CiderD(DocumentFrequencies.of(references.values()), references)
+    theirs = Cider().compute_score(truths, results)[1]
+    ours = scorer.scores(predictions.keys(), predictions.values())  # fills the cache
+
+    times: dict[str, list[float]] = {"pycocoevalcap": [], "evaluation": [], "reward": []}
+    for _ in range(rounds):
+        seconds(lambda: Cider().compute_score(truths, results), times["pycocoevalcap"])
+        seconds(lambda: cider_scores(predictions, references), times["evaluation"])
+        seconds(lambda: scorer.scores(predictions.keys(), predictions.values()), times["reward"])
+    rates = {name: pictures / statistics.median(values) for name, values in times.items()}
+    return {
+        "pictures": pictures,
+        "references": REFERENCES,
+        "rounds": rounds,
+        "largest_difference": float(np.abs(theirs - ours).max()),
+        "captions_per_second": {name: round(rate) for name, rate in rates.items()},
+        "ratio": {name: round(rates[name] / rates["pycocoevalcap"], 2) for name in ("evaluation", "reward")},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pictures", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "cider.json")
+    options = parser.parse_args()
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    result = {
+        "command": " ".join(["python", "benchmarks/cider.py", *sys.argv[1:]]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit.stdout.strip(),
+        "machine": f"{platform.machine()}, Python {platform.python_version()}, one thread",
+    } | measure(options.pictures, options.rounds)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Mean average precision of found regions, by COCO's own code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+from typing import Any
+
+from diptych.core import Record, Regions
+from diptych.errors import DiptychError
+
+SCALE = 1000  # COCO's code counts in pixels, and calls things under 32 x 32 small; ours are fractions
+
+
+def detection_scores(seen: Sequence[Regions], records: Sequence[Record], kinds: Sequence[str]) -> dict[str, float]:
+    """mAP (IoU .5 to .95), mAP50 and mAP75 in percent, over the kinds that occur; `kinds` names `Regions.classes`.
+
+    A region is of the kind of its highest probability, "background" apart, and is ranked by its score.
+    """
+    try:
+        from pycocotools.coco import COCO
+        from pycocotools.cocoeval import COCOeval
+    except ImportError as error:
+        raise DiptychError("mAP is counted by pycocotools; install it: pip install 'diptych[detection]'") from error
+    truths = [
+        _annotation(image, kinds.index(thing.kind), thing.box) | {"iscrowd": 0}
+        for image, record in enumerate(records)
+        for thing in record.things
+    ]
+    columns = [column for column, kind in enumerate(kinds) if kind != "background"]
+    found = [
+        _annotation(image, columns[best], box) | {"score": score}
+        for image, regions in enumerate(seen)
+        if regions.classes is not None
+        for best, box, score in zip(
+            regions.classes[:, columns].argmax(1).tolist(),
+            regions.boxes.tolist(),
+            regions.scores.tolist(),
+            strict=True,
+        )
+    ]
+    if not found or not truths:
+        return {"mAP": 0.0, "mAP50": 0.0, "mAP75": 0.0}
+    with redirect_stdout(StringIO()):
+        truth = COCO()
+        truth.dataset = {
+            "info": {},
+            "images": [{"id": image} for image in range(len(records))],
+            "categories": [{"id": number, "name": kind} for number, kind in enumerate(kinds)],
+            "annotations": [annotation | {"id": number} for number, annotation in enumerate(truths, start=1)],
+        }
+        truth.createIndex()
+        evaluation = COCOeval(truth, truth.loadRes(found), "bbox")
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+    return dict(zip(("mAP", "mAP50", "mAP75"), (100 * float(s) for s in evaluation.stats[:3]), strict=True))
+
+
+def _annotation(image: int, kind: int, box: Sequence[float]) -> dict[str, Any]:
+    x1, y1, x2, y2 = (SCALE * side for side in box)
+    return {"image_id": image, "category_id": kind, "bbox": [x1, y1, x2 - x1, y2 - y1], "area": (x2 - x1) * (y2 - y1)}

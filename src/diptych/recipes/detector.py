@@ -1,0 +1,106 @@
+"""Train the small detector on Storybook, which is drawn as it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from rich.console import Console
+
+from diptych.core import Record
+from diptych.sources.storybook import COLOURS, KINDS, Scene, render, scene
+from diptych.sources.storybook.book import thing
+from diptych.sources.storybook.kinds import PLACES, SIZES
+from diptych.training import OptimizerConfig, TrainingConfig, train
+from diptych.vision.detection import Detection, DetectionBatch, detection_batch
+from diptych.vision.eyes import Picture
+from diptych.vision.selection import SELECTIONS, Selection
+from diptych.vision.small_detector import DetectorShape, SmallDetector
+from diptych.vision.storybook_detector import StorybookDetector
+
+POSES = tuple(sorted({pose for kind in KINDS.values() for pose in kind.poses}))
+SCENE = {"place": PLACES, "time": ("day", "night"), "weather": ("clear", "rain", "snow")}
+
+
+def storybook_shape() -> DetectorShape:
+    """What there is to see in the drawn world."""
+    attributes = {"colour": COLOURS, "size": tuple(SIZES), "pose": POSES}
+    return DetectorShape(tuple(KINDS), attributes, SCENE)
+
+
+class DetectorRecipe(BaseModel):
+    """500 steps of 16 scenes, each drawn once: about a minute and a half of two cores."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: int = 0  # of the drawn world
+    split: str = "train"
+    first: PositiveInt = 1_000_000  # scene: far from those that a language model is trained on
+    optimizer: OptimizerConfig = Field(
+        default_factory=lambda: OptimizerConfig(
+            lr=4e-3, betas=(0.9, 0.99), weight_decay=1e-2, clip=10, schedule="cosine", warmup_steps=30
+        )
+    )
+    training: TrainingConfig = Field(
+        default_factory=lambda: TrainingConfig(
+            steps=500, batch=16, precision="bf16", checkpoint_every=250, log_every=25
+        )
+    )
+
+
+@dataclass(frozen=True)
+class SceneBatches:
+    """Batches of scenes, a pure function of the step; every scene is new."""
+
+    shape: DetectorShape
+    recipe: DetectorRecipe
+
+    def at(self, step: int, part: int, parts: int) -> DetectionBatch:
+        batch = self.recipe.training.batch
+        numbers = range(batch * part // parts, batch * (part + 1) // parts)
+        return scene_batch(
+            self.shape,
+            [scene(self.recipe.seed, self.recipe.split, self.recipe.first + step * batch + i) for i in numbers],
+        )
+
+
+def scene_batch(shape: DetectorShape, scenes: Sequence[Scene]) -> DetectionBatch:
+    words = [{"place": s.place, "time": s.time, "weather": s.weather} for s in scenes]
+    return detection_batch(shape, [drawn(s) for s in scenes], [truth(s) for s in scenes], words)
+
+
+def truth(of: Scene) -> Record:
+    """What is there, without the words, which take as long to write as the picture to draw."""
+    return Record(of.key, of.split, things=tuple(thing(figure) for figure in of.figures))
+
+
+def drawn(of: Scene) -> Picture:
+    return torch.from_numpy(render(of)).permute(2, 0, 1)
+
+
+def train_detector(
+    recipe: DetectorRecipe,
+    folder: Path,
+    selection: Selection = SELECTIONS["storybook"],
+    console: Console | None = None,
+) -> StorybookDetector:
+    """Trains in `folder`, going on where it was stopped, and saves the detector to `folder/eyes`."""
+    torch.manual_seed(recipe.training.seed)
+    shape = storybook_shape()
+    network = SmallDetector(shape)
+    train(
+        network,
+        Detection(),
+        SceneBatches(shape, recipe),
+        optimizer=recipe.optimizer,
+        training=recipe.training,
+        folder=folder,
+        fingerprint=recipe.model_dump_json(),
+        console=console,
+    )
+    eyes = StorybookDetector(network.cpu(), selection)
+    eyes.save(folder / "eyes")
+    return eyes

@@ -1,0 +1,94 @@
+"""COCO captions and instances (cocodataset.org/#format-data)."""
+
+from collections import defaultdict
+from pathlib import Path
+
+from diptych.core import Record, Thing
+from diptych.errors import DataError
+from diptych.sources.reading import Entry, Once, key_of, picture_at, read_json
+
+
+def read(
+    captions: Path | None = None, instances: Path | None = None, pictures: Path | None = None, split: str = "train"
+) -> list[Record]:
+    """One record a picture of `captions_*.json`, `instances_*.json` or both, in the file's order.
+
+    Boxes become fractions of the picture. Of our own, and left out by others: `attributes` and `visible` of
+    an annotation, `relations` of a picture. With `pictures`, each must be there.
+    """
+    if captions is None and instances is None:
+        raise DataError("found neither captions nor instances, wanted at least one file; give its path")
+    words = None if captions is None else read_json(captions)
+    boxes = None if instances is None else read_json(instances)
+    images: dict[int, Entry] = {}
+    for file in (file for file in (words, boxes) if file is not None):
+        once = Once("image id")
+        for image in file["images"].items():
+            once.check(image["id"].integer(), image.where)
+            images.setdefault(image["id"].integer(), image)
+            if boxes is file:
+                images[image["id"].integer()] = image  # only this one may have relations
+    said = _captions(words, images)
+    things = _things(boxes, images)
+    records = []
+    for number, image in images.items():
+        picture = picture_at(pictures, image["file_name"].text(), image.where)
+        size = (image["width"].size(), image["height"].size())
+        relations = tuple(_relation(entry, len(things[number])) for entry in _optional(image, "relations"))
+        records.append(
+            Record(key_of(split, number), split, picture, size, captions=tuple(said[number]),
+                   things=tuple(things[number]), relations=relations)
+        )  # fmt: skip
+    return records
+
+
+def _optional(entry: Entry, name: str) -> list[Entry]:
+    value = entry.get(name)
+    return [] if value is None else value.items()
+
+
+def _captions(file: Entry | None, images: dict[int, Entry]) -> dict[int, list[str]]:
+    said: dict[int, list[str]] = defaultdict(list)
+    for note in [] if file is None else file["annotations"].items():
+        said[_known(note, images)].append(note["caption"].text().strip())
+    return said
+
+
+def _known(note: Entry, images: dict[int, Entry]) -> int:
+    """The image id of an annotation, which `images` must have."""
+    number = note["image_id"].integer()
+    if number not in images:
+        note["image_id"].refuse(f"the image id {number}", "one that `images` has")
+    return number
+
+
+def _things(file: Entry | None, images: dict[int, Entry]) -> dict[int, list[Thing]]:
+    things: dict[int, list[Thing]] = defaultdict(list)
+    if file is None:
+        return things
+    kinds = {kind["id"].integer(): kind["name"].text() for kind in file["categories"].items()}
+    once = Once("annotation id")
+    for note in file["annotations"].items():
+        once.check(note["id"].integer(), note.where)
+        image = images[_known(note, images)]
+        kind = note["category_id"].integer()
+        if kind not in kinds:
+            note["category_id"].refuse(f"the category {kind}", "one that `categories` has")
+        box = note["bbox"].corners(image["width"].size(), image["height"].size())
+        things[note["image_id"].integer()].append(Thing(kinds[kind], box, *_own(note)))
+    return things
+
+
+def _own(note: Entry) -> tuple[dict[str, str], float]:
+    """The attributes and the visible share, where the file has them."""
+    told, visible = note.get("attributes"), note.get("visible")
+    attributes = {} if told is None else {name: told[name].text() for name in told.names()}
+    return attributes, 1.0 if visible is None else visible.number()
+
+
+def _relation(entry: Entry, count: int) -> tuple[int, str, int]:
+    subject, relation, other = entry.items(3)
+    for end in (subject, other):
+        if not 0 <= end.integer() < count:
+            end.refuse(f"thing {end.value}", f"one of the picture's {count}")
+    return subject.integer(), relation.text(), other.integer()

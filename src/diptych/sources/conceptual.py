@@ -1,0 +1,35 @@
+"""Conceptual Captions, SBU and the like: a tab-separated line with a caption and the picture's address."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from diptych.core import Record
+from diptych.errors import DataError
+from diptych.sources.reading import picture_at, read_text
+
+_MOST = 3  # caption, address, and the labels that one release has
+
+
+def read(
+    table: Path,
+    pictures: Path | None = None,
+    split: str = "train",
+    name: Callable[[int, str], str] | None = None,
+) -> list[Record]:
+    """One record a line `caption TAB url`, its key the line's number from 0.
+
+    Addresses are never opened. `name` says, by that number and the address, what the fetched picture is
+    called inside `pictures`; the default takes the address as a path.
+    """
+    records = []
+    for number, line in enumerate(read_text(table).split("\n")):
+        if not line.strip():
+            continue
+        where = f"{table.name} line {number + 1}"
+        caption, *rest = line.rstrip("\r").split("\t")
+        if not caption.strip() or not 1 <= len(rest) < _MOST or not rest[0].strip():
+            raise DataError(f"{where}: found {1 + len(rest)} fields, wanted `caption TAB url`; correct the line")
+        address = rest[0].strip()
+        picture = picture_at(pictures, name(number, address) if name else address, where)
+        records.append(Record(f"{split}/{number:06d}", split, picture, captions=(caption.strip(),)))
+    return records

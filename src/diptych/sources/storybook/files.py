@@ -1,0 +1,145 @@
+"""Storybook on disk: pictures, and words in the forms of the public data sets.
+
+pictures/train/000012.png
+coco/captions_train.json  coco/instances_train.json  conceptual/web.tsv
+vqa2/questions_train.json vqa2/annotations_train.json refcoco/refs_train.json
+vcr/train.jsonl           vcr/train/000012.json       nlvr/train.jsonl
+storybook.json            the seed and how much of each split is complete
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from diptych.core import Record
+from diptych.errors import DataError, nearest
+from diptych.sources import coco, conceptual, nlvr, refcoco, vcr, vqa2
+from diptych.sources.reading import combined, key_of, read_json
+from diptych.sources.storybook import official
+from diptych.sources.storybook.book import Storybook, record
+from diptych.sources.storybook.render import render
+from diptych.sources.storybook.world import SPLITS
+
+WORLD = 1  # changes with the drawings or the words, so that two worlds are never mixed in one folder
+_MANIFEST = "storybook.json"
+
+
+def write(
+    folder: Path,
+    splits: Mapping[str, int],
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> None:
+    """So many scenes of each split. `progress` hears of each scene that is done.
+
+    Every file appears whole or not at all. A second call goes on where the first was stopped: it draws
+    only what is missing, and a larger number adds scenes.
+    """
+    for split, number in splits.items():
+        if split not in SPLITS:
+            raise DataError(f"found the split `{split}`, wanted one of Storybook's: {nearest(split, SPLITS)}")
+        if number < 0:
+            raise DataError(f"found {number} scenes for {split}, wanted 0 or more")
+    try:
+        done = _begun(folder, seed)
+        for split, number in splits.items():
+            records = _pictures(folder, Storybook(seed, split, number), progress or (lambda _: None))
+            if done.get(split) != number:
+                _words(folder, split, records)
+                done[split] = number
+                _save(folder / _MANIFEST, {"world": WORLD, "seed": seed, "splits": done})
+    except OSError as error:
+        raise DataError(
+            f"{error.filename or folder}: cannot be written ({error.strerror}); make room or give another folder, "
+            "then run the same command again: it goes on from here"
+        ) from error
+
+
+def _begun(folder: Path, seed: int) -> dict[str, int]:
+    """How much of each split an earlier call finished."""
+    if not (folder / _MANIFEST).exists():
+        return {}
+    manifest = read_json(folder / _MANIFEST)
+    found = manifest["world"].integer(), manifest["seed"].integer()
+    if found != (WORLD, seed):
+        raise DataError(
+            f"{folder}: found a Storybook of world {found[0]} and seed {found[1]}, wanted world {WORLD} and "
+            f"seed {seed}; give another folder, or delete this one"
+        )
+    return {split: manifest["splits"][split].integer() for split in manifest["splits"].names()}
+
+
+def _pictures(folder: Path, book: Storybook, progress: Callable[[int], None]) -> list[Record]:
+    """The split's records, their pictures drawn where they are not there yet."""
+    records = []
+    for number, scene in enumerate(book, start=1):
+        told = record(scene, folder / "pictures" / f"{scene.key}.png")
+        assert told.picture is not None
+        if not told.picture.exists():
+            partial = _partial(told.picture)
+            # The paper's grain does not compress: a harder effort costs time and gains little.
+            Image.fromarray(render(scene)).save(partial, format="PNG", compress_level=1)
+            os.replace(partial, told.picture)
+        records.append(told)
+        progress(number)
+    return records
+
+
+def _words(folder: Path, split: str, records: list[Record]) -> None:
+    _save(folder / "coco" / f"instances_{split}.json", official.instances(records))
+    if split == "web":
+        lines = (f"{told.captions[0]}\t{official.file_of(told)}" for told in records)
+        _save_lines(folder / "conceptual" / "web.tsv", lines)
+        return
+    asked, answered = official.questions(records, split)
+    _save(folder / "coco" / f"captions_{split}.json", official.captions(records))
+    _save(folder / "vqa2" / f"questions_{split}.json", asked)
+    _save(folder / "vqa2" / f"annotations_{split}.json", answered)
+    _save(folder / "refcoco" / f"refs_{split}.json", official.refs(records))
+    _save_lines(folder / "vcr" / f"{split}.jsonl", map(json.dumps, official.vcr_lines(records)))
+    for told in records:
+        if told.choices:
+            _save(folder / "vcr" / f"{told.key}.json", official.vcr_metadata(told))
+    _save_lines(folder / "nlvr" / f"{split}.jsonl", map(json.dumps, official.statements(records)))
+
+
+def _partial(path: Path) -> Path:
+    """Where a file is written before it gets its name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.with_name(f"{path.name}.{os.getpid()}.partial")
+
+
+def _save(path: Path, value: Any) -> None:
+    _save_lines(path, [json.dumps(value)])
+
+
+def _save_lines(path: Path, lines: Iterable[str]) -> None:
+    partial = _partial(path)
+    partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+    os.replace(partial, path)
+
+
+def read(folder: Path, split: str) -> list[Record]:
+    """What `write` wrote, through the readers of the public forms; one record a picture."""
+    pictures = folder / "pictures"
+    instances = folder / "coco" / f"instances_{split}.json"
+    if split == "web":
+        table = conceptual.read(folder / "conceptual" / "web.tsv", pictures, split)
+        return combined(coco.read(instances=instances, pictures=pictures, split=split), table)
+    return combined(
+        coco.read(folder / "coco" / f"captions_{split}.json", instances, pictures, split),
+        vqa2.read(
+            folder / "vqa2" / f"questions_{split}.json",
+            folder / "vqa2" / f"annotations_{split}.json",
+            pictures,
+            split,
+            name=lambda number: f"{key_of(split, number)}.png",
+        ),
+        refcoco.read(folder / "refcoco" / f"refs_{split}.json", pictures, split),
+        vcr.read(folder / "vcr" / f"{split}.jsonl", pictures, folder / "vcr", split),
+        nlvr.read(folder / "nlvr" / f"{split}.jsonl", pictures, split),
+    )

@@ -1,0 +1,195 @@
+"""How the small detector learns: batches of squares with their truth, and the losses on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from random import Random
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int, UInt8
+from torch import Tensor
+from torch.nn.functional import cross_entropy, logsigmoid, max_pool2d
+from torchvision.ops import box_iou, generalized_box_iou_loss
+
+from diptych.core import NOTHING, Losses, Objective, Record, Sample, Update
+from diptych.errors import DataError
+from diptych.vision.eyes import Picture
+from diptych.vision.letterbox import letterbox, to_square
+from diptych.vision.small_detector import STRIDE, DetectorShape, Maps, SmallDetector
+
+NONE, UNCLEAR = -1, -2
+SPREAD = 0.54  # of a thing's width, in which its centre is taught (TTFNet's alpha)
+
+
+@dataclass(frozen=True)
+class DetectionBatch:
+    """Squares and the things in them, padded to the most things of a picture; NOTHING marks padding and the unknown."""
+
+    keys: list[str]
+    squares: UInt8[Tensor, "B 3 side side"]
+    boxes: Float[Tensor, "B N 4"]  # fractions of the square
+    kinds: Int[Tensor, "B N"]
+    attributes: dict[str, Int[Tensor, "B N"]]
+    scene: dict[str, Int[Tensor, "B"]]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def to(self, device: torch.device | str) -> DetectionBatch:
+        moved: dict[str, Any] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, Tensor):
+                moved[f.name] = value.to(device)
+            elif isinstance(value, dict):
+                moved[f.name] = {name: tensor.to(device) for name, tensor in value.items()}
+        return replace(self, **moved)
+
+
+def detection_batch(
+    shape: DetectorShape,
+    pictures: Sequence[Picture],
+    records: Sequence[Record],
+    scenes: Sequence[Mapping[str, str]] | None = None,
+) -> DetectionBatch:
+    """From pictures and the things in their records; `scenes` has the words for each whole picture, where known."""
+    squares, shares = letterbox(pictures, shape.side)
+    most = max([1, *(len(record.things) for record in records)])
+    boxes = torch.zeros(len(records), most, 4)
+    labels = {name: torch.full((len(records), most), NOTHING) for name in ("kind", *shape.attributes)}
+    for row, (record, share) in enumerate(zip(records, shares, strict=True)):
+        for column, thing in enumerate(record.things):
+            if thing.kind not in shape.kinds:
+                raise DataError(f"a {thing.kind!r} is none of the detector's {len(shape.kinds)} kinds", key=record.key)
+            boxes[row, column] = to_square(torch.tensor(thing.box), share)
+            labels["kind"][row, column] = shape.kinds.index(thing.kind)
+            for name, values in shape.attributes.items():
+                if thing.attributes.get(name) in values:
+                    labels[name][row, column] = values.index(thing.attributes[name])
+    scene = {name: torch.full((len(records),), NOTHING) for name in shape.scene}
+    for row, words in enumerate(scenes or ()):
+        for name, values in shape.scene.items():
+            if words.get(name) in values:
+                scene[name][row] = values.index(words[name])
+    kinds = labels.pop("kind")
+    return DetectionBatch([record.key for record in records], squares, boxes, kinds, labels, scene)
+
+
+@dataclass(frozen=True)
+class Detection:
+    """An Update: every step makes the same one, so it is its own schedule (`at`)."""
+
+    weights: Mapping[str, float] = field(default_factory=lambda: {"sides": 2.0, "moves": 2.0, "kind": 0.5, "size": 0.5})
+    objectives: Sequence[Objective] = ()  # of language: none
+    jitter: float = 0.15  # of a true box's sides; its feature is taught on boxes that are not exact, as found ones are
+    found: int = 10  # boxes a picture of the detector's own, of which the wrong ones teach what no thing looks like
+
+    def at(self, step: int) -> Update:
+        return self
+
+    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+        return samples
+
+    def counts(self, batch: DetectionBatch) -> Losses:
+        things = (batch.kinds != NOTHING).sum()
+        known = {**batch.attributes, **batch.scene}
+        # Boxes of the detector's own come on top and differ from step to step, so the true things are what counts.
+        places = dict.fromkeys(("heat", "sides", "kind", "moves"), things)
+        return places | {name: (labels != NOTHING).sum() for name, labels in known.items()}
+
+    def losses(self, model: Any, batch: DetectionBatch) -> Iterator[Losses]:
+        detector: SmallDetector = model
+        maps = detector(batch.squares)
+        spots = _spots(batch, maps.heat.shape[2], maps.heat.shape[3], detector.shape.side)
+        losses = {"heat": _heat_loss(maps.heat, spots, batch.kinds), "sides": _sides_loss(detector, maps, spots, batch)}
+        yield losses | self._described(detector, maps, batch)
+
+    def _described(self, detector: SmallDetector, maps: Maps, batch: DetectionBatch) -> Losses:
+        present = batch.kinds != NOTHING
+        sizes = (batch.boxes[..., 2:] - batch.boxes[..., :2]).repeat(1, 1, 2)
+        moved = (batch.boxes + self.jitter * (torch.rand_like(sizes) * 2 - 1) * sizes).clamp(0, 1)
+        found = best_boxes(detector, maps, self.found)[0].detach()
+        shown = [torch.cat([m[there], boxes]) for m, there, boxes in zip(moved, present, found, strict=True)]
+        features = detector.describe(maps, shown)
+        # Rows of all pictures, one after the other: their boxes, and the thing that each shows (-1: none).
+        things = [_shown(*one) for one in zip(shown, batch.boxes, present, strict=True)]
+        row = torch.cat([torch.full_like(thing, number) for number, thing in enumerate(things)])
+        thing = torch.cat(things)
+        kinds = torch.where(thing >= 0, batch.kinds[row, thing] + 1, thing + 1)  # 0 is the background; -1 is unclear
+        kinds = torch.where(thing == UNCLEAR, NOTHING, kinds)
+        on = thing >= 0
+        losses = {"kind": _entropy(detector.region_heads["kind"](features), kinds)}
+        for name, labels in batch.attributes.items():
+            losses[name] = _entropy(detector.region_heads[name](features[on]), labels[row[on], thing[on]])
+        boxes = torch.cat(shown)[on]
+        refined = detector.refine(boxes, features[on])
+        losses["moves"] = generalized_box_iou_loss(refined, batch.boxes[row[on], thing[on]], reduction="sum")
+        return losses | {
+            name: _entropy(head(maps.whole), batch.scene[name]) for name, head in detector.scene_heads.items()
+        }
+
+
+def _shown(boxes: Float[Tensor, "K 4"], truth: Float[Tensor, "N 4"], present: Bool[Tensor, "N"]) -> Int[Tensor, "K"]:
+    """Which thing each box shows: its index, NONE, or UNCLEAR where too little of it is shown to say."""
+    ious: Float[Tensor, "K N"] = box_iou(boxes, truth)
+    overlap, thing = (ious * present).max(1)
+    unclear = torch.full_like(thing, UNCLEAR).where(overlap > 0.3, NONE)
+    shown: Tensor = thing.where(overlap > 0.5, unclear)
+    return shown
+
+
+def _entropy(logits: Float[Tensor, "K C"], labels: Int[Tensor, "K"]) -> Tensor:
+    return cross_entropy(logits, labels, ignore_index=NOTHING, reduction="sum")
+
+
+def best_boxes(
+    detector: SmallDetector, maps: Maps, count: int
+) -> tuple[Float[Tensor, "B K 4"], Float[Tensor, "B K"], Int[Tensor, "B K"]]:
+    """The best peaks of each picture: boxes (fractions of the square), scores, kinds."""
+    heat = maps.heat.sigmoid()
+    # A cell that is not the highest of its 3 x 3 belongs to another's centre; it stays as a very weak candidate,
+    # so that a rule of exactly N regions finds N.
+    heat = torch.where(max_pool2d(heat, 3, 1, 1) == heat, heat, heat * 1e-3)
+    scores, where = heat.flatten(1).topk(min(count, heat[0].numel()))
+    cells = heat.shape[2] * heat.shape[3]
+    boxes = detector.boxes(maps.sides).clamp(0, 1)
+    rows = torch.arange(len(boxes), device=boxes.device)[:, None]
+    return boxes[rows, where % cells], scores, where // cells
+
+
+def _spots(batch: DetectionBatch, height: int, width: int, side: int) -> Float[Tensor, "B N h w"]:
+    """For each thing, how near a cell is to its centre: 1 in the cell that holds it, a bell as wide as the thing."""
+    cells = batch.boxes * side / STRIDE
+    centre = ((cells[..., :2] + cells[..., 2:]) / 2).floor()
+    spread = (SPREAD * (cells[..., 2:] - cells[..., :2]) + 1) / 6
+    away_x = torch.arange(width, device=cells.device) - centre[..., 0, None]
+    away_y = torch.arange(height, device=cells.device) - centre[..., 1, None]
+    across = (-(away_x**2) / (2 * spread[..., 0, None] ** 2)).exp()
+    down = (-(away_y**2) / (2 * spread[..., 1, None] ** 2)).exp()
+    spots = down[..., :, None] * across[..., None, :]
+    return spots * (batch.kinds != NOTHING)[..., None, None]
+
+
+def _heat_loss(heat: Float[Tensor, "B C h w"], spots: Float[Tensor, "B N h w"], kinds: Int[Tensor, "B N"]) -> Tensor:
+    """CenterNet's focal loss, summed: cells near a centre cost less to get wrong."""
+    wanted = torch.zeros_like(heat).flatten(2)
+    index = kinds.clamp(min=0)[..., None].expand(-1, -1, wanted.shape[2])
+    wanted = wanted.scatter_reduce(1, index, spots.flatten(2), "amax").view_as(heat)
+    found = heat.sigmoid()
+    at_centre = -logsigmoid(heat) * (1 - found) ** 2
+    elsewhere = -logsigmoid(-heat) * found**2 * (1 - wanted) ** 4
+    return torch.where(wanted == 1, at_centre, elsewhere).sum()
+
+
+def _sides_loss(detector: SmallDetector, maps: Maps, spots: Float[Tensor, "B N h w"], batch: DetectionBatch) -> Tensor:
+    """Generalized IoU of the boxes told by the cells near a centre; the weights of one thing's cells sum to 1."""
+    spots = spots.flatten(2)
+    nearest = spots.amax(1)
+    weights = torch.where((spots == nearest[:, None]) & (spots > 0.2), spots, 0)
+    weights = weights / weights.sum(2, keepdim=True).clamp(min=1e-6)
+    row, thing, cell = weights.nonzero(as_tuple=True)
+    told = detector.boxes(maps.sides)[row, cell]
+    losses: Tensor = generalized_box_iou_loss(told, batch.boxes[row, thing], reduction="none")
+    return (losses * weights[row, thing, cell]).sum()

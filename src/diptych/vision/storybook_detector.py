@@ -1,0 +1,102 @@
+"""The small detector as eyes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from diptych.core import FeatureContract, Record, Regions
+from diptych.vision.detection import best_boxes
+from diptych.vision.eyes import Picture
+from diptych.vision.letterbox import letterbox, to_picture_fractions
+from diptych.vision.selection import SELECTIONS, Selection
+from diptych.vision.small_detector import DetectorShape, Maps, SmallDetector
+from diptych.vision.weights import fill, fingerprint, write_eyes
+
+KIND = "storybook-detector"
+CANDIDATES = 24  # peaks of a picture that are described; a rule that wants more regions gets more
+
+
+class StorybookDetector:
+    looks = True
+
+    def __init__(self, network: SmallDetector, selection: Selection = SELECTIONS["storybook"]) -> None:
+        self.network, self.selection = network.eval(), selection
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    @cached_property
+    def contract(self) -> FeatureContract:
+        shape = self.network.shape
+        return FeatureContract(
+            extractor=KIND,
+            weights=fingerprint(self.network),
+            feature_size=shape.feature_size,
+            class_names=shape.class_names,
+            selection=str(self.selection),
+            whole=True,
+        )
+
+    @torch.no_grad()  # not inference mode: its tensors could not be trained on
+    def see(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
+        if not pictures:
+            return []
+        shape = self.network.shape
+        squares, shares = letterbox(pictures, shape.side, self.device)
+        maps: Maps = self.network(squares)
+        boxes, heat, _ = best_boxes(self.network, maps, max(CANDIDATES, 2 * self.selection.least))
+        return [
+            self._one(picture, share, whole, *found)
+            for picture, share, whole, *found in zip(
+                pictures, shares, maps.whole, *self._described(maps, boxes, heat), strict=True
+            )
+        ]
+
+    def _described(self, maps: Maps, boxes: Tensor, heat: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Boxes, scores, class probabilities and features of every candidate, those of a picture in a row."""
+        count, each = boxes.shape[:2]
+        rough = boxes.flatten(0, 1)
+        boxes = self.network.refine(rough, self.network.describe(maps, list(boxes))).clamp(0, 1)
+        features = self.network.describe(maps, list(boxes.reshape(count, each, 4)))
+        classes = self.network.region_heads["kind"](features).softmax(1)
+        # Two opinions: that a centre is there, and that the box shows one kind.
+        scores = (heat.flatten() * classes[:, 1:].amax(1)).sqrt()
+        split = (tensor.reshape(count, each, *tensor.shape[1:]) for tensor in (boxes, scores, classes, features))
+        return cast(tuple[Tensor, Tensor, Tensor, Tensor], tuple(split))
+
+    def _one(
+        self,
+        picture: Picture,
+        share: Float[Tensor, "2"],
+        whole: Float[Tensor, "F"],
+        boxes: Float[Tensor, "K 4"],
+        scores: Float[Tensor, "K"],
+        classes: Float[Tensor, "K C"],
+        features: Float[Tensor, "K F"],
+    ) -> Regions:
+        rows = self.selection.choose(boxes, scores, classes[:, 1:].argmax(1))
+        return Regions(
+            boxes=to_picture_fractions(boxes[rows], share).cpu(),
+            scores=scores[rows].cpu(),
+            size=(picture.shape[2], picture.shape[1]),
+            classes=classes[rows].cpu(),
+            features=features[rows].cpu(),
+            whole=whole.cpu(),
+        )
+
+    def save(self, folder: Path) -> None:
+        described = {"kind": KIND, "shape": self.network.shape.to_json(), "selection": self.selection.to_json()}
+        write_eyes(folder, described, self.network)
+
+    @classmethod
+    def from_folder(cls, described: dict[str, Any], weights: dict[str, Tensor], source: str) -> StorybookDetector:
+        network = fill(SmallDetector(DetectorShape.from_json(described["shape"])), weights, source)
+        return cls(network, Selection.from_json(described["selection"]))

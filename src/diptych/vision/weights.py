@@ -1,0 +1,90 @@
+"""Folders of eyes: `eyes.json`, which says what they are, and `eyes.safetensors`, their weights. No pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from diptych.errors import CheckpointError
+from diptych.files import write_atomically
+
+EYES, WEIGHTS = "eyes.json", "eyes.safetensors"
+M = TypeVar("M", bound=nn.Module)
+
+
+def packed(module: nn.Module) -> bytes:
+    """The weights as the bytes of a file; the same weights give the same bytes."""
+    return save({name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()})
+
+
+def fingerprint(module: nn.Module) -> str:
+    """sha256 of the weights' file, whether it was written yet or not."""
+    return hashlib.sha256(packed(module)).hexdigest()
+
+
+def write_eyes(folder: Path, described: Mapping[str, Any], module: nn.Module | None = None) -> None:
+    """Weights first: a folder with an `eyes.json` is complete."""
+    folder.mkdir(parents=True, exist_ok=True)
+    values = dict(described)
+    if module is not None:
+        content = packed(module)
+        write_atomically(folder / WEIGHTS, content)
+        values["sha256"] = hashlib.sha256(content).hexdigest()
+    write_atomically(folder / EYES, (json.dumps(values, indent=1) + "\n").encode())
+
+
+def read_eyes(folder: Path) -> dict[str, Any]:
+    """What `eyes.json` says."""
+    path = folder / EYES
+    if not path.is_file():
+        raise CheckpointError(
+            f"{folder} holds no detector: it has no {EYES}; give a folder that a detector was saved to"
+        )
+    try:
+        values = json.loads(path.read_text("utf-8"))
+        _ = values["kind"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} is damaged ({error!r}); copy the folder again") from error
+    read: dict[str, Any] = values
+    return read
+
+
+def read_weights(folder: Path, described: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The weights beside `eyes.json`, held against the hash in it: other weights see other features."""
+    path = folder / WEIGHTS
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror}; copy the whole folder again") from error
+    found, wanted = hashlib.sha256(content).hexdigest(), described.get("sha256")
+    if found != wanted:
+        raise CheckpointError(
+            f"{path} is not what {EYES} beside it says: sha256 {found[:12]}…, wanted {str(wanted)[:12]}…; "
+            "copy the whole folder again"
+        )
+    try:
+        return load(content)
+    except SafetensorError as error:
+        raise CheckpointError(f"{path} is no safetensors file ({error}); copy the whole folder again") from error
+
+
+def fill(module: M, tensors: Mapping[str, Tensor], source: str) -> M:
+    """The module with these weights, all of them and no others."""
+    wanted = module.state_dict()
+    for name in [*tensors.keys() - wanted.keys(), *wanted.keys() - tensors.keys()]:
+        whose = "the network has no" if name in tensors else "it lacks"
+        raise CheckpointError(f"{source} is of another network: {whose} {name}")
+    for name, tensor in tensors.items():
+        if tensor.shape != wanted[name].shape:
+            raise CheckpointError(
+                f"{source} is of another network: {name} is {tuple(tensor.shape)}, wanted {tuple(wanted[name].shape)}"
+            )
+    module.load_state_dict(dict(tensors))
+    return module

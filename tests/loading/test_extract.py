@@ -1,0 +1,159 @@
+"""Pictures in, a store out: order, resume, failures by name, interruption."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from diptych.core import FeatureContract, Record, Regions, Thing
+from diptych.errors import DataError
+from diptych.loading import extract as extraction
+from diptych.loading.extract import extract
+from diptych.loading.store import Store
+from diptych.vision.eyes import Picture
+from diptych.vision.ground_truth import GroundTruth
+
+
+class Mean:
+    """Eyes whose one region is the picture, its feature the mean of each colour; it notes what it was shown."""
+
+    looks = True
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.batches: list[list[tuple[int, ...]]] = []
+        self.stop_at = stop_at
+
+    @property
+    def contract(self) -> FeatureContract:
+        return FeatureContract("mean", "", 3)
+
+    def see(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
+        assert len(pictures) == len(records)
+        if self.stop_at is not None and len(self.batches) == self.stop_at:
+            raise KeyboardInterrupt
+        self.batches.append([tuple(p.shape[1:]) for p in pictures])
+        return [
+            Regions(
+                boxes=torch.tensor([[0.0, 0.0, 1.0, 1.0]]),
+                scores=torch.ones(1),
+                size=(p.shape[2], p.shape[1]),
+                features=p.float().mean((1, 2))[None],
+            )
+            for p in pictures
+        ]
+
+    def save(self, folder: Path) -> None: ...
+
+
+@pytest.fixture
+def make_records(tmp_path: Path) -> Callable[[int], list[Record]]:
+    def make(count: int) -> list[Record]:
+        records = []
+        for number in range(count):
+            path = tmp_path / f"{number:03d}.png"
+            Image.new("RGB", (20, 10) if number % 2 else (10, 20), (number, 0, 0)).save(path)
+            records.append(Record(f"k{number}", picture=path, captions=(f"picture {number}",)))
+        return records
+
+    return make
+
+
+MakeRecords = Callable[[int], list[Record]]
+
+
+def test_every_record_keeps_its_own_regions_and_its_place(make_records: MakeRecords, tmp_path: Path) -> None:
+    eyes, told = Mean(), list[int]()
+    result = extract(make_records(23), eyes, tmp_path / "store", 3, records_per_shard=5, progress=told.append)
+    assert (result.written, result.failed, sum(told)) == (23, {}, 23)
+    store = Store(tmp_path / "store")
+    for number in range(23):
+        found = store.record(number)
+        assert found.key == f"k{number}"
+        assert found.captions == (f"picture {number}",)
+        assert found.size == ((20, 10) if number % 2 else (10, 20))
+        assert found.regions is not None
+        assert found.regions.features is not None
+        assert found.regions.features[0].tolist() == [number, 0, 0]
+
+
+def test_pictures_of_like_shape_share_a_batch(make_records: MakeRecords, tmp_path: Path) -> None:
+    eyes = Mean()
+    extract(make_records(24), eyes, tmp_path / "store", batch_size=3)
+    assert all(len(batch) == 3 and len(set(batch)) == 1 for batch in eyes.batches)
+
+
+def test_failures_are_counted_and_named_and_the_rest_goes_on(make_records: MakeRecords, tmp_path: Path) -> None:
+    records = make_records(6)
+    assert records[1].picture is not None
+    records[1].picture.write_bytes(b"")
+    records[4] = Record("gone", picture=tmp_path / "gone.png")
+    records.append(Record("blind"))
+    records.append(records[0])
+    result = extract(records, Mean(), tmp_path / "store", batch_size=2)
+    assert result.written == 4
+    assert result.summary() == "4 extracted, 4 failed"
+    assert set(result.failed) == {"k1", "gone", "blind", "k0 (again)"}
+    lines = [json.loads(line) for line in (tmp_path / "store" / "failures.jsonl").read_text().splitlines()]
+    assert {line["key"]: line["reason"] for line in lines} == result.failed
+    assert "no picture at" in result.failed["gone"]
+    assert "names no picture" in result.failed["blind"]
+    assert "occurs twice" in result.failed["k0 (again)"]
+
+
+def test_the_same_command_goes_on_and_tries_failures_again(make_records: MakeRecords, tmp_path: Path) -> None:
+    records = make_records(6)
+    extract(records[:3], Mean(), tmp_path / "store")
+    broken = Record("late", picture=tmp_path / "late.png")
+    result = extract([*records, broken], Mean(), tmp_path / "store")
+    assert (result.written, result.already_there, list(result.failed)) == (3, 3, ["late"])
+    Image.new("RGB", (8, 8)).save(tmp_path / "late.png")
+    result = extract([*records, broken], Mean(), tmp_path / "store")
+    assert (result.written, result.already_there, result.failed) == (1, 6, {})
+    assert (tmp_path / "store" / "failures.jsonl").read_text() == ""
+    assert len(Store(tmp_path / "store")) == 7
+
+
+def test_ctrl_c_keeps_what_was_seen(make_records: MakeRecords, tmp_path: Path) -> None:
+    records = make_records(20)
+    assert records[2].picture is not None
+    records[2].picture.write_text("no picture")
+    with pytest.raises(KeyboardInterrupt):
+        extract(records, Mean(stop_at=4), tmp_path / "store", batch_size=2, records_per_shard=3)
+    store = Store(tmp_path / "store")
+    assert store.keys() == {"k0", "k1", "k3", "k4", "k5", "k6", "k7", "k8"}
+    assert "k2" in (tmp_path / "store" / "failures.jsonl").read_text()
+    result = extract(records, Mean(), tmp_path / "store", batch_size=2, records_per_shard=3)
+    assert (result.written, result.already_there) == (11, 8)
+
+
+def test_large_pictures_do_not_wait_together(
+    make_records: MakeRecords, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extraction, "MOST_BYTES", 1000)  # a picture has 600 bytes
+    eyes = Mean()
+    assert extract(make_records(9), eyes, tmp_path / "store", batch_size=8).written == 9
+    assert max(map(len, eyes.batches)) == 2
+
+
+def test_no_picture_is_opened_for_the_truth(tmp_path: Path) -> None:
+    records = [Record("a", size=(4, 4), things=(Thing("cat", (0.0, 0.0, 1.0, 1.0)),))]
+    assert extract(records, GroundTruth.of(records), tmp_path / "store").written == 1
+
+
+def test_nothing_at_all_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="1 failed; the first: no picture at"):
+        extract([Record("a", picture=tmp_path / "a.png")], Mean(), tmp_path / "store")
+    with pytest.raises(DataError, match="there are no records"):
+        extract([], Mean(), tmp_path / "other")
+
+
+def test_features_of_two_kinds_do_not_mix(make_records: MakeRecords, tmp_path: Path) -> None:
+    records = make_records(2)
+    extract(records, Mean(), tmp_path / "store")
+    truth = [Record("t", size=(4, 4), things=(Thing("cat", (0.0, 0.0, 1.0, 1.0)),))]
+    with pytest.raises(DataError, match="extractor: 'mean', not 'ground-truth'"):
+        extract(truth, GroundTruth.of(truth), tmp_path / "store")
+    assert len(Store(tmp_path / "store")) == 2

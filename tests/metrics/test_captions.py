@@ -1,0 +1,184 @@
+import gc
+import json
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from diptych.errors import DataError, DiptychError, RecipeError
+from diptych.metrics import (
+    CiderD,
+    DocumentFrequencies,
+    bleu_counts,
+    bleu_scores,
+    caption_items,
+    caption_scores,
+    cider_scores,
+    java,
+    read_caption_results,
+    read_references,
+    rouge_l,
+    unavailable,
+)
+
+PUBLISHED = {f"Bleu_{n}": f"BLEU-{n}" for n in range(1, 5)} | {
+    "ROUGE_L": "ROUGE-L",
+    "CIDEr": "CIDEr",
+    "METEOR": "METEOR",
+}
+
+captions = st.lists(st.sampled_from(["a", "dog", "cat", "runs", "on", "the", "red", ",", "mat"]), max_size=12)
+pictures = st.lists(
+    st.tuples(captions, st.lists(captions.filter(bool), min_size=1, max_size=4)), min_size=1, max_size=6
+)
+
+
+def assert_published(scores: dict[str, float], expected: dict[str, float], within: float) -> None:
+    for theirs, ours in PUBLISHED.items():
+        if ours in scores:
+            assert scores[ours] == pytest.approx(expected[theirs], abs=within), ours
+
+
+def published_example(data_folder: Path, also: tuple[str, ...] = ()) -> None:
+    example = json.loads((data_folder / "metrics/nlg_eval_example/example.json").read_text())
+    predictions = {str(n): text for n, text in enumerate(example["hyp"])}
+    references = {str(n): texts for n, texts in enumerate(example["refs"])}
+    assert_published(caption_scores(predictions, references, also), example["expected"], within=1e-6)
+
+
+def test_published_example(data_folder) -> None:
+    published_example(data_folder)
+
+
+@pytest.mark.slow
+def test_published_meteor(data_folder) -> None:
+    if reason := unavailable("METEOR"):
+        pytest.skip(reason)
+    published_example(data_folder, ("METEOR",))
+
+
+def test_coco_example(data_folder) -> None:
+    folder = data_folder / "metrics/coco_fakecap"
+    references = read_references(folder / "references_val2017_overlap126.json")
+    results = read_caption_results(folder / "captions_val2014_fakecap_results.json", references, allow_unknown=True)
+    assert (len(references), results.coverage, len(results.unknown)) == (126, 1.0, 874)
+    expected = json.loads((folder / "fakecap_on_val2017_overlap126_expected.json").read_text())
+    assert_published(caption_scores(results.predictions, references), expected, within=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(pictures)
+def test_equals_pycocoevalcap(drawn) -> None:
+    """Corpus and picture scores; captions of no words and words of no reference among them."""
+    bleu_module = pytest.importorskip("pycocoevalcap.bleu.bleu", reason="needs the extra java-metrics (no Java)")
+    from pycocoevalcap.cider.cider import Cider
+    from pycocoevalcap.rouge.rouge import Rouge
+
+    written = {str(n): caption for n, (caption, _) in enumerate(drawn)}
+    truths = {str(n): references for n, (_, references) in enumerate(drawn)}
+    results = {key: [" ".join(caption)] for key, caption in written.items()}
+    references = {key: [" ".join(caption) for caption in of_key] for key, of_key in truths.items()}
+
+    rows = np.stack([bleu_counts(written[key], truths[key]) for key in written])
+    corpus, each = bleu_module.Bleu(4).compute_score(references, results, verbose=0)
+    np.testing.assert_allclose(bleu_scores(rows.sum(axis=0)), corpus, atol=1e-12)
+    np.testing.assert_allclose(bleu_scores(rows).T, each, atol=1e-12)
+    rouges = [rouge_l(written[key], truths[key]) for key in written]
+    np.testing.assert_allclose(rouges, Rouge().compute_score(references, results)[1], atol=1e-12)
+    ciders = list(cider_scores(written, truths).values())
+    np.testing.assert_allclose(ciders, Cider().compute_score(references, results)[1], atol=1e-12)
+
+
+def test_cider_by_hand() -> None:
+    """Two pictures: each word of one of them weighs log 2, a word of both nothing."""
+    truths = {"0": [["a", "dog"]], "1": [["a", "cat"]]}
+    scores = cider_scores({"0": ["dog"], "1": ["a", "cat"]}, truths)
+    # "dog": unigrams agree wholly; one bigram fewer; bigrams, trigrams and four-grams have nothing to compare
+    assert scores["0"] == pytest.approx(10 / 4 * math.exp(-1 / 72))
+    assert scores["1"] == pytest.approx(10 / 4 * 2)
+
+
+def test_cider_d_keeps_the_frequencies_of_its_corpus(tmp_path) -> None:
+    truths = {"0": [["a", "dog"], ["the", "dog", "runs"]], "1": [["a", "cat"]], "2": [["a", "cat", "sits"]]}
+    frequencies = DocumentFrequencies.of(truths.values())
+    assert (frequencies.pictures, frequencies.counts["a",], frequencies.counts["a", "cat"]) == (3, 3, 2)
+    frequencies.save(tmp_path / "corpus.json")
+    assert DocumentFrequencies.load(tmp_path / "corpus.json") == DocumentFrequencies(3, dict(frequencies.counts))
+    scorer = CiderD(frequencies, truths)
+    samples = [["a", "dog", "runs"], ["the", "dog"], ["unseen"], []]
+    scores = scorer.scores(["0"] * 4, samples)
+    assert scores.tolist() == scorer.scores(["0"] * 4, samples).tolist()  # cached references score alike
+    assert scores[0] > scores[2] == scores[3] == 0
+    assert scores[0] == cider_scores({"0": samples[0], "1": ["a"], "2": ["a"]}, truths)["0"]
+    with pytest.raises(DataError, match=r"no reference captions.*record 9"):
+        scorer.score("9", ["a"])
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", '{"pictures": 2}', '{"pictures": 2, "counts": {"a": 3}}', '{"pictures": 2, "counts": {"a": "1"}}',
+     '{"pictures": true, "counts": {}}', '{"pictures": 2, "counts": [1]}', "\x00"],
+)  # fmt: skip
+def test_document_frequencies_that_are_none(tmp_path, content) -> None:
+    (tmp_path / "corpus.json").write_text(content)
+    with pytest.raises(DataError, match="as DocumentFrequencies"):
+        DocumentFrequencies.load(tmp_path / "corpus.json")
+
+
+def test_perfect_and_empty_captions() -> None:
+    references = {"a": ["A dog runs on the grass."], "b": ["Two cats sleep in a box."]}
+    perfect = caption_scores({key: captions[0] for key, captions in references.items()}, references)
+    assert perfect == pytest.approx(dict.fromkeys(perfect, 1.0) | {"CIDEr": 10.0})
+    nothing = caption_scores({"a": "", "b": "..."}, references)
+    assert nothing == pytest.approx(dict.fromkeys(nothing, 0.0))
+    assert caption_items({"a": "x", "b": "y"}, references).bleu.shape == (2, 9)
+
+
+@pytest.mark.parametrize(
+    ("predictions", "references", "said"),
+    [
+        ({}, {}, "nothing to score"),
+        ({"a": "x"}, {"a": []}, r"one or more reference captions \(record a\)"),
+        ({"a": "x"}, {"a": "a dog"}, r"one or more reference captions \(record a\)"),
+        ({"a": "x"}, {"a": ["x"], "b": ["y"]}, r"1 of 2 pictures have no predicted caption.*\(record b\)"),
+        ({"a": "x", "c": "z"}, {"a": ["x"]}, r"1 predictions no reference.*\(record c\)"),
+    ],
+)
+def test_what_cannot_be_scored(predictions, references, said) -> None:
+    with pytest.raises(DataError, match=said):
+        caption_scores(predictions, references)
+
+
+def test_without_java_a_message(monkeypatch) -> None:
+    monkeypatch.setattr(java.shutil, "which", lambda name: None)
+    monkeypatch.setattr(java, "find_spec", lambda name: None)
+    with pytest.raises(RecipeError, match=r"METEOR needs pycocoevalcap: pip install 'diptych\[java-metrics\]'"):
+        caption_scores({"a": "x"}, {"a": ["x"]}, also=["METEOR"])
+    monkeypatch.undo()
+    if unavailable("METEOR") is None:
+        monkeypatch.setattr(java.shutil, "which", lambda name: None)
+        assert "needs Java on the PATH" in str(unavailable("METEOR"))
+    with pytest.raises(RecipeError, match="did you mean METEOR"):
+        unavailable("METEORS", required=True)
+
+
+def test_spice_says_what_it_lacks(tmp_path) -> None:
+    assert "Stanford CoreNLP 3.6.0" in str(java._without_models(tmp_path))
+    (tmp_path / "spice/lib").mkdir(parents=True)
+    (tmp_path / "spice/lib/stanford-corenlp-3.6.0.jar").touch()
+    assert java._without_models(tmp_path) is None
+
+
+@pytest.mark.timeout(20)
+def test_java_that_stops_is_an_error_and_no_endless_wait(tmp_path, monkeypatch) -> None:
+    pytest.importorskip("pycocoevalcap.meteor.meteor", reason="needs the extra java-metrics (no Java)")
+    (tmp_path / "java").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "java").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(DiptychError, match=r"METEOR's Java program stopped .*2 GB of memory"):
+        caption_scores({"a": "x"}, {"a": ["x"]}, also=["METEOR"])
+    gc.collect()  # the destructor of pycocoevalcap's scorer runs here at the latest

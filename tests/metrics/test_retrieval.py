@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+
+from diptych.errors import DataError
+from diptych.metrics import recalls, retrieval_ranks
+
+# Two pictures with two captions each, and a third with one.
+OWNERS = [0, 0, 1, 1, 2]
+
+
+def test_recalls_by_hand() -> None:
+    scores = [
+        [0.9, 0.1, 0.8, 0.0, 0.2],  # its first caption is best
+        [0.7, 0.3, 0.5, 0.6, 0.9],  # two wrong ones before its best
+        [0.1, 0.2, 0.3, 0.4, 0.8],
+    ]
+    ranks = retrieval_ranks(scores, OWNERS)
+    assert ranks.of_captions.tolist() == [0, 2, 0]
+    assert ranks.of_pictures.tolist() == [0, 2, 1, 0, 1]
+    assert recalls(ranks, at=(1, 2)) == pytest.approx(
+        {"captions R@1": 2 / 3, "captions R@2": 2 / 3, "pictures R@1": 2 / 5, "pictures R@2": 4 / 5}
+    )
+
+
+def test_equal_scores_find_nothing() -> None:
+    assert recalls(retrieval_ranks(np.zeros((20, 20)), range(20))) == {
+        f"{what} R@{k}": 0.0 for what in ("captions", "pictures") for k in (1, 5, 10)
+    }
+
+
+@pytest.mark.parametrize(
+    ("scores", "owners", "said"),
+    [
+        ([[1.0, 2.0]], [0], "one row a picture, one column a caption"),
+        ([1.0, 2.0], [0, 1], "one row a picture"),
+        ([[1.0, float("nan")]], [0, 0], "a score is NaN"),
+        ([[1.0, 2.0], [3.0, 4.0]], [0, 0], "not to each of 0..1"),
+        ([[1.0, 2.0], [3.0, 4.0]], [0, 2], "not to each of 0..1"),
+    ],
+)
+def test_tables_that_cannot_be_ranked(scores, owners, said) -> None:
+    with pytest.raises(DataError, match=said):
+        retrieval_ranks(scores, owners)

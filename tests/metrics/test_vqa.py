@@ -1,0 +1,101 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diptych.core import Question
+from diptych.errors import DataError
+from diptych.metrics import answer_accuracy, normalise_answer, soft_targets, vqa_scores
+
+
+# Right-hand sides are what the official vqaEval.py of GT-Vision-Lab/VQA (a013f00) gives, run under Python 3.
+@pytest.mark.parametrize(
+    ("answer", "normal"),
+    [
+        ("The two  Dogs.", "2 dogs"), ("an apple", "apple"), ("none", "0"), ("ten", "10"), ("it's", "it's"),
+        ("dont", "don't"), ("couldn'tve", "couldn't've"), ("somebody'd", "somebodyd"), ("1,000 people", "1000 people"),
+        ("one, two", "1 2"), ("yes/no", "yes no"), ("t-shirt", "t shirt"), ("t - shirt", "t shirt"), ("3.5", "3.5"),
+        ("u.s.a.", "usa"), ('"Coca-Cola"', "coca cola"), ("what?", "what"), ("7:30", "7:30"), ("a\tb\nc", "b c"),
+        ("the", ""), ("12,5-6", "1256"),
+    ],
+)  # fmt: skip
+def test_official_normal_form(answer: str, normal: str) -> None:
+    assert normalise_answer(answer) == normal
+
+
+def ten(**counts: int) -> list[str]:
+    return [answer for answer, count in counts.items() for _ in range(count)]
+
+
+@pytest.mark.parametrize(("people", "accuracy"), [(0, 0.0), (1, 0.3), (2, 0.6), (3, 0.9), (4, 1.0), (9, 1.0)])
+def test_ten_people_one_left_out(people: int, accuracy: float) -> None:
+    assert answer_accuracy("red", ten(red=people, blue=10 - people)) == pytest.approx(accuracy)
+
+
+def test_unanimous_answers_are_taken_to_the_letter() -> None:
+    """As the official code does: it normalises only where people differ."""
+    assert answer_accuracy("two", ten(two=10)) == 1
+    assert answer_accuracy("2", ten(two=10)) == 0
+    assert answer_accuracy("2", ten(two=9, three=1)) == 1
+
+
+def test_fewer_answers_than_ten() -> None:
+    assert answer_accuracy("red", ["red"]) == 1
+    assert answer_accuracy("Red.", ["red", "blue"]) == 1
+    assert answer_accuracy("red", ["red", "blue", "blue", "blue", "blue"]) == pytest.approx(2 / 3)
+    assert answer_accuracy("red", ["blue"]) == 0
+
+
+answers = st.lists(st.sampled_from(["red", "Red.", "two", "2", "yes", "the dog"]), min_size=1, max_size=12)
+
+
+@given(answers)
+def test_a_soft_target_is_the_accuracy_it_would_get(given_answers) -> None:
+    if len(set(given_answers)) > 1:
+        for answer, score in soft_targets(given_answers).items():
+            assert 0 < score <= 1
+            assert answer_accuracy(answer, given_answers) == score
+
+
+def test_soft_targets_by_either_rule() -> None:
+    given_answers = ten(red=1, blue=3, green=6)
+    assert soft_targets(given_answers) == pytest.approx({"red": 0.3, "blue": 0.9, "green": 1})
+    assert soft_targets(given_answers, rule="simple") == pytest.approx({"red": 1 / 3, "blue": 1, "green": 1})
+    assert soft_targets([]) == soft_targets(["the"]) == {}
+
+
+def question(key: str, answers: list[str], kind: str) -> Question:
+    return Question(key=key, text="?", answers=tuple(answers), kind=kind)
+
+
+def test_accuracy_by_kind() -> None:
+    questions = [
+        question("1", ten(yes=10), "yes/no"),
+        question("2", ten(two=8, three=2), "number"),
+        question("3", ten(red=10), "other"),
+    ]
+    scores = vqa_scores({"1": "yes", "2": "3", "3": "blue"}, questions)
+    assert scores == pytest.approx({"all": 1.6 / 3, "yes/no": 1, "number": 0.6, "other": 0})
+
+
+@pytest.mark.parametrize(
+    ("predictions", "questions", "said"),
+    [
+        ({}, [], "no question to score"),
+        ({}, [question("7", ["yes"], "yes/no")], r"no predicted answer.*\(record 7\)"),
+        ({"7": "yes"}, [question("7", [], "yes/no")], r"no answers to score against \(record 7\)"),
+    ],
+)
+def test_what_cannot_be_scored(predictions, questions, said) -> None:
+    with pytest.raises(DataError, match=said):
+        vqa_scores(predictions, questions)
+
+
+def test_real_annotations(data_folder) -> None:
+    annotations = json.loads((data_folder / "formats/vqav2/annotations.json").read_text())["annotations"]
+    first = [answer["answer"] for answer in annotations[0]["answers"]]
+    others = len(first) - first.count("net") - first.count("netting") - first.count("mesh") - first.count("pitcher")
+    assert answer_accuracy("Net", first) == 1
+    assert others >= 0
+    assert answer_accuracy("pitcher", first) == pytest.approx(0.3 * first.count("pitcher"))

@@ -1,0 +1,178 @@
+import errno
+import json
+import os
+import shutil
+from collections import namedtuple
+
+import pytest
+import torch
+from rich.console import Console
+from toy import ToyModel, lines, toy_train, weights_hash
+
+from diptych.errors import CheckpointError, TrainingError
+from diptych.training import checkpoint as checkpoints
+from diptych.training.checkpoint import Checkpoint, folder_of, load, mean_of, prune, save, steps_in, sweep
+
+
+def made(step: int = 3, value: float = 1.0) -> Checkpoint:
+    return Checkpoint(step, {"note": "x"}, {"model": {"w": torch.full((4,), value)}, "optimizer": {}})
+
+
+def test_round_trip(tmp_path):
+    folder = save(tmp_path, made())
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "model.safetensors",
+        "optimizer.safetensors",
+        "state.json",
+    ]
+    found = load(folder)
+    assert (found.step, found.state["note"]) == (3, "x")
+    assert found.tensors["model"]["w"].tolist() == [1, 1, 1, 1]
+    assert steps_in(tmp_path) == [3]
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path):
+    found = bytearray(path.read_bytes())
+    found[-1] ^= 1
+    path.write_bytes(found)
+
+
+DAMAGES = [
+    (cut, "model.safetensors", r"model.safetensors has \d+ bytes where \d+ were written"),
+    (flip, "model.safetensors", r"sha256 differs"),
+    (os.unlink, "optimizer.safetensors", "optimizer.safetensors is missing"),
+    (cut, "state.json", "state.json is not JSON"),
+    (os.unlink, "state.json", "state.json is missing"),
+    (lambda path: path.write_text("{}"), "state.json", "not the state of a checkpoint"),
+]
+
+
+@pytest.mark.parametrize(("damage", "name", "said"), DAMAGES)
+def test_a_damaged_file_is_named_with_the_way_out(tmp_path, damage, name, said):
+    folder = save(tmp_path, made())
+    damage(folder / name)
+    with pytest.raises(CheckpointError, match=f"{said}.*Delete {folder}; the same command then goes on"):
+        load(folder)
+
+
+def test_a_later_format_is_refused(tmp_path):
+    folder = save(tmp_path, made())
+    state = json.loads((folder / "state.json").read_text())
+    (folder / "state.json").write_text(json.dumps(state | {"format": 9}))
+    with pytest.raises(CheckpointError, match="format 9, this Diptych reads 1"):
+        load(folder)
+
+
+def test_a_run_goes_on_from_the_one_before_a_damaged_one(tmp_path, capsys):
+    toy_train(tmp_path / "whole")
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    cut(folder_of(tmp_path / "cut" / "checkpoints", 6) / "optimizer.safetensors")
+    toy_train(tmp_path / "cut", console=Console(stderr=True, width=1000))
+    said = capsys.readouterr().err
+    assert "warning: damaged checkpoint" in said
+    assert "step-00000006/optimizer.safetensors has" in said
+    assert "going on after step 4" in said
+    assert weights_hash(tmp_path / "cut") == weights_hash(tmp_path / "whole")
+    assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
+    load(folder_of(tmp_path / "cut" / "checkpoints", 6))
+
+
+def test_no_good_checkpoint_is_not_taken_for_a_fresh_start(tmp_path):
+    toy_train(tmp_path)
+    for step in steps_in(tmp_path / "checkpoints"):
+        cut(folder_of(tmp_path / "checkpoints", step) / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"no checkpoint in .* is whole. Delete that folder to start anew"):
+        toy_train(tmp_path)
+
+
+def test_another_model_is_refused(tmp_path):
+    toy_train(tmp_path)
+    other = ToyModel()
+    other.extra = torch.nn.Linear(2, 2)
+    with pytest.raises(CheckpointError, match=r"of another model: it lacks 'extra\.(weight|bias)'"):
+        toy_train(tmp_path, model=other)
+
+
+def test_another_shape_is_refused(tmp_path):
+    toy_train(tmp_path)
+    other = ToyModel()
+    other.heads["unused"] = torch.nn.Linear(8, 3)
+    with pytest.raises(CheckpointError, match=r"heads.unused.\w+ has shape \(2.*, the model wants \(3"):
+        toy_train(tmp_path, model=other)
+
+
+def test_another_recipe_is_refused(tmp_path):
+    toy_train(tmp_path, fingerprint="a")
+    with pytest.raises(CheckpointError, match="belongs to another recipe"):
+        toy_train(tmp_path, fingerprint="b")
+
+
+def test_leftovers_are_swept(tmp_path):
+    save(tmp_path, made())
+    (tmp_path / ".saving-step-00000004").mkdir()
+    (tmp_path / ".saving-step-00000004" / "model.safetensors").write_bytes(b"half")
+    sweep(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"]
+
+
+def test_a_run_sweeps_first(tmp_path):
+    (half := tmp_path / "checkpoints" / ".saving-step-00000099").mkdir(parents=True)
+    toy_train(tmp_path)
+    assert not half.exists()
+
+
+def test_pruning(tmp_path):
+    for step in (1, 2, 3):
+        save(tmp_path, made(step))
+    prune(tmp_path, [1, 3])
+    assert steps_in(tmp_path) == [1, 3]
+
+
+def test_the_last_and_the_best_are_kept(tmp_path):
+    scores = {2: 1.0, 4: 5.0, 6: 2.0, 8: 3.0, 10: 0.0, 12: 0.0}
+    toy_train(tmp_path, steps=12, validate_every=2, validate=lambda _, step: {"goodness": scores[step]}, average_best=2)
+    assert steps_in(tmp_path / "checkpoints") == [4, 8, 10, 12]
+
+
+def test_mean(tmp_path):
+    for step, value in ((1, 1.0), (2, 4.0)):
+        tensors = {"w": torch.tensor([value]), "count": torch.tensor(step)}
+        save(tmp_path, Checkpoint(step, {}, {"model": tensors}))
+    found = mean_of(tmp_path, [2, 1], "model")
+    assert (found["w"].item(), found["count"].item()) == (2.5, 2)
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), Exception("I/O error: ... (os error 28)")])
+def test_a_full_disk(tmp_path, monkeypatch, error):
+    """The error has figures, nothing half written stays, and the run goes on once there is room."""
+    real = checkpoints.save_file
+
+    def full(tensors, path):
+        real(tensors, path)
+        if "step-00000004" in str(path) and "optimizer" in str(path):
+            raise error
+
+    monkeypatch.setattr(checkpoints, "save_file", full)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: namedtuple("Usage", "free")(2_000_000))
+    said = r"the disk is full: the checkpoint of step 4 needs \d\.\d MB in .*, 2\.0 MB are free.*make room"
+    with pytest.raises(TrainingError, match=said):
+        toy_train(tmp_path)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000002"]
+    monkeypatch.undo()
+    toy_train(tmp_path)
+    toy_train(tmp_path / "whole")
+    assert weights_hash(tmp_path) == weights_hash(tmp_path / "whole")
+
+
+def test_other_errors_are_passed_on(tmp_path, monkeypatch):
+    def broken(tensors, path):
+        raise OSError(errno.EIO, "a broken disk")
+
+    monkeypatch.setattr(checkpoints, "save_file", broken)
+    with pytest.raises(OSError, match="a broken disk"):
+        save(tmp_path, made())
+    assert not list(tmp_path.iterdir())

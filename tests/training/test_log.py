@@ -1,0 +1,206 @@
+import builtins
+import errno
+import signal
+import threading
+import time
+from io import StringIO
+
+import pytest
+import torch
+from pydantic import ValidationError
+from rich.console import Console
+from toy import ToyBatches, ToyModel, ToySchedule, lines, toy_train
+
+from diptych.errors import RecipeError, Stopped, TrainingError
+from diptych.training import OptimizerConfig, TrainingConfig
+from diptych.training.ahead import made_ahead
+from diptych.training.devices import Ranks, choose_device
+from diptych.training.log import Line, Log
+from diptych.training.stopping import StopWish
+from diptych.training.trainer import _Run
+
+
+def line(step: int) -> Line:
+    return Line(step, {"word": 1.0}, 1.0, 0.1, 2.0, 30.0)
+
+
+def test_lines_after_the_resumed_step_and_half_lines_go(tmp_path):
+    with Log(tmp_path, 0, 9, Console(quiet=True)) as log:
+        for step in (1, 2, 3):
+            log.write(line(step))
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 2, "los')
+    with Log(tmp_path, 2, 9, Console(quiet=True)) as log:
+        log.write(line(3))
+    assert [found["step"] for found in lines(tmp_path)] == [1, 2, 3]
+    assert not list(tmp_path.glob("*.aside"))
+
+
+def told(tmp_path, terminal: bool, **options) -> str:
+    out = StringIO()
+    console = Console(file=out, force_terminal=terminal, width=1000)
+    toy_train(tmp_path, console=console, **options)
+    return out.getvalue()
+
+
+def test_sparse_lines_without_a_terminal(tmp_path):
+    said = told(tmp_path, False, optimizer={"lr": 0.001, "lr_times_batch": True}).splitlines()
+    assert said[0] == "adamw, learning rate 0.004 = 0.001 x batch 4, linear; 6 steps of 4 samples, fp32 on cpu"
+    assert [text.split("  ")[0] for text in said[1:]] == ["step 1/6", "step 6/6"]
+    assert "samples/s" in said[1]
+
+
+def test_a_bar_on_a_terminal(tmp_path):
+    said = told(tmp_path, True)
+    assert "6/6" in said
+    assert "samples/s" in said
+    assert "\x1b[" in said
+
+
+def test_the_logged_rate_is_the_effective_one(tmp_path):
+    toy_train(tmp_path, optimizer={"lr": 0.01, "lr_times_batch": True, "warmup_steps": 2})
+    assert [found["lr"] for found in lines(tmp_path)[:2]] == [0.02, 0.04]
+
+
+def test_tensorboard(tmp_path):
+    pytest.importorskip("tensorboard")
+    toy_train(tmp_path, tensorboard=True)
+    assert list((tmp_path / "tensorboard").glob("events*"))
+
+
+def test_tensorboard_missing(tmp_path, monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "torch.utils.tensorboard":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(RecipeError, match=r"pip install 'diptych\[tensorboard\]'"):
+        toy_train(tmp_path, tensorboard=True)
+
+
+def test_made_ahead_keeps_order_and_is_bounded():
+    made = []
+
+    def make(place: int) -> int:
+        made.append(place)
+        time.sleep(0.002 * (place % 3))
+        return place * 10
+
+    with made_ahead(make, range(50), threads=3, waiting=4) as results:
+        assert [next(results) for _ in range(5)] == [0, 10, 20, 30, 40]
+        time.sleep(0.05)
+        assert max(made) <= 9
+    with made_ahead(make, range(7), threads=2, waiting=3) as results:
+        assert list(results) == [n * 10 for n in range(7)]
+
+
+def test_an_error_while_making_is_raised_at_its_place():
+    with made_ahead(lambda n: 1 // (2 - n), range(9), threads=1, waiting=4) as results:
+        assert [next(results), next(results)] == [0, 1]
+        with pytest.raises(ZeroDivisionError):
+            next(results)
+
+
+def test_a_first_signal_is_a_wish_and_a_second_one_is_not():
+    before = signal.getsignal(signal.SIGINT)
+    with StopWish() as wish:
+        signal.raise_signal(signal.SIGINT)
+        assert wish.asked
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_in_another_thread_signals_are_left_alone():
+    seen = []
+
+    def work():
+        with StopWish() as wish:
+            seen.append((wish.asked, signal.getsignal(signal.SIGTERM)))
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [(False, before)]
+
+
+def test_ctrl_c_stops_after_the_step_and_the_run_goes_on(tmp_path):
+    def interrupt(module, step):
+        if step == 3:
+            signal.raise_signal(signal.SIGINT)
+        return {"goodness": step}
+
+    options = {"validate_every": 1, "validate": interrupt}
+    with pytest.raises(Stopped, match=r"stopped after step 4 of 6, .* the same command goes on") as stopped:
+        toy_train(tmp_path, **options)
+    assert stopped.value.exit_code == 75
+    assert toy_train(tmp_path, **options).step == 6
+
+
+@pytest.mark.parametrize(("wanted", "said"), [("cpux", "is no device"), ("cuda", "torch sees no GPU")])
+def test_devices(wanted, said, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert choose_device("auto").type == "cpu"
+    with pytest.raises(RecipeError, match=said):
+        choose_device(wanted)
+
+
+def test_a_full_disk_while_logging(tmp_path, monkeypatch):
+    real = Log.write
+
+    def full(self, line):
+        if line.step == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(self, line)
+
+    monkeypatch.setattr(Log, "write", full)
+    with pytest.raises(TrainingError, match=r"the disk of .* is full .* the checkpoint of step 2 is whole: make room"):
+        toy_train(tmp_path)
+    monkeypatch.undo()
+    assert toy_train(tmp_path).step == 6
+    assert [found["step"] for found in lines(tmp_path)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_more_processes_than_samples(tmp_path):
+    with pytest.raises(RecipeError, match="2 samples cannot be cut into 3 parts"):
+        _Run(
+            module=ToyModel(),
+            updates=ToySchedule(),
+            batches=ToyBatches(2),
+            optimizer=OptimizerConfig(),
+            training=TrainingConfig(steps=1, batch=2),
+            folder=tmp_path,
+            validate=None,
+            score="",
+            fingerprint="",
+            ranks=Ranks(0, 3, torch.device("cpu")),
+        )
+
+
+def test_accumulation():
+    config = TrainingConfig(steps=1, batch=10, micro_batch=4)
+    assert [config.accumulation(world) for world in (1, 2, 3)] == [3, 2, 1]
+    assert TrainingConfig(steps=1, batch=10).accumulation(4) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"patience": 2}, "choose by validation: give validate_every"),
+        ({"average_best": 2}, "choose by validation: give validate_every"),
+        ({"ema": 1.0}, "less than 1"),
+        ({"epochs": 3}, "Extra inputs"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(options, said):
+    with pytest.raises(ValidationError, match=said):
+        TrainingConfig(steps=1, batch=1, **options)
+
+
+def test_validation_wants_all_or_nothing(tmp_path):
+    with pytest.raises(RecipeError, match="go together: give all or none"):
+        toy_train(tmp_path, validate_every=1, validate=None)
