@@ -221,7 +221,7 @@ def tokens(
     """Learn a vocabulary from the words of a store."""
     from diptych.loading.store import Store, iterate
     from diptych.loading.tokens import Tokens
-    from diptych.recipes.run import words_of
+    from diptych.recipes.plan import words_of
 
     texts = [text for record in iterate(Store(data)) for text in words_of(record)]
     out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What goes wrong at the command line: one message that says what, where and the way out; no traceback, nothing half done."""
+"""What goes wrong at the command line: a message with the way out, no traceback, and nothing half done."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from diptych import cli
 from tests.journeys.conftest import tiny
 
 PRETRAIN = ["pretrain", "unified-vlp/small/pretrain"]
+IMPORT = "import unified-vlp FILE OUT --vocab VOCAB"
 
 
 @dataclass
@@ -55,40 +56,38 @@ def nothing(path: Path) -> None:
     pass
 
 
-# name, what lies at FILE, the command (FILE, WORLD and OUT stand for paths), exit code, what the message holds
-CASES: list[tuple[str, Callable[[Path], None], list[str], int, str]] = [
-    ("no such verb", nothing, ["captoin"], 2, "No such command"),
-    ("no such option", nothing, [*PRETRAIN, "--datta", "x"], 2, "No such option"),
-    ("no such recipe", nothing, ["pretrain", "unified-vlp/smal", "--data", "WORLD", "--out", "OUT"], 2, "did you mean"),
-    ("unknown key", nothing, [*PRETRAIN, "--data", "WORLD", "--out", "OUT", "--set", "optimizer.lrr=1"], 2, "did you mean lr"),
-    ("value of another type", nothing, [*PRETRAIN, "--data", "WORLD", "--out", "OUT", "--set", "training.steps=many"], 2,
-     "training.steps"),
-    ("no such store", nothing, [*PRETRAIN, "--data", "FILE", "--out", "OUT"], 1, "diptych extract"),
-    ("no such split", nothing, [*PRETRAIN, "--data", "WORLD", "--out", "OUT", "--set", "data.split=webb"], 1,
-     "no records in split 'webb'; it has train (40), val (8), test (12)"),
-    ("no such model", nothing, ["caption", "a.png", "--model", "FILE"], 1, "no model at"),
-    ("no such picture", nothing, ["extract", "FILE", "OUT", "--detector", "ground-truth"], 1, "nothing at"),
-    ("data of another form", text("dogs"), ["extract", "FILE", "OUT", "--detector", "ground-truth"], 1, "no data that Diptych"),
-    ("no such detector", nothing, ["extract", "WORLD.jsonl", "OUT", "--detector", "FILE"], 2, "no detector"),
-    ("ground truth of none", nothing, ["extract", "WORLD.jsonl", "OUT", "--detector", "ground-truth"], 1, "holds any thing"),
-    ("not a model folder", lambda p: p.mkdir(), ["caption", "a.png", "--model", "FILE"], 1, "it has no config.json"),
-    ("hub without a network", nothing, ["caption", "a.png", "--model", "somebody/model"], 1, "could not be fetched from the hub"),
-    ("missing checkpoint", nothing, ["import", "unified-vlp", "FILE", "OUT", "--vocab", "VOCAB"], 1, "missing"),
-    ("empty checkpoint", text(""), ["import", "unified-vlp", "FILE", "OUT", "--vocab", "VOCAB"], 1, "is empty"),
-    ("checkpoint cut in half", half_a_checkpoint, ["import", "unified-vlp", "FILE", "OUT", "--vocab", "VOCAB"], 1, "cut short"),
-    ("a pickle posing as weights", pickled, ["import", "unified-vlp", "FILE", "OUT", "--vocab", "VOCAB"], 1, "would run its code"),
-    ("another system's checkpoint", of_vl_bert, ["import", "unified-vlp", "FILE", "OUT", "--vocab", "VOCAB"], 1, "VL-BERT"),
-    ("no such system", nothing, ["import", "unified-vpl", "FILE", "OUT", "--vocab", "VOCAB"], 2, "did you mean unified-vlp"),
-    ("no vocabulary", half_a_checkpoint, ["import", "unified-vlp", "FILE", "OUT", "--vocab", "OUT"], 1, "no readable vocabulary"),
-    ("weights without a vocabulary", nothing, [*PRETRAIN, "--data", "WORLD", "--out", "OUT", "--init", "FILE"], 2, "vocab.txt"),
-]  # fmt: skip
+# name, what lies at FILE, the command (words in capitals stand for paths), exit code, what the message holds
+CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
+    ("no such verb", nothing, "captoin", 2, "No such command"),
+    ("no such option", nothing, "PRETRAIN --datta x", 2, "No such option"),
+    ("no such recipe", nothing, "pretrain unified-vlp/smal --data WORLD --out OUT", 2, "did you mean"),
+    ("unknown key", nothing, "PRETRAIN --data WORLD --out OUT --set optimizer.lrr=1", 2, "did you mean lr"),
+    ("another type", nothing, "PRETRAIN --data WORLD --out OUT --set training.steps=many", 2, "training.steps"),
+    ("no such store", nothing, "PRETRAIN --data FILE --out OUT", 1, "diptych extract"),
+    ("no such split", nothing, "PRETRAIN --data WORLD --out OUT --set data.split=webb", 1, "'webb'; it has train (40)"),
+    ("no such model", nothing, "caption a.png --model FILE", 1, "no model at"),
+    ("no such data", nothing, "extract FILE OUT --detector ground-truth", 1, "nothing at"),
+    ("data of another form", text("dogs"), "extract FILE OUT --detector ground-truth", 1, "no data that Diptych"),
+    ("no such detector", nothing, "extract MINE OUT --detector FILE", 2, "no detector"),
+    ("ground truth of none", nothing, "extract MINE OUT --detector ground-truth", 1, "holds any thing"),
+    ("not a model folder", lambda p: p.mkdir(), "caption a.png --model FILE", 1, "it has no config.json"),
+    ("hub without a network", nothing, "caption a.png --model somebody/model", 1, "could not be fetched from the hub"),
+    ("missing checkpoint", nothing, "IMPORT", 1, "missing"),
+    ("empty checkpoint", text(""), "IMPORT", 1, "is empty"),
+    ("checkpoint cut in half", half_a_checkpoint, "IMPORT", 1, "cut short"),
+    ("a pickle posing as weights", pickled, "IMPORT", 1, "would run its code"),
+    ("another system's checkpoint", of_vl_bert, "IMPORT", 1, "VL-BERT"),
+    ("no such system", nothing, "import unified-vpl FILE OUT --vocab VOCAB", 2, "did you mean unified-vlp"),
+    ("no vocabulary", half_a_checkpoint, "import unified-vlp FILE OUT --vocab OUT", 1, "no readable vocabulary"),
+    ("weights without a vocabulary", nothing, "PRETRAIN --data WORLD --out OUT --init FILE", 2, "vocab.txt"),
+]
 
 
 @pytest.mark.parametrize(
     ("lies_there", "arguments", "code", "wanted"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
 )
 def test_a_message_says_what_is_wrong(
-    lies_there: Callable[[Path], None], arguments: list[str], code: int, wanted: str, run: Callable[..., Told],
+    lies_there: Callable[[Path], None], arguments: str, code: int, wanted: str, run: Callable[..., Told],
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -96,9 +95,10 @@ def test_a_message_says_what_is_wrong(
     (tmp_path / "mine.jsonl").write_text(json.dumps({"image": "a.png", "captions": ["a dog"]}) + "\n")
     (tmp_path / "a.png").touch()
     (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
-    places = {"FILE": tmp_path / "file.bin", "OUT": tmp_path / "out", "WORLD": world,
-              "WORLD.jsonl": tmp_path / "mine.jsonl", "VOCAB": tmp_path / "vocab.txt"}  # fmt: skip
-    told = run(*(places.get(word, word) for word in arguments))
+    places = {"FILE": tmp_path / "file.bin", "OUT": tmp_path / "out", "WORLD": world, "MINE": tmp_path / "mine.jsonl",
+              "VOCAB": tmp_path / "vocab.txt"}  # fmt: skip
+    words = arguments.replace("PRETRAIN", " ".join(PRETRAIN)).replace("IMPORT", IMPORT).split()
+    told = run(*(places.get(word, word) for word in words))
     assert (told.code, wanted in " ".join(told.error.split())) == (code, True), told.error
     assert "Traceback" not in told.error
     assert not list((tmp_path / "out").rglob("*.safetensors"))
