@@ -65,6 +65,10 @@ def test_a_second_call_changes_nothing_and_a_larger_one_adds(tmp_path: Path) -> 
     write(tmp_path, {"val": 3}, progress=heard.append)
     assert modified(tmp_path) == before
     assert heard == [1, 2, 3]
+    (tmp_path / "pictures" / "val" / "000001.png").unlink()
+    write(tmp_path, {"val": 3})
+    assert modified(tmp_path).keys() == before.keys()
+    before = modified(tmp_path)
     write(tmp_path, {"val": 5})
     after = modified(tmp_path)
     assert all(after[name] == before[name] for name in before if name.endswith(".png"))

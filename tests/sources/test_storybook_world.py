@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from diptych.errors import DataError
 from diptych.sources.storybook import COLOURS, KINDS, SPLITS, Scene, Storybook, record, render, scene
 from diptych.sources.storybook.kinds import SIZES, colours_of, is_rare
 from diptych.sources.storybook.sprites import sprite
@@ -124,6 +125,8 @@ def test_a_storybook_is_a_sequence() -> None:
     assert book[1:3] == [book[1], book[2]]
     with pytest.raises(IndexError, match="of a Storybook of 5"):
         book[5]
+    with pytest.raises(DataError, match=r"found the split `tset`.*did you mean test"):
+        scene(1, "tset", 0)
 
 
 def test_a_zoomed_picture_shows_the_same() -> None:
