@@ -57,5 +57,5 @@ class Objectives(BaseModel):
         if self.region_class:
             objectives.append(MaskedRegionClass(rate=self.region_rate))
         if self.answer:
-            objectives.append(AnswerQuestion(vocabulary, mask_one_word=self.answer_masks_a_word))
+            objectives.append(AnswerQuestion(vocabulary, self.answer_masks_a_word, form=self.answer_form))
         return OneForward(tuple(objectives), {"masked_region_class": self.region_class} if self.region_class else {})
