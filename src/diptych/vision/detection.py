@@ -81,10 +81,10 @@ def detection_batch(
 class Detection:
     """An Update: every step makes the same one, so it is its own schedule (`at`)."""
 
-    weights: Mapping[str, float] = field(default_factory=lambda: {"sides": 2.0, "moves": 2.0, "kind": 0.5, "size": 0.5})
+    weights: Mapping[str, float] = field(default_factory=lambda: {"sides": 5.0})
     objectives: Sequence[Objective] = ()  # of language: none
-    jitter: float = 0.15  # of a true box's sides; its feature is taught on boxes that are not exact, as found ones are
-    found: int = 10  # boxes a picture of the detector's own, of which the wrong ones teach what no thing looks like
+    jitter: float = 0.1  # of a true box's sides; its feature is taught on boxes that are not exact, as found ones are
+    found: int = 6  # boxes a picture of the detector's own, of which the wrong ones teach what no thing looks like
 
     def at(self, step: int) -> Update:
         return self

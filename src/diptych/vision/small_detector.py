@@ -82,20 +82,18 @@ class SmallDetector(nn.Module):
         self.down_to_eighth = _conv(sixteenth, eighth, kernel=1)
         self.mix_eighth = _conv(eighth, eighth)
         self.down_to_quarter = _conv(eighth, quarter, kernel=1)
-        self.mix_quarter = _conv(quarter, quarter + quarter // 3)
-        channels = quarter + quarter // 3
-        self.look_closer = _conv(channels, channels)
-        self.heat = nn.Conv2d(channels, len(shape.kinds), 1)
-        self.sides = nn.Conv2d(channels, 4, 1)
+        self.mix_quarter = _conv(quarter, quarter)
+        self.heat = nn.Sequential(_conv(quarter, quarter), nn.Conv2d(quarter, len(shape.kinds), 1))
+        self.sides = nn.Sequential(_conv(quarter, quarter), nn.Conv2d(quarter, 4, 1))
         self.whole = nn.Sequential(nn.Linear(2 * sixteenth, shape.feature_size), nn.ReLU())
         self.describe_region = nn.Sequential(
-            nn.Linear(channels * POOLED**2 + 4, 192), nn.ReLU(), nn.Linear(192, shape.feature_size), nn.ReLU()
+            nn.Linear(quarter * POOLED**2 + 4, 192), nn.ReLU(), nn.Linear(192, shape.feature_size), nn.ReLU()
         )
         self.region_heads = _heads(shape.feature_size, {"kind": shape.class_names, **shape.attributes})
         self.moves = nn.Linear(shape.feature_size, 4)
         self.scene_heads = _heads(shape.feature_size, shape.scene)
         # At first nothing is anywhere, with 1 chance in 100: else the first steps only learn that.
-        nn.init.constant_(cast(Tensor, self.heat.bias), -4.6)
+        nn.init.constant_(cast(Tensor, self.heat[-1].bias), -4.6)
         # And a box is at first left as it is.
         nn.init.zeros_(self.moves.weight)
         nn.init.zeros_(self.moves.bias)
@@ -108,10 +106,9 @@ class SmallDetector(nn.Module):
         eighth = self.mix_eighth(eighth + _twice(self.down_to_eighth(sixteenth)))
         pooled_from = self.mix_quarter(quarter + _twice(self.down_to_quarter(eighth)))
         seen = torch.cat([sixteenth.mean((2, 3)), sixteenth.amax((2, 3))], 1)
-        closer = self.look_closer(pooled_from)
         return Maps(
-            heat=self.heat(closer).float(),
-            sides=softplus(self.sides(closer).float()) * 16,
+            heat=self.heat(pooled_from).float(),
+            sides=softplus(self.sides(pooled_from).float()) * 16,
             map=pooled_from.float(),
             whole=self.whole(seen).float(),
         )
