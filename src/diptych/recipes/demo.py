@@ -79,7 +79,7 @@ def demo(out: Path, config: DemoConfig, console: Console) -> dict[str, Any]:
     with times.stage("draw"):
         records = _draw(out / "world", config)
     with times.stage("learn to see"):
-        eyes = train_detector(_detector(config), out / "detector", console=console)
+        eyes = train_detector(DetectorRecipe.of(config.detector_steps, config.seed), out / "detector", console=console)
     with times.stage("find regions"):
         store = _look(out / "store", eyes, records)
     with times.stage("pre-train"):
@@ -159,13 +159,6 @@ def _pretraining(config: DemoConfig) -> Recipe:
         *_size(config), f"training.steps={config.pretrain_steps}", f"training.seed={config.seed}", "data.split=web",
         "training.validate_every=200", "training.checkpoint_every=200",
     ])  # fmt: skip
-
-
-def _detector(config: DemoConfig) -> DetectorRecipe:
-    recipe = DetectorRecipe(seed=config.seed)
-    return recipe.model_copy(
-        update={"training": recipe.training.model_copy(update={"steps": config.detector_steps, "seed": config.seed})}
-    )
 
 
 def _show(
