@@ -60,7 +60,7 @@ def with_boxes(
         x1, y1, x2, y2 = (regions.boxes[row] * regions.boxes.new_tensor([image.width, image.height] * 2)).tolist()
         pen.rectangle((x1, y1, max(x1, x2 - 1), max(y1, y2 - 1)), outline=colour, width=2)
         words = f"{name} {100 * score:.0f}".strip()
-        left, top, right, bottom = pen.textbbox((0, 0), words, font)
+        left, _, right, bottom = pen.textbbox((0, 0), words, font)
         # Above the box where there is room, else inside it; never outside the picture.
         x = min(max(0, x1), max(0, image.width - (right - left) - 4))
         y = y1 - bottom - 3 if y1 - bottom - 3 >= 0 else y1
