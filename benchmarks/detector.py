@@ -66,6 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=DetectorRecipe().training.steps)
+    parser.add_argument("--out", type=Path, help="keep the run")
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
     recipe = DetectorRecipe()
@@ -73,7 +74,7 @@ def main() -> None:
     recipe = recipe.model_copy(update={"training": training})
     with tempfile.TemporaryDirectory() as folder:
         began, busy = time.perf_counter(), time.process_time()
-        eyes = train_detector(recipe, Path(folder))
+        eyes = train_detector(recipe, chosen.out or Path(folder))
         wall, cpu = time.perf_counter() - began, time.process_time() - busy
     scores, seconds = looking(eyes)
     results = {

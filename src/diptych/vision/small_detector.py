@@ -75,6 +75,7 @@ class SmallDetector(nn.Module):
         super().__init__()
         self.shape = shape
         quarter, eighth, sixteenth = shape.widths
+        pooled = quarter + quarter // 3  # channels that regions are pooled from
         # 2 x 2 pixels become 12 channels: convolutions of 3 channels are very slow in bfloat16.
         self.stem = nn.Sequential(_conv(12, 32), _conv(32, quarter, stride=2))
         self.quarter = Residual(quarter)
@@ -83,13 +84,13 @@ class SmallDetector(nn.Module):
         self.down_to_eighth = _conv(sixteenth, eighth, kernel=1)
         self.mix_eighth = _conv(eighth, eighth)
         self.down_to_quarter = _conv(eighth, quarter, kernel=1)
-        self.mix_quarter = _conv(quarter, quarter)
-        self.look_closer = _conv(quarter, quarter)
+        self.mix_quarter = _conv(quarter, pooled)
+        self.look_closer = _conv(pooled, quarter)
         self.heat = nn.Conv2d(quarter, 1, 1)
         self.sides = nn.Conv2d(quarter, 4, 1)
         self.whole = nn.Sequential(nn.Linear(2 * sixteenth, shape.feature_size), nn.ReLU())
         self.describe_region = nn.Sequential(
-            nn.Linear(quarter * POOLED**2 + 4, 256),
+            nn.Linear(pooled * POOLED**2 + 4, 256),
             nn.LayerNorm(256),
             nn.ReLU(),
             nn.Linear(256, shape.feature_size),
