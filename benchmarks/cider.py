@@ -1,6 +1,6 @@
 """CIDEr: captions a second, ours beside pycocoevalcap, in one process on the same captions.
 
-    uv run python benchmarks/cider.py
+    uv run python -m benchmarks.cider
 
 Two jobs. "evaluation": references and predictions are both new, as at the end of a run. "reward": references are
 known and cached with the corpus' document frequencies, as in SCST; pycocoevalcap has no such mode, so it does the
@@ -9,19 +9,15 @@ whole each time, and so would training with it. Rounds alternate and the ratio i
 
 import argparse
 import json
-import platform
 import random
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 from pycocoevalcap.cider.cider import Cider
 
+from benchmarks.machine import save_result
 from diptych.metrics import CiderD, DocumentFrequencies, cider_scores
 
 WORDS = 800  # drawn by Zipf's law, so that n-grams repeat about as they do in captions
@@ -75,18 +71,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "cider.json")
     options = parser.parse_args()
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    result = {
-        "command": " ".join(["python", "benchmarks/cider.py", *sys.argv[1:]]),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit.stdout.strip(),
-        "machine": f"{platform.machine()}, Python {platform.python_version()}, one thread",
-    } | measure(options.pictures, options.rounds)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=2) + "\n")
-    print(json.dumps(result, indent=2))
+    figures = measure(options.pictures, options.rounds)
+    save_result("cider", "uv run python -m benchmarks.cider", figures)
+    print(json.dumps(figures, indent=2))
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def config(**changes: Any) -> UnifiedVLPConfig:
         "dropout": 0.0,
         "attention_dropout": 0.0,
     }
-    return UnifiedVLPConfig.tiny(VOCABULARY, **{**sizes, **changes})
+    return UnifiedVLPConfig(vocabulary=VOCABULARY, **{**sizes, **changes})
 
 
 def model(*heads: str, seed: int = 0, std: float = 0.2, **changes: Any) -> UnifiedVLP:

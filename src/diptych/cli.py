@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diptych.errors import DiptychError, RecipeError
+from diptych.errors import DiptychError, RecipeError, nearest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,6 +59,105 @@ def demo(
     from diptych.recipes.demo import demo as run_demo
 
     run_demo(out, DemoConfig.fast(seed) if fast else DemoConfig(seed=seed), _console())
+
+
+@storybook.command("write")
+def storybook_write(
+    folder: Annotated[Path, typer.Argument(help="Where to; the same command goes on where it stopped.")],
+    web: Annotated[int, typer.Option(help="Scenes with one careless caption each, as on the web.")] = 10_000,
+    train: Annotated[int, typer.Option(help="Scenes with all words, to learn from.")] = 1000,
+    val: Annotated[int, typer.Option(help="To choose by.")] = 200,
+    test: Annotated[int, typer.Option(help="To score on.")] = 600,
+    test_rare: Annotated[int, typer.Option(help="To score on: kinds in colours never seen in training.")] = 200,
+    seed: Seed = 0,
+) -> None:
+    """Draw scenes and write their words in the forms of COCO, VQA v2, RefCOCO, VCR and NLVR."""
+    from diptych.progress import bar
+    from diptych.sources.storybook import write
+
+    splits = {"web": web, "train": train, "val": val, "test": test, "test_rare": test_rare}
+    with bar("scenes") as progress:
+        drawing = progress.add_task("drawing", total=sum(splits.values()))
+        write(folder, splits, seed, lambda _: progress.advance(drawing))
+    print(f"{sum(splits.values())} scenes in {folder}")
+
+
+@storybook.command("show")
+def storybook_show(
+    out: Annotated[Path, typer.Argument(help="The PNG to write.")],
+    split: Annotated[str, typer.Option(help="web, train, val, test or test_rare.")] = "train",
+    count: Annotated[int, typer.Option(min=1, max=200)] = 12,
+    seed: Seed = 0,
+) -> None:
+    """A sheet of scenes with their boxes and words."""
+    from diptych.sources.storybook import SPLITS, Storybook, show
+
+    if split not in SPLITS:
+        raise RecipeError(f"no split {split!r}; {nearest(split, SPLITS)}")
+    show(Storybook(seed, split, count)[:], out)
+    print(f"{count} scenes in {out}")
+
+
+@storybook.command("detector")
+def storybook_detector(
+    out: Annotated[Path, typer.Argument(help="Folder of the run; the eyes go to OUT/eyes.")],
+    steps: Annotated[int, typer.Option(min=1, help="Of 16 scenes each.")] = 500,
+    seed: Seed = 0,
+) -> None:
+    """Train a small detector to see the drawn world."""
+    from diptych.recipes.detector import DetectorRecipe, train_detector
+
+    train_detector(DetectorRecipe.of(steps, seed), out, console=_console())
+    print(f"eyes: {out / 'eyes'}")
+
+
+@app.command()
+def check(
+    data: Annotated[Path, typer.Argument(help="A store, or data that `extract` reads.")],
+    model: Annotated[str | None, typer.Option(help="Would this model take these features?")] = None,
+    pictures: Annotated[Path | None, typer.Option(help="Where names of pictures start from.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look over data before hours are spent on it; exit code 1 when training would fail."""
+    from diptych.loading.check import check as look_over
+    from diptych.loading.store import INDEX, Store
+    from diptych.sources.anything import read
+
+    contract = _open(model).contract if model is not None else None
+    report = look_over(Store(data) if (data / INDEX).exists() else read(data, pictures), contract)
+    if as_json:
+        print(json.dumps(report.to_json(), indent=1))
+    else:
+        _console(stderr=False).print(report)
+    if not report.ok:
+        raise SystemExit(1)
+
+
+@app.command()
+def extract(
+    data: Annotated[Path, typer.Argument(help="A .jsonl, a COCO .json, a folder of pictures or of Storybook.")],
+    out: Annotated[Path, typer.Argument(help="The store; the same command goes on where it stopped.")],
+    detector: Annotated[
+        str, typer.Option(help="A folder of eyes or of a model; a torchvision detector; grid:BACKBONE; ground-truth.")
+    ],
+    weights: Annotated[Path | None, typer.Option(help="Of a torchvision detector, where there is no network.")] = None,
+    select: Annotated[str | None, typer.Option(help="Its regions: unified-vlp, vl-bert, tden, xgpt, ...")] = None,
+    pictures: Annotated[Path | None, typer.Option(help="Where names of pictures start from.")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Pictures at a time.")] = 16,
+) -> None:
+    """Look at every picture once and keep what was seen, in a store that training reads."""
+    from diptych.progress import bar
+    from diptych.recipes.looking import look, open_eyes
+    from diptych.sources.anything import read
+
+    records = read(data, pictures)
+    eyes = open_eyes(detector, records, weights, select)
+    with bar("pictures") as progress:
+        looking = progress.add_task("looking", total=len(records))
+        done = look(records, eyes, out, batch, lambda count: progress.advance(looking, count))
+    print(f"{done.summary()}; {out}")
+    for key, reason in list(done.failed.items())[:5]:
+        print(f"  {key}: {reason}", file=sys.stderr)
 
 
 @app.command()
@@ -161,7 +260,7 @@ def tokens(
     """Learn a vocabulary from the words of a store."""
     from diptych.loading.store import Store, iterate
     from diptych.loading.tokens import Tokens
-    from diptych.recipes.run import words_of
+    from diptych.recipes.plan import words_of
 
     texts = [text for record in iterate(Store(data)) for text in words_of(record)]
     out.mkdir(parents=True, exist_ok=True)
@@ -201,10 +300,10 @@ def _pictures(paths: list[Path]) -> list[Path]:
     return found
 
 
-def _console() -> Console:
+def _console(stderr: bool = True) -> Console:
     from rich.console import Console
 
-    return Console(stderr=True)
+    return Console(stderr=stderr)
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from diptych.core import BIDIRECTIONAL, QUERIES_BEFORE, TEXT_AFTER_REGIONS, Attention, Batch, collate
 from diptych.errors import DataError, RecipeError
-from diptych.models import UnifiedVLP, UnifiedVLPConfig
+from diptych.models import UnifiedVLP, UnifiedVLPShape
 from diptych.models.visual import geometry, place_input
 from tests import toy
 
@@ -226,7 +226,7 @@ def test_config_refuses_what_does_not_fit():
         toy.config(positions=7)
     with pytest.raises(ValueError, match="Extra inputs are not permitted"):
         toy.config(colour="red")
-    assert UnifiedVLPConfig.base(toy.VOCABULARY).layers == 12
+    assert UnifiedVLPShape.base().layers == 12
 
 
 def test_heads_are_made_by_name():

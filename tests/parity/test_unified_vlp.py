@@ -74,7 +74,8 @@ def test_unified_vlp_drop_worst(unified_vlp):
     masked = MaskedLanguage(unified_vlp.model.vocabulary, drop_worst=worst)
     batch, theirs = unified_vlp.batch("s2s"), unified_vlp.outputs["s2s.masked_lm_loss_drop_worst"]
     states = unified_vlp.model(batch)
-    close(masked.loss(unified_vlp.model, states, batch) / masked.count(batch), theirs)
+    # Theirs is divided by the kept count and 1e-5 more, which is as much as 1e-5 of it.
+    close(masked.loss(unified_vlp.model, states, batch) / masked.count(batch), theirs, atol=8e-6, rtol=2e-5)
     if worst * len(batch) > 1:
         assert not torch.isclose(theirs, unified_vlp.outputs["s2s.masked_lm_loss"]), "these data do not tell"
 

@@ -119,6 +119,12 @@ def test_leftovers_are_swept(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"]
 
 
+def test_a_run_sweeps_first(tmp_path):
+    (half := tmp_path / "checkpoints" / ".saving-step-00000099").mkdir(parents=True)
+    toy_train(tmp_path)
+    assert not half.exists()
+
+
 def test_pruning(tmp_path):
     for step in (1, 2, 3):
         save(tmp_path, made(step))

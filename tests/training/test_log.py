@@ -1,18 +1,23 @@
 import builtins
+import errno
 import signal
 import threading
 import time
 from io import StringIO
 
 import pytest
+import torch
+from pydantic import ValidationError
 from rich.console import Console
-from toy import lines, toy_train
+from toy import ToyBatches, ToyModel, ToySchedule, lines, toy_train
 
-from diptych.errors import RecipeError, Stopped
+from diptych.errors import RecipeError, Stopped, TrainingError
+from diptych.training import OptimizerConfig, TrainingConfig
 from diptych.training.ahead import made_ahead
-from diptych.training.devices import choose_device
+from diptych.training.devices import Ranks, choose_device
 from diptych.training.log import Line, Log
 from diptych.training.stopping import StopWish
+from diptych.training.trainer import _Run
 
 
 def line(step: int) -> Line:
@@ -142,3 +147,60 @@ def test_devices(wanted, said, monkeypatch):
     assert choose_device("auto").type == "cpu"
     with pytest.raises(RecipeError, match=said):
         choose_device(wanted)
+
+
+def test_a_full_disk_while_logging(tmp_path, monkeypatch):
+    real = Log.write
+
+    def full(self, line):
+        if line.step == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(self, line)
+
+    monkeypatch.setattr(Log, "write", full)
+    with pytest.raises(TrainingError, match=r"the disk of .* is full .* the checkpoint of step 2 is whole: make room"):
+        toy_train(tmp_path)
+    monkeypatch.undo()
+    assert toy_train(tmp_path).step == 6
+    assert [found["step"] for found in lines(tmp_path)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_more_processes_than_samples(tmp_path):
+    with pytest.raises(RecipeError, match="2 samples cannot be cut into 3 parts"):
+        _Run(
+            module=ToyModel(),
+            updates=ToySchedule(),
+            batches=ToyBatches(2),
+            optimizer=OptimizerConfig(),
+            training=TrainingConfig(steps=1, batch=2),
+            folder=tmp_path,
+            validate=None,
+            score="",
+            fingerprint="",
+            ranks=Ranks(0, 3, torch.device("cpu")),
+        )
+
+
+def test_accumulation():
+    config = TrainingConfig(steps=1, batch=10, micro_batch=4)
+    assert [config.accumulation(world) for world in (1, 2, 3)] == [3, 2, 1]
+    assert TrainingConfig(steps=1, batch=10).accumulation(4) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"patience": 2}, "choose by validation: give validate_every"),
+        ({"average_best": 2}, "choose by validation: give validate_every"),
+        ({"ema": 1.0}, "less than 1"),
+        ({"epochs": 3}, "Extra inputs"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(options, said):
+    with pytest.raises(ValidationError, match=said):
+        TrainingConfig(steps=1, batch=1, **options)
+
+
+def test_validation_wants_all_or_nothing(tmp_path):
+    with pytest.raises(RecipeError, match="go together: give all or none"):
+        toy_train(tmp_path, validate_every=1, validate=None)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch.nn import functional as F
-from toy import Always, Bad, ToyBatches, ToyModel, ToyUpdate, lines, toy_train, weights_hash
+from toy import Always, Bad, Silent, ToyBatches, ToyModel, ToyUpdate, lines, toy_train, weights_hash
 
 from diptych.errors import RecipeError, TrainingError
 from diptych.training.checkpoint import load
@@ -95,16 +95,6 @@ def test_each_pass_is_an_optimizer_step(tmp_path):
     assert state["heads.kind.weight.step"].item() == 4  # in steps 1 and 3 only
     assert "heads.unused.weight.step" not in state
     assert list(lines(tmp_path)[0]["losses"]) == ["word", "kind", "word/2", "kind/2"]
-
-
-class Silent(ToyBatches):
-    """Nothing to predict at all."""
-
-    def at(self, step, part, parts):
-        batch = super().at(step, part, parts)
-        batch.labels.fill_(-1)
-        batch.kinds.fill_(-1)
-        return batch
 
 
 def test_nothing_to_predict_changes_nothing(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from toy import lines, toy_train
+from toy import ToyModel, lines, toy_train
 
 FOUR = {"ema": 0.9, "validate_every": 3, "average_best": 2, "checkpoint_every": 3, "steps": 6}
 KINDS = ("ddp", "fsdp")
@@ -21,6 +21,8 @@ SCENARIOS = {  # name -> arguments of one run; the one process takes as many par
 
 
 STOPPED = [
+    {"folder": "silent ddp", "silent": True, "distributed": "ddp"},
+    {"folder": "silent fsdp", "silent": True, "distributed": "fsdp"},
     {"folder": "bad", "bad": True, "goes_on": True},
     {"folder": "interrupted", "interrupted": True, "validate_every": 1, "goes_on": True},
 ]
@@ -78,6 +80,13 @@ def test_equal_one_process(folders, name, kind, how):
     for one, two in zip(lines(folders / name), lines(found), strict=True):
         assert one["losses"] == pytest.approx(two["losses"], rel=1e-4)
         assert one["gradient_norm"] == pytest.approx(two["gradient_norm"], rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_to_predict_changes_nothing(folders, kind):
+    found = load_file(folders / f"silent {kind}" / "weights.safetensors")
+    for name, first in ToyModel().named_parameters():
+        assert torch.equal(found[name], first), name
 
 
 def test_a_bad_loss_on_one_rank_ends_all(folders):

@@ -112,9 +112,9 @@ class ToyUpdate:
                     if name == "word"
                     else (model.heads["kind"](states.mean(1)), batch.kinds)
                 )
-                # A mean would be NaN where nothing is predicted; so is this, times a count of 0.
-                mean = F.cross_entropy(logits, labels, ignore_index=-1)
-                found[name] = mean * (labels >= 0).sum()
+                # A mean times its count: the value and the gradient are NaN where nothing is predicted.
+                count = (labels >= 0).sum()
+                found[name] = F.cross_entropy(logits, labels, ignore_index=-1, reduction="sum") / count * count
             yield found
 
 
@@ -140,6 +140,15 @@ class Bad(ToyUpdate):
                 word = found["word"]
                 found["word"] = word + (word * 0).sqrt() if self.gradient_only else word * math.inf
             yield found
+
+
+@dataclass(frozen=True)
+class Silent(ToyBatches):
+    """Nothing to predict at all."""
+
+    def at(self, step: int, part: int, parts: int) -> ToyBatch:
+        batch = super().at(step, part, parts)
+        return replace(batch, labels=torch.full_like(batch.labels, -1), kinds=torch.full_like(batch.kinds, -1))
 
 
 @dataclass(frozen=True)
@@ -230,6 +239,7 @@ def main() -> int:
             batches = ToyBatches(options.get("batch", 4), pause=pause)
             goes_on = options.pop("goes_on", False)
             options |= {"schedule": Always(Bad())} if options.pop("bad", False) else {}
+            batches = Silent(4) if options.pop("silent", False) else batches
             options |= {"validate": interrupted} if options.pop("interrupted", False) else {}
             try:
                 toy_train(Path(options.pop("folder")), batches=batches, **options)

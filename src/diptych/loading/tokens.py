@@ -12,6 +12,7 @@ from tokenizers.trainers import WordPieceTrainer
 
 from diptych.core import Vocabulary
 from diptych.errors import CheckpointError, DataError
+from diptych.files import write_atomically
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FILE = "tokenizer.json"
@@ -71,7 +72,7 @@ class Tokens:
             raise CheckpointError(f"{path} is not a tokeniser ({error}); copy it again from its source") from error
 
     def save(self, folder: Path) -> None:
-        self._tokenizer.save(str(folder / FILE))
+        write_atomically(folder / FILE, self.to_json().encode())
 
     def encode(self, text: str) -> list[int]:
         """Ids without special tokens."""

@@ -50,6 +50,12 @@ class DetectorRecipe(BaseModel):
         )
     )
 
+    @classmethod
+    def of(cls, steps: int, seed: int) -> DetectorRecipe:
+        default = cls()
+        training = default.training.model_copy(update={"steps": steps, "seed": seed})
+        return default.model_copy(update={"seed": seed, "training": training})
+
 
 @dataclass(frozen=True)
 class SceneBatches:

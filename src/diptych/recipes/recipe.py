@@ -89,16 +89,22 @@ def parse(kind: type[M], values: Any, where: str) -> M:
 
 
 def claim(out: Path, recipe: Recipe) -> None:
-    """Make `out` the folder of this recipe's run; refuse it where another recipe's run lies there."""
-    out.mkdir(parents=True, exist_ok=True)
-    if not (out / FILE).exists():
+    """Make `out` the folder of this recipe's run."""
+    if not claimed(out, recipe):
+        out.mkdir(parents=True, exist_ok=True)
         recipe.save(out)
-        return
+
+
+def claimed(out: Path, recipe: Recipe) -> bool:
+    """Whether a run of this recipe lies there. Raises RecipeError, with the difference, where it is another's."""
+    if not (out / FILE).exists():
+        return False
     if lines := recipe.differences(Recipe.load(out)):
         raise RecipeError(
             f"{out} holds a run of another recipe:\n  " + "\n  ".join(lines) + "\n"
             f"give the same options to go on with it, another --out to begin anew, or delete {out}"
         )
+    return True
 
 
 def _assign(values: dict[str, Any], key: str, text: str) -> None:

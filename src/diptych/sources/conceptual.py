@@ -25,7 +25,7 @@ def read(
     for number, line in enumerate(read_text(table).split("\n")):
         if not line.strip():
             continue
-        where = f"{table.name}: line {number + 1}"
+        where = f"{table.name} line {number + 1}"
         caption, *rest = line.rstrip("\r").split("\t")
         if not caption.strip() or not 1 <= len(rest) < _MOST or not rest[0].strip():
             raise DataError(f"{where}: found {1 + len(rest)} fields, wanted `caption TAB url`; correct the line")

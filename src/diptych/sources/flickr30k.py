@@ -26,12 +26,12 @@ def read(sentences: Path, names: Path, pictures: Path | None = None, split: str 
     for number, name in enumerate(map(str.strip, read_text(names).split("\n")), start=1):
         if not name:
             continue
-        where = f"{names.name}: line {number}"
+        where = f"{names.name} line {number}"
         once.check(name, where)
         file = picture_at(sentences, f"{name}.txt", where)
         assert file is not None
         lines = [line for line in read_text(file).split("\n") if line.strip()]
-        captions = tuple(plain(line, f"{file.name}: line {at}") for at, line in enumerate(lines, start=1))
+        captions = tuple(plain(line, f"{file.name} line {at}") for at, line in enumerate(lines, start=1))
         if not captions:
             raise DataError(f"{file.name}: found no sentences, wanted at least one; fetch it again", key=name)
         records.append(Record(name, split, picture_at(pictures, f"{name}.jpg", where), captions=captions))

@@ -25,7 +25,12 @@ class Entry:
     """A value of a JSON file that knows where it stands."""
 
     value: Any
-    where: str  # such as `captions.json: annotations[3].caption`
+    file: str  # with the line, where the file has one value a line
+    steps: str = ""  # such as `annotations[3].caption`
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}: {self.steps}" if self.steps else self.file
 
     def refuse(self, found: str, wanted: str) -> NoReturn:
         raise DataError(f"{self.where}: found {found}, wanted {wanted}; correct the file there, or fetch it again")
@@ -36,7 +41,7 @@ class Entry:
         if name not in self.value:
             has = ", ".join(f"`{key}`" for key in list(self.value)[:8]) or "nothing"
             self.refuse(f"an object with {has}", f"one with `{name}`")
-        return Entry(self.value[name], f"{self.where}{'.' if '[' in self.where or ': ' in self.where else ': '}{name}")
+        return Entry(self.value[name], self.file, f"{self.steps}.{name}" if self.steps else name)
 
     def get(self, name: str) -> Entry | None:
         """What may be left out."""
@@ -53,7 +58,7 @@ class Entry:
             self.refuse(_kind(self.value), "a list")
         if length is not None and len(self.value) != length:
             self.refuse(f"a list of {len(self.value)}", f"one of {length}")
-        return [Entry(value, f"{self.where}[{number}]") for number, value in enumerate(self.value)]
+        return [Entry(value, self.file, f"{self.steps}[{number}]") for number, value in enumerate(self.value)]
 
     def text(self) -> str:
         if not isinstance(self.value, str):
@@ -105,9 +110,7 @@ class Entry:
     ) -> tuple[float, float, float, float]:
         box = (max(0.0, x1 / width), max(0.0, y1 / height), min(1.0, x2 / width), min(1.0, y2 / height))
         if box[0] >= box[2] or box[1] >= box[3]:
-            self.refuse(
-                f"a box without extent inside the picture, {self.value}", f"one inside {width} x {height} pixels"
-            )
+            self.refuse(f"the box {self.value}", f"one with an extent inside {width} x {height} pixels")
         return box
 
 
@@ -120,11 +123,11 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _parse(text: str, where: str) -> Entry:
+def _parse(text: str, where: str, whole: bool) -> Entry:
     try:
         return Entry(json.loads(text, object_pairs_hook=_no_duplicates), where)
     except json.JSONDecodeError as error:
-        line = f"line {error.lineno}, " if "line" not in where else ""
+        line = f"line {error.lineno}, " if whole else ""
         raise DataError(
             f"{where}: found no JSON ({error.msg}, {line}column {error.colno}), wanted JSON; correct the file there, "
             "or fetch it again"
@@ -148,14 +151,14 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> Entry:
-    return _parse(read_text(path), path.name)
+    return _parse(read_text(path), path.name, whole=True)
 
 
 def read_json_lines(path: Path) -> Iterator[Entry]:
     """One entry a line; empty lines are passed over."""
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
-            yield _parse(line, f"{path.name}: line {number}")
+            yield _parse(line, f"{path.name} line {number}", whole=False)
 
 
 def picture_at(folder: Path | None, name: str, where: str) -> Path | None:

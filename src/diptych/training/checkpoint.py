@@ -87,12 +87,12 @@ def _room_for(folder: Path, what: str, groups: Iterable[Mapping[str, Tensor]], a
             shutil.rmtree(aside, ignore_errors=True)
         else:
             aside.unlink(missing_ok=True)
-        if not _disk_is_full(error):
+        if not disk_is_full(error):
             raise
         wanted = sum(t.nbytes for group in groups for t in group.values())
         free = shutil.disk_usage(folder).free
         raise TrainingError(
-            f"the disk is full: the {what} needs {_megabytes(wanted)} in {folder}, {_megabytes(free)} are free. "
+            f"the disk is full: the {what} needs {megabytes(wanted)} in {folder}, {megabytes(free)} are free. "
             "Nothing half written is left and earlier checkpoints are whole: make room (or lower training.keep) and "
             "start the same command again"
         ) from error
@@ -198,12 +198,12 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _disk_is_full(error: BaseException) -> bool:
+def disk_is_full(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     # safetensors has an error of its own, with the system's text inside.
     return f"os error {errno.ENOSPC}" in str(error) or f"os error {errno.EDQUOT}" in str(error)
 
 
-def _megabytes(count: int) -> str:
+def megabytes(count: int) -> str:
     return f"{count / 1e6:,.1f} MB"

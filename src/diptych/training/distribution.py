@@ -13,7 +13,7 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from diptych.core import Losses
-from diptych.training.devices import Ranks
+from diptych.training.devices import Ranks, autocast
 from diptych.training.optimizer import is_sharded, plain
 
 Reached = tuple[Tensor | None, Losses]  # what to call backward on, and each objective's sum, detached
@@ -22,12 +22,13 @@ Reached = tuple[Tensor | None, Losses]  # what to call backward on, and each obj
 class Pass(nn.Module):
     """The next pass of an update. `scales` has the objectives that this part predicts something for."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, ranks: Ranks, precision: str) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.ranks, self.precision = model, ranks, precision
 
     def forward(self, passes: Iterator[Losses], scales: Mapping[str, float]) -> Reached | None:
-        losses = next(passes, None)
+        with autocast(self.ranks.device, self.precision):  # forward only: backward takes the types it finds
+            losses = next(passes, None)
         if losses is None:
             return None
         # An objective with nothing to predict here is left out of the graph: its sum may be the mean of nothing.
@@ -70,8 +71,7 @@ class Alone:
 class Replicated(Alone):
     """DDP. Its flag for unused parameters also covers heads that this rank has nothing to predict with."""
 
-    def __init__(self, model: nn.Module) -> None:
-        joined = _JoinedPass(model)
+    def __init__(self, joined: nn.Module) -> None:
         self.replicas = DistributedDataParallel(joined, find_unused_parameters=True)
         super().__init__(self.replicas)
 
@@ -85,7 +85,7 @@ class Replicated(Alone):
 class Sharded:
     """FSDP2. Members of a ModuleList (a transformer's layers) are sharded one by one, the rest together."""
 
-    def __init__(self, model: nn.Module, ranks: Ranks) -> None:
+    def __init__(self, model: nn.Module, ranks: Ranks, precision: str) -> None:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
@@ -97,7 +97,7 @@ class Sharded:
         for layer in layers.values():
             if any(True for _ in layer.parameters()):
                 fully_shard(layer, mesh=mesh)
-        self.pass_ = _TouchingPass(model)
+        self.pass_ = _TouchingPass(model, ranks, precision)
         self.root = fully_shard(self.pass_, mesh=mesh)  # the same module, which has learnt to gather itself
 
     def run(self, passes: Iterator[Losses], scales: Mapping[str, float], last: bool) -> Losses | None:
@@ -142,8 +142,8 @@ class _TouchingPass(Pass):
     """A pass in which every parameter of the root group takes part: FSDP2 leaves parameters without a gradient out of
     the reduction, and ranks that leave out different ones would add up numbers of different parameters."""
 
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__(model)
+    def __init__(self, model: nn.Module, ranks: Ranks, precision: str) -> None:
+        super().__init__(model, ranks, precision)
         self.touched: set[str] = set()
         self.used: set[str] = set()
 
@@ -195,10 +195,12 @@ def _backward(reached: Reached | None) -> Losses | None:
     return sums
 
 
-def distribute(model: nn.Module, ranks: Ranks, kind: str) -> Distributed:
+def distribute(model: nn.Module, ranks: Ranks, kind: str, precision: str) -> Distributed:
     if ranks.world == 1:
-        return Alone(Pass(model))
-    return Sharded(model, ranks) if kind == "fsdp" else Replicated(model)
+        return Alone(Pass(model, ranks, precision))
+    if kind == "fsdp":
+        return Sharded(model, ranks, precision)
+    return Replicated(_JoinedPass(model, ranks, precision))
 
 
 def sync_buffers(model: nn.Module, ranks: Ranks) -> None:

@@ -12,7 +12,7 @@ from torch import nn
 from diptych.core import Losses, Update
 from diptych.errors import TrainingError
 from diptych.training.config import OptimizerConfig, TrainingConfig
-from diptych.training.devices import Ranks, autocast, seed_part
+from diptych.training.devices import Ranks, seed_part
 from diptych.training.distribution import Distributed
 from diptych.training.optimizer import clip, set_rate
 from diptych.training.stopping import StopWish
@@ -123,8 +123,7 @@ class Stepper:
         for index, (one, part) in enumerate(zip(passes, parts, strict=True)):
             seed_part(self.training.seed, step, turn, self.mine[index])
             predicted = {name: scale for name, scale in scales.items() if part.counts[name]}
-            with autocast(self.ranks.device, self.training.precision):
-                sums = self.way.run(one, predicted, last=part is parts[-1])
+            sums = self.way.run(one, predicted, last=part is parts[-1])
             if sums is None:
                 # Not through the wrap: DDP would wait for a backward. The generators only run to their ends here.
                 assert not found, "parts with different numbers of passes"

@@ -112,8 +112,13 @@ class _Run:
     ) -> None:
         self.ranks, self.optimizer_config, self.training, self.folder = ranks, optimizer, training, folder
         self.validate, self.score, self.fingerprint = validate, score, fingerprint
+        if (parts := training.accumulation(ranks.world) * ranks.world) > training.batch:
+            raise RecipeError(
+                f"training.batch: {training.batch} samples cannot be cut into {parts} parts for {ranks.world} processes"
+                ": raise the batch or start fewer processes"
+            )
         self.module = module.to(ranks.device)
-        self.way = distribute(self.module, ranks, training.distributed)
+        self.way = distribute(self.module, ranks, training.distributed, training.precision)
         self.optimizer = build_optimizer(self.module, optimizer, ranks.device)
         self.ema = Ema(self.module, training.ema) if training.ema is not None else None
         self.step, self.saved, self.history = 0, 0, list[Validation]()
@@ -138,16 +143,25 @@ class _Run:
 
     def go(self, console: Console) -> Result:
         resumed_from = self._resume(console)
-        with ExitStack() as stack:
-            stack.enter_context(self.wish)
-            log = stack.enter_context(self._open_log(console)) if self.ranks.first else None
-            mine = self.stepper.mine
-            places = ((step, part) for step in range(self.step, self.training.steps) for part in mine)
-            threads = self.training.loading_threads
-            parts = stack.enter_context(made_ahead(self.stepper.make, places, threads, threads + len(mine)))
-            if log is not None:
-                log.say(self._opening(resumed_from))
-            self._steps(parts, log)
+        try:
+            with ExitStack() as stack:
+                stack.enter_context(self.wish)
+                log = stack.enter_context(self._open_log(console)) if self.ranks.first else None
+                mine = self.stepper.mine
+                places = ((step, part) for step in range(self.step, self.training.steps) for part in mine)
+                threads = self.training.loading_threads
+                parts = stack.enter_context(made_ahead(self.stepper.make, places, threads, threads + len(mine)))
+                if log is not None:
+                    log.say(self._opening(resumed_from))
+                self._steps(parts, log)
+        except OSError as error:
+            if not checkpoints.disk_is_full(error):
+                raise
+            kept = f"the checkpoint of step {self.saved} is whole" if self.saved else "no checkpoint was saved yet"
+            raise TrainingError(
+                f"the disk of {self.folder} is full ({error.filename or 'the log'} could not be written); {kept}: "
+                "make room and start the same command again"
+            ) from error
         return self._finish()
 
     def _steps(self, parts: Iterator[Part], log: Log | None) -> None:

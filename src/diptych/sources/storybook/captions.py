@@ -38,7 +38,8 @@ def caption(rng: Random, facts: Facts) -> str:
     place = where(rng, facts.scene) if rng.random() < 0.75 else ""
     when = sky(rng, facts.scene) if rng.random() < (0.3 if place else 0.55) else ""
     be = "are" if many else "is"
-    shapes = {"fragment": 40, "there": 18, "shows": 10, "full": 22 if about else 0, "fronted": 10 if place else 0}
+    alone = about and not about.startswith("with ")  # `is with an umbrella` is no good English
+    shapes = {"fragment": 40, "there": 18, "shows": 10, "full": 22 if alone else 0, "fronted": 10 if place else 0}
     if len(told) < len(facts.figures) - 1 and rng.random() < 0.3:  # something else as well
         more, more_about, _ = _clause(rng, facts, told)
         about = _join(about, "and" if more_about or rng.random() < 0.5 else "with", more, more_about)

@@ -47,8 +47,9 @@ def write(
     try:
         done = _begun(folder, seed)
         for split, number in splits.items():
-            records = _pictures(folder, Storybook(seed, split, number), progress or (lambda _: None))
-            if done.get(split) != number:
+            told = done.get(split) == number
+            records = _pictures(folder, Storybook(seed, split, number), not told, progress or (lambda _: None))
+            if not told:
                 _words(folder, split, records)
                 done[split] = number
                 _save(folder / _MANIFEST, {"world": WORLD, "seed": seed, "splits": done})
@@ -73,19 +74,19 @@ def _begun(folder: Path, seed: int) -> dict[str, int]:
     return {split: manifest["splits"][split].integer() for split in manifest["splits"].names()}
 
 
-def _pictures(folder: Path, book: Storybook, progress: Callable[[int], None]) -> list[Record]:
-    """The split's records, their pictures drawn where they are not there yet."""
+def _pictures(folder: Path, book: Storybook, tell: bool, progress: Callable[[int], None]) -> list[Record]:
+    """Draws the pictures that are not there yet; with `tell`, returns all the split's records."""
     records = []
-    for number, scene in enumerate(book, start=1):
-        told = record(scene, folder / "pictures" / f"{scene.key}.png")
-        assert told.picture is not None
-        if not told.picture.exists():
-            partial = _partial(told.picture)
+    for number in range(len(book)):
+        path = folder / "pictures" / f"{key_of(book.split, number)}.png"
+        if not path.exists():
+            partial = _partial(path)
             # The paper's grain does not compress: a harder effort costs time and gains little.
-            Image.fromarray(render(scene)).save(partial, format="PNG", compress_level=1)
-            os.replace(partial, told.picture)
-        records.append(told)
-        progress(number)
+            Image.fromarray(render(book[number])).save(partial, format="PNG", compress_level=1)
+            os.replace(partial, path)
+        if tell:
+            records.append(record(book[number], path))
+        progress(number + 1)
     return records
 
 

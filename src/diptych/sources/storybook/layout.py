@@ -3,6 +3,7 @@
 from functools import lru_cache
 from random import Random
 
+from diptych.errors import DataError, nearest
 from diptych.sources.storybook.kinds import HORIZON, PLACES, is_rare
 from diptych.sources.storybook.plan import Group, Part, extent, plan
 from diptych.sources.storybook.truth import relations_between, seen
@@ -18,6 +19,8 @@ Box = tuple[float, float, float, float]
 @lru_cache(maxsize=4096)
 def scene(seed: int, split: str, index: int) -> Scene:
     """The scene with this number in this split: always the same."""
+    if split not in SPLITS:
+        raise DataError(f"found the split `{split}`, wanted one of Storybook's: {nearest(split, SPLITS)}")
     rng = Random(f"storybook {seed} {split} {index}")
     place = rng.choice(PLACES)
     time, weather = rng.choices(SKIES, (10, 3, 3, 4, 2, 2))[0]

@@ -1,7 +1,8 @@
 """What a scene holds, before where: small groups of things that belong together."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from random import Random
 
 from diptych.sources.storybook.kinds import HAND, KINDS, SIZES, Kind, colours_of, rare_colour, sitting_drop
@@ -48,8 +49,20 @@ def plan(rng: Random, place: str, most: int, rare: bool = False) -> Group:
     return group
 
 
-def _belongs(place: str, test: Callable[[Kind], object]) -> list[str]:
-    return [kind.name for kind in KINDS.values() if place in kind.places and test(kind)]
+_ROLES: Mapping[str, Callable[[Kind], object]] = {
+    "single": bool,
+    "row": lambda kind: kind.width <= 50,
+    "held": lambda kind: kind.grip,
+    "carrier": lambda kind: kind.surface,
+    "carried": lambda kind: kind.small_enough,
+    "shelter": lambda kind: kind.shelter,
+}
+
+
+@cache
+def _belongs(place: str, role: str) -> tuple[str, ...]:
+    """The kinds of this place that can play a part in a group."""
+    return tuple(kind.name for kind in KINDS.values() if place in kind.places and _ROLES[role](kind))
 
 
 def _part(rng: Random, name: str, size: str | None = None) -> Part:
@@ -69,13 +82,13 @@ def _level(part: Part) -> str:
 
 
 def _single(rng: Random, place: str) -> Group:
-    part = _part(rng, rng.choice(_belongs(place, bool)))
+    part = _part(rng, rng.choice(_belongs(place, "single")))
     return Group((part,), level=_level(part))
 
 
 def _row(rng: Random, place: str, most: int = 2) -> Group:
     """Two to four of a kind, side by side: what makes counting and singling out worth asking."""
-    name = rng.choice(_belongs(place, lambda kind: kind.width <= 50))
+    name = rng.choice(_belongs(place, "row"))
     first = _part(rng, name)
     alike = rng.random() < 0.35  # all of one colour, or each of its own
     parts, x = [first], 0.0
@@ -97,7 +110,7 @@ def _holding(rng: Random, place: str) -> Group:
     )
     if person.pose == "waving":
         person = replace(person, pose="standing")
-    held = _part(rng, rng.choice(_belongs(place, lambda kind: kind.grip)), rng.choice(("small", "medium")))
+    held = _part(rng, rng.choice(_belongs(place, "held")), rng.choice(("small", "medium")))
     kind, scale = KINDS[held.kind], SIZES[held.size]
     width, height = extent(person)
     assert kind.grip is not None
@@ -115,12 +128,12 @@ def _crouch(person: Part) -> float:
 
 
 def _on(rng: Random, place: str) -> Group:
-    below = _part(rng, rng.choice(_belongs(place, lambda kind: kind.surface) or ["box"]), rng.choice(("medium", "big")))
+    below = _part(rng, rng.choice(_belongs(place, "carrier")), rng.choice(("medium", "big")))
     surface, scale = KINDS[below.kind].surface, SIZES[below.size]
     assert surface is not None
     left, right, height = (value * scale for value in surface)
     room = right - left
-    above = _part(rng, rng.choice(_belongs(place, lambda kind: kind.small_enough and kind.name != below.kind)), "small")
+    above = _part(rng, rng.choice([name for name in _belongs(place, "carried") if name != below.kind]), "small")
     if above.pose in ("flying", "running", "jumping"):
         above = replace(above, pose=KINDS[above.kind].poses[0])
     slack = max(0.0, room - extent(above)[0]) / 2
@@ -130,12 +143,11 @@ def _on(rng: Random, place: str) -> Group:
 
 
 def _under(rng: Random, place: str) -> Group:
-    shelters = _belongs(place, lambda kind: kind.shelter)
-    above = _part(rng, rng.choice(shelters), "big")
+    above = _part(rng, rng.choice(_belongs(place, "shelter")), "big")
     shelter, scale = KINDS[above.kind].shelter, SIZES[above.size]
     assert shelter is not None
     left, right, height = (value * scale for value in shelter)
-    fits = _belongs(place, lambda kind: kind.small_enough and kind.height * SIZES["small"] <= height + 1)
+    fits = [name for name in _belongs(place, "carried") if KINDS[name].height * SIZES["small"] <= height + 1]
     below = _part(rng, rng.choice(fits), "small")
     if below.pose == "flying":
         below = replace(below, pose="standing")

@@ -59,11 +59,11 @@ def _outline(
 
 def _words(told: Record) -> list[str]:
     said = [f"{told.key}"]
-    said += [f"• {caption}" for caption in told.captions]
+    said += [f"- {caption}" for caption in told.captions]
     for question in told.questions[::2]:
         most = max(set(question.answers), key=question.answers.count)
         said.append(f"? {question.text}: {most}")
-    said += [f"→ {expression.text}" for expression in told.expressions]
+    said += [f"> {expression.text}" for expression in told.expressions]
     for choices in told.choices:
         said += [f"?? {choices.question}: {choices.answers[choices.answer]}"]
     said += [f"{'true' if statement.true else 'false'}: {statement.text}" for statement in told.statements[:2]]

@@ -1,0 +1,70 @@
+"""Scenes a second of the drawn world, on one core: layout and truth, picture, words, PNG.
+
+    uv run python -m benchmarks.storybook
+
+New scenes each round, so that only what a long run keeps is kept: 4,000 warm up the kept drawings, as the
+first seconds of drawing 10,000 do; the median of five rounds of 1,000 counts. Writes benchmarks/results/storybook.json.
+"""
+
+import io
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from PIL import Image
+
+from benchmarks.machine import save_result
+from diptych.sources.storybook import Scene, Storybook, record, render
+
+WARM_UP, ROUND, ROUNDS = 4000, 1000, 5
+
+
+def measured() -> dict[str, Any]:
+    """Milliseconds of processor time a scene for each part, and scenes a second, cold and warm."""
+    book = Storybook(0, "train", WARM_UP + ROUND * ROUNDS)
+    start = time.process_time()
+    for scene in book[:ROUND]:
+        render(scene)
+        record(scene)
+    cold = ROUND / (time.process_time() - start)
+    for number in range(ROUND, WARM_UP):
+        render(book[number])
+    rounds = [_round(book, WARM_UP + ROUND * number) for number in range(ROUNDS)]
+    parts = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
+    whole = statistics.median(one["scene"] + one["render"] + one["words"] for one in rounds)
+    return {
+        "scenes_per_second": round(1000 / whole),
+        "scenes_per_second_first_1000": round(cold),
+        "milliseconds": {name: round(value, 3) for name, value in parts.items()},
+        "wanted_scenes_per_second": 500,
+    }
+
+
+def _round(book: Storybook, first: int) -> dict[str, float]:
+    numbers = range(first, first + ROUND)
+    scenes: list[Scene] = []
+    pictures: list[Any] = []
+    return {
+        "scene": _timed(lambda: scenes.extend(book[number] for number in numbers)),
+        "render": _timed(lambda: pictures.extend(render(scene) for scene in scenes)),
+        "words": _timed(lambda: [record(scene) for scene in scenes]),
+        "png": _timed(lambda: [_png(picture) for picture in pictures]),
+    }
+
+
+def _png(picture: Any) -> None:
+    Image.fromarray(picture).save(io.BytesIO(), format="PNG", compress_level=1)
+
+
+def _timed(work: Callable[[], object]) -> float:
+    """Milliseconds of processor time for one of a round."""
+    start = time.process_time()
+    work()
+    return (time.process_time() - start) * 1000 / ROUND
+
+
+if __name__ == "__main__":
+    figures = measured()
+    print(figures)
+    save_result("storybook", "uv run python -m benchmarks.storybook", figures)

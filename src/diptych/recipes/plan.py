@@ -1,0 +1,128 @@
+"""Everything that a run needs, found and checked before a file is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from diptych.core import Record, Task
+from diptych.errors import DataError, RecipeError
+from diptych.loading.loader import Loader
+from diptych.loading.store import Store, iterate
+from diptych.loading.tokens import FILE as TOKENS
+from diptych.loading.tokens import Tokens
+from diptych.models import UnifiedVLPConfig
+from diptych.objectives import Schedule
+from diptych.recipes.folder import Architecture, ModelFolder
+from diptych.recipes.recipe import Recipe, claimed
+from diptych.tasks.caption import Captioning
+from diptych.tasks.vqa import Answers, QuestionAnswering
+
+VOCABULARY_SIZE = 8000
+
+
+@dataclass(frozen=True)
+class Plan:
+    recipe: Recipe
+    store: Store
+    tokens: Tokens
+    answers: Answers | None
+    task: Task
+    schedule: Schedule
+    architecture: Architecture
+    records: list[int]  # of the store, to train on
+    held_out: list[int]  # of the store, to validate on; may be empty
+
+    def batches(self) -> Loader:
+        training, most = self.recipe.training, self.recipe.model.max_regions
+        return Loader(self.store, self.records, self.task.samples, self.schedule, training.batch, training.seed, most)
+
+
+def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> Plan:
+    """Raises RecipeError, DataError or CheckpointError for whatever would go wrong later."""
+    if recipe.init is not None and start is not None:
+        raise RecipeError("init and a model to start from exclude each other: give one")
+    if recipe.init is not None and recipe.data.vocabulary is None:
+        raise RecipeError(
+            "init begins from weights that have a vocabulary of their own: give --vocab, their vocab.txt "
+            "(--set data.vocabulary=...)"
+        )
+    again = claimed(out, recipe)
+    if start is not None:
+        start.accept(store.contract, store.folder)
+    records = _choose(recipe, store)
+    tokens = start.tokens if start is not None else _tokens(recipe, store, out, again)
+    answers = _answers(recipe, store, start)
+    task = make_task(recipe, tokens, answers)
+    schedule = recipe.objectives.schedule(tokens.vocabulary)
+    architecture = _architecture(recipe, store, tokens, schedule, answers)
+    held_out = store.split(recipe.data.validation)[: recipe.data.validation_records]
+    return Plan(recipe, store, tokens, answers, task, schedule, architecture, records, held_out)
+
+
+def make_task(recipe: Recipe, tokens: Tokens, answers: Answers | None) -> Task:
+    if recipe.task == "vqa":
+        if answers is None:
+            raise RecipeError("this model has no list of answers: fine-tune it first, `diptych finetune vqa`")
+        return QuestionAnswering(tokens, answers, recipe.data.max_words)
+    return Captioning(tokens, recipe.decoding, recipe.data.max_words)
+
+
+def in_split(store: Store, split: str, option: str) -> list[int]:
+    """The records of a split that must not be empty; `option` is how another is chosen."""
+    there = store.split(split)
+    if not there:
+        known = ", ".join(f"{name} ({count})" for name, count in store.splits.items()) or "none at all"
+        raise DataError(f"{store.folder} has no records in split {split!r}; it has {known}; choose with {option}")
+    return there
+
+
+def words_of(record: Record) -> list[str]:
+    """All that is said about a picture and that a vocabulary should know."""
+    return [*record.captions, *(question.text for question in record.questions)]
+
+
+def _choose(recipe: Recipe, store: Store) -> list[int]:
+    there = in_split(store, recipe.data.split, "--set data.split=NAME")
+    if recipe.data.records is None or recipe.data.records >= len(there):
+        return there
+    return sorted(Random(f"{recipe.training.seed}/records").sample(there, recipe.data.records))
+
+
+def _tokens(recipe: Recipe, store: Store, out: Path, again: bool) -> Tokens:
+    """Learnt once and kept beside the run: another set of records would give other ids."""
+    if recipe.data.vocabulary is not None:
+        return Tokens.from_vocabulary(Path(recipe.data.vocabulary), recipe.data.lowercase)
+    if again and (out / TOKENS).is_file():
+        return Tokens.load(out)
+    # Of all splits that are trained on, now or when the model is fine-tuned; never of those that score it.
+    scored = {recipe.data.validation, "test", "test_rare"}
+    texts = [text for record in iterate(store) if record.split not in scored for text in words_of(record)]
+    return Tokens.train(texts, VOCABULARY_SIZE)
+
+
+def _answers(recipe: Recipe, store: Store, start: ModelFolder | None) -> Answers | None:
+    if start is not None and start.answers is not None:
+        return start.answers
+    return Answers.of(iterate(store, recipe.data.split)) if recipe.task == "vqa" else None
+
+
+def _architecture(
+    recipe: Recipe, store: Store, tokens: Tokens, schedule: Schedule, answers: Answers | None
+) -> Architecture:
+    config = UnifiedVLPConfig(
+        **recipe.model.model_dump(),
+        vocabulary=tokens.vocabulary,
+        feature_size=store.contract.feature_size,
+        classes=len(store.contract.class_names),
+        answers=len(answers.names) if answers is not None else 0,
+    )
+    if config.max_text < recipe.data.max_words + 1:
+        raise RecipeError(
+            f"model.positions={config.positions} leaves {config.max_text} places for words, and data.max_words="
+            f"{recipe.data.max_words} wants {recipe.data.max_words + 1}; raise model.positions or lower data.max_words"
+        )
+    # The word head stays through every task, so that a fine-tuned model can still be trained on words.
+    heads = {"word", *schedule.heads} | ({"answer"} if answers is not None else set())
+    return Architecture(system=recipe.system, config=config, heads=tuple(sorted(heads)))

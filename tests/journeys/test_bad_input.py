@@ -1,0 +1,150 @@
+"""What goes wrong at the command line: a message with the way out, no traceback, and nothing half done."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from diptych import cli
+from tests.journeys.conftest import tiny
+
+PRETRAIN = ["pretrain", "unified-vlp/small/pretrain"]
+IMPORT = "import unified-vlp FILE OUT --vocab VOCAB"
+
+
+@dataclass
+class Told:
+    code: int
+    error: str
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Told]:
+    def run(*arguments: object) -> Told:
+        monkeypatch.setattr("sys.argv", ["diptych", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return Told(int(ended.value.code or 0), capsys.readouterr().err)
+
+    return run
+
+
+def text(content: str) -> Callable[[Path], None]:
+    return lambda path: path.write_text(content) and None
+
+
+def pickled(path: Path) -> None:
+    path.write_bytes(pickle.dumps({"a": Path("x")}))
+
+
+def half_a_checkpoint(path: Path) -> None:
+    torch.save({"bert.embeddings.word_embeddings.weight": torch.zeros(5, 64)}, path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def of_vl_bert(path: Path) -> None:
+    torch.save({"state_dict": {"module.vlbert.word_embeddings.weight": torch.zeros(5, 64)}}, path)
+
+
+def nothing(path: Path) -> None:
+    pass
+
+
+# name, what lies at FILE, the command (words in capitals stand for paths), exit code, what the message holds
+CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
+    ("no such verb", nothing, "captoin", 2, "No such command"),
+    ("no such option", nothing, "PRETRAIN --datta x", 2, "No such option"),
+    ("no such recipe", nothing, "pretrain unified-vlp/smal --data WORLD --out OUT", 2, "did you mean"),
+    ("unknown key", nothing, "PRETRAIN --data WORLD --out OUT --set optimizer.lrr=1", 2, "did you mean lr"),
+    ("another type", nothing, "PRETRAIN --data WORLD --out OUT --set training.steps=many", 2, "training.steps"),
+    ("no such store", nothing, "PRETRAIN --data FILE --out OUT", 1, "diptych extract"),
+    ("no such split", nothing, "PRETRAIN --data WORLD --out OUT --set data.split=webb", 1, "'webb'; it has train (40)"),
+    ("no such model", nothing, "caption a.png --model FILE", 1, "no model at"),
+    ("no such data", nothing, "extract FILE OUT --detector ground-truth", 1, "nothing at"),
+    ("data of another form", text("dogs"), "extract FILE OUT --detector ground-truth", 1, "no data that Diptych"),
+    ("no such detector", nothing, "extract MINE OUT --detector FILE", 2, "no detector"),
+    ("ground truth of none", nothing, "extract MINE OUT --detector ground-truth", 1, "holds any thing"),
+    ("not a model folder", lambda p: p.mkdir(), "caption a.png --model FILE", 1, "it has no config.json"),
+    ("hub without a network", nothing, "caption a.png --model somebody/model", 1, "could not be fetched from the hub"),
+    ("missing checkpoint", nothing, "IMPORT", 1, "missing"),
+    ("empty checkpoint", text(""), "IMPORT", 1, "is empty"),
+    ("checkpoint cut in half", half_a_checkpoint, "IMPORT", 1, "cut short"),
+    ("a pickle posing as weights", pickled, "IMPORT", 1, "would run its code"),
+    ("another system's checkpoint", of_vl_bert, "IMPORT", 1, "VL-BERT"),
+    ("no such system", nothing, "import unified-vpl FILE OUT --vocab VOCAB", 2, "did you mean unified-vlp"),
+    ("no vocabulary", half_a_checkpoint, "import unified-vlp FILE OUT --vocab OUT", 1, "no readable vocabulary"),
+    ("weights without a vocabulary", nothing, "PRETRAIN --data WORLD --out OUT --init FILE", 2, "vocab.txt"),
+]
+
+
+@pytest.mark.parametrize(
+    ("lies_there", "arguments", "code", "wanted"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
+)
+def test_a_message_says_what_is_wrong(
+    lies_there: Callable[[Path], None], arguments: str, code: int, wanted: str, run: Callable[..., Told],
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    lies_there(tmp_path / "file.bin")
+    (tmp_path / "mine.jsonl").write_text(json.dumps({"image": "a.png", "captions": ["a dog"]}) + "\n")
+    (tmp_path / "a.png").touch()
+    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
+    places = {"FILE": tmp_path / "file.bin", "OUT": tmp_path / "out", "WORLD": world, "MINE": tmp_path / "mine.jsonl",
+              "VOCAB": tmp_path / "vocab.txt"}  # fmt: skip
+    words = arguments.replace("PRETRAIN", " ".join(PRETRAIN)).replace("IMPORT", IMPORT).split()
+    told = run(*(places.get(word, word) for word in words))
+    assert (told.code, wanted in " ".join(told.error.split())) == (code, True), told.error
+    assert "Traceback" not in told.error
+    assert not list((tmp_path / "out").rglob("*.safetensors"))
+    assert not list(tmp_path.rglob("*partial*"))
+
+
+def test_debug_shows_where(run: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["diptych", "caption", "a.png", "--model", "nowhere", "--debug"])
+    with pytest.raises(Exception, match="no model at nowhere"):
+        cli.main()
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_checkpoint(
+    run: Callable[..., Told], world: Path, tmp_path: Path
+) -> None:
+    wild = tiny(
+        **{"data.split": "train", "optimizer.lr": 1e30, "optimizer.clip": "null", "training.checkpoint_every": 1}
+    )
+    told = run(*PRETRAIN, "--data", world, "--out", tmp_path, *wild)
+    assert told.code == 1
+    assert "not finite" in told.error
+    assert "optimizer.lr" in told.error or "learning rate" in told.error
+    assert not (tmp_path / "model").exists()
+
+
+def test_an_empty_data_set(run: Callable[..., Told], tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text("")
+    told = run("extract", tmp_path / "mine.jsonl", tmp_path / "store", "--detector", "ground-truth")
+    assert told.code == 1
+    assert "no record" in told.error or "nothing" in told.error
+    assert not (tmp_path / "store" / "store.json").exists()
+
+
+def test_a_model_cut_short_is_named(run: Callable[..., Told], world: Path, tmp_path: Path) -> None:
+    run_folder = tmp_path / "run"
+    cli_arguments = [
+        *PRETRAIN,
+        "--data",
+        world,
+        "--out",
+        run_folder,
+        *tiny(**{"data.split": "train", "training.steps": 2}),
+    ]
+    assert run(*cli_arguments).code == 0
+    weights = run_folder / "model" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    told = run("evaluate", "--model", run_folder, "--data", world)
+    assert told.code == 1
+    assert "model.safetensors is cut short" in told.error

@@ -1,0 +1,312 @@
+"""The public forms as they come: real files, and every way in which one can be wrong."""
+
+# ruff: noqa: E501  a table is read by its columns
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from diptych.core import Record
+from diptych.errors import DataError
+from diptych.sources import coco, conceptual, flickr30k, jsonl, nlvr, refcoco, vcr, vqa2
+from diptych.sources.reading import combined
+
+IMAGES = [{"id": 7, "file_name": "a.jpg", "width": 100, "height": 50}]
+CAPTIONS = {"images": IMAGES, "annotations": [{"id": 1, "image_id": 7, "caption": "A dog. "}]}
+INSTANCES = {
+    "images": IMAGES,
+    "categories": [{"id": 18, "name": "dog"}],
+    "annotations": [{"id": 1, "image_id": 7, "category_id": 18, "bbox": [10, 10, 20, 20], "iscrowd": 0}],
+}
+QUESTIONS = {"data_subtype": "val2014", "questions": [{"image_id": 7, "question_id": 70, "question": "What?"}]}
+ANNOTATIONS = {"annotations": [{"question_id": 70, "answer_type": "other", "answers": [{"answer": "dog"}] * 10}]}
+REFS = {
+    "images": IMAGES,
+    "refs": [{"ref_id": 1, "image_id": 7, "bbox": [0, 0, 50, 50], "sentences": [{"sent_id": 3, "sent": "the dog"}]}],
+}
+VCR = {
+    "objects": ["person", "dog"], "img_fn": "x/a.jpg", "metadata_fn": "x/a.json", "annot_id": "train-0",
+    "question": ["Why", "is", [0, 1], "here", "?"], "answer_choices": [["Because", "."]] * 4, "answer_label": 2,
+    "rationale_choices": [[[0], "is", "."]] * 4, "rationale_label": 0,
+}  # fmt: skip
+METADATA = {"names": ["person", "dog"], "boxes": [[0, 0, 50, 50, 0.9], [10, 0, 90, 40, 0.8]], "segms": [[], []],
+            "width": 100, "height": 50}  # fmt: skip
+NLVR = {"identifier": "dev-1-0-0", "sentence": "there is a dog", "label": "True", "image": "a.jpg"}
+
+
+def saved(folder: Path, name: str, value: Any) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(value, bytes):
+        path.write_bytes(value)
+    else:
+        path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
+    return path
+
+
+def test_coco(tmp_path: Path) -> None:
+    (one,) = coco.read(saved(tmp_path, "c.json", CAPTIONS), saved(tmp_path, "i.json", INSTANCES))
+    assert (one.key, one.size, one.captions) == ("train/000007", (100, 50), ("A dog.",))
+    (thing,) = one.things
+    assert (thing.kind, thing.box, thing.attributes, thing.visible) == ("dog", (0.1, 0.2, 0.3, 0.6), {}, 1.0)
+
+
+def test_a_box_that_reaches_out_is_cut(tmp_path: Path) -> None:
+    file = json.loads(json.dumps(INSTANCES))
+    file["annotations"][0]["bbox"] = [-10, 10, 300, 20]
+    assert coco.read(instances=saved(tmp_path, "i.json", file))[0].things[0].box == (0, 0.2, 1, 0.6)
+
+
+def test_vqa2_real(data_folder: Path) -> None:
+    folder = data_folder / "formats" / "vqav2"
+    records = vqa2.read(folder / "questions.json", folder / "annotations.json")
+    questions = [question for one in records for question in one.questions]
+    assert len(questions) == 3
+    assert questions[0].key == "458752000"
+    assert questions[0].text == "What is this photo taken looking through?"
+    assert questions[0].answers.count("net") >= 5
+    assert len(questions[0].answers) == 10
+
+
+def test_vqa2_test_set_has_no_answers(tmp_path: Path) -> None:
+    (one,) = vqa2.read(saved(tmp_path, "q.json", QUESTIONS), split="test")
+    assert one.questions[0].answers == ()
+
+
+def test_vqa2_pictures_have_cocos_names(tmp_path: Path) -> None:
+    picture = saved(tmp_path, "COCO_val2014_000000000007.jpg", b"")
+    (one,) = vqa2.read(saved(tmp_path, "q.json", QUESTIONS), pictures=tmp_path)
+    assert one.picture == picture
+
+
+def test_vcr_real(data_folder: Path) -> None:
+    (one,) = vcr.read(data_folder / "formats" / "vcr" / "train_one.jsonl")
+    (choices,) = one.choices
+    assert choices.question == "Does [2] feel comfortable ?"
+    assert choices.answers[1] == "No she does not ."
+    assert (choices.answer, choices.rationale) == (1, 1)
+    assert choices.rationales[3].startswith("[2] is laying in bed")
+    assert one.key.startswith("lsmdc_3015") or one.key.startswith("lsmdc")
+
+
+def test_vcr_with_metadata(tmp_path: Path) -> None:
+    saved(tmp_path, "x/a.json", METADATA)
+    (one,) = vcr.read(saved(tmp_path, "v.jsonl", VCR), metadata=tmp_path)
+    assert one.key == "x/a"
+    assert one.choices[0].question == "Why is [0] and [1] here ?"
+    assert [(thing.kind, thing.box) for thing in one.things] == [
+        ("person", (0, 0, 0.5, 1)),
+        ("dog", (0.1, 0, 0.9, 0.8)),
+    ]
+
+
+def test_nlvr2_real(data_folder: Path) -> None:
+    pairs = nlvr.read_pairs(data_folder / "formats" / "nlvr2" / "tiny-dev.json", split="dev")
+    assert pairs[0].statement.key == "dev-850-0-0"
+    assert not pairs[0].statement.true
+    assert pairs[1].statement.true
+    assert (pairs[0].left.key, pairs[0].right.key) == ("dev-850-0-img0", "dev-850-0-img1")
+
+
+def test_flickr30k_real(data_folder: Path) -> None:
+    folder = data_folder / "formats" / "flickr30k_entities"
+    records = flickr30k.read(folder, folder / "test.txt", split="test")
+    assert records[0].key == "6338542128"
+    assert len(records[0].captions) == 5
+    assert records[0].captions[0].startswith("On a sunny , dry day , wearing full football gear , a Texas A&M football")
+
+
+def test_conceptual_refcoco_nlvr_jsonl(tmp_path: Path) -> None:
+    (one,) = conceptual.read(saved(tmp_path, "c.tsv", "a dog\thttp://x/a.jpg\r\n\n"), split="web")
+    assert (one.key, one.captions, one.picture) == ("web/000000", ("a dog",), None)
+    (two,) = refcoco.read(saved(tmp_path, "r.json", REFS))
+    assert (two.expressions[0].text, two.expressions[0].box) == ("the dog", (0, 0, 0.5, 1))
+    (three,) = nlvr.read(saved(tmp_path, "n.jsonl", NLVR))
+    assert three.statements[0].true
+    lines = '{"image": "a.jpg", "captions": ["x", "y"], "split": "val"}\n\n{"image": "a.jpg", "question": "q", "answers": ["2", "2", "3"]}'
+    (four,) = jsonl.read(saved(tmp_path, "o.jsonl", lines))
+    assert (four.split, four.captions, four.questions[0].kind) == ("val", ("x", "y"), "number")
+
+
+def test_combined_puts_together_what_belongs_together() -> None:
+    both = combined([Record("a", captions=("x",))], [Record("b"), Record("a", captions=("y",), size=(1, 2))])
+    assert [one.key for one in both] == ["a", "b"]
+    assert (both[0].captions, both[0].size) == (("x", "y"), (1, 2))
+    with pytest.raises(DataError, match="splits train and val"):
+        combined([Record("a")], [Record("a", split="val")])
+
+
+def changed(value: Any, *path: Any, to: Any = None) -> Any:
+    """A copy with one place changed; without `to`, taken out."""
+    value = json.loads(json.dumps(value))
+    at = value
+    for step in path[:-1]:
+        at = at[step]
+    if to is None:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = to
+    return value
+
+
+def coco_both(folder: Path, text: Any) -> object:
+    return coco.read(saved(folder, "c.json", text))
+
+
+def coco_boxes(folder: Path, text: Any) -> object:
+    return coco.read(instances=saved(folder, "i.json", text))
+
+
+def vqa_questions(folder: Path, text: Any) -> object:
+    return vqa2.read(saved(folder, "q.json", text), saved(folder, "a.json", ANNOTATIONS))
+
+
+def vqa_answers(folder: Path, text: Any) -> object:
+    return vqa2.read(saved(folder, "q.json", QUESTIONS), saved(folder, "a.json", text))
+
+
+def vcr_lines(folder: Path, text: Any) -> object:
+    saved(folder, "x/a.json", METADATA)
+    return vcr.read(saved(folder, "v.jsonl", text), metadata=folder)
+
+
+def vcr_metadata(folder: Path, text: Any) -> object:
+    saved(folder, "x/a.json", text)
+    return vcr.read(saved(folder, "v.jsonl", VCR), metadata=folder)
+
+
+def refs(folder: Path, text: Any) -> object:
+    return refcoco.read(saved(folder, "r.json", text))
+
+
+def nlvr_lines(folder: Path, text: Any) -> object:
+    return nlvr.read(saved(folder, "n.jsonl", text))
+
+
+def nlvr_pairs(folder: Path, text: Any) -> object:
+    return nlvr.read_pairs(saved(folder, "n.jsonl", text))
+
+
+def flickr(folder: Path, text: Any) -> object:
+    return flickr30k.read(saved(folder, "1.txt", text).parent, saved(folder, "names", "1\n"))
+
+
+def table(folder: Path, text: Any) -> object:
+    return conceptual.read(saved(folder, "t.tsv", text))
+
+
+def own(folder: Path, text: Any) -> object:
+    return jsonl.read(saved(folder, "o.jsonl", text))
+
+
+def own_pictures(folder: Path, text: Any) -> object:
+    return jsonl.read(saved(folder, "o.jsonl", text), folder / "pictures")
+
+
+LINE = json.dumps(NLVR)
+WRONG: list[tuple[Callable[[Path, Any], object], Any, str]] = [
+    (coco_both, "{", r"c.json: found no JSON .*line 1, column 2\), wanted JSON; correct the file"),
+    (coco_both, b"\xff\xfe{", r"c.json: found bytes that are not UTF-8 \(at byte 0\).*iconv"),
+    (coco_both, "[" * 100_000, "nested too deep"),
+    (coco_both, '{"images": [], "images": []}', "found the name `images` twice"),
+    (coco_both, [], "c.json: found a list, wanted an object with `images`"),
+    (coco_both, changed(CAPTIONS, "annotations"), "c.json: found an object with `images`, wanted one with `annotations`"),
+    (coco_both, changed(CAPTIONS, "images", 0, "file_name"), r"c.json: images\[0\]: found .*wanted one with `file_name`"),
+    (coco_both, changed(CAPTIONS, "images", 0, "width", to=0), r"images\[0\].width: found 0, wanted 1 to"),
+    (coco_both, changed(CAPTIONS, "images", to=IMAGES * 2), r"images\[1\]: found the image id 7 a second time \(first in"),
+    (coco_both, changed(CAPTIONS, "annotations", 0, "image_id", to=8), "found the image id 8, wanted one that `images` has"),
+    (coco_both, changed(CAPTIONS, "annotations", 0, "image_id", to="7"), r"found a text \(7\), wanted a whole number"),
+    (coco_both, changed(CAPTIONS, "annotations", 0, "caption", to=" "), "caption: found an empty text, wanted words"),
+    (coco_both, changed(CAPTIONS, "annotations", 0, "caption", to=5), "caption: found a number, wanted a text"),
+    (coco_both, changed(CAPTIONS, "annotations", 0, "caption", to="\ud800"), "half a surrogate pair"),
+    (coco_boxes, changed(INSTANCES, "annotations", 0, "bbox", to=[1, 2, 3]), "bbox: found a list of 3, wanted one of 4"),
+    (coco_boxes, changed(INSTANCES, "annotations", 0, "bbox", to=[1, 2, 0, 3]), r"found the box \[1, 2, 0, 3\], wanted one"),
+    (coco_boxes, json.dumps(INSTANCES).replace("[10, 10,", "[NaN, 10,"), r"found a number \(nan\), wanted a finite"),
+    (coco_boxes, json.dumps(INSTANCES).replace("[10, 10,", f"[{10**400}, 10,"), "wanted a finite number"),
+    (coco_boxes, changed(INSTANCES, "annotations", 0, "category_id", to=3), "found the category 3, wanted one that"),
+    (coco_boxes, changed(INSTANCES, "annotations", to=INSTANCES["annotations"] * 2), "the annotation id 1 a second time"),
+    (coco_boxes, changed(INSTANCES, "images", 0, "relations", to=[[0, "on", 1]]), "found thing 1, wanted one of the picture's 1"),
+    (coco_boxes, changed(INSTANCES, "annotations", 0, "attributes", to=["red"]), "attributes: found a list, wanted an object"),
+    (vqa_questions, changed(QUESTIONS, "questions", 0, "question_id", to=71), "found question 71, wanted one that a.json answers"),
+    (vqa_questions, changed(QUESTIONS, "questions", to=QUESTIONS["questions"] * 2), "the question id 70 a second time"),
+    (vqa_answers, changed(ANNOTATIONS, "annotations", 0, "answer_type", to="open"), "found `open`, wanted yes/no, number or"),
+    (vqa_answers, changed(ANNOTATIONS, "annotations", 0, "answers", to=[]), "found no answers, wanted at least one"),
+    (vcr_lines, changed(VCR, "answer_choices", to=[["a"]] * 3), "found a list of 3, wanted one of 4"),
+    (vcr_lines, changed(VCR, "answer_label", to=4), "answer_label: found 4, wanted 0, 1, 2 or 3"),
+    (vcr_lines, changed(VCR, "question", 2, to=[2]), r"found object 2, wanted one of the 2 in `objects`"),
+    (vcr_lines, changed(VCR, "question", to=[]), "found no words, wanted at least one"),
+    (vcr_lines, changed(VCR, "metadata_fn", to="../a.json"), "found the picture name '../a.json', wanted one inside"),
+    (vcr_lines, changed(VCR, "metadata_fn", to="b" * 5000), "found no picture"),
+    (vcr_lines, json.dumps(VCR) + "\n" + json.dumps(VCR), "line 2: found the annotation id train-0 a second time"),
+    (vcr_metadata, changed(METADATA, "names", to=["person"]), "found a list of 2, wanted one of 1"),
+    (vcr_metadata, changed(METADATA, "names", to=["person", "cat"]), "found 2 names, wanted the `objects` of v.jsonl line 1"),
+    (refs, changed(REFS, "refs", 0, "image_id", to=9), "found the image id 9"),
+    (refs, changed(REFS, "refs", to=REFS["refs"] * 2), "the ref id 1 a second time"),
+    (nlvr_lines, LINE + "\n{x\n", r"n.jsonl line 2: found no JSON \("),
+    (nlvr_lines, LINE + "\n" + LINE, "line 2: found the identifier dev-1-0-0 a second time"),
+    (nlvr_lines, changed(NLVR, "label", to="maybe"), r"found a text \(maybe\), wanted true or false"),
+    (nlvr_pairs, changed(NLVR, "identifier", to="x"), "found `x`, wanted one such as dev-850-0-1"),
+    (flickr, "[/EN#1/people A girl sits .", "1.txt line 1: found a phrase mark that does not end"),
+    (flickr, "\n", "found no sentences, wanted at least one"),
+    (table, "a dog", "t.tsv line 1: found 1 fields, wanted `caption TAB url`"),
+    (table, "x\ty\na\tb\tc\td", "t.tsv line 2: found 4 fields"),
+    (own, {"image": "a.jpg"}, "found an object with `image`, wanted one with `captions`, or with"),
+    (own, {"captions": ["x"]}, "wanted one with `image`"),
+    (own_pictures, {"image": "a.jpg", "captions": ["x"]}, "o.jsonl line 1: found no picture .*a.jpg, wanted one; fetch it"),
+    (own_pictures, {"image": "/etc/passwd", "captions": ["x"]}, "wanted one inside"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("reader", "text", "message"), WRONG, ids=lambda value: getattr(value, "__name__", ""))
+def test_what_is_wrong_is_named(reader: Callable[[Path, Any], object], text: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=message):
+        reader(tmp_path, text)
+
+
+def test_more_that_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot be read \(No such file or directory\); check the path"):
+        coco.read(tmp_path / "none.json")
+    with pytest.raises(DataError, match="neither captions nor instances"):
+        coco.read()
+    lines = '{"image": "a", "captions": ["x"], "split": "val"}\n{"image": "a", "captions": ["y"], "split": "test"}'
+    with pytest.raises(DataError, match="line 2: split: found `test`, wanted `val`"):
+        jsonl.read(saved(tmp_path, "o.jsonl", lines))
+    for line, wanted in (
+        ('{"image": "a", "captions": []}', "no captions"),
+        ('{"image": "a", "question": "q", "answers": []}', "no answers"),
+    ):
+        with pytest.raises(DataError, match=wanted):
+            jsonl.read(saved(tmp_path, "o.jsonl", line))
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["id", "images", "image"]), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+READERS = (coco_both, coco_boxes, vqa_questions, vqa_answers, vcr_lines, vcr_metadata, refs, nlvr_lines, own)
+GOOD = (CAPTIONS, INSTANCES, QUESTIONS, ANNOTATIONS, VCR, METADATA, REFS, NLVR, {"image": "a.jpg", "captions": ["x"]})
+
+
+def places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place for step, inner in steps for place in [(*here, step), *places(inner, (*here, step))]]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_nothing_but_a_data_error_ever_comes_out(data: st.DataObject, tmp_path: Path) -> None:
+    """Any place of a good file with anything in it is read or refused by name."""
+    number = data.draw(st.integers(0, len(READERS) - 1))
+    place = data.draw(st.sampled_from(places(GOOD[number])))
+    try:
+        READERS[number](tmp_path, changed(GOOD[number], *place, to=data.draw(values)))
+    except DataError as error:
+        assert "wanted" in str(error)  # noqa: PT017

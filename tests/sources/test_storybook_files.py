@@ -1,0 +1,128 @@
+"""Storybook on disk: the public forms, read back as they were; stopped and gone on with; a contact sheet."""
+
+import io
+import json
+from contextlib import redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from pycocotools.coco import COCO
+
+from diptych.core import Record
+from diptych.errors import DataError
+from diptych.sources.storybook import files as files_module
+from diptych.sources.storybook import read, record, render, scene, show, write
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("storybook")
+    write(folder, {"train": 30, "web": 20, "test_rare": 5}, seed=4)
+    return folder
+
+
+def without_keys(one: Record) -> Record:
+    """Public forms number questions and expressions in their own way."""
+    return replace(
+        one,
+        questions=tuple(replace(question, key="") for question in one.questions),
+        expressions=tuple(replace(expression, key="") for expression in one.expressions),
+    )
+
+
+@pytest.mark.parametrize(("split", "count"), [("train", 30), ("web", 20), ("test_rare", 5)])
+def test_what_is_written_is_read(folder: Path, split: str, count: int) -> None:
+    found = read(folder, split)
+    assert len(found) == count
+    for number, one in enumerate(found):
+        assert one.picture is not None
+        wanted = record(scene(4, split, number), one.picture)
+        assert without_keys(one) == without_keys(wanted)
+        assert np.array_equal(np.asarray(Image.open(one.picture)), render(scene(4, split, number)))
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # theirs
+def test_pycocotools_reads_it(folder: Path) -> None:
+    with redirect_stdout(io.StringIO()):
+        instances = COCO(folder / "coco" / "instances_train.json")
+        captions = COCO(folder / "coco" / "captions_train.json")
+    assert len(instances.getImgIds()) == 30
+    assert len(captions.getAnnIds(imgIds=[0])) == 5
+    assert instances.annToMask(instances.loadAnns(instances.getAnnIds(imgIds=[0]))[0]).sum() > 0
+
+
+def modified(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_second_call_changes_nothing_and_a_larger_one_adds(tmp_path: Path) -> None:
+    write(tmp_path, {"val": 3})
+    before = modified(tmp_path)
+    heard: list[int] = []
+    write(tmp_path, {"val": 3}, progress=heard.append)
+    assert modified(tmp_path) == before
+    assert heard == [1, 2, 3]
+    (tmp_path / "pictures" / "val" / "000001.png").unlink()
+    write(tmp_path, {"val": 3})
+    assert modified(tmp_path).keys() == before.keys()
+    before = modified(tmp_path)
+    write(tmp_path, {"val": 5})
+    after = modified(tmp_path)
+    assert all(after[name] == before[name] for name in before if name.endswith(".png"))
+    assert [one.key for one in read(tmp_path, "val")] == [f"val/{number:06d}" for number in range(5)]
+
+
+def test_a_stopped_call_leaves_whole_files_and_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+
+    def stops(one, zoom=1):  # type: ignore[no-untyped-def]
+        if len(drawn) == 2:
+            raise KeyboardInterrupt
+        drawn.append(one.index)
+        return render(one, zoom)
+
+    monkeypatch.setattr(files_module, "render", stops)
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path, {"val": 4})
+    assert len(list(tmp_path.rglob("*.png"))) == 2
+    assert not list(tmp_path.rglob("*.json"))
+    monkeypatch.undo()
+    write(tmp_path, {"val": 4})
+    assert not list(tmp_path.rglob("*.partial"))
+    assert len(read(tmp_path, "val")) == 4
+
+
+def test_two_worlds_are_not_mixed(tmp_path: Path) -> None:
+    write(tmp_path, {"val": 1}, seed=1)
+    with pytest.raises(DataError, match="world 1 and seed 1, wanted world 1 and seed 2; give another folder"):
+        write(tmp_path, {"val": 1}, seed=2)
+
+
+def test_a_wrong_split_or_number_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"found the split `trian`.*did you mean train"):
+        write(tmp_path, {"trian": 1})
+    with pytest.raises(DataError, match="found -1 scenes for val, wanted 0 or more"):
+        write(tmp_path, {"val": -1})
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"cannot be written .*make room or give another folder"):
+        write(tmp_path / "file", {"val": 1})
+
+
+def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
+    (tmp_path / "storybook.json").write_text(json.dumps({"world": 1}))
+    with pytest.raises(DataError, match=r"storybook.json: found an object with `world`, wanted one with `seed`"):
+        write(tmp_path, {"val": 1})
+
+
+def test_a_contact_sheet(tmp_path: Path) -> None:
+    show([scene(0, "train", number) for number in range(5)], tmp_path / "sheet.png")
+    sheet = np.asarray(Image.open(tmp_path / "sheet.png"))
+    assert sheet.shape[0] > 2 * 320
+    assert sheet.shape[1] > 4 * 320
+    assert len(np.unique(sheet.reshape(-1, 3), axis=0)) > 1000
