@@ -229,7 +229,7 @@ def test_the_losses_of_a_perfect_answer() -> None:
 
     class Perfect(SmallDetector):
         def forward(self, squares: torch.Tensor) -> Maps:
-            return Maps(heat, sides, torch.zeros(1, 32, 16, 16), torch.zeros(1, 16))
+            return Maps(heat, sides, torch.zeros(1, 32, 16, 16), torch.zeros(1, 32, 32, 32), torch.zeros(1, 16))
 
     perfect = Perfect(SHAPE)
     losses = next(Detection().losses(perfect, batch))
