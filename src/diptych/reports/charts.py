@@ -35,7 +35,7 @@ def curve(name: str, run: Path, what: str = "loss") -> Curve | None:
 def chart(title: str, runs: Mapping[str, Path], what: str = "loss", y: str = "") -> Chart | None:
     """One curve a run, by its name; None where no run has any."""
     curves = [found for name, run in runs.items() if (found := curve(name, run, what)) is not None]
-    return Chart(title, tuple(curves), y=y or what) if curves else None
+    return Chart(title, tuple(curves), y=y or what, from_zero=what != "loss") if curves else None
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,11 @@ class Drawing:
 
 
 def draw(chart: Chart) -> Drawing:
-    """Where everything goes. The axis begins at 0 where the values come near it."""
+    """Where everything goes. The axis begins at 0 where it must, or where the values come near it."""
     xs = [x for curve in chart.curves for x, _ in curve.points] or [0.0, 1.0]
     ys = [y for curve in chart.curves for _, y in curve.points] or [0.0, 1.0]
     least, most = min(ys), max(ys)
-    if 0 < least < 0.6 * most:
+    if least > 0 and (chart.from_zero or least < 0.6 * most):
         least = 0.0
     up, across = _ticks(least, most), _ticks(0.0, max(xs))
     low, high = min(up[0], least), max(up[-1], most)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from diptych.core import Question, Record
@@ -38,7 +39,7 @@ def demo_report(
 ) -> Report:
     """Everything the page shows; `write_report(folder, ...)` writes it."""
     everything = shown(records, class_names, captions, answers, STORYBOOK)
-    scored = [one for one in everything if one.cider is not None]
+    scored = [replace(one, answers=()) for one in everything if one.cider is not None]
     return Report(
         title=title,
         lead=lead,

@@ -12,6 +12,7 @@ from diptych.reports.report import Finding, Fractions, Row
 from diptych.tasks.bounds import BlindAnswers
 
 MOST = 8  # rows of a finding
+ENOUGH = 5  # pictures on each side of a comparison
 OVERLAP = 0.5  # intersection over union from which a region counts as the thing
 
 
@@ -90,7 +91,7 @@ def missed_by_the_eyes(
     scores = cider_by_picture(records, captions)
     whole = [score for key, score in scores.items() if not missed[key]]
     partly = [score for key, score in scores.items() if missed[key]]
-    if whole and partly:
+    if min(len(whole), len(partly)) >= ENOUGH:
         text += (
             f" Where it found everything ({len(whole)} pictures) captions get CIDEr {sum(whole) / len(whole):.1f}; "
             f"where something is missing ({len(partly)}) {sum(partly) / len(partly):.1f}."

@@ -18,6 +18,7 @@ from PIL import Image
 from diptych.errors import DataError
 from diptych.files import write_atomically
 from diptych.reports.charts import draw
+from diptych.reports.labels import lay_out
 from diptych.reports.report import Arm, Box, Comparison, Report, Shown
 from diptych.reports.tables import figure
 from diptych.tasks.scores import Score
@@ -46,6 +47,7 @@ def page(report: Report) -> str:
                 (comparison, [_bars(comparison, name) for name in comparison.drawn])
                 for comparison in report.comparisons
             ],
+            hues=_hues(report),
             drawings=[draw(chart) for chart in report.charts],
             seconds=sum(stage.seconds for stage in report.stages),
             longest=max((stage.seconds for stage in report.stages), default=1.0) or 1.0,
@@ -109,6 +111,13 @@ def picture_uri(path: Path) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(kept.getvalue()).decode("ascii")
 
 
+def _hues(report: Report) -> dict[str, int]:
+    """One colour for an arm, wherever it is drawn."""
+    arms = [arm.name for comparison in report.comparisons for arm in comparison.arms]
+    curves = [curve.name for chart in report.charts for curve in chart.curves]
+    return {name: number % COLOURS for number, name in enumerate(dict.fromkeys([*arms, *curves]))}
+
+
 def _shown_uri(shown: Shown) -> str:
     return "" if shown.picture is None else picture_uri(shown.picture)
 
@@ -130,5 +139,6 @@ def _environment() -> Environment:
     )  # fmt: skip
     environment.filters |= {
         "figure": figure, "uri": _shown_uri, "colours": _colours, "duration": _duration,
+        "labels": lambda shown: lay_out(shown.boxes, shown.size),
     }  # fmt: skip
     return environment

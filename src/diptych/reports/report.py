@@ -42,6 +42,7 @@ class Chart:
     curves: tuple[Curve, ...]
     x: str = "step"
     y: str = ""
+    from_zero: bool = False  # a score's axis must not make much of little
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,10 @@ class Answered:
     given: str
     wanted: str  # what most people said
     accuracy: float  # 0 to 1
+
+    @property
+    def right(self) -> bool:
+        return self.accuracy >= 0.5
 
 
 @dataclass(frozen=True)
