@@ -98,11 +98,50 @@ def storybook_show(
     print(f"{count} scenes in {out}")
 
 
+@storybook.command("detector")
+def storybook_detector(
+    out: Annotated[Path, typer.Argument(help="Folder of the run; the eyes go to OUT/eyes.")],
+    steps: Annotated[int, typer.Option(min=1, help="Of 8 scenes each.")] = 1100,
+    seed: Seed = 0,
+) -> None:
+    """Train a small detector to see the drawn world."""
+    from diptych.recipes.detector import DetectorRecipe, train_detector
+
+    train_detector(DetectorRecipe.of(steps, seed), out, console=_console())
+    print(f"eyes: {out / 'eyes'}")
+
+
+@app.command()
+def check(
+    data: Annotated[Path, typer.Argument(help="A store, or data that `extract` reads.")],
+    model: Annotated[str | None, typer.Option(help="Would this model take these features?")] = None,
+    pictures: Annotated[Path | None, typer.Option(help="Where names of pictures start from.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look over data before hours are spent on it; exit code 1 when training would fail."""
+    from diptych.loading.check import check as look_over
+    from diptych.loading.store import INDEX, Store
+    from diptych.sources.anything import read
+
+    contract = _open(model).contract if model is not None else None
+    report = look_over(Store(data) if (data / INDEX).exists() else read(data, pictures), contract)
+    if as_json:
+        print(json.dumps(report.to_json(), indent=1))
+    else:
+        _console(stderr=False).print(report)
+    if not report.ok:
+        raise SystemExit(1)
+
+
 @app.command()
 def extract(
     data: Annotated[Path, typer.Argument(help="A .jsonl, a COCO .json, a folder of pictures or of Storybook.")],
     out: Annotated[Path, typer.Argument(help="The store; the same command goes on where it stopped.")],
-    detector: Annotated[str, typer.Option(help="A folder of eyes or of a model, or ground-truth.")],
+    detector: Annotated[
+        str, typer.Option(help="A folder of eyes or of a model; a torchvision detector; grid:BACKBONE; ground-truth.")
+    ],
+    weights: Annotated[Path | None, typer.Option(help="Of a torchvision detector, where there is no network.")] = None,
+    select: Annotated[str | None, typer.Option(help="Its regions: unified-vlp, vl-bert, tden, xgpt, ...")] = None,
     pictures: Annotated[Path | None, typer.Option(help="Where names of pictures start from.")] = None,
     batch: Annotated[int, typer.Option(min=1, help="Pictures at a time.")] = 16,
 ) -> None:
@@ -112,7 +151,7 @@ def extract(
     from diptych.sources.anything import read
 
     records = read(data, pictures)
-    eyes = open_eyes(detector, records)
+    eyes = open_eyes(detector, records, weights, select)
     with bar("pictures") as progress:
         looking = progress.add_task("looking", total=len(records))
         done = look(records, eyes, out, batch, lambda count: progress.advance(looking, count))
@@ -285,10 +324,10 @@ def _pictures(paths: list[Path]) -> list[Path]:
     return found
 
 
-def _console() -> Console:
+def _console(stderr: bool = True) -> Console:
     from rich.console import Console
 
-    return Console(stderr=True)
+    return Console(stderr=stderr)
 
 
 def main() -> None:

@@ -212,8 +212,8 @@ def test_the_losses_of_a_perfect_answer() -> None:
     across = (torch.arange(16) + 0.5) * STRIDE
     sides = torch.stack(torch.broadcast_tensors(
         across - 16, across[:, None] - 32, 48 - across, 48 - across[:, None]))[None]  # fmt: skip
-    heat = torch.full((1, 2, 16, 16), -20.0)
-    heat[0, 1, 10, 8] = 20
+    heat = torch.full((1, 16, 16), -20.0)
+    heat[0, 10, 8] = 20
     assert network.boxes(sides)[0, 100].tolist() == pytest.approx([0.25, 0.5, 0.75, 0.75])
 
     class Perfect(SmallDetector):
@@ -226,7 +226,7 @@ def test_the_losses_of_a_perfect_answer() -> None:
     assert float(losses["sides"]) < 1e-5
     feature = perfect.describe(perfect(batch.squares), [torch.zeros(1, 4)])
     assert losses["kind"].shape == cross_entropy(perfect.region_heads["kind"](feature), torch.tensor([1])).shape
-    heat[0, 1, 10, 8] = -20
+    heat[0, 10, 8] = -20
     assert float(next(Detection().losses(perfect, batch))["heat"].detach()) == pytest.approx(20, abs=0.01)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,26 @@ from diptych.core import Record
 from diptych.files import write_atomically
 from diptych.loading.store import Store
 from diptych.progress import bar
+from diptych.recipes.comparison import Cell, Row, Task, compare
 from diptych.recipes.detector import DetectorRecipe, train_detector
+from diptych.recipes.folder import open_model
 from diptych.recipes.looking import look
 from diptych.recipes.recipe import Recipe
-from diptych.recipes.run import Run, evaluate, run
-from diptych.recipes.unified_vlp import masked_queries, small
+from diptych.recipes.run import evaluate, run
+from diptych.recipes.unified_vlp import masked_queries
 from diptych.sources import storybook
 from diptych.sources.anything import read
 from diptych.vision.eyes import Eyes
+
+# Chosen on val, once, by `benchmarks/demo_rates.py`: each arm has its own.
+RATES = {
+    ("caption", "scratch"): 1e-3,
+    ("caption", "pre-trained"): 5e-4,
+    ("vqa", "scratch"): 1e-3,
+    ("vqa", "pre-trained"): 5e-4,
+}
+TASKS: tuple[Task, ...] = ("caption", "vqa")
+PRETRAINED = "pre-trained"
 
 
 class DemoConfig(BaseModel):
@@ -36,10 +50,12 @@ class DemoConfig(BaseModel):
     train: PositiveInt = 1000
     val: PositiveInt = 200
     test: PositiveInt = 600
-    detector_steps: PositiveInt = 500
+    labels: PositiveInt = 100  # labelled scenes that the arms learn from
+    detector_steps: PositiveInt = 1100
     pretrain_steps: PositiveInt = 1200
-    caption_steps: PositiveInt = 1200
-    vqa_steps: PositiveInt = 1200
+    most_steps: PositiveInt = 2000  # of an arm; it ends when val has stopped rising
+    validate_every: PositiveInt = 50
+    patience: PositiveInt = 5
     width: PositiveInt = 128
     layers: PositiveInt = 3
     batch: PositiveInt = 64
@@ -48,8 +64,8 @@ class DemoConfig(BaseModel):
     @classmethod
     def fast(cls, seed: int = 0) -> DemoConfig:
         """Under 90 seconds: shows that all parts work, and nothing about how well."""
-        return cls(web=600, train=200, val=40, test=60, detector_steps=100, pretrain_steps=150, caption_steps=150,
-                   vqa_steps=150, width=64, layers=2, batch=32, seed=seed)  # fmt: skip
+        return cls(web=600, train=200, val=40, test=60, detector_steps=250, pretrain_steps=150, most_steps=150,
+                   width=64, layers=2, batch=32, seed=seed)  # fmt: skip
 
     @property
     def splits(self) -> dict[str, int]:
@@ -59,34 +75,29 @@ class DemoConfig(BaseModel):
 def demo(out: Path, config: DemoConfig, console: Console) -> dict[str, Any]:
     """Run every stage that is not done yet; hands back what `out/results.json` holds."""
     out.mkdir(parents=True, exist_ok=True)
-    times: dict[str, float] = {}
-    with _stage("draw", times, console):
+    times = _Times(out / "seconds.json", console)
+    with times.stage("draw"):
         records = _draw(out / "world", config)
-    with _stage("learn to see", times, console):
-        eyes = train_detector(_detector(config), out / "detector", console=console)
-    with _stage("find regions", times, console):
+    with times.stage("learn to see"):
+        eyes = train_detector(DetectorRecipe.of(config.detector_steps, config.seed), out / "detector", console=console)
+    with times.stage("find regions"):
         store = _look(out / "store", eyes, records)
-    with _stage("pre-train", times, console):
-        pretrained = run(_sized(masked_queries("small"), config, "web", config.pretrain_steps), store, out / "pretrain",
-                         console=console)  # fmt: skip
-    with _stage("fine-tune: captions", times, console):
-        captioner = _finetune("caption", config, config.caption_steps, store, out, pretrained, console)
-    with _stage("fine-tune: questions", times, console):
-        answerer = _finetune("vqa", config, config.vqa_steps, store, out, pretrained, console)
-    with _stage("evaluate", times, console):
-        captions, caption_scores = evaluate(captioner.model, store, "test")
-        answers, answer_scores = evaluate(answerer.model, store, "test")
+    with times.stage("pre-train"):
+        pretrained = run(_pretraining(config), store, out / "pretrain", console=console)
+    with times.stage("fine-tune both arms"):
+        rows = _compare(config, store, pretrained.model.folder, out, console)
+    with times.stage("evaluate"):
+        for task in TASKS:
+            open_model(_folder(out, task, config)).save(out / task)
+        captions, _ = evaluate(open_model(out / "caption"), store, "test")
     results = {
-        "caption": caption_scores,
-        "vqa": answer_scores,
-        "seconds": times,
+        "rows": [asdict(row) for row in rows],
+        "seconds": times.seconds,
         "regions": store.contract.extractor,
         "config": config.model_dump(),
     }
     write_atomically(out / "results.json", (json.dumps(results, indent=2) + "\n").encode())
-    write_atomically(out / "captions.json", json.dumps(captions, indent=1).encode())
-    write_atomically(out / "answers.json", json.dumps(answers, indent=1).encode())
-    _show(results, captions, {r.key: r for r in records}, console)
+    _show(rows, captions, {record.key: record for record in records}, times, console)
     return results
 
 
@@ -105,45 +116,82 @@ def _look(folder: Path, eyes: Eyes, records: list[Record]) -> Store:
     return Store(folder)
 
 
-def _finetune(task: Any, config: DemoConfig, steps: int, store: Store, out: Path, start: Run, console: Console) -> Run:
-    return run(_sized(small(task), config, "train", steps), store, out / task, start=start.model, console=console)
+def _compare(config: DemoConfig, store: Store, start: Path, out: Path, console: Console) -> list[Row]:
+    cells = [
+        Cell(task, arm, config.labels, config.seed, RATES[task, arm], str(start) if arm == PRETRAINED else None,
+             str(store.folder), str(out / "arms"), _settings(config))
+        for task in TASKS for arm in ("scratch", PRETRAINED)
+    ]  # fmt: skip
+    with bar("runs", console) as progress:
+        running = progress.add_task("arms", total=len(cells))
+
+        def done(row: Row) -> None:
+            progress.advance(running)
+            console.print(f"{row.task}, {row.arm}: val stopped rising after {row.best_step} steps")
+
+        return compare(cells, os.cpu_count() or 1, done)
 
 
-def _detector(config: DemoConfig) -> DetectorRecipe:
-    recipe = DetectorRecipe(seed=config.seed)
-    return recipe.model_copy(
-        update={"training": recipe.training.model_copy(update={"steps": config.detector_steps, "seed": config.seed})}
-    )
+def _folder(out: Path, task: Task, config: DemoConfig) -> Path:
+    """Of the pre-trained arm's model."""
+    return out / "arms" / f"{task}-{config.labels}-{PRETRAINED}-{config.seed}"
 
 
-def _sized(recipe: Recipe, config: DemoConfig, split: str, steps: int) -> Recipe:
-    return recipe.override([
+def _settings(config: DemoConfig) -> tuple[str, ...]:
+    """Of every arm. Nobody knows when val stops rising, so the rate stays and a running average stands in for decay."""
+    return (
+        *_size(config),
+        f"training.steps={config.most_steps}", f"training.validate_every={config.validate_every}",
+        f"training.patience={config.patience}", "training.ema=0.98", "optimizer.schedule=constant",
+        f"training.checkpoint_every={config.validate_every}", "training.threads=1",
+    )  # fmt: skip
+
+
+def _size(config: DemoConfig) -> tuple[str, ...]:
+    return (
         f"model.width={config.width}", f"model.layers={config.layers}", f"model.ffn={4 * config.width}",
-        f"training.steps={steps}", f"training.batch={config.batch}", f"training.seed={config.seed}",
-        f"training.validate_every={max(steps // 5, 1)}", f"training.checkpoint_every={max(steps // 5, 1)}",
-        f"data.split={split}",
+        f"training.batch={config.batch}",
+    )  # fmt: skip
+
+
+def _pretraining(config: DemoConfig) -> Recipe:
+    return masked_queries("small").override([
+        *_size(config), f"training.steps={config.pretrain_steps}", f"training.seed={config.seed}", "data.split=web",
+        "training.validate_every=200", "training.checkpoint_every=200",
     ])  # fmt: skip
 
 
 def _show(
-    results: dict[str, Any], captions: list[dict[str, Any]], records: dict[str, Record], console: Console
+    rows: list[Row], captions: list[dict[str, Any]], records: dict[str, Record], times: _Times, console: Console
 ) -> None:
     table = Table(title="On the test split", title_justify="left")
-    for column in ("task", "score", "value"):
+    for column in ("task", "arm", "score", "value"):
         table.add_column(column)
-    for task in ("caption", "vqa"):
-        for name, value in results[task].items():
-            table.add_row(task, name, f"{value:.1f}")
+    for row in rows:
+        for name, value in row.test.items():
+            table.add_row(row.task, row.arm, name, f"{value:.1f}")
     console.print(table)
     for prediction in captions[:3]:
         console.print(f"{records[prediction['key']].picture}: {prediction['caption']}")
-    total = sum(results["seconds"].values())
-    console.print(f"all stages took {total:.0f} s: " + ", ".join(f"{n} {s:.0f}" for n, s in results["seconds"].items()))
+    console.print(f"all stages took {sum(times.seconds.values()):.0f} s: " + times.summary())
 
 
-@contextmanager
-def _stage(name: str, times: dict[str, float], console: Console) -> Iterator[None]:
-    console.rule(name, align="left")
-    began = time.perf_counter()
-    yield
-    times[name] = round(time.perf_counter() - began, 1)
+class _Times:
+    """Seconds of each stage, over all the times that it was gone on with."""
+
+    def __init__(self, path: Path, console: Console) -> None:
+        self.path, self.console = path, console
+        self.seconds: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        self.console.rule(name, align="left")
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - began, 1)
+            write_atomically(self.path, json.dumps(self.seconds).encode())
+
+    def summary(self) -> str:
+        return ", ".join(f"{name} {seconds:.0f}" for name, seconds in self.seconds.items())

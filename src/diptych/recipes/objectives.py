@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt
 
-from diptych.core import BIDIRECTIONAL, TEXT_AFTER_REGIONS, Objective, Vocabulary
+from diptych.core import BIDIRECTIONAL, TEXT_AFTER_REGIONS, Attention, Objective, Vocabulary
 from diptych.objectives import AnswerQuestion, MaskedLanguage, MaskedQueries, MaskedRegionClass, OneForward, Schedule
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -26,29 +26,35 @@ class Objectives(BaseModel):
     region_class: NonNegativeFloat = 0.0  # weight of region class as pretext (Table 6); 0: off
     region_rate: Share = 0.15
     answer: bool = False
-    answer_masks_a_word: bool = (
-        False  # the code masks one word of each question in training (fidelity.md, vqa_mask_one)
-    )
+    answer_form: Literal["binary", "softmax"] = "binary"
+    answer_masks_a_word: bool = False  # the code masks a word of each question in training (vqa_mask_one)
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
-        objectives: list[Objective] = []
+        """One update, or two drawn by lambda where the writing is asked for by queries and the reading by masks."""
+        both, read = (TEXT_AFTER_REGIONS, self.seq2seq), (BIDIRECTIONAL, 1 - self.seq2seq)
+        ways: list[tuple[Objective | None, float]] = [(None, 1.0)]
         if self.words == "masked":
-            attention = ((TEXT_AFTER_REGIONS, self.seq2seq), (BIDIRECTIONAL, 1 - self.seq2seq))
-            objectives.append(
-                MaskedLanguage(
-                    vocabulary,
-                    rate=self.rate,
-                    most=self.most,
-                    attention=tuple(pair for pair in attention if pair[1]),
-                    drop_worst=self.drop_worst,
-                    label_smoothing=self.label_smoothing,
-                )
-            )
+            ways = [(self._masked(vocabulary, both, read), 1.0)]
         elif self.words == "queries":
-            objectives.append(MaskedQueries(vocabulary))
+            queries = MaskedQueries(vocabulary, label_smoothing=self.label_smoothing)
+            ways = [(queries, self.seq2seq), (self._masked(vocabulary, read), 1 - self.seq2seq)]
+        updates = [(self._update(words, vocabulary), share) for words, share in ways if share]
+        return Schedule(tuple(updates), order="sampled" if len(updates) > 1 else "together")
+
+    def _masked(self, vocabulary: Vocabulary, *attention: tuple[Attention, float]) -> MaskedLanguage:
+        return MaskedLanguage(
+            vocabulary,
+            rate=self.rate,
+            most=self.most,
+            attention=tuple(pair for pair in attention if pair[1]),
+            drop_worst=self.drop_worst,
+            label_smoothing=self.label_smoothing,
+        )
+
+    def _update(self, words: Objective | None, vocabulary: Vocabulary) -> OneForward:
+        objectives = [words] if words is not None else []
         if self.region_class:
             objectives.append(MaskedRegionClass(rate=self.region_rate))
         if self.answer:
-            objectives.append(AnswerQuestion(vocabulary, mask_one_word=self.answer_masks_a_word))
-        weights = {"masked_region_class": self.region_class} if self.region_class else {}
-        return Schedule(((OneForward(tuple(objectives), weights), 1.0),))
+            objectives.append(AnswerQuestion(vocabulary, self.answer_masks_a_word, form=self.answer_form))
+        return OneForward(tuple(objectives), {"masked_region_class": self.region_class} if self.region_class else {})

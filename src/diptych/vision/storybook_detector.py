@@ -52,7 +52,7 @@ class StorybookDetector:
         shape = self.network.shape
         squares, shares = letterbox(pictures, shape.side, self.device)
         maps: Maps = self.network(squares)
-        boxes, heat, _ = best_boxes(self.network, maps, max(CANDIDATES, 2 * self.selection.least))
+        boxes, heat = best_boxes(self.network, maps, max(CANDIDATES, 2 * self.selection.least))
         return [
             self._one(picture, share, whole, *found)
             for picture, share, whole, *found in zip(

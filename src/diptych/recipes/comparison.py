@@ -1,0 +1,111 @@
+"""From scratch against pre-trained: the same data, each arm with its own learning rate, trained until val stops rising.
+
+A cell is one run of one arm. Its row is kept beside it, so a comparison that was stopped goes on cell by cell.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Literal
+
+from diptych.files import write_atomically
+
+Task = Literal["caption", "vqa"]
+ROW = "row.json"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: plain values, so that another process can do it."""
+
+    task: Task
+    arm: str  # "scratch" or "pre-trained"
+    labels: int  # labelled scenes
+    seed: int
+    lr: float
+    start: str | None  # model folder
+    store: str
+    out: str
+    settings: tuple[str, ...]  # dotted overrides, the same for all arms
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.out) / f"{self.task}-{self.labels}-{self.arm}-{self.seed}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a cell came to; scores are those of the test split, looked at once."""
+
+    task: Task
+    arm: str
+    labels: int
+    seed: int
+    lr: float
+    steps: int  # until val stopped rising
+    best_step: int
+    val: float
+    test: dict[str, float]
+
+
+def compare(cells: Sequence[Cell], processes: int, done: Callable[[Row], object]) -> list[Row]:
+    """Run what has no row yet, each in a process of its own thread; hands back the rows in the order of the cells."""
+    waiting = [cell for cell in cells if not (cell.folder / ROW).exists()]
+    with ProcessPoolExecutor(max(1, min(processes, len(waiting))), mp_context=get_context("spawn")) as pool:
+        for finished in as_completed([pool.submit(run_cell, cell) for cell in waiting]):
+            done(finished.result())
+    return [read_row(cell) for cell in cells]
+
+
+def read_row(cell: Cell) -> Row:
+    return Row(**json.loads((cell.folder / ROW).read_text("utf-8")))
+
+
+def run_cell(cell: Cell) -> Row:
+    """Train one arm on one thread and score it; called in a process of its own."""
+    import torch
+    from rich.console import Console
+
+    from diptych.loading.store import Store
+    from diptych.recipes import find_recipe
+    from diptych.recipes.folder import open_model
+    from diptych.recipes.run import evaluate, fit_to, run
+
+    torch.set_num_threads(1)
+    store = Store(Path(cell.store))
+    start = open_model(Path(cell.start)) if cell.start is not None else None
+    recipe = find_recipe(f"unified-vlp/small/{cell.task}")
+    if start is not None:
+        recipe = fit_to(recipe, start)
+    own = (f"optimizer.lr={cell.lr}", f"training.seed={cell.seed}", f"data.records={cell.labels}")
+    made = run(recipe.override([*cell.settings, *own]), store, cell.folder, start, Console(quiet=True))
+    _, test = evaluate(made.model, store, "test")
+    row = Row(
+        task=cell.task,
+        arm=cell.arm,
+        labels=cell.labels,
+        seed=cell.seed,
+        lr=cell.lr,
+        steps=made.result.step,
+        best_step=made.result.best_step or made.result.step,
+        val=made.result.best_score or 0.0,
+        test=test,
+    )
+    write_atomically(cell.folder / ROW, json.dumps(asdict(row), indent=1).encode())
+    return row
+
+
+def means(rows: Sequence[Row], score: str) -> dict[str, Any]:
+    """Mean, smallest and largest of a test score, by arm and labels."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        found.setdefault(f"{row.arm} at {row.labels}", []).append(row.test[score])
+    return {
+        name: {"mean": sum(values) / len(values), "least": min(values), "most": max(values), "runs": len(values)}
+        for name, values in found.items()
+    }
