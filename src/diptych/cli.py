@@ -204,21 +204,45 @@ def finetune(
 
 @app.command()
 def evaluate(
-    model: Model,
-    data: Data,
+    model: Annotated[str | None, typer.Option(help="A model folder, the folder of a run, or user/name.")] = None,
+    data: Annotated[Path | None, typer.Option(help="A store (from `diptych extract`) that it is asked about.")] = None,
     split: Annotated[str, typer.Option(help="Which records.")] = "test",
     predictions: Annotated[Path | None, typer.Option(help="Keep what it said, as JSON.")] = None,
+    results: Annotated[Path | None, typer.Option(help="Score this file in COCO's or VQA's form, not a model.")] = None,
+    references: Annotated[Path | None, typer.Option(help="Its captions_*.json.")] = None,
+    questions: Annotated[Path | None, typer.Option(help="Or its VQA questions,")] = None,
+    annotations: Annotated[Path | None, typer.Option(help="and their answers.")] = None,
+    training: Annotated[
+        Path | None, typer.Option(help="Training captions_*.json, for a file's blind baseline.")
+    ] = None,
+    also: Annotated[list[str] | None, typer.Option(metavar="NAME", help="METEOR or SPICE; they need Java.")] = None,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Score what the file has; say how much.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
 ) -> None:
-    """Score a model on a split: BLEU, ROUGE-L and CIDEr of captions, accuracy of answers."""
-    from diptych.loading.store import Store
-    from diptych.recipes.run import evaluate as run_evaluation
+    """Score a model, or a file of results: each figure with its interval, beside a blind baseline and a ceiling."""
+    from diptych.recipes.scoring import score_file, score_model
+    from diptych.reports.tables import score_table
 
-    said, scores = run_evaluation(_open(model), Store(data), split)
-    if predictions is not None:
-        from diptych.files import write_atomically
+    if results is not None and model is None and data is None:
+        scores = score_file(results, references, questions, annotations, training, also or (), allow_missing)
+    elif results is None and model is not None and data is not None:
+        from diptych.loading.store import Store
 
-        write_atomically(predictions, json.dumps(said, indent=1, ensure_ascii=False).encode())
-    print(json.dumps(scores, indent=2))
+        said, scores = score_model(_open(model), Store(data), split, also or ())
+        if predictions is not None:
+            from diptych.files import write_atomically
+
+            write_atomically(predictions, json.dumps(said, indent=1, ensure_ascii=False).encode())
+    else:
+        raise RecipeError("evaluate wants --model and --data, or --results with --references or --questions")
+    if as_json:
+        print(json.dumps(scores.to_json(), indent=2, ensure_ascii=False))
+    else:
+        from rich.console import Console
+
+        Console().print(score_table(scores))
 
 
 @app.command()
