@@ -1,44 +1,30 @@
-"""The command line: verbs, their options, and how errors are shown. What a verb does lives elsewhere.
-
-Exit codes: 0 done, 1 failed, 2 used wrongly, 75 stopped and saved (the same command goes on), 130 interrupted.
-Heavy imports stand inside the verbs, so that `--help` takes no time.
-"""
+"""The verbs that make things: worlds, stores, models, scores."""
 
 from __future__ import annotations
 
 import json
-import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from tempfile import TemporaryDirectory
+from typing import Annotated
 
 import typer
 
-from diptych.errors import DiptychError, RecipeError, nearest
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-app = typer.Typer(
-    name="diptych",
-    help="Vision-language pre-training: pictures on one panel, words on the other.",
-    epilog="Any verb takes --debug, to show the traceback of an error.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
+from diptych.cli.app import (
+    Data,
+    Features,
+    Model,
+    Out,
+    OwnData,
+    Seed,
+    Set,
+    SplitSeed,
+    app,
+    console,
+    open_folder,
+    storybook,
 )
-storybook = typer.Typer(help="The drawn world: write it, look at it.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(storybook, name="storybook")
-
-Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe, such as optimizer.lr=3e-4.")
-]
-Data = Annotated[Path, typer.Option(help="A store (from `diptych extract`).")]
-Out = Annotated[Path, typer.Option(help="Folder of the run; the same command goes on where it stopped.")]
-Model = Annotated[str, typer.Option(help="A model folder, the folder of a run, or user/name on the hub.")]
-Seed = Annotated[int, typer.Option(help="Same seed, same pictures, words and weights.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+from diptych.errors import RecipeError, nearest
 
 
 class Task(StrEnum):
@@ -58,7 +44,7 @@ def demo(
     from diptych.recipes.demo import DemoConfig
     from diptych.recipes.demo import demo as run_demo
 
-    run_demo(out, DemoConfig.fast(seed) if fast else DemoConfig(seed=seed), _console())
+    run_demo(out, DemoConfig.fast(seed) if fast else DemoConfig(seed=seed), console())
 
 
 @storybook.command("write")
@@ -102,113 +88,92 @@ def storybook_show(
 def extract(
     data: Annotated[Path, typer.Argument(help="A .jsonl, a COCO .json, a folder of pictures or of Storybook.")],
     out: Annotated[Path, typer.Argument(help="The store; the same command goes on where it stopped.")],
-    detector: Annotated[str, typer.Option(help="A folder of eyes or of a model, or ground-truth.")],
+    detector: Annotated[str, typer.Option(help="A folder of eyes or of a model, given, or ground-truth.")],
     pictures: Annotated[Path | None, typer.Option(help="Where names of pictures start from.")] = None,
+    features: Features = None,
+    split: Annotated[str | None, typer.Option(help="Of data that name none; without it, --seed draws.")] = None,
+    seed: SplitSeed = 0,
     batch: Annotated[int, typer.Option(min=1, help="Pictures at a time.")] = 16,
 ) -> None:
     """Look at every picture once and keep what was seen, in a store that training reads."""
-    from diptych.progress import bar
-    from diptych.recipes.looking import look, open_eyes
-    from diptych.sources.anything import read
+    from diptych.recipes.looking import look_and_tell, open_eyes, read_and_tell
 
-    records = read(data, pictures)
-    eyes = open_eyes(detector, records)
-    with bar("pictures") as progress:
-        looking = progress.add_task("looking", total=len(records))
-        done = look(records, eyes, out, batch, lambda count: progress.advance(looking, count))
+    records = read_and_tell(data, console(), pictures, split, seed, look=features is None)
+    done = look_and_tell(records, open_eyes(detector, records, features), out, console(), batch)
     print(f"{done.summary()}; {out}")
-    for key, reason in list(done.failed.items())[:5]:
-        print(f"  {key}: {reason}", file=sys.stderr)
 
 
 @app.command()
 def pretrain(
     recipe: Annotated[str, typer.Argument(help="Such as unified-vlp/small/pretrain; an unknown name lists them.")],
-    data: Data,
+    data: OwnData,
     out: Out,
     model: Annotated[str | None, typer.Option(help="Begin from this model folder instead of from scratch.")] = None,
     init: Annotated[str | None, typer.Option(help="Begin from BERT or UniLM weights: a file, or a hub id.")] = None,
     vocab: Annotated[str | None, typer.Option(help="Their vocab.txt.")] = None,
+    detector: Annotated[str | None, typer.Option(help="Finds the regions of data that are no store yet.")] = None,
+    seed: SplitSeed = 0,
     settings: Set = None,
 ) -> None:
     """Pre-train a model on pictures and their captions."""
-    from diptych.loading.store import Store
     from diptych.recipes import find_recipe
+    from diptych.recipes.looking import store_of
+    from diptych.recipes.recipe import claimed
     from diptych.recipes.run import run
 
     given = [f"{key}={json.dumps(value)}" for key, value in (("init", init), ("data.vocabulary", vocab)) if value]
     chosen = find_recipe(recipe, [*given, *(settings or ())])
-    start = _open(model) if model is not None else None
-    made = run(chosen, Store(data), out, start=start, console=_console())
+    claimed(out, chosen)
+    start = open_folder(model) if model is not None else None
+    store = store_of(data, out / "store", detector or model, console(), seed)
+    made = run(chosen, store, out, start=start, console=console())
     print(f"model folder: {made.model.folder}")
 
 
 @app.command()
 def finetune(
     task: Annotated[Task, typer.Argument(help="What it shall learn.")],
-    data: Data,
+    data: OwnData,
     model: Model,
     out: Out,
     recipe: Annotated[str | None, typer.Option(help="Default: unified-vlp/small/TASK.")] = None,
+    seed: SplitSeed = 0,
     settings: Set = None,
 ) -> None:
-    """Teach a pre-trained model a task."""
-    from diptych.loading.store import Store
+    """Teach a pre-trained model a task, on a store or on data of your own."""
     from diptych.recipes import find_recipe
+    from diptych.recipes.looking import store_of
+    from diptych.recipes.recipe import claimed
     from diptych.recipes.run import fit_to, run
 
-    start = _open(model)
+    start = open_folder(model)
     chosen = fit_to(find_recipe(recipe or f"unified-vlp/small/{task.value}"), start).override(settings or ())
-    made = run(chosen, Store(data), out, start=start, console=_console())
+    claimed(out, chosen)
+    store = store_of(data, out / "store", model, console(), seed)
+    made = run(chosen, store, out, start=start, console=console())
     print(f"model folder: {made.model.folder}")
 
 
 @app.command()
 def evaluate(
     model: Model,
-    data: Data,
+    data: OwnData,
     split: Annotated[str, typer.Option(help="Which records.")] = "test",
     predictions: Annotated[Path | None, typer.Option(help="Keep what it said, as JSON.")] = None,
+    seed: SplitSeed = 0,
 ) -> None:
     """Score a model on a split: BLEU, ROUGE-L and CIDEr of captions, accuracy of answers."""
-    from diptych.loading.store import Store
+    from diptych.files import write_atomically
+    from diptych.recipes.looking import store_of
     from diptych.recipes.run import evaluate as run_evaluation
 
-    said, scores = run_evaluation(_open(model), Store(data), split)
+    opened = open_folder(model)
+    with TemporaryDirectory() as scratch:  # of data that are no store; `extract` keeps what was seen
+        store = store_of(data, Path(scratch) / "store", model, console(), seed, only=split)
+        said, scores = run_evaluation(opened, store, split)
     if predictions is not None:
-        from diptych.files import write_atomically
-
         write_atomically(predictions, json.dumps(said, indent=1, ensure_ascii=False).encode())
     print(json.dumps(scores, indent=2))
-
-
-@app.command()
-def caption(
-    pictures: Annotated[list[Path], typer.Argument(help="Files and folders.")], model: Model, as_json: AsJson = False
-) -> None:
-    """Write a sentence about each picture."""
-    from diptych.serving import load
-
-    predictor = load(model)
-    for said in predictor.captions(_pictures(pictures)):
-        if as_json:
-            print(json.dumps({"picture": str(said.record.picture), "caption": said.text, "score": said.score}))
-        else:
-            print(f"{said.record.picture}: {said.text}")
-
-
-@app.command()
-def ask(
-    picture: Annotated[Path, typer.Argument(help="A picture.")],
-    question: Annotated[str, typer.Argument(help="Such as 'what colour is the kite?'")],
-    model: Model,
-    as_json: AsJson = False,
-) -> None:
-    """Answer a question about a picture."""
-    from diptych.serving import load
-
-    said = load(model).answer(picture, [question])[0]
-    print(json.dumps({"answer": said.text, "probability": said.score}) if as_json else said.text)
 
 
 @app.command()
@@ -244,51 +209,3 @@ def import_(
     for line in import_checkpoint(system, file, out, vocab, lowercase=uncased):
         print(line)
     print(f"model folder: {out}")
-
-
-def _open(model: str) -> Any:
-    from diptych.serving import load
-
-    return load(model).folder
-
-
-def _pictures(paths: list[Path]) -> list[Path]:
-    from diptych.vision.pictures import find_pictures
-
-    found = [picture for path in paths for picture in (find_pictures(path) if path.is_dir() else [path])]
-    if not found:
-        raise RecipeError(f"no pictures in {', '.join(map(str, paths))}")
-    return found
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(stderr=True)
-
-
-def main() -> None:
-    """Run the command line; errors become one message on standard error and an exit code."""
-    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
-    debug = len(arguments) < len(sys.argv) - 1
-    try:
-        app(arguments)
-    except DiptychError as error:
-        if debug:
-            raise
-        print(f"diptych: {error}", file=sys.stderr)
-        raise SystemExit(error.exit_code) from None
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
-    except BrokenPipeError:
-        raise SystemExit(0) from None
-    except Exception as error:
-        if debug:
-            raise
-        kind = type(error).__name__
-        print(f"diptych: {kind}: {error}; this is a fault of Diptych: please report it, with --debug", file=sys.stderr)
-        raise SystemExit(1) from None
-
-
-if __name__ == "__main__":
-    main()
