@@ -33,6 +33,11 @@ def main() -> None:
     except Exception as error:
         if debug:
             raise
-        kind = type(error).__name__
-        print(f"diptych: {kind}: {error}; this is a fault of Diptych: please report it, with --debug", file=sys.stderr)
+        print(f"diptych: {_unforeseen(error)}", file=sys.stderr)
         raise SystemExit(1) from None
+
+
+def _unforeseen(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"cannot use {error.filename}: {error.strerror}; give another place"
+    return f"{type(error).__name__}: {error}; this is a fault of Diptych: please report it, with --debug"

@@ -46,7 +46,12 @@ def caption(
         print(f"diptych: {error}", file=sys.stderr)
 
     for said in predictor.captions(_find(pictures, refuse), decoding, refused=refuse):
-        told = _told(said, captions, drawn.write(said), as_json)
+        try:
+            shown = drawn.write(said)
+        except DataError as error:  # regions were given, and there is no picture to draw them on
+            refuse(said, error)
+            shown = {}
+        told = _told(said, captions, shown, as_json)
         lines += told
         if out is None:
             print("\n".join(told), flush=True)
