@@ -7,13 +7,14 @@ from pathlib import Path
 from diptych.errors import CheckpointError, RecipeError, nearest
 from diptych.vision.eyes import Eyes
 from diptych.vision.faster_rcnn import FasterRCNN
+from diptych.vision.given import Given
 from diptych.vision.grid import Grid
 from diptych.vision.ground_truth import GroundTruth
 from diptych.vision.selection import Selection
 from diptych.vision.storybook_detector import StorybookDetector
 from diptych.vision.weights import EYES, WEIGHTS, read_eyes, read_weights
 
-KINDS = ("ground-truth", "storybook-detector", "faster-rcnn", "grid")
+KINDS = ("ground-truth", "given", "storybook-detector", "faster-rcnn", "grid")
 
 
 def load_eyes(folder: Path, selection: Selection | None = None) -> Eyes:
@@ -36,6 +37,8 @@ def _load(folder: Path) -> Eyes:
         match described["kind"]:
             case "ground-truth":
                 return GroundTruth(described["kinds"], described["attributes"])
+            case "given":
+                return Given(described["feature_size"], described["class_names"])
             case "storybook-detector":
                 return StorybookDetector.from_folder(described, read_weights(folder, described), source)
             case "faster-rcnn":
