@@ -67,8 +67,9 @@ def captioner(world: Path, pretrained: Path) -> Path:
 
 
 def test_a_captioner_scores(world: Path, captioner: Path, tmp_path: Path) -> None:
-    done = diptych("evaluate", "--model", captioner, "--data", world, "--predictions", tmp_path / "said.json")
-    scores = json.loads(done.stdout)
+    done = diptych("evaluate", "--model", captioner, "--data", world, "--predictions", tmp_path / "said.json", "--json")
+    scores = json.loads(done.stdout)["scores"]
+    assert scores["CIDEr"]["ceiling"] > scores["CIDEr"]["blind"]
     assert set(scores) >= {"BLEU-4", "CIDEr"}
     said = json.loads((tmp_path / "said.json").read_text())
     assert [s["key"] for s in said] == [r.key for r in (Store(world).words(i) for i in range(60)) if r.split == "test"]
@@ -99,7 +100,7 @@ def test_questions(world: Path, pretrained: Path) -> None:
     predictor = library.load(out)
     answer = predictor.answer(Store(world).record(0), ["how many birds are there?", "is it night?"])
     assert {a.text for a in answer} <= set(predictor.folder.answers.names) - {"<unk>"}  # type: ignore[union-attr]
-    scores = json.loads(diptych("evaluate", "--model", out, "--data", world).stdout)
+    scores = json.loads(diptych("evaluate", "--model", out, "--data", world, "--json").stdout)["scores"]
     assert {"accuracy", "accuracy yes/no"} <= set(scores)
 
 

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from diptych.core import BIDIRECTIONAL, QUERIES_BEFORE, TEXT_AFTER_REGIONS, Attention, Batch, collate
 from diptych.errors import DataError, RecipeError
 from diptych.models import UnifiedVLP, UnifiedVLPShape
-from diptych.models.visual import geometry, place_input
+from diptych.models.visual import geometry, place_input, with_whole
 from tests import toy
 
 
@@ -179,6 +179,23 @@ def test_class_probabilities_as_input(form, class_input):
     assert torch.equal(model(batch).text, model(other).text) != class_input
     if not class_input:
         model(replace(batch, classes=None))
+
+
+def test_the_whole_picture_as_one_region_more():
+    """Equal to a batch that holds it as a region; the states of the regions are theirs alone."""
+    samples = [toy.sample(number) for number in range(3)]
+    batch = collate([replace(s, regions=replace(s.regions, whole=s.regions.features[0])) for s in samples])
+    one = toy.model(whole_region=True).eval()
+    by_hand = with_whole(batch)
+    assert by_hand.boxes[0, -1].tolist() == [0, 0, 1, 1]
+    assert by_hand.features[:, -1].equal(batch.whole)
+    assert by_hand.regions_present[:, -1].all()
+    plain = toy.model().eval()
+    plain.load_state_dict(one.state_dict())
+    torch.testing.assert_close(one(batch).text, plain(by_hand).text)
+    assert one(batch).regions.shape[1] == batch.boxes.shape[1]
+    with pytest.raises(DataError, match="feature of the whole picture"):
+        one(collate([toy.sample(0)]))
 
 
 @pytest.mark.parametrize("form", ["paper", "official"])

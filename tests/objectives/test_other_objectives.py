@@ -106,6 +106,15 @@ def test_answers_are_scored_softly():
     assert int(objective.count(batch)) == 2, "a question without a known answer is not asked"
 
 
+def test_answers_compete_in_the_softmax_form():
+    model, objective = toy.model("answer"), AnswerQuestion(V, form="softmax")
+    truths = [{"answer_scores": {2: 0.9, 5: 0.3}}, {"answer_scores": {}}, {}]
+    batch = collate([replace(toy.sample(n), truth=truth) for n, truth in enumerate(truths)])
+    states = model(batch)
+    logs = model.heads["answer"](states)[0].log_softmax(-1)
+    torch.testing.assert_close(objective.loss(model, states, batch), -(0.75 * logs[2] + 0.25 * logs[5]))
+
+
 def test_answer_head_reads_the_product_of_the_two_marks():
     head, marks = toy.model("answer").heads["answer"], {"cls": torch.randn(1, 32), "sep": torch.randn(1, 32)}
     empty = torch.zeros(1, 0, 32)

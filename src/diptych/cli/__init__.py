@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sys
 
-from diptych.cli import making, telling
+from diptych.cli import making, scoring, telling
 from diptych.cli.app import app
 from diptych.errors import DiptychError
 
-__all__ = ["app", "main", "making", "telling"]
+__all__ = ["app", "main", "making", "scoring", "telling"]
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ def open_folder(model: str) -> Any:
     return load(model).folder
 
 
-def console() -> Console:
+def console(stderr: bool = True) -> Console:
     from rich.console import Console
 
-    return Console(stderr=True)
+    return Console(stderr=stderr)

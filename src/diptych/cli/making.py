@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
 from diptych.cli.app import (
+    AsJson,
     Data,
     Features,
     Model,
@@ -84,11 +84,51 @@ def storybook_show(
     print(f"{count} scenes in {out}")
 
 
+@storybook.command("detector")
+def storybook_detector(
+    out: Annotated[Path, typer.Argument(help="Folder of the run; the eyes go to OUT/eyes.")],
+    steps: Annotated[int, typer.Option(min=1, help="Of 8 scenes each.")] = 1100,
+    seed: Seed = 0,
+) -> None:
+    """Train a small detector to see the drawn world."""
+    from diptych.recipes.detector import DetectorRecipe, train_detector
+
+    train_detector(DetectorRecipe.of(steps, seed), out, console=console())
+    print(f"eyes: {out / 'eyes'}")
+
+
+@app.command()
+def check(
+    data: Annotated[Path, typer.Argument(help="A store, or data that `extract` reads.")],
+    model: Annotated[str | None, typer.Option(help="Would this model take these features?")] = None,
+    pictures: Annotated[Path | None, typer.Option(help="Where names of pictures start from.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look over data before hours are spent on it; exit code 1 when training would fail."""
+    from diptych.loading.check import check as look_over
+    from diptych.loading.store import INDEX, Store
+    from diptych.sources.anything import read
+
+    contract = open_folder(model).contract if model is not None else None
+    report = look_over(Store(data) if (data / INDEX).exists() else read(data, pictures), contract)
+    if as_json:
+        print(json.dumps(report.to_json(), indent=1))
+    else:
+        console(stderr=False).print(report)
+    if not report.ok:
+        raise SystemExit(1)
+
+
 @app.command()
 def extract(
     data: Annotated[Path, typer.Argument(help="A .jsonl, a COCO .json, a folder of pictures or of Storybook.")],
     out: Annotated[Path, typer.Argument(help="The store; the same command goes on where it stopped.")],
-    detector: Annotated[str, typer.Option(help="A folder of eyes or of a model, given, or ground-truth.")],
+    detector: Annotated[
+        str,
+        typer.Option(help="A folder of eyes or of a model; torchvision's name; grid:BACKBONE; given; ground-truth."),
+    ],
+    weights: Annotated[Path | None, typer.Option(help="Of a torchvision detector, where there is no network.")] = None,
+    select: Annotated[str | None, typer.Option(help="Its regions: unified-vlp, vl-bert, tden, xgpt, ...")] = None,
     pictures: Annotated[Path | None, typer.Option(help="Where names of pictures start from.")] = None,
     features: Features = None,
     split: Annotated[str | None, typer.Option(help="Of data that name none; without it, --seed draws.")] = None,
@@ -99,7 +139,7 @@ def extract(
     from diptych.recipes.looking import look_and_tell, open_eyes, read_and_tell
 
     records = read_and_tell(data, console(), pictures, split, seed, look=features is None)
-    done = look_and_tell(records, open_eyes(detector, records, features), out, console(), batch)
+    done = look_and_tell(records, open_eyes(detector, records, features, weights, select), out, console(), batch)
     print(f"{done.summary()}; {out}")
 
 
@@ -152,28 +192,6 @@ def finetune(
     store = store_of(data, out / "store", model, console(), seed)
     made = run(chosen, store, out, start=start, console=console())
     print(f"model folder: {made.model.folder}")
-
-
-@app.command()
-def evaluate(
-    model: Model,
-    data: OwnData,
-    split: Annotated[str, typer.Option(help="Which records.")] = "test",
-    predictions: Annotated[Path | None, typer.Option(help="Keep what it said, as JSON.")] = None,
-    seed: SplitSeed = 0,
-) -> None:
-    """Score a model on a split: BLEU, ROUGE-L and CIDEr of captions, accuracy of answers."""
-    from diptych.files import write_atomically
-    from diptych.recipes.looking import store_of
-    from diptych.recipes.run import evaluate as run_evaluation
-
-    opened = open_folder(model)
-    with TemporaryDirectory() as scratch:  # of data that are no store; `extract` keeps what was seen
-        store = store_of(data, Path(scratch) / "store", model, console(), seed, only=split)
-        said, scores = run_evaluation(opened, store, split)
-    if predictions is not None:
-        write_atomically(predictions, json.dumps(said, indent=1, ensure_ascii=False).encode())
-    print(json.dumps(scores, indent=2))
 
 
 @app.command()

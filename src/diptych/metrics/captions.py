@@ -53,10 +53,16 @@ def caption_scores(
     """
     for name in also:
         unavailable(name, required=True)
-    scores = caption_items(predictions, references).scores()
-    for name in also:
-        scores[name] = java_score(name, *_tokenised(predictions, references))
-    return scores
+    return caption_items(predictions, references).scores() | java_scores(predictions, references, also)
+
+
+def java_scores(
+    predictions: Mapping[str, str], references: Mapping[str, Sequence[str]], names: Sequence[str]
+) -> dict[str, float]:
+    """METEOR and SPICE alone. Asked for one that cannot run here, it raises RecipeError before any work."""
+    for name in names:
+        unavailable(name, required=True)
+    return {name: java_score(name, *_tokenised(predictions, references)) for name in names}
 
 
 def _tokenised(

@@ -29,7 +29,7 @@ from diptych.errors import DataError, RecipeError
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, make_heads
 from diptych.models.transformer import LayerSizes, Memory, Transformer
-from diptych.models.visual import RegionEmbedding, Source
+from diptych.models.visual import RegionEmbedding, Source, with_whole
 
 
 class UnifiedVLPShape(BaseModel):
@@ -51,6 +51,7 @@ class UnifiedVLPShape(BaseModel):
     region_embedding: Source = "paper"
     box_norm: Source = "paper"
     geometry: Source = "paper"
+    whole_region: bool = False  # the picture's own feature as one region more; the paper's 100 regions cover the ground
     class_input: bool = True  # Table 6: the detector's class probabilities as a part of the input
     # paper: a hidden region keeps its box, so that its class can be asked for (Table 6, "region label as pretext").
     # official: it keeps nothing but its segment (the code's --mask_image_regions). The authors also mean to close its
@@ -157,7 +158,7 @@ class UnifiedVLP(nn.Module):
         layers = self.encoder(self.text.finish(torch.cat(blocks, 1)), allowed)
         of_regions, of_text, of_target = layers[-1].split([sizes[0], text, target], 1)
         return States(
-            regions=of_regions[:, 1:-1],
+            regions=of_regions[:, 1 : 1 + batch.boxes.shape[1]],
             text=of_text,
             target=of_target if target else None,
             marks={"cls": of_regions[:, 0], "sep": of_regions[:, -1]},
@@ -204,6 +205,8 @@ class UnifiedVLP(nn.Module):
                 "max_regions",
                 key=batch.keys[int(batch.regions_present.sum(1).argmax())],
             )
+        if self.config.whole_region:
+            batch = with_whole(batch)
         official = self.config.hidden_regions == "official"
         looks, places = self.regions(batch, torch.zeros_like(batch.hidden) if official else batch.hidden)
         regions = looks + places
@@ -216,7 +219,8 @@ class UnifiedVLP(nn.Module):
         marks = self.text(words.expand(len(batch), 2), positions, segments.expand(-1, 2))
         there = batch.regions_present.new_ones(len(batch), 1)
         read = torch.cat([marks[:, :1], regions, marks[:, 1:]], 1)
-        return read, torch.cat([there, batch.regions_present, there], 1), {"regions": looks, "places": places}
+        seen = {"regions": looks[:, :count], "places": places[:, :count]}
+        return read, torch.cat([there, batch.regions_present, there], 1), seen
 
     def _write(self, words: Int[Tensor, "N T"], start: int, segments: Int[Tensor, "N 1"]) -> Float[Tensor, "N T D"]:
         """Words (or queries) from the text's place `start` on, before the norm."""

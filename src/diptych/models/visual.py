@@ -1,5 +1,6 @@
 """Regions -> embeddings: the paper's form and the released code's."""
 
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -30,6 +31,27 @@ def geometry(batch: Batch, norm: Source, form: Source) -> Float[Tensor, "B R G"]
     area = ((boxes[..., 3] - boxes[..., 1]) * (boxes[..., 2] - boxes[..., 0])).clamp(min=0)
     parts = [boxes, area[..., None]] + ([batch.scores[..., None]] if form == "official" else [])
     return torch.cat(parts, -1)
+
+
+def with_whole(batch: Batch) -> Batch:
+    """One region more: the picture itself, with its own feature and no class. Nothing of it can be hidden."""
+    if batch.whole is None:
+        raise DataError("the model reads the feature of the whole picture, and some have none", key=batch.keys[0])
+
+    def last(values: Tensor, row: Tensor) -> Tensor:
+        return torch.cat([values, row.to(values).expand(len(values), 1, *values.shape[2:])], 1)
+
+    off, on = torch.zeros(1, 1, device=batch.boxes.device), torch.ones(1, 1, device=batch.boxes.device)
+    return replace(
+        batch,
+        boxes=last(batch.boxes, torch.tensor([0.0, 0.0, 1.0, 1.0])),
+        scores=last(batch.scores, on),
+        regions_present=last(batch.regions_present, on),
+        chosen=last(batch.chosen, off),
+        hidden=last(batch.hidden, off),
+        features=None if batch.features is None else torch.cat([batch.features, batch.whole[:, None]], 1),
+        classes=None if batch.classes is None else last(batch.classes, off[..., None]),
+    )
 
 
 def place_input(

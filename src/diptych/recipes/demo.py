@@ -51,7 +51,7 @@ class DemoConfig(BaseModel):
     val: PositiveInt = 200
     test: PositiveInt = 600
     labels: PositiveInt = 100  # labelled scenes that the arms learn from
-    detector_steps: PositiveInt = 500
+    detector_steps: PositiveInt = 1100
     pretrain_steps: PositiveInt = 1200
     most_steps: PositiveInt = 2000  # of an arm; it ends when val has stopped rising
     validate_every: PositiveInt = 50
@@ -64,7 +64,7 @@ class DemoConfig(BaseModel):
     @classmethod
     def fast(cls, seed: int = 0) -> DemoConfig:
         """Under 90 seconds: shows that all parts work, and nothing about how well."""
-        return cls(web=600, train=200, val=40, test=60, detector_steps=100, pretrain_steps=150, most_steps=150,
+        return cls(web=600, train=200, val=40, test=60, detector_steps=250, pretrain_steps=150, most_steps=150,
                    width=64, layers=2, batch=32, seed=seed)  # fmt: skip
 
     @property
@@ -79,7 +79,7 @@ def demo(out: Path, config: DemoConfig, console: Console) -> dict[str, Any]:
     with times.stage("draw"):
         records = _draw(out / "world", config)
     with times.stage("learn to see"):
-        eyes = train_detector(_detector(config), out / "detector", console=console)
+        eyes = train_detector(DetectorRecipe.of(config.detector_steps, config.seed), out / "detector", console=console)
     with times.stage("find regions"):
         store = _look(out / "store", eyes, records)
     with times.stage("pre-train"):
@@ -159,13 +159,6 @@ def _pretraining(config: DemoConfig) -> Recipe:
         *_size(config), f"training.steps={config.pretrain_steps}", f"training.seed={config.seed}", "data.split=web",
         "training.validate_every=200", "training.checkpoint_every=200",
     ])  # fmt: skip
-
-
-def _detector(config: DemoConfig) -> DetectorRecipe:
-    recipe = DetectorRecipe(seed=config.seed)
-    return recipe.model_copy(
-        update={"training": recipe.training.model_copy(update={"steps": config.detector_steps, "seed": config.seed})}
-    )
 
 
 def _show(

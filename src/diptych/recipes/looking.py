@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from diptych.core import Record
-from diptych.errors import DataError, RecipeError
+from diptych.errors import DataError, RecipeError, nearest
 from diptych.loading.extract import Extraction, extract
 from diptych.loading.store import INDEX, Store, iterate
 from diptych.progress import bar
@@ -19,28 +19,51 @@ from diptych.recipes.folder import EYES, INNER
 from diptych.sources.anything import FORMS, read
 from diptych.sources.reading import Skips
 from diptych.vision.eyes import Eyes
+from diptych.vision.faster_rcnn import WHOLE_NETWORKS, FasterRCNN, coco_shape
 from diptych.vision.given import Given
+from diptych.vision.grid import Grid
 from diptych.vision.ground_truth import GroundTruth
 from diptych.vision.load import load_eyes
+from diptych.vision.selection import SELECTIONS
 
 NAMED = 5  # failures that are shown; failures.jsonl has all
 
 
-def open_eyes(name: str, records: Sequence[Record], features: Path | None = None) -> Eyes:
-    """`ground-truth`, `given`, or a folder: of eyes, of a store, of a model, or of the run that made one."""
+def open_eyes(
+    name: str,
+    records: Sequence[Record],
+    features: Path | None = None,
+    weights: Path | None = None,
+    select: str | None = None,
+) -> Eyes:
+    """By name: a folder of eyes, of a store, of a model or of the run that made one; or what no folder need hold.
+
+    ground-truth    the things of the records           grid:resnet18    cells of a backbone, torchvision's or timm's
+    given           one npz a picture, in `features`
+    fasterrcnn_...  a torchvision detector, its weights from `weights` (with torchvision's 91 classes) or the network
+    """
     if (name == "given") != (features is not None):
         raise RecipeError("--detector given and --features FOLDER belong together: give both, or neither")
     if features is not None:
         return Given.of(features, records)
     if name == "ground-truth":
         return GroundTruth.of(records)
+    if name.startswith("grid:"):
+        return Grid.of(name.removeprefix("grid:"), pretrained=True)
+    if select is not None and select not in SELECTIONS:
+        raise RecipeError(f"no selection {select!r}; {nearest(select, SELECTIONS)}")
+    if name in WHOLE_NETWORKS:
+        selection = SELECTIONS[select or "unified-vlp"]
+        if weights is None:
+            return FasterRCNN.from_torchvision(name, selection=selection)
+        return FasterRCNN.from_file(weights, coco_shape(name), selection)
     folder = Path(name)
     for inside in (folder, folder / EYES, folder / INNER / EYES):
         if (inside / "eyes.json").is_file():
             return load_eyes(inside)
     raise RecipeError(
-        f"no detector {name!r}; wanted a folder with eyes.json (of a detector, a store or a model), given, or "
-        "ground-truth"
+        f"no detector {name!r}; wanted a folder with eyes.json (of a detector, a store or a model), ground-truth, "
+        f"given, grid:BACKBONE, or one of torchvision's: {', '.join(WHOLE_NETWORKS)}"
     )
 
 

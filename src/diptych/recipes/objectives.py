@@ -26,9 +26,8 @@ class Objectives(BaseModel):
     region_class: NonNegativeFloat = 0.0  # weight of region class as pretext (Table 6); 0: off
     region_rate: Share = 0.15
     answer: bool = False
-    answer_masks_a_word: bool = (
-        False  # the code masks one word of each question in training (fidelity.md, vqa_mask_one)
-    )
+    answer_form: Literal["binary", "softmax"] = "binary"
+    answer_masks_a_word: bool = False  # the code masks a word of each question in training (vqa_mask_one)
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         """One update, or two drawn by lambda where the writing is asked for by queries and the reading by masks."""
@@ -57,5 +56,5 @@ class Objectives(BaseModel):
         if self.region_class:
             objectives.append(MaskedRegionClass(rate=self.region_rate))
         if self.answer:
-            objectives.append(AnswerQuestion(vocabulary, mask_one_word=self.answer_masks_a_word))
+            objectives.append(AnswerQuestion(vocabulary, self.answer_masks_a_word, form=self.answer_form))
         return OneForward(tuple(objectives), {"masked_region_class": self.region_class} if self.region_class else {})

@@ -125,8 +125,10 @@ def _answers(recipe: Recipe, store: Store, start: ModelFolder | None) -> Answers
 def _architecture(
     recipe: Recipe, store: Store, tokens: Tokens, schedule: Schedule, answers: Answers | None
 ) -> Architecture:
+    whole = recipe.model.whole_region and store.contract.whole
     config = UnifiedVLPConfig(
-        **recipe.model.model_dump(),
+        **recipe.model.model_dump(exclude={"whole_region"}),
+        whole_region=whole,
         vocabulary=tokens.vocabulary,
         feature_size=store.contract.feature_size,
         classes=len(store.contract.class_names),

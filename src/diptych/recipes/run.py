@@ -13,6 +13,7 @@ import torch
 from rich.console import Console
 from torch import nn
 
+from diptych.core import Record, Task
 from diptych.errors import RecipeError
 from diptych.loading.loader import Loader
 from diptych.loading.store import Store
@@ -98,13 +99,18 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
 
 def evaluate(model: ModelFolder, store: Store, split: str) -> tuple[list[dict[str, Any]], dict[str, float]]:
     """Its predictions on a split, and their scores."""
+    predictions, records, task = predict(model, store, split)
+    return predictions, task.score(predictions, records)
+
+
+def predict(model: ModelFolder, store: Store, split: str) -> tuple[list[dict[str, Any]], list[Record], Task]:
+    """What it says of each record of a split."""
     if model.recipe is None:
         raise RecipeError(f"{model.folder} was imported and knows no task yet; fine-tune it: diptych finetune caption")
     model.accept(store.contract, store.folder)
     records = [store.record(index) for index in in_split(store, split, "--split")]
     task = make_task(model.recipe, model.tokens, model.answers)
-    predictions = ask(task, model.model, records)
-    return predictions, task.score(predictions, records)
+    return ask(task, model.model, records), records, task
 
 
 def _validation(chosen: Plan) -> Callable[[nn.Module, int], dict[str, float]] | None:

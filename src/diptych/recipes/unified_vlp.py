@@ -76,7 +76,7 @@ def small(task: Task) -> Recipe:
     return Recipe(
         name=f"unified-vlp/small/{task}",
         task=task,
-        model=UnifiedVLPShape.tiny(),
+        model=UnifiedVLPShape.tiny(whole_region=True),
         objectives=_OBJECTIVES[task].model_copy(update=words),
         optimizer=OptimizerConfig(
             kind="adamw", lr=1e-3, weight_decay=0.01, betas=(0.9, 0.98), clip=1.0, schedule="linear", warmup_share=0.05

@@ -81,10 +81,10 @@ def detection_batch(
 class Detection:
     """An Update: every step makes the same one, so it is its own schedule (`at`)."""
 
-    weights: Mapping[str, float] = field(default_factory=lambda: {"sides": 2.0, "moves": 2.0, "kind": 0.5, "size": 0.5})
+    weights: Mapping[str, float] = field(default_factory=lambda: {"sides": 5.0})
     objectives: Sequence[Objective] = ()  # of language: none
-    jitter: float = 0.15  # of a true box's sides; its feature is taught on boxes that are not exact, as found ones are
-    found: int = 10  # boxes a picture of the detector's own, of which the wrong ones teach what no thing looks like
+    jitter: float = 0.1  # of a true box's sides; its feature is taught on boxes that are not exact, as found ones are
+    found: int = 6  # boxes a picture of the detector's own, of which the wrong ones teach what no thing looks like
 
     def at(self, step: int) -> Update:
         return self
@@ -102,8 +102,8 @@ class Detection:
     def losses(self, model: Any, batch: DetectionBatch) -> Iterator[Losses]:
         detector: SmallDetector = model
         maps = detector(batch.squares)
-        spots = _spots(batch, maps.heat.shape[2], maps.heat.shape[3], detector.shape.side)
-        losses = {"heat": _heat_loss(maps.heat, spots, batch.kinds), "sides": _sides_loss(detector, maps, spots, batch)}
+        spots = _spots(batch, maps.heat.shape[1], maps.heat.shape[2], detector.shape.side)
+        losses = {"heat": _heat_loss(maps.heat, spots), "sides": _sides_loss(detector, maps, spots, batch)}
         yield losses | self._described(detector, maps, batch)
 
     def _described(self, detector: SmallDetector, maps: Maps, batch: DetectionBatch) -> Losses:
@@ -144,19 +144,16 @@ def _entropy(logits: Float[Tensor, "K C"], labels: Int[Tensor, "K"]) -> Tensor:
     return cross_entropy(logits, labels, ignore_index=NOTHING, reduction="sum")
 
 
-def best_boxes(
-    detector: SmallDetector, maps: Maps, count: int
-) -> tuple[Float[Tensor, "B K 4"], Float[Tensor, "B K"], Int[Tensor, "B K"]]:
-    """The best peaks of each picture: boxes (fractions of the square), scores, kinds."""
+def best_boxes(detector: SmallDetector, maps: Maps, count: int) -> tuple[Float[Tensor, "B K 4"], Float[Tensor, "B K"]]:
+    """The best peaks of each picture: boxes (fractions of the square) and scores."""
     heat = maps.heat.sigmoid()
     # A cell that is not the highest of its 3 x 3 belongs to another's centre; it stays as a very weak candidate,
     # so that a rule of exactly N regions finds N.
-    heat = torch.where(max_pool2d(heat, 3, 1, 1) == heat, heat, heat * 1e-3)
-    scores, where = heat.flatten(1).topk(min(count, heat[0].numel()))
-    cells = heat.shape[2] * heat.shape[3]
+    heat = torch.where(max_pool2d(heat, 3, 1, 1) == heat, heat, heat * 1e-3).flatten(1)
+    scores, where = heat.topk(min(count, heat.shape[1]))
     boxes = detector.boxes(maps.sides).clamp(0, 1)
     rows = torch.arange(len(boxes), device=boxes.device)[:, None]
-    return boxes[rows, where % cells], scores, where // cells
+    return boxes[rows, where], scores
 
 
 def _spots(batch: DetectionBatch, height: int, width: int, side: int) -> Float[Tensor, "B N h w"]:
@@ -172,11 +169,9 @@ def _spots(batch: DetectionBatch, height: int, width: int, side: int) -> Float[T
     return spots * (batch.kinds != NOTHING)[..., None, None]
 
 
-def _heat_loss(heat: Float[Tensor, "B C h w"], spots: Float[Tensor, "B N h w"], kinds: Int[Tensor, "B N"]) -> Tensor:
+def _heat_loss(heat: Float[Tensor, "B h w"], spots: Float[Tensor, "B N h w"]) -> Tensor:
     """CenterNet's focal loss, summed: cells near a centre cost less to get wrong."""
-    wanted = torch.zeros_like(heat).flatten(2)
-    index = kinds.clamp(min=0)[..., None].expand(-1, -1, wanted.shape[2])
-    wanted = wanted.scatter_reduce(1, index, spots.flatten(2), "amax").view_as(heat)
+    wanted = spots.amax(1)
     found = heat.sigmoid()
     at_centre = -logsigmoid(heat) * (1 - found) ** 2
     elsewhere = -logsigmoid(-heat) * found**2 * (1 - wanted) ** 4

@@ -85,11 +85,15 @@ class FasterRCNN:
         self.network, self.shape, self.selection = network.eval(), shape, selection
 
     @cached_property
+    def _fingerprint(self) -> str:
+        return fingerprint(self.network)
+
+    @property
     def contract(self) -> FeatureContract:
         size = "" if self.shape.shorter is None else f" at {self.shape.shorter} pixels"
         return FeatureContract(
             extractor=f"{self.shape.architecture} {self.shape.layer}{size}",
-            weights=fingerprint(self.network),
+            weights=self._fingerprint,
             feature_size=self._feature_size(),
             class_names=self.shape.class_names,
             selection=str(self.selection),
@@ -180,7 +184,7 @@ class FasterRCNN:
                 "or give a file of weights"
             )
         weights = cast(Any, get_model_weights(architecture)).DEFAULT
-        shape = FasterRCNNShape(architecture, tuple(weights.meta["categories"]), layer)
+        shape = coco_shape(architecture, layer)
         try:
             tensors = weights.get_state_dict(progress=False, check_hash=True)
         except (URLError, OSError, RuntimeError) as error:
@@ -190,6 +194,13 @@ class FasterRCNN:
                 f"elsewhere and give the file {name} with --weights, or put it in {torch.hub.get_dir()}/checkpoints"
             ) from error
         return cls(fill(shape.build(), tensors, weights.url), shape, selection)
+
+
+def coco_shape(architecture: str, layer: Layer = "fc7") -> FasterRCNNShape:
+    """Of the network that torchvision's own weights fit."""
+    return FasterRCNNShape(
+        architecture, tuple(cast(Any, get_model_weights(architecture)).DEFAULT.meta["categories"]), layer
+    )
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:

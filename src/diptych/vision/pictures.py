@@ -58,7 +58,10 @@ def to_picture(image: Image.Image) -> Picture:
 def _to_eight_bits(image: Image.Image) -> Image.Image:
     """16-bit files use the whole range; float ones 0 to 1."""
     values = np.asarray(image, dtype=np.float64)
-    top = 1.0 if image.mode == "F" and values.max(initial=0) <= 1 else 65535.0 if values.max(initial=0) > 255 else 255.0
+    # "I" and "F" do not say what white is, so the brightest pixel must.
+    most = values.max(initial=0)
+    sixteen = image.mode.startswith("I;16") or most > 255
+    top = 65535.0 if sixteen else 1.0 if image.mode == "F" and most <= 1 else 255.0
     return Image.fromarray((np.nan_to_num(values).clip(0, top) / top * 255).round().astype(np.uint8))
 
 

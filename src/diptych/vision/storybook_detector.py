@@ -34,11 +34,15 @@ class StorybookDetector:
         return next(self.network.parameters()).device
 
     @cached_property
+    def _fingerprint(self) -> str:
+        return fingerprint(self.network)
+
+    @property
     def contract(self) -> FeatureContract:
         shape = self.network.shape
         return FeatureContract(
             extractor=KIND,
-            weights=fingerprint(self.network),
+            weights=self._fingerprint,
             feature_size=shape.feature_size,
             class_names=shape.class_names,
             selection=str(self.selection),
@@ -52,7 +56,7 @@ class StorybookDetector:
         shape = self.network.shape
         squares, shares = letterbox(pictures, shape.side, self.device)
         maps: Maps = self.network(squares)
-        boxes, heat, _ = best_boxes(self.network, maps, max(CANDIDATES, 2 * self.selection.least))
+        boxes, heat = best_boxes(self.network, maps, max(CANDIDATES, 2 * self.selection.least))
         return [
             self._one(picture, share, whole, *found)
             for picture, share, whole, *found in zip(

@@ -142,12 +142,12 @@ def _holding(rng: Random, facts: Facts, true: bool) -> Claim | None:
     return Claim(f"is {words} holding {with_article(kind)}", f"{words} is holding {with_article(kind)}", true)
 
 
-_MAKERS: dict[Maker, int] = {
-    _existence: 5,
-    _coloured_existence: 4,
-    _colour: 4,
-    _pose: 2,
-    _side: 4,
+_MAKERS: dict[Maker, int] = {  # plain existence and colour often enough that a small model can learn them
+    _existence: 10,
+    _coloured_existence: 3,
+    _colour: 6,
+    _pose: 1,
+    _side: 2,
     _more: 1,
     _number: 2,
     _holding: 2,

@@ -1,0 +1,99 @@
+"""The Storybook detector: how fast it trains, what it comes to, and what a picture costs it.
+
+    uv run python -m benchmarks.detector [--threads 2]
+
+Trains as `diptych storybook detector` does, on scenes drawn as they are needed, then looks at 500 test scenes. Beside
+the training rate stand its limits: drawing alone, and the network alone on scenes drawn before. Writes
+benchmarks/results/detector.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from benchmarks.machine import save_result
+from diptych.metrics.detection import detection_scores
+from diptych.recipes.detector import DetectorRecipe, SceneBatches, drawn, storybook_shape, train_detector, truth
+from diptych.sources.storybook import scene
+from diptych.vision.detection import Detection
+from diptych.vision.small_detector import SmallDetector
+from diptych.vision.storybook_detector import StorybookDetector
+
+TEST = 500
+
+
+def limits(recipe: DetectorRecipe, steps: int = 20) -> dict[str, float]:
+    """Scenes a second, of the parts of training by themselves."""
+    batches = SceneBatches(storybook_shape(), recipe)
+    began = time.perf_counter()
+    made = [batches.at(step, 0, 1) for step in range(steps)]
+    drawing = time.perf_counter() - began
+    network, update = SmallDetector(storybook_shape()), Detection()
+    optimizer = torch.optim.AdamW(network.parameters(), foreach=True)
+
+    def run() -> None:
+        for batch in made:
+            with torch.autocast("cpu", torch.bfloat16, enabled=recipe.training.precision == "bf16"):
+                losses = next(update.losses(network, batch))
+            sum(losses.values(), torch.zeros(())).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    run()
+    began = time.perf_counter()
+    run()
+    scenes = steps * recipe.training.batch
+    return {"drawing alone": scenes / drawing, "network alone": scenes / (time.perf_counter() - began)}
+
+
+def looking(eyes: StorybookDetector) -> tuple[dict[str, float], float]:
+    """mAP on unseen scenes, and seconds a picture in batches of 16."""
+    scenes = [scene(0, "test", index) for index in range(TEST)]
+    records, pictures = [truth(s) for s in scenes], [drawn(s) for s in scenes]
+    eyes.see(pictures[:16], records[:16])
+    began = time.perf_counter()
+    seen = [r for i in range(0, TEST, 16) for r in eyes.see(pictures[i : i + 16], records[i : i + 16])]
+    seconds = (time.perf_counter() - began) / TEST
+    return detection_scores(seen, records, eyes.contract.class_names), seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=DetectorRecipe().training.steps)
+    parser.add_argument("--out", type=Path, help="keep the run")
+    chosen = parser.parse_args()
+    torch.set_num_threads(chosen.threads)
+    recipe = DetectorRecipe()
+    training = recipe.training.model_copy(update={"steps": chosen.steps, "threads": chosen.threads})
+    recipe = recipe.model_copy(update={"training": training})
+    with tempfile.TemporaryDirectory() as folder:
+        began, busy = time.perf_counter(), time.process_time()
+        eyes = train_detector(recipe, chosen.out or Path(folder))
+        wall, cpu = time.perf_counter() - began, time.process_time() - busy
+    scores, seconds = looking(eyes)
+    results = {
+        "threads": chosen.threads,
+        "steps": chosen.steps,
+        "batch": training.batch,
+        "training_seconds": round(wall, 1),
+        "training_cpu_seconds": round(cpu, 1),
+        "scenes_per_second": {
+            name: round(rate, 1)
+            for name, rate in {"training": chosen.steps * training.batch / wall, **limits(recipe)}.items()
+        },
+        "milliseconds_per_picture": round(1000 * seconds, 2),
+        "test_scenes": TEST,
+        **{name: round(score, 1) for name, score in scores.items()},
+    }
+    print(save_result("detector", "uv run python -m benchmarks.detector", results))
+    print(results)
+
+
+if __name__ == "__main__":
+    main()

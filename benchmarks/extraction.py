@@ -1,0 +1,83 @@
+"""Pictures a second from files to a store, with the limits beside: copying the files, decoding them, the eyes alone.
+
+    uv run python -m benchmarks.extraction
+
+1,000 Storybook pictures as PNG, 160 x 160, page cache warm; the detector has random weights, which cost the same. Each
+in turn, three rounds; the median counts. Writes benchmarks/results/extraction.json.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from PIL import Image
+
+from benchmarks.machine import save_result
+from diptych.core import Record
+from diptych.loading.extract import extract
+from diptych.recipes.detector import storybook_shape
+from diptych.sources.storybook import render, scene
+from diptych.vision.pictures import open_picture
+from diptych.vision.small_detector import SmallDetector
+from diptych.vision.storybook_detector import StorybookDetector
+
+PICTURES, ROUNDS, BATCH = 1000, 3, 16
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    eyes = StorybookDetector(SmallDetector(storybook_shape()))
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        records = []
+        for index in range(PICTURES):
+            path = root / f"{index:06d}.png"
+            Image.fromarray(render(scene(0, "test", index))).save(path, compress_level=1)
+            records.append(Record(path.stem, picture=path, captions=("a dog",)))
+        paths = [record.picture for record in records if record.picture is not None]
+        opened = [open_picture(path) for path in paths]
+
+        def end_to_end(threads: int) -> Callable[[], object]:
+            def run() -> None:
+                shutil.rmtree(root / "store", ignore_errors=True)
+                extract(records, eyes, root / "store", BATCH, threads=threads)
+
+            return run
+
+        def eyes_alone() -> None:
+            for start in range(0, PICTURES, BATCH):
+                eyes.see(opened[start : start + BATCH], records[start : start + BATCH])
+
+        parts: dict[str, Callable[[], object]] = {
+            "copy only": lambda: [path.read_bytes() for path in paths],
+            "decode only, 1 thread": lambda: [open_picture(path) for path in paths],
+            "eyes only": eyes_alone,
+            "end to end, 1 decoding thread": end_to_end(1),
+            "end to end, 2 decoding threads": end_to_end(2),
+        }
+        rates: dict[str, list[float]] = {name: [] for name in parts}
+        for _ in range(ROUNDS):
+            for name, part in parts.items():
+                began = time.perf_counter()
+                part()
+                rates[name].append(PICTURES / (time.perf_counter() - began))
+    results = {name: round(statistics.median(values), 1) for name, values in rates.items()}
+    print(
+        save_result(
+            "extraction",
+            "uv run python -m benchmarks.extraction",
+            {"pictures": PICTURES, "pictures_per_second": results},
+        )
+    )
+    print(results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""`diptych evaluate`: the scores of a model on a split, or of a file of results that anyone wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from diptych.errors import RecipeError
+from diptych.loading.store import Store, iterate
+from diptych.metrics.java import unavailable
+from diptych.metrics.results import Results, read_answer_results, read_caption_results, read_references
+from diptych.recipes.folder import ModelFolder
+from diptych.recipes.run import predict
+from diptych.sources import vqa2
+from diptych.tasks.scores import Scores, score_answers, score_captions
+
+
+def score_model(
+    model: ModelFolder, store: Store, split: str, also: Sequence[str] = ()
+) -> tuple[list[dict[str, Any]], Scores]:
+    """What it says of a split, and the scores; the blind baseline is learnt on the split that taught the model."""
+    _runnable(also)
+    said, records, task = predict(model, store, split)
+    trained_on = model.recipe.data.split if model.recipe is not None else "train"
+    training = [record for record in iterate(store, trained_on) if record.split != split]
+    if task.name == "vqa":
+        if also:
+            raise RecipeError(
+                f"{', '.join(also)} score captions, and {model.folder} answers questions; leave out --also"
+            )
+        answers = {prediction["key"]: prediction["answer"] for prediction in said}
+        questions = [question for record in training for question in record.questions if question.answers]
+        return said, score_answers(answers, records, questions)
+    references = {record.key: record.captions for record in records if record.captions}
+    captions = {prediction["key"]: prediction["caption"] for prediction in said}
+    learnt = [record.captions for record in training if record.captions]
+    return said, score_captions(captions, references, learnt, also)
+
+
+def score_file(
+    results: Path,
+    references: Path | None = None,
+    questions: Path | None = None,
+    annotations: Path | None = None,
+    training: Path | None = None,
+    also: Sequence[str] = (),
+    allow_missing: bool = False,
+) -> Scores:
+    """Captions against `references`, or answers against `questions` and `annotations`, all in the servers' forms."""
+    if references is not None and questions is None and annotations is None:
+        _runnable(also)
+        return _caption_file(results, references, training, also, allow_missing)
+    if references is None and questions is not None and annotations is not None:
+        if also or training:
+            raise RecipeError("--also and --training go with captions (--references); leave them out")
+        return _answer_file(results, questions, annotations, allow_missing)
+    raise RecipeError("--results wants --references (captions), or --questions and --annotations (VQA)")
+
+
+def _caption_file(
+    path: Path, references: Path, training: Path | None, also: Sequence[str], allow_missing: bool
+) -> Scores:
+    truths = read_references(references)
+    found = read_caption_results(path, truths, allow_missing=allow_missing)
+    covered = {key: captions for key, captions in truths.items() if key in found.predictions}
+    learnt = list(read_references(training).values()) if training is not None else []
+    return _noted(score_captions(found.predictions, covered, learnt, also, found.coverage), found)
+
+
+def _answer_file(path: Path, questions: Path, annotations: Path, allow_missing: bool) -> Scores:
+    records = vqa2.read(questions, annotations)
+    asked = [question.key for record in records for question in record.questions]
+    found = read_answer_results(path, asked, allow_missing=allow_missing)
+    covered = [
+        replace(record, questions=tuple(q for q in record.questions if q.key in found.predictions))
+        for record in records
+    ]
+    return _noted(score_answers(found.predictions, covered, coverage=found.coverage), found)
+
+
+def _noted(scores: Scores, found: Results) -> Scores:
+    notes = list(scores.notes)
+    if found.missing:
+        asked = len(found.predictions) + len(found.missing)
+        notes.append(
+            f"{len(found.missing)} of {asked} have no prediction and were left out: this is another, smaller set"
+        )
+    if found.empty:
+        notes.append(f"{len(found.empty)} predictions are empty and score 0")
+    return replace(scores, notes=tuple(notes))
+
+
+def _runnable(names: Sequence[str]) -> None:
+    """Java is looked for before any work."""
+    for name in names:
+        unavailable(name, required=True)

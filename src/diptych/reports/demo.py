@@ -1,0 +1,77 @@
+"""The demo's report, from what its stages leave: scores, logs of runs, records, and what was said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from diptych.core import Question, Record
+from diptych.reports.charts import chart
+from diptych.reports.findings import find
+from diptych.reports.gallery import STORYBOOK, evenly, shown
+from diptych.reports.report import Arm, Chart, Comparison, Report, Stage
+from diptych.tasks.scores import Scores
+
+DRAWN = {"caption": ("CIDEr", "BLEU-4"), "vqa": ("accuracy", "accuracy yes/no", "accuracy number", "accuracy other")}
+TITLES = {"caption": "Captions", "vqa": "Questions"}
+VALIDATION = {"caption": "CIDEr", "vqa": "accuracy", "pretrain": "likelihood"}
+
+
+def demo_report(
+    *,
+    title: str = "Diptych: a drawn world, learnt",
+    lead: str,
+    scores: Mapping[str, Mapping[str, Scores]],  # task -> arm -> scores
+    notes: Mapping[str, Mapping[str, str]] | None = None,  # task -> arm -> how it was trained
+    runs: Mapping[str, Mapping[str, Path]],  # "detector", "pretrain", "caption", "vqa" -> arm -> folder of the run
+    records: Sequence[Record],  # the test split, with regions
+    class_names: Sequence[str],
+    captions: Mapping[str, str],  # of the arm that the gallery shows, by record
+    answers: Mapping[str, str],  # likewise, by question
+    training: Sequence[Question] = (),
+    seconds: Mapping[str, float],
+    memory_mib: Mapping[str, float] | None = None,
+    configuration: Mapping[str, object] | None = None,
+    speaker: str = "the pre-trained model",
+    pictures: int = 12,
+    footer: str = "",
+) -> Report:
+    """Everything the page shows; `write_report(folder, ...)` writes it."""
+    everything = shown(records, class_names, captions, answers, STORYBOOK)
+    scored = [replace(one, answers=()) for one in everything if one.cider is not None]
+    return Report(
+        title=title,
+        lead=lead,
+        configuration={name: str(value) for name, value in (configuration or {}).items()},
+        comparisons=tuple(_comparison(task, arms, (notes or {}).get(task, {})) for task, arms in scores.items()),
+        charts=tuple(_charts(runs)),
+        gallery=tuple(evenly(everything, pictures)),
+        gallery_text=f"Pictures at equal distances through the test split; nobody chose them. Boxes and names are the "
+        f"detector's, words are from {speaker}. A waved line marks a thing that is not in the picture.",
+        findings=find(records, class_names, captions, answers, training, STORYBOOK),
+        worst=tuple(sorted(scored, key=lambda one: (one.cider or 0.0, one.key))[:6]),
+        stages=tuple(Stage(name, time, (memory_mib or {}).get(name)) for name, time in seconds.items()),
+        footer=footer,
+    )
+
+
+def _comparison(task: str, arms: Mapping[str, Scores], notes: Mapping[str, str]) -> Comparison:
+    there = {score.name for scores in arms.values() for score in scores.scores}
+    drawn = tuple(name for name in DRAWN.get(task, ()) if name in there)
+    of = next(iter(arms.values()))
+    return Comparison(
+        f"{TITLES.get(task, task)} of {of.pictures} test pictures",
+        tuple(Arm(name, scores, notes.get(name, "")) for name, scores in arms.items()),
+        drawn,
+    )
+
+
+def _charts(runs: Mapping[str, Mapping[str, Path]]) -> list[Chart]:
+    names = {"detector": "Learning to see", "pretrain": "Pre-training", "caption": "Captions", "vqa": "Questions"}
+    wanted = [(task, what) for task in runs for what in ("loss", VALIDATION.get(task)) if what]
+    charts = [
+        chart(f"{names.get(task, task)}: {'training loss' if what == 'loss' else f'{what} on val'}", runs[task], what)
+        for task, what in wanted
+    ]
+    return [found for found in charts if found is not None]

@@ -1,0 +1,34 @@
+"""Scores on a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from diptych.tasks.scores import Score, Scores
+
+NAMES = {"caption": "captions", "vqa": "answers"}
+
+
+def score_table(scores: Scores) -> Group:
+    """Each score between its blind baseline and its ceiling, with how all three were had below."""
+    of = f"{scores.items} {NAMES[scores.task]} of {scores.pictures} pictures"
+    covered = "" if scores.coverage == 1 else f", {100 * scores.coverage:.1f}% of what was asked"
+    table = Table(title=of + covered, title_justify="left", title_style="bold")
+    table.add_column("score", no_wrap=True)
+    for column in ("value", "95% interval", "blind", "ceiling", "of ceiling"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for score in scores.scores:
+        table.add_row(*_row(score))
+    return Group(table, *(Text(note, style="dim") for note in scores.notes))
+
+
+def _row(score: Score) -> tuple[str, ...]:
+    interval = "" if score.low is None or score.high is None else f"{score.low:.1f} to {score.high:.1f}"
+    share = f"{100 * score.value / score.ceiling:.0f}%" if score.ceiling else ""
+    return (score.name, f"{score.value:.1f}", interval, figure(score.blind), figure(score.ceiling), share)
+
+
+def figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"

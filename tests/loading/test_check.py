@@ -1,0 +1,209 @@
+"""What is wrong with a data set is found, counted and named."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from rich.console import Console
+
+from diptych.core import Expression, FeatureContract, Question, Record, Regions, Thing
+from diptych.loading.check import KINDS, Finding, Report, check
+from diptych.loading.store import Store, StoreWriter
+
+CONTRACT = FeatureContract("given", "", 2, class_names=("cat", "dog"), whole=True)
+
+
+def regions(**changed: Any) -> Regions:
+    right = Regions(
+        boxes=torch.tensor([[0.1, 0.2, 0.5, 0.6]]),
+        scores=torch.tensor([0.5]),
+        size=(8, 8),
+        classes=torch.tensor([[0.5, 0.5]]),
+        features=torch.ones(1, 2),
+        whole=torch.ones(2),
+    )
+    return replace(right, **changed)
+
+
+def stored(folder: Path, records: Sequence[Record], contract: FeatureContract = CONTRACT) -> Store:
+    with StoreWriter(folder, contract) as writer:
+        for record in records:
+            writer.add(record)
+    return Store(folder)
+
+
+def one(report: Report) -> Finding:
+    assert len(report.findings) == 1, report.findings
+    return report.findings[0]
+
+
+def good(key: str, **changed: Any) -> Record:
+    return Record(key, **{"captions": ("a cat",), "regions": regions(), **changed})
+
+
+def test_nothing_wrong(tmp_path: Path) -> None:
+    records = []
+    for number, split in enumerate(["train", "train", "val"]):
+        path = tmp_path / f"{number}.png"
+        Image.new("RGB", (8, 8), (number, 0, 0)).save(path)
+        records.append(good(f"k{number}", picture=path, split=split))
+    report = check(stored(tmp_path / "store", records), CONTRACT)
+    assert (report.ok, report.clean, report.records) == (True, True, 3)
+    assert report.splits == {"train": 2, "val": 1}
+    assert report.coverage == {"captions": 100, "picture": 100, "questions": 0, "regions": 100}
+
+
+NAN = float("nan")
+BROKEN_REGIONS = [
+    ("features not finite", "error", {"features": torch.tensor([[1, NAN]])}),
+    ("features not finite", "error", {"whole": torch.tensor([float("inf"), 1])}),
+    ("features not finite", "error", {"classes": torch.tensor([[NAN, 1]])}),
+    ("features of another size", "error", {"features": torch.ones(1, 3), "whole": torch.ones(3)}),
+    ("features of another size", "error", {"classes": torch.ones(1, 3)}),
+    ("box not finite", "error", {"boxes": torch.tensor([[0, 0, NAN, 1]])}),
+    ("box not finite", "error", {"scores": torch.tensor([NAN])}),
+    ("box upside down", "error", {"boxes": torch.tensor([[0.5, 0.1, 0.2, 0.6]])}),
+    ("box upside down", "error", {"boxes": torch.tensor([[0.1, 0.6, 0.2, 0.5]])}),
+    ("box outside", "warning", {"boxes": torch.tensor([[0.1, 0.1, 0.2, 1.1]])}),
+    ("box outside", "warning", {"boxes": torch.tensor([[-0.1, 0.1, 0.2, 0.5]])}),
+    ("score outside", "warning", {"scores": torch.tensor([7.0])}),
+]
+
+
+@pytest.mark.parametrize(("kind", "severity", "changed"), BROKEN_REGIONS)
+def test_broken_regions(tmp_path: Path, kind: str, severity: str, changed: dict[str, Any]) -> None:
+    store = stored(tmp_path, [good("bad", regions=regions(**changed))])
+    found = one(check(store))
+    assert (found.kind, found.severity, found.count) == (kind, severity, 1)
+    assert found.examples[0].startswith("bad")
+    assert check(store).ok is (severity == "warning")
+
+
+def test_a_box_end_rounded_outward_is_no_finding(tmp_path: Path) -> None:
+    boxes = torch.tensor([[-1e-4, 0, 1.0004, 1]])
+    assert check(stored(tmp_path, [good("k", regions=regions(boxes=boxes))])).clean
+
+
+def test_pictures(tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / "good.png")
+    (tmp_path / "bad.png").write_text("no picture")
+    records = [
+        Record("good", picture=tmp_path / "good.png", captions=("a",)),
+        Record("bad", picture=tmp_path / "bad.png", captions=("a",)),
+        Record("gone", picture=tmp_path / "gone.png", captions=("a",)),
+        Record("blind", captions=("a",)),
+    ]
+    report = check(records)
+    assert [(f.kind, f.severity, f.count) for f in report.findings] == [
+        ("picture missing", "error", 2),
+        ("picture unreadable", "error", 1),
+    ]
+    assert report.coverage["picture"] == 25
+    assert check(records, pictures=False).clean
+    # Where the features are stored, training needs no picture.
+    store = stored(tmp_path / "store", [replace(r, regions=regions()) for r in records])
+    report = check(store)
+    assert report.ok
+    assert [(f.kind, f.severity, f.count) for f in report.findings] == [
+        ("picture missing", "warning", 1),
+        ("picture unreadable", "warning", 1),
+    ]
+
+
+def test_the_same_picture_in_one_split_and_in_two(tmp_path: Path) -> None:
+    records = []
+    for number, (split, colour) in enumerate([("train", 1), ("train", 1), ("val", 1), ("val", 2)]):
+        path = tmp_path / f"{number}.png"
+        Image.new("RGB", (8, 8), (colour, 0, 0)).save(path)
+        records.append(Record(f"k{number}", split, path, captions=("a",)))
+    report = check(records)
+    assert [(f.kind, f.count, f.examples) for f in report.findings] == [
+        ("same picture twice", 1, ["k1 is k0 (train)"]),
+        ("picture in two splits", 1, ["k2 (val) is k0 (train)"]),
+    ]
+    assert report.ok
+
+
+def test_keys_are_unique() -> None:
+    twice = check([good("k"), good("l"), good("k"), good("k")])
+    assert (one(twice).kind, one(twice).count, twice.ok) == ("key twice", 2, False)
+    across = check([good("k"), good("k", split="val")])
+    assert [(f.kind, f.count) for f in across.findings] == [("key twice", 1), ("key in two splits", 1)]
+
+
+def test_words() -> None:
+    records = [
+        good("a", captions=("a cat", "  ", "")),
+        good("b", captions=()),
+        good("c", questions=(Question("q1", "what?", ()), Question("q2", "what?", ("cat",)))),
+        good("d", captions=(), expressions=(Expression("e", "the cat", (0.2, 0.2, 0.1, 0.4)),)),
+        good("e", things=(Thing("cat", (0.0, 0.0, 1.0, 1.2)),)),
+    ]
+    report = check(records)
+    assert [(f.kind, f.count) for f in report.findings] == [
+        ("true box wrong", 2),
+        ("caption empty", 2),
+        ("no words", 1),
+        ("question without answers", 1),
+    ]
+    assert report.findings[3].examples == ["q1"]
+    assert report.ok
+    assert report.coverage == {"captions": 60, "picture": 0, "questions": 20, "regions": 100}
+
+
+def test_another_contract_is_an_error(tmp_path: Path) -> None:
+    found = one(check(stored(tmp_path, [good("k")]), replace(CONTRACT, extractor="other", feature_size=7)))
+    assert (found.kind, found.severity, found.count) == ("contract", "error", 2)
+    assert found.examples == ["extractor: 'given', not 'other'", "feature_size: 2, not 7"]
+
+
+def test_what_was_not_extracted_lowers_coverage(tmp_path: Path) -> None:
+    store = stored(tmp_path, [good("k"), good("l"), good("m")])
+    (tmp_path / "failures.jsonl").write_text(json.dumps({"key": "x", "reason": "cut short"}) + "\n")
+    report = check(store)
+    assert one(report).examples == ["x: cut short"]
+    assert report.coverage["regions"] == 75
+    assert report.ok
+
+
+def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
+    stored(tmp_path, [good("k", regions=regions(features=torch.tensor([[3.0, 5.0]])))])
+    shard = next(tmp_path.glob("shard-*"))
+    content = shard.read_bytes()
+    mark = torch.tensor([3.0, 5.0]).half().numpy().tobytes()
+    assert content.count(mark) == 1
+    shard.write_bytes(content.replace(mark, mark[::-1]))
+    report = check(Store(tmp_path))
+    damaged = next(f for f in report.findings if f.kind == "record damaged")
+    assert damaged.severity == "error"
+    assert "shard-00000" in damaged.examples[0]
+
+
+def test_an_empty_set_is_an_error() -> None:
+    assert (one(check([])).kind, check([]).ok) == ("no records", False)
+
+
+def test_only_the_first_examples_are_kept() -> None:
+    found = one(check([good(f"k{n}", captions=()) for n in range(50)]))
+    assert (found.count, len(found.examples)) == (50, 5)
+
+
+def test_json_and_table() -> None:
+    report = check([good("k[0]", captions=("",)), good("k[0]")])
+    written = json.loads(json.dumps(report.to_json()))
+    assert written["ok"] is False
+    assert [(f["kind"], f["severity"], f["count"], f["examples"]) for f in written["findings"]] == [
+        ("key twice", "error", 1, ["k[0]"]),
+        ("caption empty", "warning", 1, ["k[0]"]),
+    ]
+    console = Console(record=True, width=140, file=StringIO())
+    console.print(report)
+    text = console.export_text()
+    for part in ("2 records (train 2)", "captions 100.0%", "key twice", "k[0]", KINDS["key twice"][1], "would fail"):
+        assert part in text, part

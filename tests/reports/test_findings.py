@@ -1,0 +1,102 @@
+from pathlib import Path
+
+import pytest
+
+from diptych.core import Question, Record
+from diptych.reports.charts import chart, draw
+from diptych.reports.findings import find, missed_things, overlap, wrong_by_kind
+from diptych.reports.gallery import STORYBOOK, absent_words, cider_by_picture, evenly, shown
+from diptych.reports.labels import lay_out
+from diptych.reports.report import Box, Chart, Curve
+
+NAMES = ("dog", "boat", "other")
+
+
+def test_what_failed_is_counted(records: list[Record], said: tuple[dict[str, str], dict[str, str]]) -> None:
+    captions, answers = said
+    found = {finding.title: finding for finding in find(records, NAMES, captions, answers, kinds=STORYBOOK)}
+    assert found["Captions said more than once"].text.startswith("2 different captions for 2 pictures")
+    assert found["Named, but not there"].text.startswith(
+        "1 of 2 captions name a thing that is not in the picture (of the reference captions 0%). "
+        "Of 1 such things the detector had reported 0"
+    )
+    assert [(row.label, row.value) for row in found["Named, but not there"].rows] == [("cat", "1")]
+    assert found["Missed by the eyes"].text == "The detector missed or misnamed 1 of 2 things."
+    assert [(row.label, row.value) for row in found["Missed by the eyes"].rows] == [("boat", "1 of 1")]
+    wrong = found["Wrong answers, by kind and as they were confused"]
+    assert [(row.label, row.value) for row in wrong.rows] == [
+        ("other", "0 of 2"), ("yes/no", "2 of 2"), ("said “no” for “yes”", "2×"),
+    ]  # fmt: skip
+    known = {row.label: row.value for row in found["Could it have known?"].rows}
+    assert known == {
+        "all that it names was found (2 questions)": "50.0", "something it names was missed (2 questions)": "50.0",
+    }  # fmt: skip
+    assert missed_things(records, NAMES) == {"test/000000": [], "test/000001": ["boat"]}
+
+
+def test_without_storybook_no_truth_is_used(records: list[Record], said: tuple[dict[str, str], dict[str, str]]) -> None:
+    titles = [finding.title for finding in find(records, NAMES, *said)]
+    assert titles == ["Captions said more than once", "Wrong answers, by kind and as they were confused"]
+    assert not any(word.absent for one in shown(records, NAMES, *said) for word in one.caption)
+
+
+def test_the_share_of_answers_that_the_question_suggests() -> None:
+    asked = [Question(str(n), "is it so", ("yes",) * 10, "yes/no") for n in range(4)]
+    finding = wrong_by_kind(asked, {"0": "yes", "1": "yes", "2": "yes", "3": "no"}, asked[:2])
+    assert "1 of 4 answers are wrong" in finding.text
+    assert "75% of the answers are what the question alone would suggest" in finding.text
+
+
+def test_synonyms_and_plurals_name_kinds(records: list[Record]) -> None:
+    assert absent_words("two Puppies, a sailboat and 3 buses", records[0], STORYBOOK) == {
+        "sailboat": "boat",
+        "buses": "bus",
+    }
+
+
+def test_the_caption_of_the_page_is_the_caption(
+    records: list[Record], said: tuple[dict[str, str], dict[str, str]]
+) -> None:
+    everything = shown(records, NAMES, *said, STORYBOOK)
+    assert [one.written for one in everything] == list(said[0].values())
+    assert [word.text for word in everything[1].caption if word.absent] == ["cats"]
+    assert {one.key: one.cider for one in everything} == cider_by_picture(records, said[0])
+
+
+def test_nobody_chose_the_pictures() -> None:
+    assert evenly(range(10), 5) == [0, 2, 4, 6, 8]
+    assert evenly([1, 2], 5) == [1, 2]
+
+
+def test_overlap() -> None:
+    assert overlap((0, 0, 1, 1), (0, 0, 1, 1)) == 1
+    assert overlap((0, 0, 1, 1), (0.5, 0, 1.5, 1)) == pytest.approx(1 / 3)
+    assert overlap((0, 0, 1, 1), (2, 2, 3, 3)) == 0
+
+
+def test_labels_stay_in_the_picture_and_off_each_other() -> None:
+    boxes = [Box("umbrella", (0.9, 0.0, 1.0, 0.1), 0.9), Box("umbrella", (0.9, 0.0, 1.0, 0.1), 0.8)]
+    first, second = lay_out(boxes, (160, 160))
+    assert (first.x, first.y) != (second.x, second.y)
+    assert all(0 <= label.x < 140 and 0 < label.y <= 160 for label in (first, second))
+
+
+def test_curves_of_a_log(run: Path) -> None:
+    drawn = chart("t", {"a": run, "b": run / "nothing"}, "CIDEr")
+    assert drawn is not None
+    assert drawn.curves == (Curve("a", ((1, 10), (2, 20), (4, 40))),)
+    assert chart("t", {"a": run}, "no such score") is None
+    loss = chart("t", {"a": run})
+    assert loss is not None
+    assert loss.curves[0].points[-1] == (4, 2)
+
+
+def test_a_drawing_keeps_its_points_inside_and_in_order() -> None:
+    place = draw(Chart("t", (Curve("a", ((0, 5.0), (10, 5.0))), Curve("b", ((5, -1.0), (10, 4.0))))))
+    for line in place.lines:
+        points = [tuple(map(float, pair.split(","))) for pair in line.points.split()]
+        assert all(place.left <= x <= place.right and 0 <= y <= place.bottom for x, y in points)
+    assert [tick.label for tick in place.across] == ["0", "2", "4", "6", "8", "10"]
+    assert place.up[0].place > place.up[-1].place
+    assert draw(Chart("t", (Curve("a", ((1, 3.0),)),))).lines[0].value == "3"
+    assert draw(Chart("t", (Curve("a", ((1, 60.0), (2, 62.0))),), from_zero=True)).up[0].label == "0"

@@ -1,0 +1,117 @@
+"""The page: it parses, fetches nothing, runs nothing, and its figures are those it was given."""
+
+import base64
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from diptych.reports.html import page, write_report
+from diptych.reports.report import Arm, Report, Shown
+from diptych.tasks.scores import Score, Scores
+from tests.reports.hostile import HOSTILE
+
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+
+class Page(HTMLParser):
+    """Checks that tags close in order; keeps tags, attributes and text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture
+def written(report: Report, tmp_path: Path) -> Page:
+    return Page(write_report(tmp_path / "out", report).read_text("utf-8"))
+
+
+def test_hostile_text_is_shown_and_does_nothing(written: Page) -> None:
+    tags = {tag for tag, _ in written.tags}
+    assert not tags & {"script", "iframe", "object", "embed", "link", "form", "base"}
+    assert written.text.count("<script>alert('x')</script>") > 10
+    assert "{{ 7 * 7 }}" in written.text
+    assert not [name for _, attributes in written.tags for name in attributes if name.startswith("on")]
+
+
+def test_nothing_is_fetched(written: Page) -> None:
+    for tag, attributes in written.tags:
+        for name in ("src", "href", "xlink:href", "action", "poster", "srcset"):
+            address = attributes.get(name)
+            assert address is None or address.startswith(("data:image/jpeg;base64,", "#")), f"<{tag} {name}={address}>"
+    assert "url(" not in written.text
+    assert "@import" not in written.text
+    policies = [a.get("content") or "" for tag, a in written.tags if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policies == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'"]
+
+
+def test_links_inside_the_page_go_somewhere(written: Page) -> None:
+    ids = {attributes["id"] for _, attributes in written.tags if "id" in attributes}
+    assert {(a["href"] or "")[1:] for tag, a in written.tags if tag == "a"} <= ids
+
+
+def test_figures_are_those_that_were_given(report: Report, written: Page) -> None:
+    for comparison in report.comparisons:
+        for score in comparison.arms[0].scores.scores:
+            for value in (score.value, score.low, score.high, score.blind, score.ceiling):
+                assert value is None or f"{value:.1f}" in written.text, f"{score.name} {value}"
+    assert "1 min 1 s" in written.text
+    assert "512 MiB" in written.text
+    assert "at the end 40" in written.text  # CIDEr of the last whole line of the log
+
+
+def test_a_bar_stands_where_its_figure_is(report: Report) -> None:
+    score = Score("CIDEr", 50.0, 40.0, 60.0, blind=25.0, ceiling=100.0, seeds=(45.0, 55.0))
+    arm = Arm("a", Scores("caption", (score,), 2, 2))
+    comparison = replace(report.comparisons[0], arms=(arm,), drawn=("CIDEr",))
+    shown = Page(page(Report("t", "l", comparisons=(comparison,))))
+    (dot,) = [a for tag, a in shown.tags if tag == "circle" and a.get("r") == "6"]
+    (ceiling,) = [a for tag, a in shown.tags if a.get("class") == "edge" and tag == "line"]
+    place, end = (float((a or "").rstrip("%")) for a in (dot["cx"], ceiling["x1"]))
+    assert place / end == pytest.approx(0.5, abs=0.001)
+    assert len([a for tag, a in shown.tags if tag == "circle"]) == 3
+    assert "(45.0, 55.0)" in shown.text
+
+
+def test_pictures_are_inside_with_their_boxes(report: Report, written: Page) -> None:
+    images = [a["href"] or "" for tag, a in written.tags if tag == "image"]
+    assert len(images) == len(report.gallery) + len(report.worst) == 4
+    assert Image.open(BytesIO(base64.b64decode(images[0].partition(",")[2]))).size == (40, 30)
+    boxes = [a for tag, a in written.tags if tag == "rect" and re.fullmatch(r"k\d", a.get("class") or "") and "rx" in a]
+    drawn = {(a.get("x"), a.get("y"), a.get("width"), a.get("height")) for a in boxes}
+    assert ("4.0", "6.0", "16.0", "21.0") in drawn
+
+
+def test_a_picture_that_is_gone_leaves_a_word(tmp_path: Path) -> None:
+    shown = Page(page(Report("t", "l", gallery=(Shown("k", tmp_path / "gone.png", (10, 10)),))))
+    assert "no picture" in shown.text
+
+
+def test_an_empty_report_is_a_page(tmp_path: Path) -> None:
+    assert Page(page(Report("t", "nothing yet"))).text.count("nothing yet") == 1
+    assert HOSTILE not in page(Report(HOSTILE, ""))
