@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
+from PIL import Image
 
+from diptych import cli
 from diptych.loading.extract import extract
 from diptych.loading.store import Store
-from diptych.sources.storybook import record, scene
+from diptych.recipes import find_recipe
+from diptych.recipes.looking import look
+from diptych.recipes.run import run as train
+from diptych.sources.anything import read
+from diptych.sources.storybook import record, render, scene
 from diptych.vision.ground_truth import GroundTruth
+from diptych.vision.selection import Selection
+from diptych.vision.small_detector import DetectorShape, SmallDetector
+from diptych.vision.storybook_detector import StorybookDetector
 
 SPLITS = {"train": 40, "val": 8, "test": 12}
 # Two processes of one thread each: more threads than cores would make them crawl.
@@ -30,6 +42,59 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     eyes.save(folder / "eyes")
     assert len(Store(folder)) == sum(SPLITS.values())
     return folder
+
+
+@dataclass
+class Told:
+    code: int
+    error: str
+    said: str = ""
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Told]:
+    """The command line in this process."""
+
+    def run(*arguments: object) -> Told:
+        monkeypatch.setattr("sys.argv", ["diptych", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        told = capsys.readouterr()
+        return Told(int(ended.value.code or 0), told.err, told.out)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def with_eyes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder as `diptych demo` leaves one, of eyes that have learnt nothing and a model that hardly has."""
+    folder = tmp_path_factory.mktemp("demo")
+    torch.manual_seed(0)
+    shape = DetectorShape(("dog", "bird"), side=64, feature_size=16, widths=(8, 8, 8))
+    eyes = StorybookDetector(SmallDetector(shape), Selection(most=4, least=2))
+    records = read(drawn_pictures(folder, 12))
+    look(records, eyes, folder / "store")
+    settings = [
+        word for word in tiny(**{"model.max_regions": 8, "model.positions": 40, "training.steps": 5}) if word != "--set"
+    ]
+    recipe = find_recipe("unified-vlp/small/pretrain", settings)
+    train(recipe, Store(folder / "store"), folder / "pretrain")
+    return folder / "pretrain"
+
+
+def drawn_pictures(folder: Path, count: int) -> Path:
+    """Scenes as a user's photos, in `folder/photos`, and lines about them in `folder/mine.jsonl`."""
+    (folder / "photos").mkdir(parents=True)
+    lines = []
+    for index in range(count):
+        drawn = scene(7, "train", index)
+        name = f"photos/{index:03d}.jpg"
+        Image.fromarray(render(drawn)).save(folder / name)
+        said = record(drawn)
+        lines.append({"image": name, "captions": list(said.captions)})
+        lines += [{"image": name, "question": q.text, "answers": list(q.answers)} for q in said.questions[:3]]
+    (folder / "mine.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder / "mine.jsonl"
 
 
 def diptych(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:

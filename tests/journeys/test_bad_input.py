@@ -5,34 +5,16 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
 
 from diptych import cli
-from tests.journeys.conftest import tiny
+from tests.journeys.conftest import Told, tiny
 
 PRETRAIN = ["pretrain", "unified-vlp/small/pretrain"]
 IMPORT = "import unified-vlp FILE OUT --vocab VOCAB"
-
-
-@dataclass
-class Told:
-    code: int
-    error: str
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Told]:
-    def run(*arguments: object) -> Told:
-        monkeypatch.setattr("sys.argv", ["diptych", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return Told(int(ended.value.code or 0), capsys.readouterr().err)
-
-    return run
 
 
 def text(content: str) -> Callable[[Path], None]:

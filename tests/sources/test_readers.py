@@ -3,6 +3,7 @@
 # ruff: noqa: E501  a table is read by its columns
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 
 from diptych.core import Record
 from diptych.errors import DataError
-from diptych.sources import coco, conceptual, flickr30k, jsonl, nlvr, refcoco, vcr, vqa2
-from diptych.sources.reading import combined
+from diptych.sources import anything, coco, conceptual, flickr30k, jsonl, nlvr, refcoco, vcr, vqa2
+from diptych.sources.reading import Skips, combined
 
 IMAGES = [{"id": 7, "file_name": "a.jpg", "width": 100, "height": 50}]
 CAPTIONS = {"images": IMAGES, "annotations": [{"id": 1, "image_id": 7, "caption": "A dog. "}]}
@@ -54,6 +55,39 @@ def test_coco(tmp_path: Path) -> None:
     assert (one.key, one.size, one.captions) == ("train/000007", (100, 50), ("A dog.",))
     (thing,) = one.things
     assert (thing.kind, thing.box, thing.attributes, thing.visible) == ("dog", (0.1, 0.2, 0.3, 0.6), {}, 1.0)
+
+
+def test_what_teaches_nothing_is_counted(tmp_path: Path) -> None:
+    skips = Skips()
+    (one,) = coco.read(saved(tmp_path, "c.json", changed(CAPTIONS, "annotations", 0, "caption", to=" ")), skips=skips)
+    assert (one.captions, str(skips)) == ((), "empty captions: 1 (the first: c.json: annotations[0])")
+    lines = [{"image": "a", "captions": ["", "x", " "]}, {"image": "b", "captions": []},
+             {"image": "c", "question": "q", "answers": [""]}, {"image": "d", "question": "q", "answers": ["", "y"]}]  # fmt: skip
+    skips = Skips()
+    records = jsonl.read(saved(tmp_path, "o.jsonl", "\n".join(map(json.dumps, lines))), skips=skips)
+    assert [record.key for record in records] == ["a", "d"]
+    assert records[1].questions[0].answers == ("y",)
+    assert skips.counts == {"empty captions": 2, "lines with no captions": 1, "empty answers": 2,
+                            "questions with no answers": 1}  # fmt: skip
+    assert skips.first["empty captions"] == "o.jsonl line 1: captions[0]"
+
+
+def test_splits_are_drawn_once_for_a_picture_and_a_seed(tmp_path: Path) -> None:
+    lines = [{"image": f"{n}", "captions": ["x"]} for n in range(1000)] + [
+        {"image": "own", "captions": ["x"], "split": "val"}
+    ]
+    file = saved(tmp_path, "o.jsonl", "\n".join(map(json.dumps, lines)))
+    splits = {record.key: record.split for record in anything.read(file, look=False)}
+    assert splits["own"] == "val"
+    counts = Counter(splits.values())
+    assert abs(counts["train"] - 800) < 40
+    assert abs(counts["val"] - 100) < 30
+    fewer = saved(tmp_path, "f.jsonl", "\n".join(map(json.dumps, lines[500:])))
+    assert all(splits[record.key] == record.split for record in anything.read(fewer, look=False))
+    assert splits != {record.key: record.split for record in anything.read(file, look=False, seed=1)}
+    assert {record.split for record in anything.read(fewer, look=False, split="web")} == {"web", "val"}
+    (one,) = anything.read(saved(tmp_path, "mine.json", CAPTIONS), look=False)
+    assert (one.key, one.split) == ("mine/000007", anything.drawn_split("mine/000007", 0))
 
 
 def test_a_box_that_reaches_out_is_cut(tmp_path: Path) -> None:
@@ -221,7 +255,6 @@ WRONG: list[tuple[Callable[[Path, Any], object], Any, str]] = [
     (coco_both, changed(CAPTIONS, "images", to=IMAGES * 2), r"images\[1\]: found the image id 7 a second time \(first in"),
     (coco_both, changed(CAPTIONS, "annotations", 0, "image_id", to=8), "found the image id 8, wanted one that `images` has"),
     (coco_both, changed(CAPTIONS, "annotations", 0, "image_id", to="7"), r"found a text \(7\), wanted a whole number"),
-    (coco_both, changed(CAPTIONS, "annotations", 0, "caption", to=" "), "caption: found an empty text, wanted words"),
     (coco_both, changed(CAPTIONS, "annotations", 0, "caption", to=5), "caption: found a number, wanted a text"),
     (coco_both, changed(CAPTIONS, "annotations", 0, "caption", to="\ud800"), "half a surrogate pair"),
     (coco_boxes, changed(INSTANCES, "annotations", 0, "bbox", to=[1, 2, 3]), "bbox: found a list of 3, wanted one of 4"),

@@ -8,9 +8,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from diptych.core import NOTHING, Record, Thing
-from diptych.errors import CheckpointError, DataError
+from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.vision.detection import Detection, _spots, detection_batch
 from diptych.vision.eyes import Eyes
+from diptych.vision.ground_truth import GroundTruth
 from diptych.vision.load import load_eyes
 from diptych.vision.selection import Selection
 from diptych.vision.small_detector import STRIDE, DetectorShape, Maps, SmallDetector
@@ -139,6 +140,16 @@ def test_a_saved_detector_is_the_same_and_may_be_moved(
         assert torch.equal(value, theirs.tensors()[name]), name
 
 
+def test_another_rule_may_be_given_at_opening(tmp_path: Path) -> None:
+    StorybookDetector(SmallDetector(SHAPE)).save(tmp_path / "eyes")
+    eyes = load_eyes(tmp_path / "eyes", Selection(most=7, least=7))
+    assert eyes.contract.selection == "exactly 7, by score, NMS 0.5 per class"
+    assert len(eyes.see([toy(0)[0]], [toy(0)[1]])[0]) == 7
+    GroundTruth(("cat",), {}).save(tmp_path / "truth")
+    with pytest.raises(RecipeError, match="ground-truth finds no boxes"):
+        load_eyes(tmp_path / "truth", Selection())
+
+
 def test_other_weights_have_another_contract(trained: tuple[SmallDetector, list[float]]) -> None:
     other = StorybookDetector(SmallDetector(SHAPE)).contract
     assert other.differences(StorybookDetector(trained[0]).contract) == [
@@ -218,7 +229,7 @@ def test_the_losses_of_a_perfect_answer() -> None:
 
     class Perfect(SmallDetector):
         def forward(self, squares: torch.Tensor) -> Maps:
-            return Maps(heat, sides, torch.zeros(1, 32, 16, 16), torch.zeros(1, 16))
+            return Maps(heat, sides, torch.zeros(1, 32, 16, 16), torch.zeros(1, 32, 32, 32), torch.zeros(1, 16))
 
     perfect = Perfect(SHAPE)
     losses = next(Detection().losses(perfect, batch))

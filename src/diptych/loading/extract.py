@@ -64,7 +64,7 @@ def extract(
             new = _new(records, store.done, result)
             opened = _opened(new, threads, ahead=batch_size, result=result) if eyes.looks else ((r, None) for r in new)
             for window in _windows(opened, batch_size * WINDOW):
-                for record, regions in _seen(window, eyes, batch_size):
+                for record, regions in _seen(window, eyes, batch_size, result):
                     store.add(replace(record, regions=regions, size=regions.size))
                     result.written += 1
                 dealt_with = result.written + len(result.failed)
@@ -142,15 +142,26 @@ def _windows(opened: Iterable[Opened], most: int) -> Iterator[list[Opened]]:
         yield window
 
 
-def _seen(window: list[Opened], eyes: Eyes, batch_size: int) -> list[tuple[Record, Regions]]:
+def _seen(window: list[Opened], eyes: Eyes, batch_size: int, result: Extraction) -> list[tuple[Record, Regions]]:
     """In the window's order, though looked at in the order of shapes."""
     order = sorted(range(len(window)), key=lambda i: _shape(window[i][1]))
     regions: dict[int, Regions] = {}
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
-        pictures = [picture for row in rows if (picture := window[row][1]) is not None]
-        regions.update(zip(rows, eyes.see(pictures, [window[row][0] for row in rows]), strict=True))
-    return [(record, regions[row]) for row, (record, _) in enumerate(window)]
+        regions.update(_see([window[row] for row in rows], rows, eyes, result))
+    return [(record, regions[row]) for row, (record, _) in enumerate(window) if row in regions]
+
+
+def _see(batch: list[Opened], rows: list[int], eyes: Eyes, result: Extraction) -> dict[int, Regions]:
+    """By row. What the eyes refuse is named, and does not stop the others of its batch."""
+    try:
+        pictures = [picture for _, picture in batch if picture is not None]
+        return dict(zip(rows, eyes.see(pictures, [record for record, _ in batch]), strict=True))
+    except DataError as error:
+        if len(batch) == 1:
+            result.failed[batch[0][0].key] = str(error)
+            return {}
+    return {k: v for one, row in zip(batch, rows, strict=True) for k, v in _see([one], [row], eyes, result).items()}
 
 
 def _shape(picture: Picture | None) -> tuple[float, int]:

@@ -113,12 +113,14 @@ class StoreWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write the records gathered so far as a shard, then the index that names it."""
+        """Write the records gathered so far as a shard, then the index that names it. No records, no store."""
         if self._pending:
             name = f"shard-{len(self._shards):05d}.safetensors"
             write_atomically(self.folder / name, save(_pack(self._pending)))
             self._shards.append({"name": name, "records": len(self._pending)})
             self._pending = []
+        if not self._shards:
+            return
         index = {"format": 1, "contract": self.contract.to_json(), "shards": self._shards}
         write_atomically(self.folder / INDEX, json.dumps(index, indent=1).encode())
 

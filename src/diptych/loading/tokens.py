@@ -78,6 +78,17 @@ class Tokens:
         """Ids without special tokens."""
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
+    def words(self, text: str) -> list[tuple[str, list[int]]]:
+        """The words that `encode` cuts into pieces, each with their ids."""
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        words: list[tuple[str, list[int]]] = []
+        for piece, number in zip(encoding.tokens, encoding.ids, strict=True):
+            if piece.startswith("##") and words:
+                words[-1] = (words[-1][0] + piece[2:], [*words[-1][1], number])
+            else:
+                words.append((piece, [number]))
+        return words
+
     def decode(self, ids: Iterable[int]) -> str:
         """Words up to the first [SEP]; [UNK] stays to be seen, other special tokens do not."""
         hidden = {self.vocabulary.pad, self.vocabulary.cls, self.vocabulary.mask}

@@ -33,7 +33,7 @@ def storybook_shape() -> DetectorShape:
 
 
 class DetectorRecipe(BaseModel):
-    """1,100 steps of 8 scenes, each drawn once: about a minute and a half of two cores."""
+    """1,000 steps of 8 scenes, each drawn once: about a minute and a half of two cores."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,12 +42,12 @@ class DetectorRecipe(BaseModel):
     first: PositiveInt = 1_000_000  # scene: far from those that a language model is trained on
     optimizer: OptimizerConfig = Field(
         default_factory=lambda: OptimizerConfig(
-            lr=3e-3, betas=(0.9, 0.99), weight_decay=1e-2, clip=10, schedule="cosine", warmup_steps=30
+            lr=2e-3, betas=(0.9, 0.99), weight_decay=1e-2, clip=10, schedule="cosine", warmup_steps=30
         )
     )
     training: TrainingConfig = Field(
         default_factory=lambda: TrainingConfig(
-            steps=1100, batch=8, precision="bf16", checkpoint_every=250, log_every=25
+            steps=1000, batch=8, precision="bf16", checkpoint_every=250, log_every=25
         )
     )
 

@@ -27,6 +27,7 @@ from diptych.models.weights import load_into, read_weights
 from diptych.recipes.recipe import Recipe, parse
 from diptych.tasks.vqa import FILE as ANSWERS
 from diptych.tasks.vqa import Answers
+from diptych.vision.given import KIND as GIVEN
 
 WEIGHTS, CONFIG, FEATURES, EYES = "model.safetensors", "config.json", "features.json", "eyes"
 INNER = "model"  # where a run folder keeps its model folder
@@ -95,7 +96,9 @@ class ModelFolder:
         """Refuse features that were made in another way than those it was trained on."""
         if different := self.contract.differences(contract):
             again = (
-                f"diptych extract DATA OUT --detector {self.eyes}" if self.eyes else "extract them with its detector"
+                f"diptych extract DATA OUT --detector given --features FOLDER, {self.contract.feature_size} values each"
+                if self.contract.extractor == GIVEN
+                else f"diptych extract DATA OUT --detector {self.eyes or 'EYES, the folder of its detector'}"
             )
             raise DataError(
                 f"the features in {where} are not what the model {self.folder} was trained on: {'; '.join(different)}; "

@@ -34,6 +34,20 @@ class Plan:
     records: list[int]  # of the store, to train on
     held_out: list[int]  # of the store, to validate on; may be empty
 
+    def left_out(self) -> str | None:
+        """Questions that teach nothing, because the model can give none of their answers."""
+        if self.answers is None or self.recipe.task != "vqa":
+            return None
+        known = self.answers
+        asked = [question for index in self.records for question in self.store.words(index).questions]
+        outside = [question for question in asked if not known.scores(question.answers)]
+        if not outside:
+            return None
+        return (
+            f"{len(outside)} of {len(asked)} questions are left out: the model gives none of their answers "
+            f"(the first: {outside[0].key}, {outside[0].answers[0]!r}; it gives {len(known.names) - 1} others)"
+        )
+
     def batches(self) -> Loader:
         training, most = self.recipe.training, self.recipe.model.max_regions
         return Loader(self.store, self.records, self.task.samples, self.schedule, training.batch, training.seed, most)

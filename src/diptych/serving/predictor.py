@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 
 import torch
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 from PIL import Image
 from torch import Tensor
 
-from diptych.core import Question, Record, Regions, Task
-from diptych.decoding import DecodingOptions
+from diptych.core import Question, Record, Regions, collate
+from diptych.decoding import DecodingOptions, decode
+from diptych.decoding.influence import weigh_answer, weigh_words
 from diptych.errors import CheckpointError, DataError, ServingError
 from diptych.loading.tokens import Tokens
 from diptych.recipes.folder import ModelFolder, open_model
@@ -23,11 +24,16 @@ from diptych.tasks.caption import Captioning
 from diptych.tasks.run import ask
 from diptych.tasks.vqa import QuestionAnswering
 from diptych.vision.eyes import Eyes, Picture
+from diptych.vision.given import KIND as GIVEN
+from diptych.vision.given import Given
 from diptych.vision.load import load_eyes
 from diptych.vision.pictures import open_picture, to_picture
 
 # A file, an open Pillow picture, RGB as (3, H, W), or a record whose regions are there already.
 AnyPicture = str | Path | Image.Image | UInt8[Tensor, "3 H W"] | Record
+
+
+Refused = Callable[[AnyPicture, DataError], object]  # told of each picture that cannot be read, and why
 
 
 @dataclass(frozen=True)
@@ -37,18 +43,26 @@ class Prediction:
     text: str
     score: float  # a caption's log-probability; an answer's probability
     record: Record
+    words: tuple[str, ...]  # of a caption; an answer counts as one
+    weigh: Callable[[], Tensor] = field(repr=False, compare=False)
+    others: tuple[tuple[str, float], ...] = ()  # further captions with their scores, less likely ones
 
     @property
     def regions(self) -> Regions:
         assert self.record.regions is not None
         return self.record.regions
 
+    @cached_property
+    def weights(self) -> Float[Tensor, "W R"]:
+        """What each region weighed on each word: the log-probability that the word loses without it (in nats)."""
+        return self.weigh()
+
 
 class Predictor:
     """A model with its eyes open. Thread-safe as long as nobody trains it."""
 
-    def __init__(self, model: ModelFolder) -> None:
-        self.folder = model
+    def __init__(self, model: ModelFolder, features: Path | None = None) -> None:
+        self.folder, self.features = model, features
 
     @property
     def tokens(self) -> Tokens:
@@ -56,6 +70,16 @@ class Predictor:
 
     @cached_property
     def eyes(self) -> Eyes:
+        contract = self.folder.contract
+        if self.features is not None:
+            given = Given(contract.feature_size, contract.class_names, self.features)
+            self.folder.accept(given.contract, self.features)
+            return given
+        if contract.extractor == GIVEN:
+            raise ServingError(
+                f"{self.folder.folder} was trained on features that were given, and a picture alone has none; give the "
+                f"folder of its npz: --features FOLDER, or diptych.load(model, features=FOLDER)"
+            )
         if self.folder.eyes is None:
             raise ServingError(
                 f"{self.folder.folder} has no eyes/ folder, so it can read stored features alone; copy the detector "
@@ -75,22 +99,35 @@ class Predictor:
         return next(self.captions([picture], decoding)).text
 
     def captions(
-        self, pictures: Iterable[AnyPicture], decoding: DecodingOptions | None = None, batch_size: int = 16
+        self,
+        pictures: Iterable[AnyPicture],
+        decoding: DecodingOptions | None = None,
+        batch_size: int = 16,
+        refused: Refused | None = None,
     ) -> Iterator[Prediction]:
-        """One for each picture, in order. `decoding` defaults to the model's recipe."""
-        recipe = self.folder.recipe
-        chosen = decoding or (recipe.decoding if recipe is not None else DecodingOptions(beams=5))
-        task = Captioning(self.tokens, chosen)
+        """One for each picture, in order; with several beams the other captions too.
+
+        `decoding` defaults to the model's recipe. A picture that cannot be read raises DataError, or is passed over
+        where somebody is told: `refused(picture, error)`.
+        """
         pictures = iter(pictures)
         while batch := list(islice(pictures, batch_size)):
-            yield from self._answer(task, self.look(batch), "caption")
+            records = self.look(batch, refused)
+            if records:
+                yield from self._captions(records, decoding or self.decoding)
+
+    @property
+    def decoding(self) -> DecodingOptions:
+        """How the model's recipe writes captions."""
+        return self.folder.recipe.decoding if self.folder.recipe is not None else DecodingOptions(beams=5)
 
     def ask(self, picture: AnyPicture, question: str) -> str:
         """The most likely answer to one question."""
         return self.answer(picture, [question])[0].text
 
     def answer(self, picture: AnyPicture, questions: Sequence[str]) -> list[Prediction]:
-        if self.folder.answers is None:
+        answers = self.folder.answers
+        if answers is None:
             raise ServingError(
                 f"{self.folder.folder} has learnt no answers; teach it: "
                 f"diptych finetune vqa --model {self.folder.folder}"
@@ -98,35 +135,86 @@ class Predictor:
         if not all(question.strip() for question in questions):
             raise ServingError("a question is empty; ask in words, such as 'what colour is the kite?'")
         record = self.look([picture])[0]
+        assert record.regions is not None
         asked = replace(record, questions=tuple(Question(str(n), text, ()) for n, text in enumerate(questions)))
-        return self._answer(QuestionAnswering(self.tokens, self.folder.answers), [asked], "answer")
+        task = QuestionAnswering(self.tokens, answers)
+        said = zip(task.questions(asked), ask(task, self.folder.model, [asked]), strict=True)
+        return [
+            Prediction(
+                text=answer["answer"],
+                score=answer["score"],
+                record=asked,
+                words=(answer["answer"],),
+                weigh=partial(
+                    weigh_answer, self.folder.model, record.regions, sample.text, answers.names.index(answer["answer"])
+                ),
+            )
+            for sample, answer in said
+        ]
 
-    def look(self, pictures: Sequence[AnyPicture]) -> list[Record]:
+    def look(self, pictures: Sequence[AnyPicture], refused: Refused | None = None) -> list[Record]:
         """The pictures as records with regions."""
-        seen: list[Record | None] = [p if isinstance(p, Record) and p.regions is not None else None for p in pictures]
-        unseen = [n for n, record in enumerate(seen) if record is None]
-        opened = [(_record(pictures[n], n), _open(pictures[n])) for n in unseen]
+        records: dict[int, Record] = {}
+        opened: list[tuple[int, Record, Picture]] = []
+        for number, picture in enumerate(pictures):
+            record = _record(picture, number)
+            try:
+                if record.regions is not None:
+                    records[number] = record
+                elif self.eyes.looks:
+                    opened.append((number, record, _open(picture)))
+                else:
+                    records[number] = replace(record, regions=self.eyes.see([], [record])[0])
+            except DataError as error:
+                if refused is None:
+                    raise
+                refused(picture, error)
         if opened:
-            regions = self.eyes.see([picture for _, picture in opened], [record for record, _ in opened])
-            for n, (record, _), found in zip(unseen, opened, regions, strict=True):
-                seen[n] = replace(record, regions=found, size=found.size)
+            regions = self.eyes.see([picture for _, _, picture in opened], [record for _, record, _ in opened])
+            for (number, record, _), found in zip(opened, regions, strict=True):
+                records[number] = replace(record, regions=found, size=found.size)
         most = self.folder.architecture.config.max_regions
-        return [replace(r, regions=r.regions.first(most)) for r in seen if r is not None and r.regions is not None]
+        seen = (records[number] for number in sorted(records))
+        return [replace(record, regions=record.regions.first(most)) for record in seen if record.regions is not None]
 
-    def _answer(self, task: Task, records: list[Record], name: str) -> list[Prediction]:
-        answers = ask(task, self.folder.model, records)
-        by_record = [record for record in records for _ in task.questions(record)]
-        return [Prediction(a[name], a["score"], record) for a, record in zip(answers, by_record, strict=True)]
+    def _captions(self, records: list[Record], decoding: DecodingOptions) -> Iterator[Prediction]:
+        with torch.inference_mode():
+            device = next(self.folder.model.parameters()).device
+            task = Captioning(self.tokens, decoding)
+            asked = collate([sample for record in records for sample in task.questions(record)]).to(device)
+            written = decode(self.folder.model, asked, decoding)
+        for record, (best, *others) in zip(records, written, strict=True):
+            text = self.tokens.decode(best.tokens)
+            words = self.tokens.words(text)
+            yield Prediction(
+                text=text,
+                score=best.score,
+                record=record,
+                words=tuple(word for word, _ in words),
+                weigh=partial(self._weigh, record, [pieces for _, pieces in words]),
+                others=tuple((self.tokens.decode(other.tokens), other.score) for other in others),
+            )
+
+    def _weigh(self, record: Record, words: list[list[int]]) -> Float[Tensor, "W R"]:
+        """A word's pieces follow from each other, so their log-probabilities add up."""
+        assert record.regions is not None
+        pieces = torch.tensor([piece for word in words for piece in word], dtype=torch.long)
+        weights = weigh_words(self.folder.model, record.regions, pieces)
+        of_word = torch.tensor([number for number, word in enumerate(words) for _ in word], dtype=torch.long)
+        return torch.zeros(len(words), weights.shape[1]).index_add_(0, of_word, weights)
 
 
-def load(source: str | os.PathLike[str]) -> Predictor:
-    """Open a model folder, a run folder, or a model on the Hugging Face hub (`user/name`)."""
+def load(source: str | os.PathLike[str], features: str | os.PathLike[str] | None = None) -> Predictor:
+    """Open a model folder, a run folder, or a model on the Hugging Face hub (`user/name`).
+
+    `features` is a folder with an npz a picture, for a model that was trained on features given so.
+    """
     path = Path(source)
     if not path.exists() and not path.is_absolute() and str(source).count("/") == 1:
         path = _from_hub(str(source))
     if not path.exists():
         raise CheckpointError(f"no model at {path}; give a model folder, the folder of a run, or user/name on the hub")
-    return Predictor(open_model(path))
+    return Predictor(open_model(path), None if features is None else Path(features))
 
 
 def _from_hub(name: str) -> Path:

@@ -5,16 +5,20 @@ from pathlib import Path
 
 from diptych.core import Record, Thing
 from diptych.errors import DataError
-from diptych.sources.reading import Entry, Once, key_of, picture_at, read_json
+from diptych.sources.reading import Entry, Once, Skips, key_of, picture_at, read_json
 
 
 def read(
-    captions: Path | None = None, instances: Path | None = None, pictures: Path | None = None, split: str = "train"
+    captions: Path | None = None,
+    instances: Path | None = None,
+    pictures: Path | None = None,
+    split: str = "train",
+    skips: Skips | None = None,
 ) -> list[Record]:
     """One record a picture of `captions_*.json`, `instances_*.json` or both, in the file's order.
 
     Boxes become fractions of the picture. Of our own, and left out by others: `attributes` and `visible` of
-    an annotation, `relations` of a picture. With `pictures`, each must be there.
+    an annotation, `relations` of a picture. With `pictures`, each must be there. Empty captions are passed over.
     """
     if captions is None and instances is None:
         raise DataError("found neither captions nor instances, wanted at least one file; give its path")
@@ -28,7 +32,7 @@ def read(
             images.setdefault(image["id"].integer(), image)
             if boxes is file:
                 images[image["id"].integer()] = image  # only this one may have relations
-    said = _captions(words, images)
+    said = _captions(words, images, Skips() if skips is None else skips)
     things = _things(boxes, images)
     records = []
     for number, image in images.items():
@@ -47,10 +51,14 @@ def _optional(entry: Entry, name: str) -> list[Entry]:
     return [] if value is None else value.items()
 
 
-def _captions(file: Entry | None, images: dict[int, Entry]) -> dict[int, list[str]]:
+def _captions(file: Entry | None, images: dict[int, Entry], skips: Skips) -> dict[int, list[str]]:
     said: dict[int, list[str]] = defaultdict(list)
     for note in [] if file is None else file["annotations"].items():
-        said[_known(note, images)].append(note["caption"].text().strip())
+        number = _known(note, images)
+        if note["caption"].is_empty():
+            skips.add("empty captions", note.where)
+        else:
+            said[number].append(note["caption"].text().strip())
     return said
 
 

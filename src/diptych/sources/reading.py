@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
@@ -69,6 +69,10 @@ class Entry:
             self.refuse("half a surrogate pair, which is no Unicode text", "words")
         return self.value
 
+    def is_empty(self) -> bool:
+        """Whether a text or a list has nothing in it."""
+        return not self.value.strip() if isinstance(self.value, str) else self.value == []
+
     def integer(self) -> int:
         if not isinstance(self.value, int) or isinstance(self.value, bool):
             self.refuse(f"{_kind(self.value)} ({str(self.value)[:40]})", "a whole number")
@@ -112,6 +116,21 @@ class Entry:
         if box[0] >= box[2] or box[1] >= box[3]:
             self.refuse(f"the box {self.value}", f"one with an extent inside {width} x {height} pixels")
         return box
+
+
+@dataclass
+class Skips:
+    """What was passed over because it teaches nothing: how often, and where first."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    first: dict[str, str] = field(default_factory=dict)
+
+    def add(self, what: str, where: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+        self.first.setdefault(what, where)
+
+    def __str__(self) -> str:
+        return "; ".join(f"{what}: {count} (the first: {self.first[what]})" for what, count in self.counts.items())
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -85,11 +85,15 @@ class FasterRCNN:
         self.network, self.shape, self.selection = network.eval(), shape, selection
 
     @cached_property
+    def _fingerprint(self) -> str:
+        return fingerprint(self.network)
+
+    @property
     def contract(self) -> FeatureContract:
         size = "" if self.shape.shorter is None else f" at {self.shape.shorter} pixels"
         return FeatureContract(
             extractor=f"{self.shape.architecture} {self.shape.layer}{size}",
-            weights=fingerprint(self.network),
+            weights=self._fingerprint,
             feature_size=self._feature_size(),
             class_names=self.shape.class_names,
             selection=str(self.selection),

@@ -25,6 +25,7 @@ from torchvision.ops import roi_align
 
 STRIDE = 4
 POOLED = 5  # cells of a pooled region, both ways
+FINE = 32  # channels at half the picture's width
 BACKGROUND = "background"
 
 
@@ -67,6 +68,7 @@ class Maps:
     heat: Float[Tensor, "B h w"]  # logits: the centre of a thing, of whatever kind, is in this cell
     sides: Float[Tensor, "B 4 h w"]  # pixels from the cell's centre to the thing's left, top, right and bottom
     map: Float[Tensor, "B M h w"]  # what regions are pooled from
+    fine: Float[Tensor, "B fine h2 w2"]  # likewise, at twice the resolution: a small cup is 12 pixels wide
     whole: Float[Tensor, "B F"]
 
 
@@ -77,7 +79,8 @@ class SmallDetector(nn.Module):
         quarter, eighth, sixteenth = shape.widths
         pooled = quarter + quarter // 3  # channels that regions are pooled from
         # 2 x 2 pixels become 12 channels: convolutions of 3 channels are very slow in bfloat16.
-        self.stem = nn.Sequential(_conv(12, 32), _conv(32, quarter, stride=2))
+        self.fine = _conv(12, FINE)
+        self.stem = _conv(FINE, quarter, stride=2)
         self.quarter = Residual(quarter)
         self.eighth = nn.Sequential(_conv(quarter, eighth, stride=2), Residual(eighth))
         self.sixteenth = nn.Sequential(_conv(eighth, sixteenth, stride=2), Residual(sixteenth))
@@ -90,7 +93,7 @@ class SmallDetector(nn.Module):
         self.sides = nn.Conv2d(quarter, 4, 1)
         self.whole = nn.Sequential(nn.Linear(2 * sixteenth, shape.feature_size), nn.ReLU())
         self.describe_region = nn.Sequential(
-            nn.Linear(pooled * POOLED**2 + 4, 256),
+            nn.Linear((pooled + FINE) * POOLED**2 + 4, 256),
             nn.LayerNorm(256),
             nn.ReLU(),
             nn.Linear(256, shape.feature_size),
@@ -108,7 +111,8 @@ class SmallDetector(nn.Module):
 
     def forward(self, squares: UInt8[Tensor, "B 3 H W"]) -> Maps:
         blocks = pixel_unshuffle(squares, 2).contiguous(memory_format=torch.channels_last)
-        quarter = self.quarter(self.stem(blocks.float().div(64).sub(2)))
+        fine = self.fine(blocks.float().div(64).sub(2))
+        quarter = self.quarter(self.stem(fine))
         eighth = self.eighth(quarter)
         sixteenth = self.sixteenth(eighth)
         eighth = self.mix_eighth(eighth + _twice(self.down_to_eighth(sixteenth)))
@@ -119,18 +123,22 @@ class SmallDetector(nn.Module):
             heat=self.heat(closer)[:, 0].float(),
             sides=softplus(self.sides(closer).float()) * 16,
             map=pooled_from.float(),
+            fine=fine.float(),
             whole=self.whole(seen).float(),
         )
 
     def describe(self, maps: Maps, boxes: list[Float[Tensor, "_ 4"]]) -> Float[Tensor, "N F"]:
         """The features of boxes (fractions of the square), those of all pictures one after the other."""
         pixels = [box * self.shape.side for box in boxes]
-        pooled = roi_align(maps.map, pixels, POOLED, spatial_scale=1 / STRIDE, sampling_ratio=2, aligned=True)
+        pooled = [
+            roi_align(one, pixels, POOLED, one.shape[-1] / self.shape.side, sampling_ratio=2, aligned=True).flatten(1)
+            for one in (maps.map, maps.fine)
+        ]
         every = torch.cat(boxes)
         # Pooling forgets how big a box is; where it lies the language model gets from the box itself.
         sizes = every[:, 2:] - every[:, :2]
         shape = torch.cat([sizes * 4 - 1, sizes.clamp(min=1e-3).log() + 1.5], 1)
-        return cast(Tensor, self.describe_region(torch.cat([pooled.flatten(1), shape], 1))).float()
+        return cast(Tensor, self.describe_region(torch.cat([*pooled, shape], 1))).float()
 
     def refine(self, boxes: Float[Tensor, "N 4"], features: Float[Tensor, "N F"]) -> Float[Tensor, "N 4"]:
         """The boxes with each side moved by what their features say, as shares of their width and height."""

@@ -34,11 +34,15 @@ class StorybookDetector:
         return next(self.network.parameters()).device
 
     @cached_property
+    def _fingerprint(self) -> str:
+        return fingerprint(self.network)
+
+    @property
     def contract(self) -> FeatureContract:
         shape = self.network.shape
         return FeatureContract(
             extractor=KIND,
-            weights=fingerprint(self.network),
+            weights=self._fingerprint,
             feature_size=shape.feature_size,
             class_names=shape.class_names,
             selection=str(self.selection),

@@ -1,0 +1,5 @@
+"""`python -m diptych.cli`."""
+
+from diptych.cli import main
+
+main()

@@ -1,0 +1,49 @@
+"""The command line's trunk: the verbs of all modules hang on `app`, and share these options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+app = typer.Typer(
+    name="diptych",
+    help="Vision-language pre-training: pictures on one panel, words on the other.",
+    epilog="Any verb takes --debug, to show the traceback of an error.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+storybook = typer.Typer(help="The drawn world: write it, look at it.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(storybook, name="storybook")
+
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe, such as optimizer.lr=3e-4.")
+]
+Data = Annotated[Path, typer.Option(help="A store (from `diptych extract`).")]
+OwnData = Annotated[
+    Path, typer.Option(help="A store, or data to look at on the way: a .jsonl of your own, a COCO .json, ...")
+]
+SplitSeed = Annotated[int, typer.Option("--seed", help="Draws train, val and test for data that name no split.")]
+Features = Annotated[Path | None, typer.Option(help="A folder with one npz a picture.")]
+Out = Annotated[Path, typer.Option(help="Folder of the run; the same command goes on where it stopped.")]
+Model = Annotated[str, typer.Option(help="A model folder, the folder of a run, or user/name on the hub.")]
+Seed = Annotated[int, typer.Option(help="Same seed, same pictures, words and weights.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+
+
+def open_folder(model: str) -> Any:
+    from diptych.serving import load
+
+    return load(model).folder
+
+
+def console(stderr: bool = True) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=stderr)

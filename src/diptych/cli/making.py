@@ -1,0 +1,229 @@
+"""The verbs that make things: worlds, stores, models, scores."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from diptych.cli.app import (
+    AsJson,
+    Data,
+    Features,
+    Model,
+    Out,
+    OwnData,
+    Seed,
+    Set,
+    SplitSeed,
+    app,
+    console,
+    open_folder,
+    storybook,
+)
+from diptych.errors import RecipeError, nearest
+
+
+class Task(StrEnum):
+    caption = "caption"
+    vqa = "vqa"
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where all of it goes; the same command goes on where it stopped.")] = Path(
+        "demo"
+    ),
+    fast: Annotated[bool, typer.Option("--fast", help="Under 90 seconds; shows that it works, not how well.")] = False,
+    seed: Seed = 0,
+) -> None:
+    """Draw a world, find its regions, pre-train, fine-tune, caption and answer: the main job, end to end."""
+    from diptych.recipes.demo import DemoConfig
+    from diptych.recipes.demo import demo as run_demo
+
+    run_demo(out, DemoConfig.fast(seed) if fast else DemoConfig(seed=seed), console())
+
+
+@storybook.command("write")
+def storybook_write(
+    folder: Annotated[Path, typer.Argument(help="Where to; the same command goes on where it stopped.")],
+    web: Annotated[int, typer.Option(help="Scenes with one careless caption each, as on the web.")] = 10_000,
+    train: Annotated[int, typer.Option(help="Scenes with all words, to learn from.")] = 1000,
+    val: Annotated[int, typer.Option(help="To choose by.")] = 200,
+    test: Annotated[int, typer.Option(help="To score on.")] = 600,
+    test_rare: Annotated[int, typer.Option(help="To score on: kinds in colours never seen in training.")] = 200,
+    seed: Seed = 0,
+) -> None:
+    """Draw scenes and write their words in the forms of COCO, VQA v2, RefCOCO, VCR and NLVR."""
+    from diptych.progress import bar
+    from diptych.sources.storybook import write
+
+    splits = {"web": web, "train": train, "val": val, "test": test, "test_rare": test_rare}
+    with bar("scenes") as progress:
+        drawing = progress.add_task("drawing", total=sum(splits.values()))
+        write(folder, splits, seed, lambda _: progress.advance(drawing))
+    print(f"{sum(splits.values())} scenes in {folder}")
+
+
+@storybook.command("show")
+def storybook_show(
+    out: Annotated[Path, typer.Argument(help="The PNG to write.")],
+    split: Annotated[str, typer.Option(help="web, train, val, test or test_rare.")] = "train",
+    count: Annotated[int, typer.Option(min=1, max=200)] = 12,
+    seed: Seed = 0,
+) -> None:
+    """A sheet of scenes with their boxes and words."""
+    from diptych.sources.storybook import SPLITS, Storybook, show
+
+    if split not in SPLITS:
+        raise RecipeError(f"no split {split!r}; {nearest(split, SPLITS)}")
+    show(Storybook(seed, split, count)[:], out)
+    print(f"{count} scenes in {out}")
+
+
+@storybook.command("detector")
+def storybook_detector(
+    out: Annotated[Path, typer.Argument(help="Folder of the run; the eyes go to OUT/eyes.")],
+    steps: Annotated[int, typer.Option(min=1, help="Of 8 scenes each.")] = 1100,
+    seed: Seed = 0,
+) -> None:
+    """Train a small detector to see the drawn world."""
+    from diptych.recipes.detector import DetectorRecipe, train_detector
+
+    train_detector(DetectorRecipe.of(steps, seed), out, console=console())
+    print(f"eyes: {out / 'eyes'}")
+
+
+@app.command()
+def check(
+    data: Annotated[Path, typer.Argument(help="A store, or data that `extract` reads.")],
+    model: Annotated[str | None, typer.Option(help="Would this model take these features?")] = None,
+    pictures: Annotated[Path | None, typer.Option(help="Where names of pictures start from.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look over data before hours are spent on it; exit code 1 when training would fail."""
+    from diptych.loading.check import check as look_over
+    from diptych.loading.store import INDEX, Store
+    from diptych.sources.anything import read
+
+    contract = open_folder(model).contract if model is not None else None
+    report = look_over(Store(data) if (data / INDEX).exists() else read(data, pictures), contract)
+    if as_json:
+        print(json.dumps(report.to_json(), indent=1))
+    else:
+        console(stderr=False).print(report)
+    if not report.ok:
+        raise SystemExit(1)
+
+
+@app.command()
+def extract(
+    data: Annotated[Path, typer.Argument(help="A .jsonl, a COCO .json, a folder of pictures or of Storybook.")],
+    out: Annotated[Path, typer.Argument(help="The store; the same command goes on where it stopped.")],
+    detector: Annotated[
+        str,
+        typer.Option(help="A folder of eyes or of a model; torchvision's name; grid:BACKBONE; given; ground-truth."),
+    ],
+    weights: Annotated[Path | None, typer.Option(help="Of a torchvision detector, where there is no network.")] = None,
+    select: Annotated[str | None, typer.Option(help="Its regions: unified-vlp, vl-bert, tden, xgpt, ...")] = None,
+    pictures: Annotated[Path | None, typer.Option(help="Where names of pictures start from.")] = None,
+    features: Features = None,
+    split: Annotated[str | None, typer.Option(help="Of data that name none; without it, --seed draws.")] = None,
+    seed: SplitSeed = 0,
+    batch: Annotated[int, typer.Option(min=1, help="Pictures at a time.")] = 16,
+) -> None:
+    """Look at every picture once and keep what was seen, in a store that training reads."""
+    from diptych.recipes.looking import look_and_tell, open_eyes, read_and_tell
+
+    records = read_and_tell(data, console(), pictures, split, seed, look=features is None)
+    done = look_and_tell(records, open_eyes(detector, records, features, weights, select), out, console(), batch)
+    print(f"{done.summary()}; {out}")
+
+
+@app.command()
+def pretrain(
+    recipe: Annotated[str, typer.Argument(help="Such as unified-vlp/small/pretrain; an unknown name lists them.")],
+    data: OwnData,
+    out: Out,
+    model: Annotated[str | None, typer.Option(help="Begin from this model folder instead of from scratch.")] = None,
+    init: Annotated[str | None, typer.Option(help="Begin from BERT or UniLM weights: a file, or a hub id.")] = None,
+    vocab: Annotated[str | None, typer.Option(help="Their vocab.txt.")] = None,
+    detector: Annotated[str | None, typer.Option(help="Finds the regions of data that are no store yet.")] = None,
+    seed: SplitSeed = 0,
+    settings: Set = None,
+) -> None:
+    """Pre-train a model on pictures and their captions."""
+    from diptych.recipes import find_recipe
+    from diptych.recipes.looking import store_of
+    from diptych.recipes.recipe import claimed
+    from diptych.recipes.run import run
+
+    given = [f"{key}={json.dumps(value)}" for key, value in (("init", init), ("data.vocabulary", vocab)) if value]
+    chosen = find_recipe(recipe, [*given, *(settings or ())])
+    claimed(out, chosen)
+    start = open_folder(model) if model is not None else None
+    store = store_of(data, out / "store", detector or model, console(), seed)
+    made = run(chosen, store, out, start=start, console=console())
+    print(f"model folder: {made.model.folder}")
+
+
+@app.command()
+def finetune(
+    task: Annotated[Task, typer.Argument(help="What it shall learn.")],
+    data: OwnData,
+    model: Model,
+    out: Out,
+    recipe: Annotated[str | None, typer.Option(help="Default: unified-vlp/small/TASK.")] = None,
+    seed: SplitSeed = 0,
+    settings: Set = None,
+) -> None:
+    """Teach a pre-trained model a task, on a store or on data of your own."""
+    from diptych.recipes import find_recipe
+    from diptych.recipes.looking import store_of
+    from diptych.recipes.recipe import claimed
+    from diptych.recipes.run import fit_to, run
+
+    start = open_folder(model)
+    chosen = fit_to(find_recipe(recipe or f"unified-vlp/small/{task.value}"), start).override(settings or ())
+    claimed(out, chosen)
+    store = store_of(data, out / "store", model, console(), seed)
+    made = run(chosen, store, out, start=start, console=console())
+    print(f"model folder: {made.model.folder}")
+
+
+@app.command()
+def tokens(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for tokenizer.json.")],
+    size: Annotated[int, typer.Option(help="Words and word pieces at most.")] = 8000,
+    keep_case: Annotated[bool, typer.Option("--keep-case", help="Dog and dog differ.")] = False,
+) -> None:
+    """Learn a vocabulary from the words of a store."""
+    from diptych.loading.store import Store, iterate
+    from diptych.loading.tokens import Tokens
+    from diptych.recipes.plan import words_of
+
+    texts = [text for record in iterate(Store(data)) for text in words_of(record)]
+    out.mkdir(parents=True, exist_ok=True)
+    learnt = Tokens.train(texts, size, lowercase=not keep_case)
+    learnt.save(out)
+    print(f"{learnt.vocabulary.size} tokens in {out / 'tokenizer.json'}")
+
+
+@app.command("import")
+def import_(
+    system: Annotated[str, typer.Argument(help="Whose code wrote it: unified-vlp.")],
+    file: Annotated[Path, typer.Argument(help="The official checkpoint.")],
+    out: Annotated[Path, typer.Argument(help="The model folder to make.")],
+    vocab: Annotated[Path, typer.Option(help="Its vocab.txt (bert-base-cased for the released models).")],
+    uncased: Annotated[bool, typer.Option("--uncased", help="The vocabulary knows lower case alone.")] = False,
+) -> None:
+    """Turn an official checkpoint into a model folder, with an account of every key."""
+    from diptych.recipes.importing import import_checkpoint
+
+    for line in import_checkpoint(system, file, out, vocab, lowercase=uncased):
+        print(line)
+    print(f"model folder: {out}")

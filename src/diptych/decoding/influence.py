@@ -1,0 +1,64 @@
+"""Which region a word looked at, measured: how much less likely the word becomes when the region is taken away.
+
+Attention weights were the other choice. They say what a layer read, not what the word needed (Jain & Wallace 2019,
+arXiv 1902.10186): averaged over heads and layers they are never negative, add up to one even where no region mattered,
+and say nothing of what the residual path carries. Taking a region away asks the model itself, in log-probabilities,
+the unit that it decides in. Its limit: where two regions show one thing, either can be missed, and both weigh little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from diptych.core import Batch, Regions, Sample, collate
+from diptych.objectives.masked_queries import MaskedQueries
+
+BATCH = 32  # pictures with a region less at a time
+
+
+@torch.inference_mode()
+def weigh_words(model: Any, regions: Regions, text: Int[Tensor, "T"]) -> Float[Tensor, "T R"]:
+    """Nats by which the log-probability of each token falls without each region, the tokens before it given.
+
+    Negative where the region spoke against the word. A query a token asks what decoding asked, all in one pass.
+    """
+
+    def logs(batch: Batch) -> Tensor:
+        scores: Tensor = model.heads["word"](model(batch).target).float().log_softmax(-1)
+        return scores.gather(-1, text.to(scores.device).expand(len(batch), -1)[..., None])[..., 0]
+
+    if not len(text):
+        return torch.zeros(0, len(regions))
+    (asked,) = MaskedQueries(model.vocabulary).prepare([Sample("", "", None, text)], Random(0))
+    return _falls(model, regions, asked, logs)
+
+
+@torch.inference_mode()
+def weigh_answer(model: Any, regions: Regions, question: Int[Tensor, "T"], answer: int) -> Float[Tensor, "1 R"]:
+    """The same for the log-probability of an answer to a question."""
+
+    def logs(batch: Batch) -> Tensor:
+        chosen: Tensor = model.heads["answer"](model(batch)).float()[:, answer, None]
+        return torch.nn.functional.logsigmoid(chosen)
+
+    return _falls(model, regions, Sample("", "", None, question), logs)
+
+
+def _falls(model: Any, regions: Regions, asked: Sample, logs: Callable[[Batch], Tensor]) -> Float[Tensor, "N R"]:
+    device, count = next(model.parameters()).device, len(regions)
+    rows = torch.arange(count)
+    seen = [regions, *(regions.take(rows != row) for row in range(count))]
+    samples = [replace(asked, regions=one) for one in seen]
+    found = torch.cat([logs(collate(part).to(device)).cpu() for part in _parts(samples)])
+    return (found[:1] - found[1:]).T.contiguous()
+
+
+def _parts(samples: Sequence[Sample]) -> list[Sequence[Sample]]:
+    return [samples[start : start + BATCH] for start in range(0, len(samples), BATCH)]

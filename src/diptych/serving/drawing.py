@@ -1,0 +1,123 @@
+"""A picture with its regions, and beside it the words with what each region weighed on them.
+
+Each region that mattered has a number and a colour, on the picture and above its column; a row is a word. A cell says
+in nats what the word lost when the region was taken away, and is the fuller of colour the more it was.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+
+from diptych.core import Regions
+from diptych.serving.predictor import Prediction
+from diptych.vision.eyes import Picture
+
+COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#e67700", "#0b8a8f", "#c2189b", "#7a5230")  # one a column
+HEIGHT, MARGIN, ROW, CELL = 480, 16, 28, 58
+WEIGHED = 0.1  # nats: less is not shown as a number
+INK, FAINT, PAPER = "#1b1b1b", "#8a8a8a", "#ffffff"
+
+
+def draw(prediction: Prediction, picture: Picture) -> Image.Image:
+    """At most eight regions have a colour, those that weighed most on any word; the others are thin and grey."""
+    weights = prediction.weights
+    most = weights.amax(0) if len(weights) else torch.zeros(len(prediction.regions))
+    chosen = most.argsort(descending=True, stable=True)[: len(COLOURS)].tolist()
+    panel = _boxed(picture, prediction.regions, chosen)
+    table = _table(prediction, weights[:, chosen], panel.height)
+    title = _wrapped(prediction.text or "(no words)", panel.width + table.width, _font(20))
+    top = 2 * MARGIN + 26 * len(title)
+    sheet = Image.new(
+        "RGB", (panel.width + table.width + 3 * MARGIN, top + max(panel.height, table.height) + MARGIN), PAPER
+    )
+    pen = ImageDraw.Draw(sheet)
+    for number, line in enumerate(title):
+        pen.text((MARGIN, MARGIN + 26 * number), line, INK, _font(20))
+    sheet.paste(panel, (MARGIN, top))
+    sheet.paste(table, (panel.width + 2 * MARGIN, top))
+    return sheet
+
+
+def _boxed(picture: Picture, regions: Regions, chosen: list[int]) -> Image.Image:
+    image = Image.fromarray(picture.permute(1, 2, 0).numpy())
+    width = max(1, round(image.width * HEIGHT / image.height))
+    image = image.resize(
+        (min(width, 2 * HEIGHT), HEIGHT if width <= 2 * HEIGHT else round(HEIGHT * 2 * HEIGHT / width))
+    )
+    pen = ImageDraw.Draw(image)
+    corners = (regions.boxes * torch.tensor([image.width, image.height] * 2)).tolist()
+    for row, box in enumerate(corners):
+        if row not in chosen:
+            pen.rectangle(_inside(box, image), outline=FAINT, width=1)
+    taken: list[tuple[float, float]] = []
+    for place, row in reversed(list(enumerate(chosen))):
+        x1, y1, x2, y2 = _inside(corners[row], image)
+        pen.rectangle((x1, y1, x2, y2), outline=PAPER, width=5)
+        pen.rectangle((x1 + 1, y1 + 1, x2 - 1, y2 - 1), outline=COLOURS[place], width=3)
+    for place, row in enumerate(chosen):
+        x1, y1, _, _ = _inside(corners[row], image)
+        while any(abs(x1 - x) < 22 and abs(y1 - y) < 22 for x, y in taken) and x1 < image.width - 46:
+            x1 += 23
+        taken.append((x1, y1))
+        _number(pen, x1, min(y1, image.height - 22), place)
+    return image
+
+
+def _inside(box: list[float], image: Image.Image) -> tuple[float, float, float, float]:
+    """With room for the lines, so that a box of a pixel can be drawn."""
+    x1, y1 = min(box[0], image.width - 9), min(box[1], image.height - 9)
+    return x1, y1, min(max(box[2], x1 + 8), image.width - 1), min(max(box[3], y1 + 8), image.height - 1)
+
+
+def _number(pen: Any, x: float, y: float, place: int) -> None:
+    pen.rectangle((x, y, x + 21, y + 21), fill=COLOURS[place])
+    pen.text((x + 11, y + 11), str(place + 1), PAPER, _font(15), anchor="mm")
+
+
+def _table(prediction: Prediction, weights: Float[Tensor, "W K"], height: int) -> Image.Image:
+    words = [word if len(word) <= 18 else f"{word[:17]}…" for word in prediction.words]
+    label = max([60, *(round(_font(17).getlength(word)) for word in words)]) + 12
+    note = "nats that a word loses without the region"
+    wide = max(label + CELL * weights.shape[1], round(_font(13).getlength(note)) + 4)
+    table = Image.new("RGB", (wide, max(height, ROW * (len(words) + 2) + 8)), PAPER)
+    pen = ImageDraw.Draw(table)
+    for place in range(weights.shape[1]):
+        _number(pen, label + CELL * place + CELL // 2 - 11, 2, place)
+    full = max(float(weights.max()) if weights.numel() else 0.0, 1.0)
+    for line, (word, row) in enumerate(zip(words, weights.tolist(), strict=True), start=1):
+        pen.text((0, ROW * line + ROW // 2), word, INK, _font(17), anchor="lm")
+        for place, weight in enumerate(row):
+            left, upper = label + CELL * place, ROW * line
+            colour = _mixed(COLOURS[place], max(weight, 0.0) / full)
+            pen.rectangle((left + 1, upper + 1, left + CELL - 2, upper + ROW - 2), fill=colour)
+            if abs(weight) >= WEIGHED:
+                ink = PAPER if weight / full > 0.5 else INK
+                pen.text((left + CELL // 2, upper + ROW // 2), f"{weight:+.1f}", ink, _font(14), anchor="mm")
+    pen.text((0, ROW * (len(words) + 1) + 6), note, FAINT, _font(13))
+    return table
+
+
+def _mixed(colour: str, share: float) -> tuple[int, int, int]:
+    """Of the colour and a light grey."""
+    red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
+    return round(244 + (red - 244) * share), round(244 + (green - 244) * share), round(244 + (blue - 244) * share)
+
+
+def _wrapped(text: str, width: int, font: Any) -> list[str]:
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and font.getlength(longer) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def _font(size: int) -> Any:
+    return ImageFont.load_default(size)

@@ -1,0 +1,65 @@
+"""What a region weighed on a word, against decoding with and without the region."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from diptych.core import Regions, Sample, collate
+from diptych.decoding import DecodingOptions, decode
+from diptych.decoding.influence import weigh_answer, weigh_words
+from diptych.models import UnifiedVLP
+from tests import toy
+
+
+@pytest.fixture(scope="module")
+def model() -> UnifiedVLP:
+    torch.manual_seed(1)
+    return toy.model("word", "answer", std=0.2).eval()
+
+
+def log_probability(model: UnifiedVLP, regions: Regions, words: list[int]) -> list[float]:
+    """Of each word, asked one by one as decoding asks."""
+    batch = collate([Sample("", "", regions, torch.zeros(0, dtype=torch.long))])
+    scores, memory = model.begin(batch, len(words))
+    logs = []
+    for word in words:
+        logs.append(float(scores.reshape(-1).log_softmax(-1)[word]))
+        scores = model.follow(memory, torch.tensor([[word]]), torch.tensor([[0]]))
+    return logs
+
+
+@torch.no_grad()
+def test_a_weight_is_what_the_word_loses_without_the_region(model: UnifiedVLP) -> None:
+    regions = toy.sample(3).regions
+    assert regions is not None
+    batch = collate([Sample("", "", regions, torch.zeros(0, dtype=torch.long))])
+    words = decode(model, batch, DecodingOptions(max_words=4, min_words=5))[0][0].tokens
+    weights = weigh_words(model, regions, torch.tensor(words))
+    assert weights.shape == (len(words), len(regions))
+    everything = torch.tensor(log_probability(model, regions, words))
+    for row in range(len(regions)):
+        without = regions.take(torch.arange(len(regions)) != row)
+        expected = everything - torch.tensor(log_probability(model, without, words))
+        assert weights[:, row].allclose(expected, atol=1e-5)
+    assert weights.abs().max() > 1e-4
+
+
+@torch.no_grad()
+def test_the_weights_of_an_answer(model: UnifiedVLP) -> None:
+    sample = toy.sample(3)
+    assert sample.regions is not None
+    weights = weigh_answer(model, sample.regions, sample.text, 2)
+    logits = [
+        model.heads["answer"](model(collate([Sample("", "", regions, sample.text)])))[0, 2]
+        for regions in (sample.regions, sample.regions.take(torch.arange(len(sample.regions)) != 0))
+    ]
+    full, without = (torch.nn.functional.logsigmoid(logit) for logit in logits)
+    assert float(weights[0, 0]) == pytest.approx(float(full - without), abs=1e-5)
+
+
+def test_no_words_and_a_single_region(model: UnifiedVLP) -> None:
+    regions = toy.sample(3).regions
+    assert regions is not None
+    assert weigh_words(model, regions, torch.zeros(0, dtype=torch.long)).shape == (0, len(regions))
+    assert weigh_words(model, regions.first(1), torch.tensor([6, 7])).shape == (2, 1)

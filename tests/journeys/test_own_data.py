@@ -1,0 +1,132 @@
+"""The commands of docs/your-own-data.md, in their order, on a few small pictures."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import diptych as library
+from diptych.loading.store import Store, iterate
+from tests.conftest import REPOSITORY
+from tests.journeys.conftest import Told, drawn_pictures, tiny
+
+PAGE = (REPOSITORY / "docs" / "your-own-data.md").read_text()
+COMMANDS = [shlex.split(line)[1:] for line in re.findall(r"^    (diptych .*)$", PAGE, re.MULTILINE)]
+SIZES = {"model.max_regions": 8, "model.positions": 40, "data.max_words": 16}
+
+
+@pytest.fixture
+def begun(with_eyes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with what the page asks for: a model, pictures with lines, npz, COCO files."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(with_eyes, "demo/pretrain")
+    drawn_pictures(tmp_path, 30)
+    (tmp_path / "features").mkdir()
+    for number in range(30):
+        given(tmp_path / "features" / f"{number:03d}.npz", seed=number)
+    for split, numbers in (("train", range(16)), ("val", range(16, 20))):
+        images = [{"id": n, "file_name": f"{n:03d}.jpg", "width": 160, "height": 160} for n in numbers]
+        words = [{"id": n, "image_id": n, "caption": "a drawn scene"} for n in numbers]
+        (tmp_path / f"captions_{split}.json").write_text(json.dumps({"images": images, "annotations": words}))
+    return tmp_path
+
+
+def given(path: Path, seed: int = 0, **changes: object) -> None:
+    drawn = np.random.default_rng(seed)
+    arrays = {"features": drawn.random((5, 12), np.float32), "classes": drawn.random((5, 3), np.float32),
+              "boxes": np.array([[0, 0, 80, 80]] * 5), "width": 160, "height": 160,
+              "scores": np.linspace(0.1, 0.9, 5)} | changes  # fmt: skip
+    np.savez(path, **{name: value for name, value in arrays.items() if value is not None})  # type: ignore[arg-type]
+
+
+def small(command: list[str]) -> list[str]:
+    """With sizes that take seconds. A fine-tuned model has those of its start."""
+    steps = {"training.steps": 4, "training.validate_every": 4, "training.checkpoint_every": 4, "data.max_words": 16}
+    if command[0] == "pretrain":
+        return [*command, *tiny(**(SIZES | steps))]
+    if command[0] == "finetune":
+        return [*command, *(word for key, value in steps.items() for word in ("--set", f"{key}={value}"))]
+    return command
+
+
+@pytest.mark.slow
+def test_the_page_from_top_to_bottom(begun: Path, run: Callable[..., Told]) -> None:
+    assert COMMANDS[0][0] == "demo"  # what it makes lies there
+    said = {}
+    for command in COMMANDS[1:]:
+        told = run(*small(command))
+        assert told.code == 0, (command, told.error)
+        said[" ".join(command)] = told.said
+    lines = [json.loads(line) for line in (begun / "captions.jsonl").read_text().splitlines()]
+    assert len(lines) == 30
+    assert set(lines[0]) == {"picture", "caption", "score"}
+    assert {path.name for path in (begun / "shown").iterdir()} == {"000.png", "001.png"}
+    assert 1 < len(next(text for line, text in said.items() if "--captions 3" in line).splitlines()) <= 3
+    assert len(next(text for line, text in said.items() if line.startswith("ask")).splitlines()) == 2
+    assert Store(begun / "coco").splits == {"train": 16, "val": 4}
+    contract = Store(begun / "store").contract
+    assert (contract.extractor, contract.feature_size, len(contract.class_names)) == ("given", 12, 3)
+    splits = Store(begun / "runs" / "mine" / "store").splits
+    assert splits == Store(begun / "store").splits
+    assert set(splits) == {"train", "val", "test"}
+    assert splits["train"] > 15
+
+
+def test_the_lines_of_the_page_are_read(tmp_path: Path) -> None:
+    from diptych.sources.anything import read
+
+    lines = re.findall(r"^    (\{.*\})$", PAGE, re.MULTILINE)
+    (tmp_path / "mine.jsonl").write_text("\n".join(lines))
+    first, second = read(tmp_path / "mine.jsonl", look=False)
+    assert (len(first.captions), len(first.questions), second.split) == (2, 1, "test")
+
+
+def test_a_stopped_run_goes_on_and_changed_words_are_refused(begun: Path, run: Callable[..., Told]) -> None:
+    command = small(shlex.split("finetune caption --data mine.jsonl --model demo/pretrain --out runs/mine"))
+    assert run(*command, "--set", "training.steps=2").code == 0
+    written = (begun / "runs/mine/store/store.json").stat().st_mtime_ns
+    again = run(*command, "--set", "training.steps=2")
+    assert (again.code, "30 were there already" in again.error) == (0, True)
+    assert (begun / "runs/mine/store/shard-00000.safetensors").stat().st_mtime_ns <= written
+    other = run(*command, "--set", "training.steps=2", "--seed", 5)
+    assert (other.code, "another --seed" in other.error) == (1, True)
+    evaluated = run("evaluate", "--model", "runs/mine", "--data", "mine.jsonl", "--split", "val")
+    assert (evaluated.code, "CIDEr" in evaluated.said) == (0, True), evaluated.error
+
+
+def test_one_bad_picture_does_not_stop_the_others(begun: Path, run: Callable[..., Told]) -> None:
+    (begun / "photos" / "cut.jpg").write_bytes((begun / "photos" / "000.jpg").read_bytes()[:300])
+    told = run("caption", "photos/cut.jpg", "none.jpg", "empty*", "photos/001.jpg", "--model", "demo/pretrain")
+    assert told.code == 0
+    assert [line.split(":")[0] for line in told.said.splitlines()] == ["photos/001.jpg"]
+    assert all(name in told.error for name in ("photos/cut.jpg", "none.jpg", "no pictures in empty*"))
+    told = run("caption", "photos/cut.jpg", "none.jpg", "--model", "demo/pretrain", "--out", "o.txt")
+    assert (told.code, "none of 2 pictures" in told.error, Path("o.txt").exists()) == (1, True, False)
+
+
+def test_weights_say_what_a_region_was_worth(begun: Path) -> None:
+    model = library.load("demo/pretrain")
+    (said,) = model.captions(["photos/000.jpg"])
+    assert said.weights.shape == (len(said.words), len(said.regions))
+    assert "".join(said.words) == said.text.replace(" ", "")
+    bare = next(model.captions([said.record]))
+    assert bare.weights.equal(said.weights)
+
+
+def test_given_features_are_read_best_region_first(begun: Path, run: Callable[..., Told]) -> None:
+    given(begun / "features" / "003.npz", features=np.ones((5, 7), np.float32))
+    told = run("extract", "mine.jsonl", "store", "--detector", "given", "--features", "features")
+    assert (told.code, "29 extracted, 1 failed" in told.said) == (0, True)
+    assert "003.npz: found `features` (5, 7), wanted (5, 12)" in told.error
+    regions = Store(begun / "store").record(0).regions
+    assert regions is not None
+    assert regions.scores.tolist() == sorted(regions.scores.tolist(), reverse=True)
+    assert regions.boxes[0].tolist() == [0, 0, 0.5, 0.5]
+    assert "003" not in "".join(one.key for one in iterate(Store(begun / "store")))
