@@ -27,7 +27,7 @@ class StorybookDetector:
     looks = True
 
     def __init__(self, network: SmallDetector, selection: Selection = SELECTIONS["storybook"]) -> None:
-        self.network, self.selection = network.eval(), selection
+        self.network, self.selection = network.eval().to(memory_format=torch.channels_last), selection
 
     @property
     def device(self) -> torch.device:
@@ -55,14 +55,13 @@ class StorybookDetector:
             return []
         shape = self.network.shape
         squares, shares = letterbox(pictures, shape.side, self.device)
-        maps: Maps = self.network(squares)
-        boxes, heat = best_boxes(self.network, maps, max(CANDIDATES, 2 * self.selection.least))
-        return [
-            self._one(picture, share, whole, *found)
-            for picture, share, whole, *found in zip(
-                pictures, shares, maps.whole, *self._described(maps, boxes, heat), strict=True
-            )
-        ]
+        # As it was trained; single precision takes half as long again, and moves a box by a tenth of a pixel.
+        with torch.autocast(self.device.type, torch.bfloat16):
+            maps: Maps = self.network(squares)
+            boxes, heat = best_boxes(self.network, maps, max(CANDIDATES, 2 * self.selection.least))
+            found = self._described(maps, boxes, heat)
+        seen = zip(pictures, shares, maps.whole, *(tensor.float() for tensor in found), strict=True)
+        return [self._one(*one) for one in seen]
 
     def _described(self, maps: Maps, boxes: Tensor, heat: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Boxes, scores, class probabilities and features of every candidate, those of a picture in a row."""
