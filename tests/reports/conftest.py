@@ -10,7 +10,7 @@ from PIL import Image
 from diptych.core import Question, Record, Regions, Thing
 from diptych.reports.demo import demo_report
 from diptych.reports.report import Report
-from diptych.tasks.scores import score_answers, score_captions
+from diptych.tasks.scores import answer_bounds, caption_bounds, score_answers, score_captions
 from tests.reports.hostile import HOSTILE
 
 NAMES = ("dog", "boat", HOSTILE)
@@ -64,8 +64,8 @@ def report(records: list[Record], run: Path, said: tuple[dict[str, str], dict[st
         title=HOSTILE,
         lead=HOSTILE,
         scores={
-            "caption": {HOSTILE: score_captions(captions, truths, [["a dog"], [HOSTILE]])},
-            "vqa": {HOSTILE: score_answers(answers, records, training)},
+            "caption": {HOSTILE: score_captions(captions, truths, caption_bounds(truths, [["a dog"], [HOSTILE]]))},
+            "vqa": {HOSTILE: score_answers(answers, records, answer_bounds(records, training))},
         },
         notes={"caption": {HOSTILE: HOSTILE}},
         runs={"caption": {HOSTILE: run, "none": run / "nothing"}},

@@ -4,10 +4,12 @@ import pytest
 
 from diptych.core import Question, Record
 from diptych.reports.charts import chart, draw
+from diptych.reports.demo import _gain
 from diptych.reports.findings import find, missed_things, overlap, wrong_by_kind
 from diptych.reports.gallery import STORYBOOK, absent_words, cider_by_picture, evenly, shown
 from diptych.reports.labels import lay_out
 from diptych.reports.report import Box, Chart, Curve
+from diptych.tasks.scores import Score
 
 NAMES = ("dog", "boat", "other")
 
@@ -100,3 +102,9 @@ def test_a_drawing_keeps_its_points_inside_and_in_order() -> None:
     assert place.up[0].place > place.up[-1].place
     assert draw(Chart("t", (Curve("a", ((1, 3.0),)),))).lines[0].value == "3"
     assert draw(Chart("t", (Curve("a", ((1, 60.0), (2, 62.0))),), from_zero=True)).up[0].label == "0"
+
+
+def test_a_gain_says_whether_it_may_be_nothing() -> None:
+    clear = _gain(["from scratch", "pre-trained"], Score("CIDEr", 8.04, 2.0, 14.0))
+    assert clear.startswith("pre-trained minus from scratch: CIDEr +8.0, 95% paired bootstrap interval +2.0 to +14.0.")
+    assert "cannot be told apart" in _gain(["a", "b"], Score("CIDEr", 1.0, -2.0, 4.0))

@@ -56,6 +56,7 @@ def test_hostile_text_is_shown_and_does_nothing(written: Page) -> None:
     assert not tags & {"script", "iframe", "object", "embed", "link", "form", "base"}
     assert written.text.count("<script>alert('x')</script>") > 10
     assert "{{ 7 * 7 }}" in written.text
+    assert "\u202e" not in written.text, "what follows would be mirrored"
     assert not [name for _, attributes in written.tags for name in attributes if name.startswith("on")]
 
 

@@ -1,16 +1,27 @@
+import json
+
 import pytest
 
 from diptych.core import Question, Record
 from diptych.errors import DataError, RecipeError
 from diptych.metrics import caption_scores
-from diptych.tasks.scores import score_answers, score_captions
+from diptych.tasks.scores import (
+    Scores,
+    answer_bounds,
+    answer_gain,
+    caption_bounds,
+    caption_gain,
+    over_seeds,
+    score_answers,
+    score_captions,
+)
 
 TRUTHS = {"1": ["a red dog runs", "a dog"], "2": ["the blue boat is small", "a boat"], "3": ["two cats", "cats"]}
 SAID = {"1": "a red dog runs", "2": "a red boat", "3": "a dog"}
 
 
 def test_captions_between_blind_and_ceiling() -> None:
-    scores = score_captions(SAID, TRUTHS, [["a dog", "a dog runs"], ["a boat"]])
+    scores = score_captions(SAID, TRUTHS, caption_bounds(TRUTHS, [["a dog", "a dog runs"], ["a boat"]]))
     plain = caption_scores(SAID, TRUTHS)
     for name, value in plain.items():
         score = scores[name]
@@ -22,11 +33,13 @@ def test_captions_between_blind_and_ceiling() -> None:
         assert score.ceiling is not None
     assert (scores.pictures, scores.items, scores.coverage) == (3, 3, 1.0)
     assert any("blind: the training caption" in note for note in scores.notes)
+    assert any("the most frequent training caption, “a boat”, gets CIDEr" in note for note in scores.notes)
     assert scores.to_json()["scores"]["CIDEr"]["interval"] == [scores["CIDEr"].low, scores["CIDEr"].high]
 
 
 def test_without_training_words_there_is_no_baseline() -> None:
-    scores = score_captions(SAID, {key: captions[:1] for key, captions in TRUTHS.items()})
+    one_each = {key: captions[:1] for key, captions in TRUTHS.items()}
+    scores = score_captions(SAID, one_each, caption_bounds(one_each))
     assert scores["CIDEr"].blind is None
     assert scores["CIDEr"].ceiling is None
     assert "blind" not in scores.to_json()["scores"]["CIDEr"]
@@ -46,7 +59,7 @@ def test_answers_all_and_by_kind() -> None:
     ]
     records = [Record("1", questions=tuple(questions[:2])), Record("2", questions=tuple(questions[2:]))]
     training = [Question("t", "is it green", ("no",) * 10, "yes/no")] * 2
-    scores = score_answers({"a": "yes", "b": "3", "c": "no"}, records, training)
+    scores = score_answers({"a": "yes", "b": "3", "c": "no"}, records, answer_bounds(records, training))
     assert [s.name for s in scores.scores] == ["accuracy", "accuracy yes/no", "accuracy number"]
     assert scores["accuracy"].value == pytest.approx(200 / 3)
     assert scores["accuracy yes/no"].value == 100
@@ -57,3 +70,33 @@ def test_answers_all_and_by_kind() -> None:
         score_answers({"a": "yes"}, records)
     with pytest.raises(DataError, match="no record has questions"):
         score_answers({}, [Record("1")])
+
+
+def test_saved_and_read_scores_are_the_same() -> None:
+    scores = score_captions(SAID, TRUTHS, caption_bounds(TRUTHS, [["a dog"]]))
+    assert Scores.from_json(json.loads(json.dumps(scores.to_json()))) == scores
+
+
+def test_the_mean_over_seeds_keeps_the_single_values() -> None:
+    bounds = caption_bounds(TRUTHS)
+    runs = [
+        score_captions(SAID, TRUTHS, bounds),
+        score_captions({"1": "a dog", "2": "a boat", "3": "cats"}, TRUTHS, bounds),
+    ]
+    both = over_seeds(runs)["CIDEr"]
+    assert both.value == pytest.approx((runs[0]["CIDEr"].value + runs[1]["CIDEr"].value) / 2)
+    assert both.seeds == (runs[0]["CIDEr"].value, runs[1]["CIDEr"].value)
+    assert both.low is None
+    assert both.ceiling == runs[0]["CIDEr"].ceiling
+
+
+def test_a_gain_is_paired() -> None:
+    better = {"1": "a red dog runs", "2": "the blue boat is small", "3": "two cats"}
+    gain = caption_gain(SAID, better, TRUTHS)
+    apart = score_captions(better, TRUTHS)["CIDEr"].value - score_captions(SAID, TRUTHS)["CIDEr"].value
+    assert gain.value == pytest.approx(apart)
+    assert caption_gain(SAID, SAID, TRUTHS).high == 0
+    records = [Record(str(n), questions=(Question(str(n), "why", ("so",) * 10),)) for n in range(4)]
+    none, all_right = dict.fromkeys("0123", "no"), dict.fromkeys("0123", "so")
+    answers = answer_gain(none, all_right, records)
+    assert (answers.value, answers.low, answers.high) == (100, 100, 100)

@@ -14,7 +14,7 @@ from diptych.metrics.results import Results, read_answer_results, read_caption_r
 from diptych.recipes.folder import ModelFolder
 from diptych.recipes.run import predict
 from diptych.sources import vqa2
-from diptych.tasks.scores import Scores, score_answers, score_captions
+from diptych.tasks.scores import Scores, answer_bounds, caption_bounds, score_answers, score_captions
 
 
 def score_model(
@@ -32,11 +32,11 @@ def score_model(
             )
         answers = {prediction["key"]: prediction["answer"] for prediction in said}
         questions = [question for record in training for question in record.questions if question.answers]
-        return said, score_answers(answers, records, questions)
+        return said, score_answers(answers, records, answer_bounds(records, questions))
     references = {record.key: record.captions for record in records if record.captions}
     captions = {prediction["key"]: prediction["caption"] for prediction in said}
     learnt = [record.captions for record in training if record.captions]
-    return said, score_captions(captions, references, learnt, also)
+    return said, score_captions(captions, references, caption_bounds(references, learnt), also)
 
 
 def score_file(
@@ -66,7 +66,8 @@ def _caption_file(
     found = read_caption_results(path, truths, allow_missing=allow_missing)
     covered = {key: captions for key, captions in truths.items() if key in found.predictions}
     learnt = list(read_references(training).values()) if training is not None else []
-    return _noted(score_captions(found.predictions, covered, learnt, also, found.coverage), found)
+    bounds = caption_bounds(covered, learnt)
+    return _noted(score_captions(found.predictions, covered, bounds, also, found.coverage), found)
 
 
 def _answer_file(path: Path, questions: Path, annotations: Path, allow_missing: bool) -> Scores:
@@ -77,7 +78,7 @@ def _answer_file(path: Path, questions: Path, annotations: Path, allow_missing: 
         replace(record, questions=tuple(q for q in record.questions if q.key in found.predictions))
         for record in records
     ]
-    return _noted(score_answers(found.predictions, covered, coverage=found.coverage), found)
+    return _noted(score_answers(found.predictions, covered, answer_bounds(covered), found.coverage), found)
 
 
 def _noted(scores: Scores, found: Results) -> Scores:

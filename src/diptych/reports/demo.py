@@ -11,7 +11,7 @@ from diptych.reports.charts import chart
 from diptych.reports.findings import find
 from diptych.reports.gallery import STORYBOOK, evenly, shown
 from diptych.reports.report import Arm, Chart, Comparison, Report, Stage
-from diptych.tasks.scores import Scores
+from diptych.tasks.scores import Score, Scores
 
 DRAWN = {"caption": ("CIDEr", "BLEU-4"), "vqa": ("accuracy", "accuracy yes/no", "accuracy number", "accuracy other")}
 TITLES = {"caption": "Captions", "vqa": "Questions"}
@@ -24,6 +24,7 @@ def demo_report(
     lead: str,
     scores: Mapping[str, Mapping[str, Scores]],  # task -> arm -> scores
     notes: Mapping[str, Mapping[str, str]] | None = None,  # task -> arm -> how it was trained
+    gains: Mapping[str, Score] | None = None,  # task -> the last arm minus the first, paired
     runs: Mapping[str, Mapping[str, Path]],  # "detector", "pretrain", "caption", "vqa" -> arm -> folder of the run
     records: Sequence[Record],  # the test split, with regions
     class_names: Sequence[str],
@@ -44,7 +45,10 @@ def demo_report(
         title=title,
         lead=lead,
         configuration={name: str(value) for name, value in (configuration or {}).items()},
-        comparisons=tuple(_comparison(task, arms, (notes or {}).get(task, {})) for task, arms in scores.items()),
+        comparisons=tuple(
+            _comparison(task, arms, (notes or {}).get(task, {}), (gains or {}).get(task))
+            for task, arms in scores.items()
+        ),
         charts=tuple(_charts(runs)),
         gallery=tuple(evenly(everything, pictures)),
         gallery_text=f"Pictures at equal distances through the test split; nobody chose them. Boxes and names are the "
@@ -56,7 +60,7 @@ def demo_report(
     )
 
 
-def _comparison(task: str, arms: Mapping[str, Scores], notes: Mapping[str, str]) -> Comparison:
+def _comparison(task: str, arms: Mapping[str, Scores], notes: Mapping[str, str], gain: Score | None) -> Comparison:
     there = {score.name for scores in arms.values() for score in scores.scores}
     drawn = tuple(name for name in DRAWN.get(task, ()) if name in there)
     of = next(iter(arms.values()))
@@ -64,6 +68,19 @@ def _comparison(task: str, arms: Mapping[str, Scores], notes: Mapping[str, str])
         f"{TITLES.get(task, task)} of {of.pictures} test pictures",
         tuple(Arm(name, scores, notes.get(name, "")) for name, scores in arms.items()),
         drawn,
+        "" if gain is None else _gain(list(arms), gain),
+    )
+
+
+def _gain(arms: Sequence[str], gain: Score) -> str:
+    told = f"{arms[-1]} minus {arms[0]}: {gain.name} {gain.value:+.1f}"
+    if gain.low is None or gain.high is None:
+        return told
+    unsure = gain.low <= 0 <= gain.high
+    return (
+        f"{told}, 95% paired bootstrap interval {gain.low:+.1f} to {gain.high:+.1f}"
+        + (", which holds 0: on these pictures the two cannot be told apart" if unsure else "")
+        + ". The interval knows the chance of which pictures were drawn, not of the seeds."
     )
 
 

@@ -11,6 +11,7 @@ import io
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from PIL import Image
@@ -27,6 +28,8 @@ from diptych.vision.pictures import open_picture
 FILE = "report.html"
 LARGEST = 480  # pixels of a picture's longer side, in the page
 QUALITY = 88  # of JPEG
+# Overrides, embeddings and isolates of text direction, and control characters, which XML and HTML forbid.
+TURNING = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(9), *range(14, 32), *range(0x7F, 0xA0)])
 COLOURS = 6  # that the style sheet has for arms, curves and boxes
 
 
@@ -132,9 +135,14 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
 
 
+def _harmless(value: Any) -> Any:
+    """Text without marks that turn what follows it around: a caption must not mirror the figure beside it."""
+    return value.translate(TURNING) if type(value) is str else value
+
+
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("diptych.reports"), autoescape=True, undefined=StrictUndefined,
+        loader=PackageLoader("diptych.reports"), autoescape=True, undefined=StrictUndefined, finalize=_harmless,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,16 @@ import numpy as np
 from diptych.core import Question, Record
 from diptych.errors import DataError
 from diptych.metrics.bleu import bleu_scores
-from diptych.metrics.bootstrap import Interval, bootstrap_interval, rows_by_picture
+from diptych.metrics.bootstrap import Interval, bootstrap_interval, paired_interval, rows_by_picture
 from diptych.metrics.captions import CaptionItems, caption_items, java_scores
 from diptych.metrics.vqa import answer_accuracy, vqa_scores
-from diptych.tasks.bounds import BlindAnswers, answer_ceiling, best_blind_caption, caption_ceiling
+from diptych.tasks.bounds import (
+    BlindAnswers,
+    answer_ceiling,
+    best_blind_caption,
+    caption_ceiling,
+    most_frequent_caption,
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,12 @@ class Score:
         named = {"value": self.value, "interval": [self.low, self.high] if self.low is not None else None}
         named |= {"blind": self.blind, "ceiling": self.ceiling, "seeds": list(self.seeds) or None}
         return {name: value for name, value in named.items() if value is not None}
+
+    @classmethod
+    def from_json(cls, name: str, saved: Mapping[str, Any]) -> Score:
+        low, high = saved.get("interval", (None, None))
+        seeds = tuple(saved.get("seeds", ()))
+        return cls(name, saved["value"], low, high, saved.get("blind"), saved.get("ceiling"), seeds)
 
 
 @dataclass(frozen=True)
@@ -59,33 +71,63 @@ class Scores:
             "notes": list(self.notes),
         }
 
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> Scores:
+        scores = tuple(Score.from_json(name, score) for name, score in saved["scores"].items())
+        counts = saved["pictures"], saved["items"], saved["coverage"]
+        return cls(saved["task"], scores, *counts, notes=tuple(saved["notes"]))
 
-def score_captions(
-    predictions: Mapping[str, str],
-    references: Mapping[str, Sequence[str]],
-    training: Sequence[Sequence[str]] = (),
-    also: Sequence[str] = (),
-    coverage: float = 1.0,
-) -> Scores:
-    """BLEU-1..4, ROUGE-L, CIDEr and what `also` names (METEOR, SPICE). `training`: the captions of each picture."""
-    extra = java_scores({key: predictions[key] for key in references}, references, also)
-    items = caption_items({key: predictions[key] for key in references}, references)
-    notes = [
-        "intervals: 95%, 1,000 bootstrap draws of pictures; document frequencies of CIDEr are those of all pictures"
-    ]
-    blind, ceiling = {}, caption_ceiling(references)
+
+def over_seeds(runs: Sequence[Scores]) -> Scores:
+    """The mean of several runs of one arm, on the same pictures; the single values stand in for the interval."""
+    scores = []
+    for score in runs[0].scores:
+        values = tuple(run[score.name].value for run in runs)
+        scores.append(replace(score, value=float(np.mean(values)), low=None, high=None, seeds=values))
+    return replace(runs[0], scores=tuple(scores), notes=(f"means of {len(runs)} runs", *runs[0].notes[1:]))
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What arms on the same pictures are held against, by the name of the score, 0 to 1 (CIDEr 0 to 10)."""
+
+    blind: Mapping[str, float] = field(default_factory=dict)
+    ceiling: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def caption_bounds(references: Mapping[str, Sequence[str]], training: Sequence[Sequence[str]] = ()) -> Bounds:
+    """`training`: the captions of each training picture; without them there is no blind baseline."""
+    blind, ceiling, notes = {}, caption_ceiling(references) or {}, []
     if training:
-        said = best_blind_caption(training)
-        blind = caption_items(dict.fromkeys(references, said), references).scores()
-        notes.append(f"blind: the training caption with the best CIDEr on training, said of every picture: “{said}”")
+        best, frequent = best_blind_caption(training), most_frequent_caption(training)
+        blind = caption_items(dict.fromkeys(references, best), references).scores()
+        cider = caption_items(dict.fromkeys(references, frequent), references).scores()["CIDEr"]
+        notes.append(f"blind: the training caption with the best CIDEr on training, said of every picture: “{best}”")
+        notes.append(f"the most frequent training caption, “{frequent}”, gets CIDEr {100 * cider:.1f}")
     if ceiling:
         notes.append(
             "ceiling: one reference caption against the other ones of its picture, mean over which one; document "
             "frequencies as for the model, one reference fewer to match"
         )
-    scores = [_caption_score(n, _interval(n, items), blind, ceiling or {}) for n in items.scores()]
+    return Bounds(blind, ceiling, tuple(notes))
+
+
+def score_captions(
+    predictions: Mapping[str, str],
+    references: Mapping[str, Sequence[str]],
+    bounds: Bounds | None = None,
+    also: Sequence[str] = (),
+    coverage: float = 1.0,
+) -> Scores:
+    """BLEU-1..4, ROUGE-L, CIDEr and what `also` names (METEOR, SPICE), beside `caption_bounds` of the references."""
+    bounds = bounds or Bounds()
+    extra = java_scores({key: predictions[key] for key in references}, references, also)
+    items = caption_items({key: predictions[key] for key in references}, references)
+    scores = [_score(n, _interval(n, items), bounds.blind.get(n), bounds.ceiling.get(n)) for n in items.scores()]
     scores += [Score(name, 100 * value) for name, value in extra.items()]
-    return Scores("caption", tuple(scores), len(references), len(references), coverage, tuple(notes))
+    first = "intervals: 95%, 1,000 bootstrap draws of pictures; document frequencies of CIDEr are those of all pictures"
+    return Scores("caption", tuple(scores), len(references), len(references), coverage, (first, *bounds.notes))
 
 
 def _interval(name: str, items: CaptionItems) -> Interval:
@@ -93,10 +135,6 @@ def _interval(name: str, items: CaptionItems) -> Interval:
         order = int(name[-1]) - 1
         return bootstrap_interval(items.bleu, lambda counts: bleu_scores(counts)[..., order])
     return bootstrap_interval(rows_by_picture(items.rouge if name == "ROUGE-L" else items.cider))
-
-
-def _caption_score(name: str, interval: Interval, blind: Mapping[str, float], ceiling: Mapping[str, float]) -> Score:
-    return _score(name, interval, blind.get(name), ceiling.get(name))
 
 
 def _score(name: str, interval: Interval, blind: float | None, ceiling: float | None) -> Score:
@@ -108,43 +146,67 @@ def _times_100(bound: float | None) -> float | None:
     return None if bound is None else 100 * bound
 
 
+def answer_bounds(records: Sequence[Record], training: Sequence[Question] = ()) -> Bounds:
+    """`training`: questions with answers; without them there is no blind baseline."""
+    questions = [question for record in records for question in record.questions]
+    blind, ceiling, notes = {}, answer_ceiling(questions) or {}, []
+    if training:
+        taught = BlindAnswers.of(training)
+        blind = vqa_scores(taught.answers(questions), questions)
+        majority = vqa_scores(taught.majority(questions), questions)["all"]
+        by_kind = vqa_scores(taught.majority_by_kind(questions), questions)
+        overall = by_kind.pop("all")
+        shares = ", ".join(f"{kind} {100 * share:.1f}" for kind, share in by_kind.items())
+        notes += [
+            "blind: question only, the usual answer in training to the same first words, as many of them as were "
+            + ("asked at all" if taught.at_least == 1 else f"asked {taught.at_least} times or more"),
+            f"“{taught.overall}” to every question gets {100 * majority:.1f}; "
+            f"one answer to each kind gets {100 * overall:.1f} ({shares})",
+        ]
+    if ceiling:
+        notes.append("ceiling: one person's answer against those of the others who were asked")
+    return Bounds(blind, ceiling, tuple(notes))
+
+
 def score_answers(
-    predictions: Mapping[str, str],
-    records: Sequence[Record],
-    training: Sequence[Question] = (),
-    coverage: float = 1.0,
+    predictions: Mapping[str, str], records: Sequence[Record], bounds: Bounds | None = None, coverage: float = 1.0
 ) -> Scores:
-    """Accuracy of all questions of the records, and by kind of answer. Every question must be predicted."""
+    """Accuracy of all questions of the records and by kind of answer, beside `answer_bounds` of the records.
+
+    Every question must be predicted and have answers.
+    """
+    bounds = bounds or Bounds()
     questions = [question for record in records for question in record.questions]
     pictures = [record.key for record in records for _ in record.questions]
     if not questions:
         raise DataError("no record has questions to score; choose another split with --split")
     vqa_scores(predictions, questions)  # refuses a question without a prediction or without answers
     right = np.array([answer_accuracy(predictions[question.key], question.answers) for question in questions])
-    ceiling = answer_ceiling(questions)
-    blind, notes = _blind_answers(training, questions) if training else ({}, [])
-    notes.insert(0, "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its questions")
-    if ceiling:
-        notes.append("ceiling: one person's answer against those of the others who were asked")
     scores = []
     for kind in ("all", *dict.fromkeys(question.kind for question in questions)):
         chosen = [at for at, question in enumerate(questions) if kind in ("all", question.kind)]
         interval = bootstrap_interval(rows_by_picture(right[chosen], [pictures[at] for at in chosen]))
         name = "accuracy" if kind == "all" else f"accuracy {kind}"
-        scores.append(_score(name, interval, blind.get(kind), (ceiling or {}).get(kind)))
-    return Scores("vqa", tuple(scores), len(set(pictures)), len(questions), coverage, tuple(notes))
+        scores.append(_score(name, interval, bounds.blind.get(kind), bounds.ceiling.get(kind)))
+    first = "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its questions"
+    return Scores("vqa", tuple(scores), len(set(pictures)), len(questions), coverage, (first, *bounds.notes))
 
 
-def _blind_answers(training: Sequence[Question], questions: Sequence[Question]) -> tuple[dict[str, float], list[str]]:
-    """What the question-only baseline gets, and in words what that is and what still less gets."""
-    taught = BlindAnswers.of(training)
-    majority = vqa_scores(taught.majority(questions), questions)["all"]
-    by_kind = vqa_scores(taught.majority_by_kind(questions), questions)
-    overall = by_kind.pop("all")
-    shares = ", ".join(f"{kind} {100 * share:.1f}" for kind, share in by_kind.items())
-    return vqa_scores(taught.answers(questions), questions), [
-        "blind: question only, the usual answer in training to the same first words, as many of them as were asked "
-        f"{taught.at_least} times or more",
-        f"“{taught.overall}” to every question gets {100 * majority:.1f}; "
-        f"one answer to each kind gets {100 * overall:.1f} ({shares})",
-    ]
+def caption_gain(first: Mapping[str, str], second: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> Score:
+    """CIDEr of the second minus the first. Each bootstrap draw takes both on the same pictures."""
+    ours, theirs = (
+        rows_by_picture(caption_items({key: said[key] for key in references}, references).cider)
+        for said in (second, first)
+    )
+    return _score("CIDEr", paired_interval(ours, theirs), None, None)
+
+
+def answer_gain(first: Mapping[str, str], second: Mapping[str, str], records: Sequence[Record]) -> Score:
+    """Accuracy of the second minus the first, likewise; a picture is drawn with all its questions."""
+    asked = [(record.key, question) for record in records for question in record.questions]
+    pictures = [key for key, _ in asked]
+    ours, theirs = (
+        rows_by_picture([answer_accuracy(said[question.key], question.answers) for _, question in asked], pictures)
+        for said in (second, first)
+    )
+    return _score("accuracy", paired_interval(ours, theirs), None, None)
