@@ -71,6 +71,8 @@ def test_the_page_from_top_to_bottom(begun: Path, run: Callable[..., Told]) -> N
     assert len(next(text for line, text in said.items() if "--captions 3" in line).splitlines()) == 3
     assert len(next(text for line, text in said.items() if line.startswith("ask")).splitlines()) == 2
     assert Store(begun / "coco").splits == {"train": 16, "val": 4}
+    (snippet,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(snippet, {})
     contract = Store(begun / "store").contract
     assert (contract.extractor, contract.feature_size, len(contract.class_names)) == ("given", 12, 3)
     splits = Store(begun / "runs" / "mine" / "store").splits
@@ -86,6 +88,13 @@ def test_the_lines_of_the_page_are_read(tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_text("\n".join(lines))
     first, second = read(tmp_path / "mine.jsonl", look=False)
     assert (len(first.captions), len(first.questions), second.split) == (2, 1, "test")
+
+
+def test_several_processes_do_not_look(begun: Path, run: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    told = run(*shlex.split("finetune caption --data mine.jsonl --model demo/pretrain --out runs/mine"))
+    assert (told.code, "diptych extract mine.jsonl STORE" in told.error) == (2, True), told.error
+    assert not (begun / "runs").exists()
 
 
 def test_a_stopped_run_goes_on_and_changed_words_are_refused(begun: Path, run: Callable[..., Told]) -> None:
@@ -129,4 +138,18 @@ def test_given_features_are_read_best_region_first(begun: Path, run: Callable[..
     assert regions is not None
     assert regions.scores.tolist() == sorted(regions.scores.tolist(), reverse=True)
     assert regions.boxes[0].tolist() == [0, 0, 0.5, 0.5]
+    told = run("pretrain", "unified-vlp/small/pretrain", "--data", "store", "--out", "given",
+               *tiny(**SIZES, **{"data.split": "train", "training.steps": 1}))  # fmt: skip
+    assert told.code == 0, told.error
+    told = run("caption", "photos/000.jpg", "--model", "given")
+    assert (told.code, "give the folder of its npz: --features FOLDER" in " ".join(told.error.split())) == (1, True)
+    (begun / "features" / "002.npz").unlink()
+    told = run(
+        "caption", "photos/001.jpg", "photos/002.jpg", "photos/003.jpg", "--model", "given", "--features", "features"
+    )
+    assert [line.split(":")[0] for line in told.said.splitlines()] == ["photos/001.jpg"]
+    assert "wanted (5, 12)" in told.error
+    assert "found no" in told.error
+    told = run("finetune", "caption", "--data", "mine.jsonl", "--model", "given", "--out", "tuned")
+    assert (told.code, "--detector given --features FOLDER" in told.error) == (1, True)
     assert "003" not in "".join(one.key for one in iterate(Store(begun / "store")))

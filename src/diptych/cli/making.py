@@ -107,10 +107,11 @@ def check(
     """Look over data before hours are spent on it; exit code 1 when training would fail."""
     from diptych.loading.check import check as look_over
     from diptych.loading.store import INDEX, Store
-    from diptych.sources.anything import read
+    from diptych.recipes.looking import read_and_tell
 
     contract = open_folder(model).contract if model is not None else None
-    report = look_over(Store(data) if (data / INDEX).exists() else read(data, pictures), contract)
+    records = Store(data) if (data / INDEX).exists() else read_and_tell(data, console(), pictures, None, 0)
+    report = look_over(records, contract)
     if as_json:
         print(json.dumps(report.to_json(), indent=1))
     else:
@@ -165,7 +166,8 @@ def pretrain(
     chosen = find_recipe(recipe, [*given, *(settings or ())])
     claimed(out, chosen)
     start = open_folder(model) if model is not None else None
-    store = store_of(data, out / "store", detector or model, console(), seed)
+    own = str(start.folder) if start is not None else None
+    store = store_of(data, out / "store", detector or own, console(), seed)
     made = run(chosen, store, out, start=start, console=console())
     print(f"model folder: {made.model.folder}")
 
@@ -189,7 +191,7 @@ def finetune(
     start = open_folder(model)
     chosen = fit_to(find_recipe(recipe or f"unified-vlp/small/{task.value}"), start).override(settings or ())
     claimed(out, chosen)
-    store = store_of(data, out / "store", model, console(), seed)
+    store = store_of(data, out / "store", str(start.folder), console(), seed)
     made = run(chosen, store, out, start=start, console=console())
     print(f"model folder: {made.model.folder}")
 

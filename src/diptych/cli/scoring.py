@@ -44,7 +44,7 @@ def evaluate(
     elif results is None and model is not None and data is not None:
         opened = open_folder(model)
         with TemporaryDirectory() as scratch:  # of data that are no store; `extract` keeps what was seen
-            store = store_of(data, Path(scratch) / "store", model, console(), seed)
+            store = store_of(data, Path(scratch) / "store", str(opened.folder), console(), seed)
             said, scores = score_model(opened, store, split, also or ())
         if predictions is not None:
             write_atomically(predictions, json.dumps(said, indent=1, ensure_ascii=False).encode())

@@ -136,8 +136,9 @@ def store_of(data: Path, folder: Path, detector: str | None, console: Console, s
             + (" --features FOLDER" if isinstance(eyes, Given) else "")
         )
     done = look_and_tell(records, eyes, folder, console)
-    tell(console, f"{done.summary()}; {folder}")
     store = Store(folder)
+    splits = ", ".join(f"{name} {count}" for name, count in sorted(store.splits.items()))
+    tell(console, f"{done.summary()}; {folder}: {splits}")
     _same_words(store, records, data)
     return store
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -34,19 +35,21 @@ class Plan:
     records: list[int]  # of the store, to train on
     held_out: list[int]  # of the store, to validate on; may be empty
 
-    def left_out(self) -> str | None:
-        """Questions that teach nothing, because the model can give none of their answers."""
-        if self.answers is None or self.recipe.task != "vqa":
-            return None
-        known = self.answers
-        asked = [question for index in self.records for question in self.store.words(index).questions]
-        outside = [question for question in asked if not known.scores(question.answers)]
-        if not outside:
-            return None
-        return (
-            f"{len(outside)} of {len(asked)} questions are left out: the model gives none of their answers "
-            f"(the first: {outside[0].key}, {outside[0].answers[0]!r}; it gives {len(known.names) - 1} others)"
-        )
+    def notes(self) -> Iterator[str]:
+        """What is no error, and what a user should know before the run."""
+        if not self.held_out and self.recipe.training.validate_every is not None:
+            yield (
+                f"no records in split {self.recipe.data.validation!r}: nothing to validate on, so the last weights are "
+                "kept; choose another split with --set data.validation=NAME"
+            )
+        if self.answers is not None and self.recipe.task == "vqa":
+            asked = [question for index in self.records for question in self.store.words(index).questions]
+            outside = [question for question in asked if not self.answers.scores(question.answers)]
+            if outside:
+                yield (
+                    f"{len(outside)} of {len(asked)} questions are left out: the model gives none of their answers "
+                    f"(the first: {outside[0].key}, {outside[0].answers[0]!r})"
+                )
 
     def batches(self) -> Loader:
         training, most = self.recipe.training, self.recipe.model.max_regions

@@ -49,8 +49,8 @@ def run(
         load_into(model, start.model.state_dict())
     elif recipe.init is not None:
         console.print(f"{recipe.init}: {start_from(model, recipe.init).lines()[-1]}")
-    if told := chosen.left_out():
-        console.print(told, markup=False, highlight=False, soft_wrap=True)
+    for note in chosen.notes():
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
     batches, validate = chosen.batches(), _validation(chosen)
     claim(out, recipe)
     chosen.tokens.save(out)

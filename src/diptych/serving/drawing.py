@@ -25,10 +25,11 @@ INK, FAINT, PAPER = "#1b1b1b", "#8a8a8a", "#ffffff"
 
 
 def draw(prediction: Prediction, picture: Picture) -> Image.Image:
-    """At most eight regions have a colour, those that weighed most on any word; the others are thin and grey."""
+    """The regions that mattered most have a colour, at most eight; the others are thin and grey."""
     weights = prediction.weights
-    most = weights.amax(0) if len(weights) else torch.zeros(len(prediction.regions))
-    chosen = most.argsort(descending=True, stable=True)[: len(COLOURS)].tolist()
+    most = weights.abs().amax(0) if len(weights) else torch.zeros(len(prediction.regions))
+    ranked = most.argsort(descending=True, stable=True)[: len(COLOURS)].tolist()
+    chosen = [row for row in ranked if most[row] >= WEIGHED]
     panel = _boxed(picture, prediction.regions, chosen)
     table = _table(prediction, weights[:, chosen], panel.height)
     title = _wrapped(prediction.text or "(no words)", panel.width + table.width, _font(20))
@@ -84,7 +85,7 @@ def _table(prediction: Prediction, weights: Float[Tensor, "W K"], height: int) -
     words = [word if len(word) <= 18 else f"{word[:17]}…" for word in prediction.words]
     label = max([60, *(round(_font(17).getlength(word)) for word in words)]) + 12
     most = float(weights.max()) if weights.numel() else 0.0
-    note = NOTE if most >= WEIGHED else "no region mattered: the words came from the words alone"
+    note = NOTE if weights.numel() else "no region mattered: the words came from the words alone"
     wide = max(label + CELL * weights.shape[1], round(_font(13).getlength(note)) + 4)
     table = Image.new("RGB", (wide, max(height, ROW * (len(words) + 2) + 8)), PAPER)
     pen = ImageDraw.Draw(table)

@@ -1,0 +1,89 @@
+"""Regions from npz: the contract, the names of files, and whatever bytes there are."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from diptych.core import Record, Regions
+from diptych.errors import DataError
+from diptych.vision.given import Given
+from diptych.vision.load import load_eyes
+
+
+def write(path: Path, count: int = 3, **changes: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    corners = np.array([[0, 0, 50, 25]] * count)
+    arrays = {"features": np.ones((count, 4)), "boxes": corners, "width": 100, "height": 50} | changes
+    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+    return path
+
+
+def see(folder: Path, key: str = "a.jpg") -> Regions:
+    record = Record(key)
+    return Given.of(folder, [record]).see([], [record])[0]
+
+
+def test_boxes_become_fractions_and_regions_come_best_first(tmp_path: Path) -> None:
+    write(tmp_path / "a.npz", scores=np.array([0.1, 0.9, 0.5]), features=np.arange(12).reshape(3, 4))
+    regions = see(tmp_path)
+    assert regions.boxes.tolist() == [[0, 0, 0.5, 0.5]] * 3
+    assert regions.features is not None
+    assert regions.features[:, 0].tolist() == [4, 8, 0]
+    assert regions.size == (100, 50)
+    assert regions.classes is None
+
+
+@pytest.mark.parametrize("name", ["photos/a.npz", "photos/a.jpg.npz", "a.npz", "a.jpg.npz"])
+def test_the_file_of_a_picture(name: str, tmp_path: Path) -> None:
+    write(tmp_path / name)
+    assert len(see(tmp_path, "photos/a.jpg")) == 3
+
+
+@pytest.mark.parametrize("key", ["../a.jpg", "/etc/a.jpg", ".", "", "a" * 5000, "a\0b", "none"])
+def test_no_name_leads_out_of_the_folder(key: str, tmp_path: Path) -> None:
+    write(tmp_path / "a.npz")
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    with pytest.raises(DataError, match=r"found no|wanted"):
+        see(inside, key)
+
+
+def test_eyes_of_a_model_know_what_features_must_be_like(tmp_path: Path) -> None:
+    write(tmp_path / "a.npz", classes=np.ones((3, 2)) / 2)
+    (tmp_path / "classes.txt").write_text("dog\ncat\n")
+    eyes = Given.of(tmp_path, [Record("a")])
+    eyes.save(tmp_path / "eyes")
+    again = load_eyes(tmp_path / "eyes")
+    assert again.contract == eyes.contract
+    assert again.contract.class_names == ("dog", "cat")
+    with pytest.raises(DataError, match="--features FOLDER"):
+        again.see([], [Record("a")])
+
+
+def test_any_bytes_are_read_or_refused_by_name(tmp_path: Path) -> None:
+    """A thousand files with some bytes changed, cut out or put in."""
+    path = write(tmp_path / "a.npz", scores=np.array([0.1, 0.9, 0.5]))
+    whole, drawn, refused = path.read_bytes(), random.Random(0), 0
+    eyes = Given.of(tmp_path, [Record("a")])
+    for _ in range(1000):
+        content = bytearray(whole)
+        for _ in range(drawn.randint(1, 4)):
+            place = drawn.randrange(len(content))
+            match drawn.randrange(3):
+                case 0:
+                    content[place] = drawn.randrange(256)
+                case 1:
+                    del content[place : place + drawn.randint(1, 40)]
+                case 2:
+                    content[place:place] = drawn.randbytes(drawn.randint(1, 8))
+        path.write_bytes(bytes(content))
+        try:
+            eyes.see([], [Record("a")])
+        except DataError as error:
+            assert "a.npz: found" in str(error)  # noqa: PT017
+            refused += 1
+    assert refused > 500
