@@ -2,7 +2,7 @@
 
     uv run python -m benchmarks.extraction
 
-1,000 Storybook pictures as PNG, 160 x 160, page cache warm; the detector has random weights, which cost the same. Each
+300 Storybook pictures as PNG, 160 x 160, page cache warm; the detector has random weights, which cost the same. Each
 in turn, three rounds; the median counts. Writes benchmarks/results/extraction.json.
 """
 
@@ -27,7 +27,7 @@ from diptych.vision.pictures import open_picture
 from diptych.vision.small_detector import SmallDetector
 from diptych.vision.storybook_detector import StorybookDetector
 
-PICTURES, ROUNDS, BATCH = 1000, 3, 16
+PICTURES, ROUNDS, BATCH = 300, 3, 16
 
 
 def main() -> None:

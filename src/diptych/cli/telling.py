@@ -37,7 +37,8 @@ def caption(
 
     predictor, drawn = load(model, features), Shown(show)
     decoding = predictor.decoding
-    decoding = decoding.model_copy(update={"beams": max(beams or decoding.beams, captions)})
+    several = {} if captions == 1 else {"stop_early": False}  # or the search ends with the best caption
+    decoding = decoding.model_copy(update={"beams": max(beams or decoding.beams, captions), **several})
     lines: list[str] = []
     refused: list[DataError] = []
 

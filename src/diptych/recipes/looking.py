@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -109,12 +108,10 @@ def read_and_tell(
     return records
 
 
-def store_of(
-    data: Path, folder: Path, detector: str | None, console: Console, seed: int = 0, only: str | None = None
-) -> Store:
+def store_of(data: Path, folder: Path, detector: str | None, console: Console, seed: int = 0) -> Store:
     """A store as it is; of any other data the regions are found on the way, and a store of them is made in `folder`.
 
-    The same call goes on where it was stopped. `only` is the one split that is wanted.
+    The same call goes on where it was stopped.
     """
     if (data / INDEX).is_file():
         return Store(data)
@@ -131,11 +128,6 @@ def store_of(
             f"{detector}, then give --data STORE"
         )
     records = read_and_tell(data, console, None, None, seed)
-    splits = Counter(record.split for record in records)
-    records = [record for record in records if only in (None, record.split)]
-    if not records:
-        known = ", ".join(f"{name} ({count})" for name, count in splits.items())
-        raise DataError(f"{data} has no records in split {only!r}; it has {known}; choose with --split")
     eyes = open_eyes(detector, records)
     if not eyes.looks:
         raise DataError(

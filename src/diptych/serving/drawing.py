@@ -20,6 +20,7 @@ from diptych.vision.eyes import Picture
 COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#e67700", "#0b8a8f", "#c2189b", "#7a5230")  # one a column
 HEIGHT, MARGIN, ROW, CELL = 480, 16, 28, 58
 WEIGHED = 0.1  # nats: less is not shown as a number
+NOTE = "nats that a word loses without the region"
 INK, FAINT, PAPER = "#1b1b1b", "#8a8a8a", "#ffffff"
 
 
@@ -82,13 +83,14 @@ def _number(pen: Any, x: float, y: float, place: int) -> None:
 def _table(prediction: Prediction, weights: Float[Tensor, "W K"], height: int) -> Image.Image:
     words = [word if len(word) <= 18 else f"{word[:17]}…" for word in prediction.words]
     label = max([60, *(round(_font(17).getlength(word)) for word in words)]) + 12
-    note = "nats that a word loses without the region"
+    most = float(weights.max()) if weights.numel() else 0.0
+    note = NOTE if most >= WEIGHED else "no region mattered: the words came from the words alone"
     wide = max(label + CELL * weights.shape[1], round(_font(13).getlength(note)) + 4)
     table = Image.new("RGB", (wide, max(height, ROW * (len(words) + 2) + 8)), PAPER)
     pen = ImageDraw.Draw(table)
     for place in range(weights.shape[1]):
         _number(pen, label + CELL * place + CELL // 2 - 11, 2, place)
-    full = max(float(weights.max()) if weights.numel() else 0.0, 1.0)
+    full = max(most, 1.0)
     for line, (word, row) in enumerate(zip(words, weights.tolist(), strict=True), start=1):
         pen.text((0, ROW * line + ROW // 2), word, INK, _font(17), anchor="lm")
         for place, weight in enumerate(row):

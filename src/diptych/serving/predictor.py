@@ -105,7 +105,7 @@ class Predictor:
         batch_size: int = 16,
         refused: Refused | None = None,
     ) -> Iterator[Prediction]:
-        """One for each picture, in order; with several beams the other captions too.
+        """One for each picture, in order; with several beams also the others that were finished.
 
         `decoding` defaults to the model's recipe. A picture that cannot be read raises DataError, or is passed over
         where somebody is told: `refused(picture, error)`.

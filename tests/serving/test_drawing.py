@@ -1,0 +1,57 @@
+"""The picture that `--show` writes: it can be drawn whatever there is, and its colours tell what weighed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from diptych.core import Record, Regions
+from diptych.serving import Prediction
+from diptych.serving.drawing import COLOURS, draw
+
+PICTURE = torch.full((3, 90, 120), 200, dtype=torch.uint8)
+
+
+def prediction(words: list[str], boxes: list[list[float]], weights: torch.Tensor) -> Prediction:
+    regions = Regions(boxes=torch.tensor(boxes).reshape(-1, 4), scores=torch.ones(len(boxes)), size=(120, 90))
+    record = Record("a", picture=Path("a.png"), regions=regions)
+    return Prediction(" ".join(words), 0.0, record, tuple(words), weigh=lambda: weights)
+
+
+def colours(said: Prediction, picture: torch.Tensor = PICTURE) -> set[tuple[int, ...]]:
+    image = draw(said, picture)
+    return {colour for _, colour in image.getcolors(image.width * image.height) or []}  # type: ignore[misc]
+
+
+def rgb(place: int) -> tuple[int, ...]:
+    return tuple(bytes.fromhex(COLOURS[place][1:]))
+
+
+def test_the_region_that_weighed_most_is_drawn_first() -> None:
+    boxes = [[0.1, 0.1, 0.4, 0.4], [0.5, 0.5, 0.9, 0.9]]
+    image = draw(prediction(["a", "dog"], boxes, torch.tensor([[0.0, 0.1], [0.2, 3.0]])), PICTURE)
+    scale = 480 / 90
+    left, top = (16 + int(108 * 0 + 120 * 0.5 * scale) + 2, 0)
+    column = [image.getpixel((left, y)) for y in range(top, image.height)]
+    assert rgb(0) in column  # the second region has the first colour
+    assert rgb(1) not in column
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [(0, 1), (1, 0), (3, 100), (40, 3)],
+    ids=["no words", "no regions", "many regions", "many words"],
+)
+def test_anything_can_be_drawn(words: int, count: int) -> None:
+    boxes = [[0.999, 0.999, 1.0, 1.0]] * count
+    said = prediction(["incomprehensibilities"] * words, boxes, torch.randn(words, count))
+    for shape in ((3, 90, 120), (3, 4, 4000), (3, 4000, 4)):
+        colours(said, torch.zeros(shape, dtype=torch.uint8))
+
+
+def test_at_most_eight_regions_have_a_colour() -> None:
+    boxes = [[n / 20, n / 20, n / 20 + 0.1, n / 20 + 0.1] for n in range(12)]
+    found = colours(prediction(["dog"], boxes, torch.arange(12.0)[None]))
+    assert all(rgb(place) in found for place in range(len(COLOURS)))
