@@ -43,7 +43,8 @@ def find(
 def repeated(records: Sequence[Record], captions: Mapping[str, str]) -> Finding:
     """A model that has learnt little says the same of everything."""
     said = Counter(captions[record.key] for record in records)
-    text = f"{len(said)} different caption{'s' * (len(said) > 1)} for {len(records)} pictures. A good model rarely says one twice."
+    noun = "caption" if len(said) == 1 else "captions"
+    text = f"{len(said)} different {noun} for {len(records)} pictures. A good model rarely says one twice."
     rows = (Row(caption, f"{count}×", count / len(records)) for caption, count in said.most_common(MOST) if count > 1)
     return Finding("Captions said more than once", text, tuple(rows))
 
