@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ from diptych.core import Question, Record
 from diptych.reports.charts import chart, draw
 from diptych.reports.demo import _gain
 from diptych.reports.findings import find, missed_things, overlap, wrong_by_kind
-from diptych.reports.gallery import STORYBOOK, absent_words, cider_by_picture, evenly, shown
+from diptych.reports.gallery import STORYBOOK, absent_words, boxes, cider_by_picture, evenly, shown
 from diptych.reports.labels import lay_out
 from diptych.reports.report import Box, Chart, Curve
 from diptych.tasks.scores import Score
@@ -63,6 +64,13 @@ def test_the_caption_of_the_page_is_the_caption(
     assert [one.written for one in everything] == list(said[0].values())
     assert [word.text for word in everything[1].caption if word.absent] == ["cats"]
     assert {one.key: one.cider for one in everything} == cider_by_picture(records, said[0])
+
+
+def test_a_region_is_not_of_the_background(records: list[Record]) -> None:
+    assert [box.name for box in boxes(records[0], ("dog", "boat", "background"))] == ["dog", "dog"]
+    assert [box.name for box in boxes(records[0], NAMES)] == ["dog", "other"]
+    assert [box.name for box in boxes(records[0], ())] == ["", ""]
+    assert boxes(replace(records[0], regions=None), NAMES) == ()
 
 
 def test_nobody_chose_the_pictures() -> None:

@@ -33,7 +33,10 @@ def test_captions_between_blind_and_ceiling() -> None:
         assert score.ceiling is not None
     assert (scores.pictures, scores.items, scores.coverage) == (3, 3, 1.0)
     assert any("blind: the training caption" in note for note in scores.notes)
-    assert any("the most frequent training caption, “a boat”, gets CIDEr" in note for note in scores.notes)
+    assert any(
+        "learnt on 2 pictures; the most frequent training caption, “a boat”, gets CIDEr" in note
+        for note in scores.notes
+    )
     assert scores.to_json()["scores"]["CIDEr"]["interval"] == [scores["CIDEr"].low, scores["CIDEr"].high]
 
 

@@ -21,7 +21,7 @@ VALIDATION = {"caption": "CIDEr", "vqa": "accuracy", "pretrain": "likelihood"}
 def demo_report(
     *,
     title: str = "Diptych: a drawn world, learnt",
-    lead: str,
+    lead: str = "",  # by default the main scores in a sentence
     scores: Mapping[str, Mapping[str, Scores]],  # task -> arm -> scores
     notes: Mapping[str, Mapping[str, str]] | None = None,  # task -> arm -> how it was trained
     gains: Mapping[str, Score] | None = None,  # task -> the last arm minus the first, paired
@@ -43,7 +43,7 @@ def demo_report(
     scored = [replace(one, answers=()) for one in everything if one.cider is not None]
     return Report(
         title=title,
-        lead=lead,
+        lead=lead or _lead(scores),
         configuration={name: str(value) for name, value in (configuration or {}).items()},
         comparisons=tuple(
             _comparison(task, arms, (notes or {}).get(task, {}), (gains or {}).get(task))
@@ -58,6 +58,19 @@ def demo_report(
         stages=tuple(Stage(name, time, (memory_mib or {}).get(name)) for name, time in seconds.items()),
         footer=footer,
     )
+
+
+def _lead(scores: Mapping[str, Mapping[str, Scores]]) -> str:
+    sentences = ["Drawn scenes, a detector that learns to see them, a model that learns to write and to answer."]
+    for task, arms in scores.items():
+        name = DRAWN[task][0]
+        told = ", ".join(f"{arm} {scores[name].value:.1f}" for arm, scores in arms.items())
+        first = next(iter(arms.values()))[name]
+        beside = [
+            f"{what} {value:.1f}" for what, value in (("blind", first.blind), ("ceiling", first.ceiling)) if value
+        ]
+        sentences.append(f"{TITLES[task]}, {name}: {told}" + (f" ({', '.join(beside)})." if beside else "."))
+    return " ".join(sentences)
 
 
 def _comparison(task: str, arms: Mapping[str, Scores], notes: Mapping[str, str], gain: Score | None) -> Comparison:

@@ -43,7 +43,8 @@ def find(
 def repeated(records: Sequence[Record], captions: Mapping[str, str]) -> Finding:
     """A model that has learnt little says the same of everything."""
     said = Counter(captions[record.key] for record in records)
-    text = f"{len(said)} different captions for {len(records)} pictures. A good model rarely says one twice."
+    noun = "caption" if len(said) == 1 else "captions"
+    text = f"{len(said)} different {noun} for {len(records)} pictures. A good model rarely says one twice."
     rows = (Row(caption, f"{count}×", count / len(records)) for caption, count in said.most_common(MOST) if count > 1)
     return Finding("Captions said more than once", text, tuple(rows))
 
@@ -63,7 +64,12 @@ def named_but_absent(
     text = (
         f"{with_any} of {len(records)} captions name a thing that is not in the picture"
         + (f" (of the reference captions {100 * sum(people) / len(people):.0f}%)" if people else "")
-        + f". Of {counts.total()} such things the detector had reported {seen}; the writer made up the others."
+        + "."
+        + (
+            f" Of {counts.total()} such things the detector had reported {seen}; the writer made up the others."
+            if counts
+            else ""
+        )
     )
     rows = (Row(kind, str(count), count / max(len(records), 1)) for kind, count in counts.most_common(MOST))
     return Finding("Named, but not there", text, tuple(rows))

@@ -66,11 +66,14 @@ def evenly(items: Sequence[Item], count: int) -> list[Item]:
 
 
 def boxes(record: Record, class_names: Sequence[str]) -> tuple[Box, ...]:
+    """Each region as its likeliest kind, "background" apart, since a region that was kept is of something."""
     regions = record.regions
     if regions is None:
         return ()
-    named = [""] * len(regions) if regions.classes is None else regions.classes.argmax(-1).tolist()
-    names = [class_names[n] if isinstance(n, int) and n < len(class_names) else "" for n in named]
+    columns = [column for column, name in enumerate(class_names) if name != "background"]
+    names = [""] * len(regions)
+    if regions.classes is not None and columns:
+        names = [class_names[columns[best]] for best in regions.classes[:, columns].argmax(-1).tolist()]
     corners = [(x1, y1, x2, y2) for x1, y1, x2, y2 in regions.boxes.tolist()]
     return tuple(Box(*parts) for parts in zip(names, corners, regions.scores.tolist(), strict=True))
 

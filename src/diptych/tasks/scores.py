@@ -104,7 +104,10 @@ def caption_bounds(references: Mapping[str, Sequence[str]], training: Sequence[S
         blind = caption_items(dict.fromkeys(references, best), references).scores()
         cider = caption_items(dict.fromkeys(references, frequent), references).scores()["CIDEr"]
         notes.append(f"blind: the training caption with the best CIDEr on training, said of every picture: “{best}”")
-        notes.append(f"the most frequent training caption, “{frequent}”, gets CIDEr {100 * cider:.1f}")
+        notes.append(
+            f"learnt on {len(training)} pictures; the most frequent training caption, “{frequent}”, gets "
+            f"CIDEr {100 * cider:.1f}"
+        )
     if ceiling:
         notes.append(
             "ceiling: one reference caption against the other ones of its picture, mean over which one; document "
@@ -160,7 +163,7 @@ def answer_bounds(records: Sequence[Record], training: Sequence[Question] = ()) 
         notes += [
             "blind: question only, the usual answer in training to the same first words, as many of them as were "
             + ("asked at all" if taught.at_least == 1 else f"asked {taught.at_least} times or more"),
-            f"“{taught.overall}” to every question gets {100 * majority:.1f}; "
+            f"learnt on {len(training)} questions; “{taught.overall}” to every question gets {100 * majority:.1f}; "
             f"one answer to each kind gets {100 * overall:.1f} ({shares})",
         ]
     if ceiling:

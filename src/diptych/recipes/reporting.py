@@ -1,0 +1,122 @@
+"""The report of a comparison: what each arm says of the test split, its scores, and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from diptych.core import Question, Record
+from diptych.loading.store import Store
+from diptych.recipes.folder import open_model
+from diptych.recipes.run import predict
+from diptych.reports.demo import demo_report
+from diptych.reports.html import write_report
+from diptych.tasks.scores import (
+    Bounds,
+    Score,
+    Scores,
+    answer_bounds,
+    answer_gain,
+    caption_bounds,
+    caption_gain,
+    score_answers,
+    score_captions,
+)
+
+Said = dict[str, str]  # captions by record, or answers by question
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All arms of all tasks on one split. The gain is that of the last arm over the first."""
+
+    records: tuple[Record, ...]
+    training: tuple[Record, ...]
+    said: Mapping[str, Mapping[str, Said]]  # task -> arm -> what it said
+    scores: Mapping[str, Mapping[str, Scores]]
+    gains: Mapping[str, Score]
+
+
+def ask_arms(arms: Mapping[str, Mapping[str, Path]], store: Store, split: str = "test") -> dict[str, dict[str, Said]]:
+    """What each arm says; `arms`: task -> arm -> folder of a run or a model."""
+    return {
+        task: {arm: said_by(task, predict(open_model(folder), store, split)[0]) for arm, folder in folders.items()}
+        for task, folders in arms.items()
+    }
+
+
+def said_by(task: str, predictions: Sequence[Mapping[str, Any]]) -> Said:
+    """The words of a task's predictions, by key."""
+    name = "caption" if task == "caption" else "answer"
+    return {told["key"]: told[name] for told in predictions}
+
+
+def measure(said: Mapping[str, Mapping[str, Said]], records: Sequence[Record], training: Sequence[Record]) -> Measured:
+    """`said`: task -> arm -> words. `records`: what was asked about; `training` teaches the blind baselines."""
+    bounds = {task: _bounds(task, records, training) for task in said}
+    scores = {
+        task: {arm: _score(task, told, records, bounds[task]) for arm, told in by_arm.items()}
+        for task, by_arm in said.items()
+    }
+    gains = {task: _gain(task, list(by_arm.values()), records) for task, by_arm in said.items() if len(by_arm) > 1}
+    return Measured(tuple(records), tuple(training), said, scores, gains)
+
+
+def report_arms(
+    out: Path,
+    measured: Measured,
+    class_names: Sequence[str],
+    runs: Mapping[str, Mapping[str, Path]],
+    seconds: Mapping[str, float],
+    configuration: Mapping[str, object] | None = None,
+    notes: Mapping[str, Mapping[str, str]] | None = None,
+    memory_mib: Mapping[str, float] | None = None,
+    footer: str = "",
+) -> Path:
+    """Writes `out/report.html`. Pictures show what the last arm says. `runs`: task, "detector" or "pretrain" -> arm."""
+    last = {task: list(by_arm.items())[-1] for task, by_arm in measured.said.items()}
+    return write_report(
+        out,
+        demo_report(
+            scores=measured.scores,
+            gains=measured.gains,
+            notes=notes,
+            runs=runs,
+            records=measured.records,
+            class_names=class_names,
+            captions=last["caption"][1] if "caption" in last else {},
+            answers=last["vqa"][1] if "vqa" in last else {},
+            training=_questions(measured.training),
+            seconds=seconds,
+            memory_mib=memory_mib,
+            configuration=configuration,
+            speaker=" and ".join(dict.fromkeys(f"the arm “{arm}”" for arm, _ in last.values())),
+            footer=footer,
+        ),
+    )
+
+
+def _bounds(task: str, records: Sequence[Record], training: Sequence[Record]) -> Bounds:
+    if task == "vqa":
+        return answer_bounds(records, _questions(training))
+    return caption_bounds(_references(records), [record.captions for record in training if record.captions])
+
+
+def _questions(records: Sequence[Record]) -> list[Question]:
+    return [question for record in records for question in record.questions if question.answers]
+
+
+def _references(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
+    return {record.key: record.captions for record in records if record.captions}
+
+
+def _score(task: str, said: Said, records: Sequence[Record], bounds: Bounds) -> Scores:
+    return score_answers(said, records, bounds) if task == "vqa" else score_captions(said, _references(records), bounds)
+
+
+def _gain(task: str, arms: list[Said], records: Sequence[Record]) -> Score:
+    if task == "vqa":
+        return answer_gain(arms[0], arms[-1], records)
+    return caption_gain(arms[0], arms[-1], _references(records))
