@@ -16,7 +16,7 @@ from typing import Any, Literal
 from diptych.files import write_atomically
 
 Task = Literal["caption", "vqa"]
-ROW = "row.json"
+ROW, SAID = "row.json", "said.json"
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Cell:
     """One run: plain values, so that another process can do it."""
 
     task: Task
-    arm: str  # "scratch" or "pre-trained"
+    arm: str  # such as "from scratch"
     labels: int  # labelled scenes
     seed: int
     lr: float
@@ -35,7 +35,7 @@ class Cell:
 
     @property
     def folder(self) -> Path:
-        return Path(self.out) / f"{self.task}-{self.labels}-{self.arm}-{self.seed}"
+        return Path(self.out) / f"{self.task}-{self.labels}-{self.arm.replace(' ', '-')}-{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ def run_cell(cell: Cell) -> Row:
         recipe = fit_to(recipe, start)
     own = (f"optimizer.lr={cell.lr}", f"training.seed={cell.seed}", f"data.records={cell.labels}")
     made = run(recipe.override([*cell.settings, *own]), store, cell.folder, start, Console(quiet=True))
-    _, test = evaluate(made.model, store, "test")
+    said, test = evaluate(made.model, store, "test")
+    write_atomically(cell.folder / SAID, json.dumps(said, ensure_ascii=False).encode())
     row = Row(
         task=cell.task,
         arm=cell.arm,
@@ -98,6 +99,12 @@ def run_cell(cell: Cell) -> Row:
     )
     write_atomically(cell.folder / ROW, json.dumps(asdict(row), indent=1).encode())
     return row
+
+
+def read_said(cell: Cell) -> list[dict[str, Any]]:
+    """What the arm said of the test split."""
+    said: list[dict[str, Any]] = json.loads((cell.folder / SAID).read_text("utf-8"))
+    return said
 
 
 def means(rows: Sequence[Row], score: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,32 +14,33 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
 from rich.console import Console
-from rich.table import Table
 
 from diptych.core import Record
 from diptych.files import write_atomically
-from diptych.loading.store import Store
+from diptych.loading.store import Store, iterate
 from diptych.progress import bar
-from diptych.recipes.comparison import Cell, Row, Task, compare
+from diptych.recipes.comparison import Cell, Row, Task, compare, read_said
 from diptych.recipes.detector import DetectorRecipe, train_detector
 from diptych.recipes.folder import open_model
 from diptych.recipes.looking import look
 from diptych.recipes.recipe import Recipe
-from diptych.recipes.run import evaluate, run
+from diptych.recipes.reporting import Measured, measure, report_arms, said_by
+from diptych.recipes.run import run
 from diptych.recipes.unified_vlp import masked_queries
+from diptych.reports.tables import score_table
 from diptych.sources import storybook
 from diptych.sources.anything import read
 from diptych.vision.eyes import Eyes
 
 # Chosen on val, once, by `benchmarks/demo_rates.py`: each arm has its own.
 RATES = {
-    ("caption", "scratch"): 1e-3,
+    ("caption", "from scratch"): 1e-3,
     ("caption", "pre-trained"): 5e-4,
-    ("vqa", "scratch"): 1e-3,
+    ("vqa", "from scratch"): 1e-3,
     ("vqa", "pre-trained"): 5e-4,
 }
 TASKS: tuple[Task, ...] = ("caption", "vqa")
-PRETRAINED = "pre-trained"
+SCRATCH, PRETRAINED = "from scratch", "pre-trained"
 
 
 class DemoConfig(BaseModel):
@@ -75,7 +77,7 @@ class DemoConfig(BaseModel):
 def demo(out: Path, config: DemoConfig, console: Console) -> dict[str, Any]:
     """Run every stage that is not done yet; hands back what `out/results.json` holds."""
     out.mkdir(parents=True, exist_ok=True)
-    times = _Times(out / "seconds.json", console)
+    times = _Times(out / "stages.json", console)
     with times.stage("draw"):
         records = _draw(out / "world", config)
     with times.stage("learn to see"):
@@ -84,20 +86,27 @@ def demo(out: Path, config: DemoConfig, console: Console) -> dict[str, Any]:
         store = _look(out / "store", eyes, records)
     with times.stage("pre-train"):
         pretrained = run(_pretraining(config), store, out / "pretrain", console=console)
+    cells = _cells(config, store, pretrained.model.folder, out)
     with times.stage("fine-tune both arms"):
-        rows = _compare(config, store, pretrained.model.folder, out, console)
+        rows = _compare(cells, console)
     with times.stage("evaluate"):
-        for task in TASKS:
-            open_model(_folder(out, task, config)).save(out / task)
-        captions, _ = evaluate(open_model(out / "caption"), store, "test")
+        measured = _measure(cells, store)
+        for cell in cells:
+            if cell.arm == PRETRAINED:
+                open_model(cell.folder).save(out / cell.task)
     results = {
-        "rows": [asdict(row) for row in rows],
+        "scores": {t: {arm: scores.to_json() for arm, scores in arms.items()} for t, arms in measured.scores.items()},
+        "gains": {task: gain.to_json() for task, gain in measured.gains.items()},
+        "runs": [asdict(row) for row in rows],
         "seconds": times.seconds,
+        "memory_mib": times.memory,
         "regions": store.contract.extractor,
         "config": config.model_dump(),
     }
     write_atomically(out / "results.json", (json.dumps(results, indent=2) + "\n").encode())
-    _show(rows, captions, {record.key: record for record in records}, times, console)
+    page = _report(out, measured, rows, cells, store, times, config)
+    _show(measured, times, console)
+    console.print(f"the report, with pictures: {page}")
     return results
 
 
@@ -116,12 +125,15 @@ def _look(folder: Path, eyes: Eyes, records: list[Record]) -> Store:
     return Store(folder)
 
 
-def _compare(config: DemoConfig, store: Store, start: Path, out: Path, console: Console) -> list[Row]:
-    cells = [
+def _cells(config: DemoConfig, store: Store, start: Path, out: Path) -> list[Cell]:
+    return [
         Cell(task, arm, config.labels, config.seed, RATES[task, arm], str(start) if arm == PRETRAINED else None,
              str(store.folder), str(out / "arms"), _settings(config))
-        for task in TASKS for arm in ("scratch", PRETRAINED)
+        for task in TASKS for arm in (SCRATCH, PRETRAINED)
     ]  # fmt: skip
+
+
+def _compare(cells: list[Cell], console: Console) -> list[Row]:
     with bar("runs", console) as progress:
         running = progress.add_task("arms", total=len(cells))
 
@@ -132,9 +144,26 @@ def _compare(config: DemoConfig, store: Store, start: Path, out: Path, console: 
         return compare(cells, os.cpu_count() or 1, done)
 
 
-def _folder(out: Path, task: Task, config: DemoConfig) -> Path:
-    """Of the pre-trained arm's model."""
-    return out / "arms" / f"{task}-{config.labels}-{PRETRAINED}-{config.seed}"
+def _measure(cells: list[Cell], store: Store) -> Measured:
+    """Beside blind baselines, which know the words of all labelled scenes, and ceilings."""
+    said: dict[str, dict[str, dict[str, str]]] = {task: {} for task in TASKS}
+    for cell in cells:
+        said[cell.task][cell.arm] = said_by(cell.task, read_said(cell))
+    test = [store.record(index) for index in store.split("test")]
+    return measure(said, test, list(iterate(store, "train")))
+
+
+def _report(
+    out: Path, measured: Measured, rows: list[Row], cells: list[Cell], store: Store, times: _Times, config: DemoConfig
+) -> Path:
+    runs: dict[str, dict[str, Path]] = {"detector": {"": out / "detector"}, "pretrain": {"": out / "pretrain"}}
+    notes: dict[str, dict[str, str]] = {}
+    for cell, row in zip(cells, rows, strict=True):
+        runs.setdefault(cell.task, {})[cell.arm] = cell.folder
+        told = f"learning rate {row.lr:g}, chosen on val beforehand; {row.best_step} steps until val stopped rising"
+        notes.setdefault(cell.task, {})[cell.arm] = told
+    names, seconds = store.contract.class_names, times.seconds
+    return report_arms(out, measured, names, runs, seconds, config.model_dump(), notes, times.memory)
 
 
 def _settings(config: DemoConfig) -> tuple[str, ...]:
@@ -161,18 +190,13 @@ def _pretraining(config: DemoConfig) -> Recipe:
     ])  # fmt: skip
 
 
-def _show(
-    rows: list[Row], captions: list[dict[str, Any]], records: dict[str, Record], times: _Times, console: Console
-) -> None:
-    table = Table(title="On the test split", title_justify="left")
-    for column in ("task", "arm", "score", "value"):
-        table.add_column(column)
-    for row in rows:
-        for name, value in row.test.items():
-            table.add_row(row.task, row.arm, name, f"{value:.1f}")
-    console.print(table)
-    for prediction in captions[:3]:
-        console.print(f"{records[prediction['key']].picture}: {prediction['caption']}")
+def _show(measured: Measured, times: _Times, console: Console) -> None:
+    for arms in measured.scores.values():
+        for arm, scores in arms.items():
+            console.rule(arm, align="left")
+            console.print(score_table(scores))
+    for task, gain in measured.gains.items():
+        console.print(f"{task}: pre-training gains {gain.value:+.1f} {gain.name} ({gain.low:.1f} to {gain.high:.1f})")
     console.print(f"all stages took {sum(times.seconds.values()):.0f} s: " + times.summary())
 
 
@@ -181,7 +205,9 @@ class _Times:
 
     def __init__(self, path: Path, console: Console) -> None:
         self.path, self.console = path, console
-        self.seconds: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
+        kept = json.loads(path.read_text()) if path.exists() else {}
+        self.seconds: dict[str, float] = kept.get("seconds", {})
+        self.memory: dict[str, float] = kept.get("memory_mib", {})
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -191,7 +217,10 @@ class _Times:
             yield
         finally:
             self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - began, 1)
-            write_atomically(self.path, json.dumps(self.seconds).encode())
+            # Of this process and of the largest of those it started; in KiB on Linux.
+            peaks = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+            self.memory[name] = round(sum(peaks) / 1024)
+            write_atomically(self.path, json.dumps({"seconds": self.seconds, "memory_mib": self.memory}).encode())
 
     def summary(self) -> str:
         return ", ".join(f"{name} {seconds:.0f}" for name, seconds in self.seconds.items())

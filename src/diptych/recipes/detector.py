@@ -47,7 +47,7 @@ class DetectorRecipe(BaseModel):
     )
     training: TrainingConfig = Field(
         default_factory=lambda: TrainingConfig(
-            steps=1000, batch=8, precision="bf16", checkpoint_every=250, log_every=25
+            steps=1100, batch=8, precision="bf16", ema=0.99, checkpoint_every=250, log_every=25
         )
     )
 
