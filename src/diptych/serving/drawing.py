@@ -85,7 +85,7 @@ def _table(prediction: Prediction, weights: Float[Tensor, "W K"], height: int) -
     words = [word if len(word) <= 18 else f"{word[:17]}…" for word in prediction.words]
     label = max([60, *(round(_font(17).getlength(word)) for word in words)]) + 12
     most = float(weights.max()) if weights.numel() else 0.0
-    note = NOTE if weights.numel() else "no region mattered: the words came from the words alone"
+    note = NOTE if weights.numel() else f"no region alone changes a word by {WEIGHED} nats"
     wide = max(label + CELL * weights.shape[1], round(_font(13).getlength(note)) + 4)
     table = Image.new("RGB", (wide, max(height, ROW * (len(words) + 2) + 8)), PAPER)
     pen = ImageDraw.Draw(table)
