@@ -66,7 +66,7 @@ class DemoConfig(BaseModel):
     @classmethod
     def fast(cls, seed: int = 0) -> DemoConfig:
         """Under 90 seconds: shows that all parts work, and nothing about how well."""
-        return cls(web=600, train=200, val=40, test=60, detector_steps=250, pretrain_steps=150, most_steps=150,
+        return cls(web=600, train=200, val=40, test=60, detector_steps=100, pretrain_steps=300, most_steps=150,
                    width=64, layers=2, batch=32, seed=seed)  # fmt: skip
 
     @property
