@@ -8,10 +8,10 @@ check:
 	uv run ruff check . && uv run ruff format --check . && uv run mypy && uv run lint-imports
 
 test:
-	uv run pytest -n 2
+	uv run pytest
 
 smoke:
-	uv run pytest tests/journeys -n 2
+	uv run pytest tests/journeys
 
 docs:
 	uv run python -m diptych.reports.results

@@ -87,7 +87,7 @@ def storybook_show(
 @storybook.command("detector")
 def storybook_detector(
     out: Annotated[Path, typer.Argument(help="Folder of the run; the eyes go to OUT/eyes.")],
-    steps: Annotated[int, typer.Option(min=1, help="Of 8 scenes each.")] = 1100,
+    steps: Annotated[int, typer.Option(min=1, help="Of 8 scenes each.")] = 1250,
     seed: Seed = 0,
 ) -> None:
     """Train a small detector to see the drawn world."""
