@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from diptych.errors import DiptychError
 from diptych.training import OptimizerConfig, Result, TrainingConfig, train
-from diptych.training.devices import join_ranks
+from diptych.training.devices import join_ranks, leave
 
 WIDTH, WORDS, CLASSES = 8, 11, 3
 
@@ -251,4 +251,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ended = main()
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        leave(ended)
+    sys.exit(ended)

@@ -6,6 +6,7 @@ Heavy imports stand inside the verbs, so that `--help` takes no time.
 
 from __future__ import annotations
 
+import os
 import sys
 
 from diptych.cli import making, scoring, telling
@@ -18,23 +19,31 @@ __all__ = ["app", "main", "making", "scoring", "telling"]
 def main() -> None:
     """Run the command line; errors become one message on standard error and an exit code."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
-    debug = len(arguments) < len(sys.argv) - 1
+    code = _run(arguments, debug=len(arguments) < len(sys.argv) - 1)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        from diptych.training.devices import leave
+
+        leave(code)
+    raise SystemExit(code)
+
+
+def _run(arguments: list[str], debug: bool) -> int:
+    """The exit code."""
     try:
         app(arguments)
-    except DiptychError as error:
-        if debug:
-            raise
-        print(f"diptych: {error}", file=sys.stderr)
-        raise SystemExit(error.exit_code) from None
+    except SystemExit as ended:
+        return int(ended.code or 0)
     except KeyboardInterrupt:
-        raise SystemExit(130) from None
+        return 130
     except BrokenPipeError:
-        raise SystemExit(0) from None
+        return 0
     except Exception as error:
         if debug:
             raise
-        print(f"diptych: {_unforeseen(error)}", file=sys.stderr)
-        raise SystemExit(1) from None
+        known = isinstance(error, DiptychError)
+        print(f"diptych: {error if known else _unforeseen(error)}", file=sys.stderr)
+        return error.exit_code if isinstance(error, DiptychError) else 1
+    return 0
 
 
 def _unforeseen(error: Exception) -> str:
