@@ -251,7 +251,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    ended = main()
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        leave(ended)
-    sys.exit(ended)
+    leave(main())

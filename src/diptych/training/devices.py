@@ -68,12 +68,17 @@ class Ranks:
         return things[0]
 
 
+_left: list[str] = []  # backends of the process groups that this process has been in
+
+
 def leave(code: int) -> NoReturn:
-    """End this process, one of several.
+    """End this process, at once where it was one of several.
 
     Left to itself the interpreter takes gloo's threads down in no certain order; now and then one aborts the process
-    ("terminate called without an active exception"); torchrun would then call a finished run failed.
+    ("terminate called without an active exception"), and torchrun would then call a finished run failed.
     """
+    if not _left:
+        raise SystemExit(code)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -95,4 +100,5 @@ def join_ranks(device: torch.device) -> Iterator[Ranks]:
     try:
         yield Ranks(distributed.get_rank(), distributed.get_world_size(), device)
     finally:
+        _left.append(distributed.get_backend())
         distributed.destroy_process_group()
