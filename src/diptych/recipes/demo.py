@@ -32,7 +32,7 @@ from diptych.sources import storybook
 from diptych.sources.anything import read
 from diptych.vision.eyes import Eyes
 
-# Chosen on val, once, by `benchmarks/demo_rates.py`: each arm has its own.
+# First guesses: the sweep on val that shall choose them for each arm is still to be made.
 RATES = {
     ("caption", "from scratch"): 1e-3,
     ("caption", "pre-trained"): 5e-4,
@@ -160,7 +160,7 @@ def _report(
     notes: dict[str, dict[str, str]] = {}
     for cell, row in zip(cells, rows, strict=True):
         runs.setdefault(cell.task, {})[cell.arm] = cell.folder
-        told = f"learning rate {row.lr:g}, chosen on val beforehand; {row.best_step} steps until val stopped rising"
+        told = f"learning rate {row.lr:g}, a first guess; {row.best_step} steps until val stopped rising"
         notes.setdefault(cell.task, {})[cell.arm] = told
     names, seconds = store.contract.class_names, times.seconds
     return report_arms(out, measured, names, runs, seconds, config.model_dump(), notes, times.memory)
