@@ -104,6 +104,15 @@ def test_an_error_while_making_is_raised_at_its_place():
             next(results)
 
 
+@pytest.fixture
+def a_person_s_terminal():
+    """A process started in the background of a shell has SIGINT ignored; a person's has Python's own handler."""
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, inherited)
+
+
+@pytest.mark.usefixtures("a_person_s_terminal")
 def test_a_first_signal_is_a_wish_and_a_second_one_is_not():
     before = signal.getsignal(signal.SIGINT)
     with StopWish() as wish:
@@ -128,6 +137,7 @@ def test_in_another_thread_signals_are_left_alone():
     assert seen == [(False, before)]
 
 
+@pytest.mark.usefixtures("a_person_s_terminal")
 def test_ctrl_c_stops_after_the_step_and_the_run_goes_on(tmp_path):
     def interrupt(module, step):
         if step == 3:
