@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Unified VLP on the drawn world, the whole path: pictures -> regions -> pre-train -> fine-tune -> score -> use.
-# About 20 minutes on two cores; any line can be stopped and given again.
+# Any line can be stopped and given again.
 #
 #   runs/unified_vlp.sh [FOLDER]
 set -euo pipefail
