@@ -48,7 +48,7 @@ def test_anything_can_be_drawn(words: int, count: int) -> None:
     boxes = [[0.999, 0.999, 1.0, 1.0]] * count
     said = prediction(["incomprehensibilities"] * words, boxes, torch.randn(words, count))
     for shape in ((3, 90, 120), (3, 4, 4000), (3, 4000, 4)):
-        colours(said, torch.zeros(shape, dtype=torch.uint8))
+        assert colours(said, torch.zeros(shape, dtype=torch.uint8)), "an empty drawing"
 
 
 def test_where_no_region_mattered_none_has_a_colour() -> None:
