@@ -4,6 +4,7 @@ import pytest
 
 from diptych.errors import RecipeError
 from diptych.recipes import find_recipe
+from diptych.recipes.objectives import Answering
 from diptych.recipes.recipe import Recipe, claim
 
 SMALL = "unified-vlp/small/pretrain"
@@ -88,5 +89,5 @@ def test_the_official_numbers_where_they_differ() -> None:
     """README and weight names of LuoweiZhou/VLP (fidelity.md 2.1)."""
     assert find_recipe("unified-vlp/official/pretrain").optimizer.lr == 1e-4
     assert find_recipe("unified-vlp/official/caption").optimizer.lr == 3e-5
-    assert find_recipe("unified-vlp/official/vqa").objectives.answer_masks_a_word
-    assert not find_recipe("unified-vlp/vqa").objectives.answer_masks_a_word
+    assert find_recipe("unified-vlp/official/vqa").objectives == Answering(masks_a_word=True)
+    assert find_recipe("unified-vlp/vqa").objectives == Answering()

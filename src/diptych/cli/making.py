@@ -178,7 +178,7 @@ def finetune(
     data: OwnData,
     model: Model,
     out: Out,
-    recipe: Annotated[str | None, typer.Option(help="Default: unified-vlp/small/TASK.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="Default: SYSTEM/small/TASK.")] = None,
     seed: SplitSeed = 0,
     settings: Set = None,
 ) -> None:
@@ -189,7 +189,8 @@ def finetune(
     from diptych.recipes.run import fit_to, run
 
     start = open_folder(model)
-    chosen = fit_to(find_recipe(recipe or f"unified-vlp/small/{task.value}"), start).override(settings or ())
+    named = find_recipe(recipe or f"{start.architecture.system}/small/{task.value}")
+    chosen = fit_to(named, start).override(settings or ())
     claimed(out, chosen)
     store = store_of(data, out / "store", str(start.folder), console(), seed)
     made = run(chosen, store, out, start=start, console=console())

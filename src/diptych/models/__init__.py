@@ -1,14 +1,36 @@
 """One file per system; beside them what they are made of.
 
-`MODELS` is the whole registry: name -> (config, model).
+`MODELS` is the whole registry: the name of a system -> its shape, its config, its model.
 """
 
-from pydantic import BaseModel
-from torch import nn
+from dataclasses import dataclass
 
 from diptych.models.heads import HEADS, HeadSizes, make_heads
+from diptych.models.system import Config, Shape, SystemModel
 from diptych.models.unified_vlp import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPShape
 
-MODELS: dict[str, tuple[type[BaseModel], type[nn.Module]]] = {"unified_vlp": (UnifiedVLPConfig, UnifiedVLP)}
 
-__all__ = ["HEADS", "MODELS", "HeadSizes", "UnifiedVLP", "UnifiedVLPConfig", "UnifiedVLPShape", "make_heads"]
+@dataclass(frozen=True)
+class System:
+    shape: type[Shape]
+    config: type[Config]
+    model: type[SystemModel]
+
+
+MODELS: dict[str, System] = {
+    "unified-vlp": System(UnifiedVLPShape, UnifiedVLPConfig, UnifiedVLP),
+}
+
+__all__ = [
+    "HEADS",
+    "MODELS",
+    "Config",
+    "HeadSizes",
+    "Shape",
+    "System",
+    "SystemModel",
+    "UnifiedVLP",
+    "UnifiedVLPConfig",
+    "UnifiedVLPShape",
+    "make_heads",
+]

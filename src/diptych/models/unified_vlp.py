@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
 from torch import Tensor, nn
 
 from diptych.core import Batch, States, Vocabulary, attention_mask
@@ -28,14 +28,13 @@ from diptych.core.attention import TEXT_AFTER_REGIONS, Attention
 from diptych.errors import DataError, RecipeError
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, make_heads
+from diptych.models.system import Config, Shape, SystemModel
 from diptych.models.transformer import LayerSizes, Memory, Transformer
 from diptych.models.visual import RegionEmbedding, Source, with_whole
 
 
-class UnifiedVLPShape(BaseModel):
-    """Sizes and switches that a recipe chooses; `paper` against `official` is the table of fidelity.md."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class UnifiedVLPShape(Shape):
+    """`paper` against `official` is the table of fidelity.md."""
 
     width: int = 768  # D
     layers: int = 12
@@ -73,6 +72,9 @@ class UnifiedVLPShape(BaseModel):
         """How many words (and the [SEP] that ends them) there are positions for."""
         return self.positions - self.max_regions - 2
 
+    def fitted(self, whole: bool) -> UnifiedVLPShape:
+        return self.model_copy(update={"whole_region": self.whole_region and whole})
+
     @classmethod
     def base(cls, **changes: Any) -> UnifiedVLPShape:
         """The paper's: BERT base over 100 regions."""
@@ -87,21 +89,16 @@ class UnifiedVLPShape(BaseModel):
         return cls(**{**small, "init_std": 0.05, **changes})
 
 
-class UnifiedVLPConfig(UnifiedVLPShape):
-    """A shape with what the data decide."""
-
-    vocabulary: Vocabulary
-    feature_size: int = 2048  # F
-    classes: int = 1601  # C
-    answers: int = 0  # A, of the head "answer"
+class UnifiedVLPConfig(UnifiedVLPShape, Config):
+    pass
 
 
-class UnifiedVLP(nn.Module):
+class UnifiedVLP(SystemModel):
+    config: UnifiedVLPConfig
     provides = frozenset({"regions", "text", "target", "decode"})
 
     def __init__(self, config: UnifiedVLPConfig, heads: Iterable[str] = ("word",)) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.text = TextEmbedding(
             words=config.vocabulary.size,
             width=config.width,

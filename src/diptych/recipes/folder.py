@@ -15,16 +15,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializeAsAny, ValidationInfo, field_validator
 from safetensors.torch import save_file
 
 from diptych.core import FeatureContract
 from diptych.errors import CheckpointError, DataError
 from diptych.files import write_atomically
 from diptych.loading.tokens import Tokens
-from diptych.models import UnifiedVLP, UnifiedVLPConfig
+from diptych.models import MODELS, Config, SystemModel
 from diptych.models.weights import load_into, read_weights
-from diptych.recipes.recipe import Recipe, parse
+from diptych.recipes.recipe import Recipe, named_system, parse
 from diptych.tasks.vqa import FILE as ANSWERS
 from diptych.tasks.vqa import Answers
 from diptych.vision.given import KIND as GIVEN
@@ -38,12 +38,23 @@ class Architecture(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    system: str
-    config: UnifiedVLPConfig
+    system: str  # a name in MODELS
+    config: SerializeAsAny[Config]
     heads: tuple[str, ...]
 
-    def build(self) -> UnifiedVLP:
-        return UnifiedVLP(self.config, self.heads)
+    @field_validator("system")
+    @classmethod
+    def _known(cls, system: str) -> str:
+        return named_system(system)
+
+    @field_validator("config", mode="before")
+    @classmethod
+    def _of_its_system(cls, value: Any, others: ValidationInfo) -> Any:
+        system = others.data.get("system")
+        return MODELS[system].config.model_validate(value) if isinstance(value, dict) and system else value
+
+    def build(self) -> SystemModel:
+        return MODELS[self.system].model(self.config, self.heads)
 
 
 @dataclass(frozen=True)
@@ -51,7 +62,7 @@ class ModelFolder:
     """An open model folder; `model` has its weights and is in evaluation mode."""
 
     folder: Path
-    model: UnifiedVLP
+    model: SystemModel
     architecture: Architecture
     tokens: Tokens
     contract: FeatureContract

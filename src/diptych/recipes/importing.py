@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from diptych.core import FeatureContract
 from diptych.errors import RecipeError, nearest
 from diptych.loading.tokens import Tokens
-from diptych.models.official import import_unified_vlp
-from diptych.models.weights import load_into
+from diptych.models import SystemModel
+from diptych.models.official import import_unified_vlp, start_from
+from diptych.models.weights import Report, load_into
 from diptych.recipes.folder import Architecture, ModelFolder
 
 SYSTEMS = ("unified-vlp",)
+# How a system begins from the weights of others (`init` of a recipe).
+STARTS: dict[str, Callable[[Any, str], Report]] = {"unified-vlp": start_from}
+
+
+def begin(model: SystemModel, system: str, source: str) -> Report:
+    if system not in STARTS:
+        raise RecipeError(f"{system} cannot begin from weights of another system; leave out init")
+    return STARTS[system](model, source)
 
 
 def import_checkpoint(system: str, file: Path, out: Path, vocabulary: Path, lowercase: bool) -> list[str]:

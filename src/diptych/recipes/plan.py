@@ -13,7 +13,7 @@ from diptych.loading.loader import Loader
 from diptych.loading.store import Store, iterate
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.loading.tokens import Tokens
-from diptych.models import UnifiedVLPConfig
+from diptych.models import MODELS
 from diptych.objectives import Schedule
 from diptych.recipes.folder import Architecture, ModelFolder
 from diptych.recipes.recipe import Recipe, claimed
@@ -128,10 +128,8 @@ def _answers(recipe: Recipe, store: Store, start: ModelFolder | None) -> Answers
 def _architecture(
     recipe: Recipe, store: Store, tokens: Tokens, schedule: Schedule, answers: Answers | None
 ) -> Architecture:
-    whole = recipe.model.whole_region and store.contract.whole
-    config = UnifiedVLPConfig(
-        **recipe.model.model_dump(exclude={"whole_region"}),
-        whole_region=whole,
+    config = MODELS[recipe.system].config(
+        **recipe.model.fitted(store.contract.whole).model_dump(),
         vocabulary=tokens.vocabulary,
         feature_size=store.contract.feature_size,
         classes=len(store.contract.class_names),
@@ -139,8 +137,8 @@ def _architecture(
     )
     if config.max_text < recipe.data.max_words + 1:
         raise RecipeError(
-            f"model.positions={config.positions} leaves {config.max_text} places for words, and data.max_words="
-            f"{recipe.data.max_words} wants {recipe.data.max_words + 1}; raise model.positions or lower data.max_words"
+            f"the model's shape leaves {config.max_text} places for words, and data.max_words={recipe.data.max_words} "
+            f"wants {recipe.data.max_words + 1}; raise model.positions or lower data.max_words"
         )
     # The word head stays through every task, so that a fine-tuned model can still be trained on words.
     heads = {"word", *schedule.heads} | ({"answer"} if answers is not None else set())

@@ -7,13 +7,22 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    SerializeAsAny,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from diptych.decoding import DecodingOptions
 from diptych.errors import RecipeError, nearest
 from diptych.files import write_atomically
-from diptych.models.unified_vlp import UnifiedVLPShape
-from diptych.recipes.objectives import Objectives
+from diptych.models import MODELS, Config, Shape
+from diptych.recipes.objectives import OBJECTIVES, Objectives
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 FILE = "recipe.json"
@@ -40,15 +49,36 @@ class Recipe(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    system: Literal["unified-vlp"] = "unified-vlp"
+    system: str  # a name in MODELS
     task: Literal["pretrain", "caption", "vqa"]
-    model: UnifiedVLPShape
+    model: SerializeAsAny[Shape]
     init: str | None = None  # weights to begin from: a BERT, UniLM or Unified VLP file or folder, or a hub id
-    objectives: Objectives
+    objectives: SerializeAsAny[Objectives]
     optimizer: OptimizerConfig
     training: TrainingConfig
     decoding: DecodingOptions = Field(default_factory=DecodingOptions)
     data: DataConfig = Field(default_factory=DataConfig)
+
+    @field_validator("system")
+    @classmethod
+    def _known(cls, system: str) -> str:
+        return named_system(system)
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _of_its_system(cls, value: Any, others: ValidationInfo) -> Any:
+        system = others.data.get("system")
+        return MODELS[system].shape.model_validate(value) if isinstance(value, dict) and system else value
+
+    @field_validator("objectives", mode="before")
+    @classmethod
+    def _of_their_kind(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        kind = value.get("kind")
+        if kind not in OBJECTIVES:
+            raise ValueError(f"no objectives are of the kind {kind!r}; {nearest(str(kind), OBJECTIVES)}")
+        return OBJECTIVES[kind].model_validate(value)
 
     def override(self, assignments: Sequence[str]) -> Self:
         """With dotted keys set, such as `optimizer.lr=3e-4`. Unknown keys are refused with the nearest name."""
@@ -79,12 +109,18 @@ class Recipe(BaseModel):
         return [f"{k}: {json.dumps(mine.get(k))}, was {json.dumps(theirs.get(k))}" for k in keys]
 
 
+def named_system(system: str) -> str:
+    if system not in MODELS:
+        raise ValueError(f"no system {system!r}; {nearest(system, MODELS)}")
+    return system
+
+
 def parse(kind: type[M], values: Any, where: str) -> M:
     """The typed form of what a file or a command line holds; all that is wrong with it in one RecipeError."""
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        lines = [_explain(kind, problem) for problem in error.errors()]
+        lines = [_explain(kind, problem, values) for problem in error.errors()]
         raise RecipeError(f"{where}: " + "; ".join(lines)) from error
 
 
@@ -126,20 +162,26 @@ def _assign(values: dict[str, Any], key: str, text: str) -> None:
         here[last] = text
 
 
-def _explain(kind: type[BaseModel], problem: Any) -> str:
+def _explain(kind: type[BaseModel], problem: Any, values: Any) -> str:
     key = ".".join(str(part) for part in problem["loc"]) or kind.__name__
     if problem["type"] == "extra_forbidden":
         *path, last = problem["loc"]
-        return f"unknown key {key}; {nearest(str(last), _fields(kind, path))}"
+        return f"unknown key {key}; {nearest(str(last), _fields(kind, path, values))}"
     message = problem["msg"].removeprefix("Value error, ")
     return f"{key}: {message}" + (
         "" if problem["type"] in {"missing", "value_error"} else f", found {problem['input']!r}"
     )
 
 
-def _fields(kind: type[BaseModel], path: Sequence[Any]) -> list[str]:
+def _fields(kind: type[BaseModel], path: Sequence[Any], values: Any) -> list[str]:
     for name in path:
-        inner = kind.model_fields[str(name)].annotation
+        inner: Any = kind.model_fields[str(name)].annotation
+        if inner is Shape:
+            inner = MODELS[values["system"]].shape
+        elif inner is Config:
+            inner = MODELS[values["system"]].config
+        elif inner is Objectives:
+            inner = OBJECTIVES[values["objectives"]["kind"]]
         if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
             return []
         kind = inner

@@ -17,10 +17,10 @@ from diptych.core import Record, Task
 from diptych.errors import RecipeError
 from diptych.loading.loader import Loader
 from diptych.loading.store import Store
-from diptych.models.official import start_from
 from diptych.models.weights import load_into, read_weights
 from diptych.objectives import Schedule
 from diptych.recipes.folder import EYES, INNER, ModelFolder
+from diptych.recipes.importing import begin
 from diptych.recipes.plan import Plan, in_split, make_task, plan
 from diptych.recipes.recipe import Recipe, claim
 from diptych.tasks.run import ask
@@ -48,7 +48,7 @@ def run(
     if start is not None:
         load_into(model, start.model.state_dict())
     elif recipe.init is not None:
-        console.print(f"{recipe.init}: {start_from(model, recipe.init).lines()[-1]}")
+        console.print(f"{recipe.init}: {begin(model, recipe.system, recipe.init).lines()[-1]}")
     for note in chosen.notes():
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     batches, validate = chosen.batches(), _validation(chosen)

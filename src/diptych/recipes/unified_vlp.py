@@ -12,7 +12,7 @@ from typing import Literal
 
 from diptych.decoding import DecodingOptions
 from diptych.models.unified_vlp import UnifiedVLPShape
-from diptych.recipes.objectives import Objectives
+from diptych.recipes.objectives import Answering, Objectives, UnifiedVLPObjectives
 from diptych.recipes.recipe import Recipe
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
@@ -24,10 +24,10 @@ _PAPER_RATES = {"pretrain": 3e-4, "caption": 1e-4, "vqa": 2e-5}  # Table 8
 _OFFICIAL_RATES = {"pretrain": 1e-4, "caption": 3e-5, "vqa": 2e-5}  # README, and the names of the weights
 _BATCHES = {"pretrain": 512, "caption": 512, "vqa": 128}
 _STEPS = {"pretrain": 175_000, "caption": 33_000, "vqa": 104_000}  # the epochs above over the sizes of the sets
-_OBJECTIVES = {
-    "pretrain": Objectives(),
-    "caption": Objectives(seq2seq=1.0),
-    "vqa": Objectives(words=None, answer=True),
+_OBJECTIVES: dict[Task, Objectives] = {
+    "pretrain": UnifiedVLPObjectives(),
+    "caption": UnifiedVLPObjectives(seq2seq=1.0),
+    "vqa": Answering(),
 }
 # BERT's optimizer, as the paper says; clipping is each tensor's own, as the code has it.
 _BERT = OptimizerConfig(
@@ -45,6 +45,7 @@ def paper(task: Task) -> Recipe:
     """The paper's own sizes and numbers."""
     return Recipe(
         name=f"unified-vlp/{task}",
+        system="unified-vlp",
         task=task,
         model=UnifiedVLPShape.base(),
         objectives=_OBJECTIVES[task],
@@ -63,7 +64,7 @@ def official(task: Task) -> Recipe:
         update={
             "name": f"unified-vlp/official/{task}",
             "model": UnifiedVLPShape.base(region_embedding="official", box_norm="official", geometry="official"),
-            "objectives": recipe.objectives.model_copy(update={"answer_masks_a_word": task == "vqa"}),
+            "objectives": Answering(masks_a_word=True) if task == "vqa" else recipe.objectives,
             "optimizer": recipe.optimizer.model_copy(update={"lr": _OFFICIAL_RATES[task]}),
         }
     )
@@ -75,6 +76,7 @@ def small(task: Task) -> Recipe:
     words = {"words": "queries"} if task == "caption" else {}
     return Recipe(
         name=f"unified-vlp/small/{task}",
+        system="unified-vlp",
         task=task,
         model=UnifiedVLPShape.tiny(whole_region=True),
         objectives=_OBJECTIVES[task].model_copy(update=words),

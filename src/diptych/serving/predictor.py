@@ -14,7 +14,7 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 from torch import Tensor
 
-from diptych.core import Question, Record, Regions, collate
+from diptych.core import Question, Record, Regions, Writer, collate
 from diptych.decoding import DecodingOptions, decode
 from diptych.decoding.influence import weigh_answer, weigh_words
 from diptych.errors import CheckpointError, DataError, ServingError
@@ -178,11 +178,16 @@ class Predictor:
         return [replace(record, regions=record.regions.first(most)) for record in seen if record.regions is not None]
 
     def _captions(self, records: list[Record], decoding: DecodingOptions) -> Iterator[Prediction]:
+        writer = self.folder.model
+        if not isinstance(writer, Writer):
+            raise ServingError(
+                f"{self.folder.architecture.system} reads and does not write captions; choose another model"
+            )
         with torch.inference_mode():
             device = next(self.folder.model.parameters()).device
             task = Captioning(self.tokens, decoding)
             asked = collate([sample for record in records for sample in task.questions(record)]).to(device)
-            written = decode(self.folder.model, asked, decoding)
+            written = decode(writer, asked, decoding)
         for record, (best, *others) in zip(records, written, strict=True):
             text = self.tokens.decode(best.tokens)
             words = self.tokens.words(text)

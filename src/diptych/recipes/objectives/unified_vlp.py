@@ -1,22 +1,22 @@
-"""What is trained, as names and numbers, and how that becomes a schedule of objectives."""
+"""Unified VLP's: words written or read, the region's class as pretext."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from diptych.core import BIDIRECTIONAL, TEXT_AFTER_REGIONS, Attention, Objective, Vocabulary
-from diptych.objectives import AnswerQuestion, MaskedLanguage, MaskedQueries, MaskedRegionClass, OneForward, Schedule
+from diptych.objectives import MaskedLanguage, MaskedQueries, MaskedRegionClass, OneForward, Schedule
+from diptych.recipes.objectives.kind import Objectives
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Objectives(BaseModel):
-    """Of Unified VLP. `words` chooses between the paper's masks and a query for every word."""
+class UnifiedVLPObjectives(Objectives):
+    """`words` chooses between the paper's masks and a query for every word."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+    kind: Literal["unified-vlp"] = "unified-vlp"
     words: Literal["masked", "queries"] | None = "masked"
     seq2seq: Share = 0.75  # the paper's lambda: the share of samples that are written, not read
     rate: Share = 0.15  # of the words, masked
@@ -25,9 +25,6 @@ class Objectives(BaseModel):
     label_smoothing: Share = 0.0
     region_class: NonNegativeFloat = 0.0  # weight of region class as pretext (Table 6); 0: off
     region_rate: Share = 0.15
-    answer: bool = False
-    answer_form: Literal["binary", "softmax"] = "binary"
-    answer_masks_a_word: bool = False  # the code masks a word of each question in training (vqa_mask_one)
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         """One update, or two drawn by lambda where the writing is asked for by queries and the reading by masks."""
@@ -55,6 +52,4 @@ class Objectives(BaseModel):
         objectives = [words] if words is not None else []
         if self.region_class:
             objectives.append(MaskedRegionClass(rate=self.region_rate))
-        if self.answer:
-            objectives.append(AnswerQuestion(vocabulary, self.answer_masks_a_word, form=self.answer_form))
         return OneForward(tuple(objectives), {"masked_region_class": self.region_class} if self.region_class else {})

@@ -1,0 +1,56 @@
+"""What every system has in common: a shape that a recipe chooses, a config that the data complete, a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from torch import nn
+
+from diptych.core import Batch, States, Vocabulary
+
+
+class Shape(BaseModel):
+    """Sizes and switches that a recipe chooses."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_regions: int = 100
+
+    @property
+    def max_text(self) -> int:
+        """How many words (and the [SEP]s among them) there are positions for."""
+        raise NotImplementedError
+
+    def fitted(self, whole: bool) -> Shape:
+        """The shape for features with or without one of the whole picture."""
+        return self
+
+
+class Config(Shape):
+    """A shape with what the data decide."""
+
+    vocabulary: Vocabulary
+    feature_size: int = 2048  # F
+    classes: int = 1601  # C
+    answers: int = 0  # A, of the head "answer"
+
+
+class SystemModel(nn.Module):
+    """A Model (`core/protocols.py`) that is built of a config and the names of its heads."""
+
+    config: Config
+    heads: nn.ModuleDict
+    provides: frozenset[str]
+
+    def __init__(self, config: Any, heads: Iterable[str] = ()) -> None:
+        super().__init__()
+        self.config = config
+
+    def forward(self, batch: Batch) -> States:
+        raise NotImplementedError
+
+    def __call__(self, *args: Any, **named: Any) -> States:
+        states: States = super().__call__(*args, **named)
+        return states
