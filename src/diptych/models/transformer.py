@@ -36,16 +36,30 @@ class SelfAttention(nn.Module):
         self.out = nn.Linear(sizes.width, sizes.width)
         self.dropout = Dropout(sizes.attention_dropout)
 
+    def queries(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "B H L d"]:
+        """The first third of `project`, for rows that look at the states of others."""
+        width = x.shape[-1]
+        return self._by_head(F.linear(x, self.qkv.weight[:width], self.qkv.bias[:width]))
+
+    def keys_values(self, x: Float[Tensor, "B P D"]) -> tuple[Float[Tensor, "B H P d"], Float[Tensor, "B H P d"]]:
+        """The rest of `project`, for the states that they look at."""
+        width = x.shape[-1]
+        rows = F.linear(x, self.qkv.weight[width:], self.qkv.bias[width:])
+        return self._by_head(rows[..., :width]), self._by_head(rows[..., width:])
+
+    def _by_head(self, rows: Float[Tensor, "B L D"]) -> Float[Tensor, "B H L d"]:
+        return rows.view(*rows.shape[:-1], self.heads, self.size).transpose(1, 2)
+
     def project(self, x: Float[Tensor, "B L D"]) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values: (B, H, L, d) each."""
         rows = self.qkv(x).unflatten(-1, (3, self.heads, self.size))
         q, k, v = rows.permute(2, 0, 3, 1, 4).unbind(0)
         return q, k, v
 
-    def forward(self, x: Float[Tensor, "B L D"], closed: Float[Tensor, "B 1 L L"]) -> Float[Tensor, "B L D"]:
+    def forward(self, x: Float[Tensor, "B L D"], closed: Float[Tensor, "#B 1 #L L"]) -> Float[Tensor, "B L D"]:
         return self.mix(*self.project(x), closed)
 
-    def mix(self, q: Tensor, k: Tensor, v: Tensor, closed: Float[Tensor, "B 1 L L"]) -> Float[Tensor, "B L D"]:
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, closed: Float[Tensor, "#B 1 #L P"]) -> Float[Tensor, "B L D"]:
         # Plain products: F.scaled_dot_product_attention with a mask takes 1.3 (base) to 2.8 (d128) times as long in
         # bfloat16 on an EPYC with avx512_bf16, and 5% less in fp32.
         weights = self.dropout(torch.softmax(torch.add(closed, q @ k.transpose(-1, -2), alpha=self.size**-0.5), -1))
@@ -92,12 +106,19 @@ class Layer(nn.Module):
         self.norm = nn.LayerNorm(sizes.width, sizes.norm_eps)
         self.dropout = Dropout(sizes.dropout)
 
-    def forward(self, x: Float[Tensor, "B L D"], closed: Float[Tensor, "B 1 L L"]) -> Float[Tensor, "B L D"]:
+    def forward(self, x: Float[Tensor, "B L D"], closed: Float[Tensor, "#B 1 #L L"]) -> Float[Tensor, "B L D"]:
         return self.finish(x, self.attention(x, closed))
 
     def finish(self, x: Tensor, mixed: Tensor) -> Tensor:
         """All that follows attention."""
-        x = self.attention_norm(x + self.dropout(mixed))
+        return self.feed(self.attend(x, mixed))
+
+    def attend(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """What attention found is added and normed."""
+        normed: Tensor = self.attention_norm(x + self.dropout(mixed))
+        return normed
+
+    def feed(self, x: Tensor) -> Tensor:
         normed: Tensor = self.norm(x + self.dropout(self.outer(F.gelu(self.inner(x)))))
         return normed
 
@@ -166,11 +187,11 @@ class Memory:
     def take(self, parents: Int[Tensor, "B K"]) -> None:
         """Beam k now continues what beam `parents[b, k]` had written."""
         for layer in self.layers:
-            layer.keys = _take_beams(layer.keys, parents, self.written)
-            layer.values = _take_beams(layer.values, parents, self.written)
+            layer.keys = take_beams(layer.keys, parents, self.written)
+            layer.values = take_beams(layer.values, parents, self.written)
 
 
-def _take_beams(rows: Tensor, parents: Tensor, written: int) -> Tensor:
+def take_beams(rows: Tensor, parents: Tensor, written: int) -> Tensor:
     batch, beams = parents.shape
     taken = rows.new_empty(batch, beams, *rows.shape[2:])
     if written:

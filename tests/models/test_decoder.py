@@ -1,0 +1,112 @@
+"""Decoder layers with a memory against the same layers without one."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, causal, closed_of, shifted, write_word
+from diptych.models.transformer import CLOSED, Layer, LayerSizes
+
+SIZES = LayerSizes(width=16, heads=4, ffn=32, dropout=0.0, attention_dropout=0.0, norm_eps=1e-12)
+PRESENT = torch.tensor([[True] * 5, [True] * 2 + [False] * 3, [True] * 4 + [False]])
+
+
+def random(module: nn.Module, seed: int = 0) -> nn.Module:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.4, generator=generator)
+    return module.eval()
+
+
+def layers(kinds: str) -> list[nn.Module]:
+    """w: words alone; j: what was read and the words together; d: words, then the encoder."""
+    return [random(DecoderLayer(SIZES) if kind == "d" else Layer(SIZES), n) for n, kind in enumerate(kinds)]
+
+
+def whole(stack: list[nn.Module], kinds: str, x: Tensor, encoded: Tensor, present: Tensor) -> Tensor:
+    """Every word anew, as in training."""
+    rows, outward = causal(x.shape[1], x), closed_of(present, x)
+    for layer, kind in zip(stack, kinds, strict=True):
+        if kind == "d":
+            x = layer(x, rows, encoded, outward)
+        elif kind == "w":
+            x = layer(x, rows)
+        else:
+            p = encoded.shape[1]
+            closed = torch.full((len(x), 1, p + x.shape[1], p + x.shape[1]), CLOSED)
+            closed[..., :, :p] = outward
+            closed[..., p:, p:] = rows
+            x = layer(torch.cat([encoded, x], 1), closed)[:, p:]
+    return x
+
+
+def memory_of(stack: list[nn.Module], kinds: str, encoded: Tensor, present: Tensor, room: int) -> DecoderMemory:
+    read = {"d": lambda layer: layer.look_up(encoded), "j": lambda layer: layer.attention.keys_values(encoded)}
+    pasts = [Past(read[kind](layer) if kind in read else None) for layer, kind in zip(stack, kinds, strict=True)]
+    return DecoderMemory(pasts, closed_of(present, encoded), room)
+
+
+@pytest.mark.parametrize("kinds", ["d", "dd", "wwd", "j", "wj"])
+@torch.no_grad()
+def test_remembering_equals_reading_anew(kinds):
+    stack, encoded = layers(kinds), torch.randn(3, 5, 16, generator=torch.Generator().manual_seed(9))
+    generator = torch.Generator().manual_seed(1)
+    memory, said = memory_of(stack, kinds, encoded, PRESENT, room=6), torch.zeros(3, 1, 0, 16)
+    for step, beams in enumerate([1, 2, 3, 3, 3, 3]):
+        parents = torch.randint(0, max(said.shape[1], 1), (3, beams), generator=generator)
+        memory.take(parents)
+        word = torch.randn(3, beams, 16, generator=generator)
+        said = torch.cat([said[torch.arange(3)[:, None], parents], word[:, :, None]], 2)
+        ours = write_word(stack, word, memory)
+        for beam in range(beams):
+            theirs = whole(stack, kinds, said[:, beam], encoded, PRESENT)[:, -1]
+            torch.testing.assert_close(ours[:, beam], theirs, atol=2e-6, rtol=1e-5)
+        assert memory.written == step + 1
+
+
+@torch.no_grad()
+def test_absent_states_are_not_looked_at():
+    stack, encoded, word = layers("wd"), torch.randn(1, 5, 16), torch.randn(1, 1, 16)
+    there = torch.tensor([[True, True, False, False, False]])
+    ours = write_word(stack, word, memory_of(stack, "wd", encoded, there, 2))
+    alone = write_word(stack, word, memory_of(stack, "wd", encoded[:, :2], there[:, :2], 2))
+    torch.testing.assert_close(ours, alone, atol=1e-6, rtol=1e-6)
+
+
+@torch.no_grad()
+def test_the_encoder_is_looked_up_once():
+    """Positions that pass the projections: P encoder states a picture, and one word a beam."""
+    stack, encoded = layers("d"), torch.randn(3, 5, 16)
+    memory = memory_of(stack, "d", encoded, PRESENT, room=9)
+    kept = memory.layers[0].read
+    for beams in (1, 4, 4):
+        memory.take(torch.zeros(3, beams, dtype=torch.long))
+        write_word(stack, torch.randn(3, beams, 16), memory)
+    assert memory.layers[0].read is kept
+    assert kept[0].shape == (3, 4, 5, 4)
+    assert memory.layers[0].keys.shape == (3, 4, 4, 9, 4)
+
+
+def test_what_is_shared_is_stored_once():
+    layer = Layer(SIZES)
+    shared = DecoderLayer(SIZES, layer, layer.attention)
+    assert set(shared.state_dict()) == {"cross_norm.weight", "cross_norm.bias"}
+    assert shared.cross is shared.layer.attention
+    own = DecoderLayer(SIZES)
+    assert own.cross is not own.layer.attention
+    random(layer), random(shared, 2)
+    x, encoded = torch.randn(2, 3, 16), torch.randn(2, 4, 16)
+    shared(x, causal(3, x), encoded, torch.zeros(2, 1, 1, 4)).sum().backward()
+    assert layer.attention.qkv.weight.grad is not None
+
+
+def test_masks_as_grids():
+    def grid(closed: Tensor) -> list[str]:
+        return ["".join(".#"[int(cell < 0)] for cell in row) for row in closed[0, 0].tolist()]
+
+    assert grid(causal(4, torch.zeros(1))) == [".###", "..##", "...#", "...."]
+    assert grid(closed_of(PRESENT[1:2], torch.zeros(1))) == ["..###"]
+
+
+def test_the_shift():
+    assert shifted(torch.tensor([7, 8, 3]), start=2).tolist() == [2, 7, 8]
