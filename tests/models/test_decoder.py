@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, causal, closed_of, shifted, write_word
+from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, causal, closed_of, write_word
 from diptych.models.transformer import CLOSED, Layer, LayerSizes
 
 SIZES = LayerSizes(width=16, heads=4, ffn=32, dropout=0.0, attention_dropout=0.0, norm_eps=1e-12)
@@ -106,7 +106,3 @@ def test_masks_as_grids():
 
     assert grid(causal(4, torch.zeros(1))) == [".###", "..##", "...#", "...."]
     assert grid(closed_of(PRESENT[1:2], torch.zeros(1))) == ["..###"]
-
-
-def test_the_shift():
-    assert shifted(torch.tensor([7, 8, 3]), start=2).tolist() == [2, 7, 8]

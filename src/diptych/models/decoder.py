@@ -10,7 +10,7 @@ stream, and `DecoderLayer` (words, then an encoder's states).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -178,9 +178,3 @@ def _fold(rows: Float[Tensor, "B K H 1 n"]) -> Float[Tensor, "B H K n"]:
 
 def _unfold(rows: Float[Tensor, "B H K n"]) -> Float[Tensor, "B K H 1 n"]:
     return rows.transpose(1, 2)[..., None, :]
-
-
-def shifted(words: Sequence[int] | Tensor, start: int) -> Tensor:
-    """What a decoder reads so as to write `words`: each word stands one place later, `start` before the first."""
-    said = torch.as_tensor(words)
-    return torch.cat([said.new_tensor([start]), said[:-1]])

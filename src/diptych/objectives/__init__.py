@@ -1,6 +1,7 @@
 """What is hidden, and what it costs to guess wrong: one file an objective."""
 
 from diptych.objectives.answer import AnswerQuestion
+from diptych.objectives.generate_text import GenerateText
 from diptych.objectives.masked_language import MaskedLanguage
 from diptych.objectives.masked_queries import MaskedQueries
 from diptych.objectives.masked_regions import MaskedRegionClass
@@ -10,6 +11,7 @@ from diptych.objectives.updates import OneForward
 
 __all__ = [
     "AnswerQuestion",
+    "GenerateText",
     "MaskedLanguage",
     "MaskedQueries",
     "MaskedRegionClass",
