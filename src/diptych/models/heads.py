@@ -1,6 +1,6 @@
 """Heads: what turns states into predictions. Objectives name them; models hold them under these names."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from diptych.core import States
+from diptych.core import Batch, States
 from diptych.errors import RecipeError, nearest
 
 
@@ -19,6 +19,7 @@ class HeadSizes:
     classes: int = 0  # C
     feature: int = 0  # F
     answers: int = 0  # A
+    answer_slot: bool = False  # the head "answer" reads [MASK] behind the question
     norm_eps: float = 1e-5
 
 
@@ -53,6 +54,31 @@ class AnswerHead(nn.Module):
         return scores
 
 
+class SlotAnswerHead(nn.Module):
+    """The word head once more, over answers: what stands at the [MASK] behind the question (VL-BERT, section 4.2)."""
+
+    def __init__(self, sizes: HeadSizes) -> None:
+        _needs_size(sizes.answers, "answers")
+        super().__init__()
+        self.dense = nn.Linear(sizes.width, sizes.width)
+        self.norm = nn.LayerNorm(sizes.width, sizes.norm_eps)
+        self.outer = nn.Linear(sizes.width, sizes.answers)
+
+    def forward(self, states: States) -> Float[Tensor, "B A"]:
+        scores: Tensor = self.outer(self.norm(F.gelu(self.dense(states.marks["slot"]))))
+        return scores
+
+    @torch.no_grad()
+    def begin_as(self, word: WordHead, words: Sequence[int | None]) -> None:
+        """Say at first what the word head would say; `words` has an answer's word, None where it is not one word."""
+        self.dense.load_state_dict(word.dense.state_dict())
+        self.norm.load_state_dict(word.norm.state_dict())
+        for answer, number in enumerate(words):
+            if number is not None:
+                self.outer.weight[answer] = word.tied[0].weight[number]
+                self.outer.bias[answer] = word.bias[number]
+
+
 class Pooler(nn.Sequential):
     """BERT's: dense and tanh over the state of [CLS]."""
 
@@ -71,10 +97,18 @@ def region_class(sizes: HeadSizes) -> nn.Module:
     )
 
 
+def slot_mark(text: Float[Tensor, "B T D"], batch: Batch) -> dict[str, Float[Tensor, "B D"]]:
+    """The state before the last [SEP] as `States.marks["slot"]`; nothing where a text has no place for it."""
+    if text.shape[1] < 2:
+        return {}
+    last_but_one = (batch.text_present.sum(1) - 2).clamp(min=0)
+    return {"slot": text[torch.arange(len(text), device=text.device), last_but_one]}
+
+
 HEADS: dict[str, Callable[[HeadSizes, nn.Embedding], nn.Module]] = {
     "word": WordHead,
     "region_class": lambda sizes, _: region_class(sizes),
-    "answer": lambda sizes, _: AnswerHead(sizes),
+    "answer": lambda sizes, _: SlotAnswerHead(sizes) if sizes.answer_slot else AnswerHead(sizes),
     "pooler": lambda sizes, _: Pooler(sizes),
 }
 

@@ -17,6 +17,7 @@ class Shape(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_regions: int = 100
+    answer_slot: bool = False  # a question ends with a [MASK], and its answer is read there
 
     @property
     def max_text(self) -> int:

@@ -27,7 +27,7 @@ from diptych.core import Batch, States, Vocabulary, attention_mask
 from diptych.core.attention import TEXT_AFTER_REGIONS, Attention
 from diptych.errors import DataError, RecipeError
 from diptych.models.embeddings import TextEmbedding
-from diptych.models.heads import HeadSizes, make_heads
+from diptych.models.heads import HeadSizes, make_heads, slot_mark
 from diptych.models.system import Config, Shape, SystemModel
 from diptych.models.transformer import LayerSizes, Memory, Transformer
 from diptych.models.visual import RegionEmbedding, Source, with_whole
@@ -119,6 +119,7 @@ class UnifiedVLP(SystemModel):
             config.classes,
             config.feature_size,
             config.answers,
+            config.answer_slot,
             config.norm_eps,
         )
         self.heads = make_heads(heads, sizes, self.text.words)
@@ -160,7 +161,7 @@ class UnifiedVLP(SystemModel):
             regions=of_regions[:, 1 : 1 + batch.boxes.shape[1]],
             text=of_text,
             target=of_target if target else None,
-            marks={"cls": of_regions[:, 0], "sep": of_regions[:, -1]},
+            marks={"cls": of_regions[:, 0], "sep": of_regions[:, -1], **slot_mark(of_text, batch)},
             embedded=embedded,
             layers=tuple(layers) if self.keep_layers else (),
         )

@@ -16,6 +16,7 @@ from diptych.loading.tokens import Tokens
 from diptych.models import MODELS
 from diptych.objectives import Schedule
 from diptych.recipes.folder import Architecture, ModelFolder
+from diptych.recipes.objectives import Answering
 from diptych.recipes.recipe import Recipe, claimed
 from diptych.tasks.caption import Captioning
 from diptych.tasks.vqa import Answers, QuestionAnswering
@@ -82,7 +83,8 @@ def make_task(recipe: Recipe, tokens: Tokens, answers: Answers | None) -> Task:
     if recipe.task == "vqa":
         if answers is None:
             raise RecipeError("this model has no list of answers: fine-tune it first, `diptych finetune vqa`")
-        return QuestionAnswering(tokens, answers, recipe.data.max_words)
+        exclusive = isinstance(recipe.objectives, Answering) and recipe.objectives.form == "softmax"
+        return QuestionAnswering(tokens, answers, recipe.data.max_words, recipe.model.answer_slot, exclusive)
     return Captioning(tokens, recipe.decoding, recipe.data.max_words)
 
 
@@ -135,10 +137,11 @@ def _architecture(
         classes=len(store.contract.class_names),
         answers=len(answers.names) if answers is not None else 0,
     )
-    if config.max_text < recipe.data.max_words + 1:
+    wanted = recipe.data.max_words + (3 if config.answer_slot else 1)
+    if config.max_text < wanted:
         raise RecipeError(
             f"the model's shape leaves {config.max_text} places for words, and data.max_words={recipe.data.max_words} "
-            f"wants {recipe.data.max_words + 1}; raise model.positions or lower data.max_words"
+            f"wants {wanted}; raise model.positions or lower data.max_words"
         )
     # The word head stays through every task, so that a fine-tuned model can still be trained on words.
     heads = {"word", *schedule.heads} | ({"answer"} if answers is not None else set())

@@ -17,6 +17,8 @@ from diptych.core import Record, Task
 from diptych.errors import RecipeError
 from diptych.loading.loader import Loader
 from diptych.loading.store import Store
+from diptych.models import SystemModel
+from diptych.models.heads import SlotAnswerHead, WordHead
 from diptych.models.weights import load_into, read_weights
 from diptych.objectives import Schedule
 from diptych.recipes.folder import EYES, INNER, ModelFolder
@@ -47,6 +49,7 @@ def run(
     chosen.schedule.check(model.provides, recipe.system)
     if start is not None:
         load_into(model, start.model.state_dict())
+        _answer_in_words(model, chosen, start)
     elif recipe.init is not None:
         console.print(f"{recipe.init}: {begin(model, recipe.system, recipe.init).lines()[-1]}")
     for note in chosen.notes():
@@ -70,6 +73,15 @@ def run(
         named = ", ".join(sorted(batches.corrupt)[:5])
         console.print(f"{len(batches.corrupt)} damaged records were left out: {named}")
     return Run(_saved(chosen, result, out, start), result)
+
+
+def _answer_in_words(model: SystemModel, chosen: Plan, start: ModelFolder) -> None:
+    """A model that has never answered begins by saying what it would say as a word."""
+    if start.answers is None and chosen.answers is not None and "answer" in model.heads:
+        head, word = model.heads["answer"], model.heads["word"]
+        if isinstance(head, SlotAnswerHead) and isinstance(word, WordHead):
+            pieces = [chosen.tokens.encode(name) for name in chosen.answers.names[1:]]
+            head.begin_as(word, [None, *(ids[0] if len(ids) == 1 else None for ids in pieces)])
 
 
 def _saved(chosen: Plan, result: Result, out: Path, start: ModelFolder | None) -> ModelFolder:

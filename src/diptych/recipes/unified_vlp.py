@@ -71,15 +71,17 @@ def official(task: Task) -> Recipe:
 
 
 def small(task: Task) -> Recipe:
-    """For small worlds and one core: a query for every word instead of 15% masks, and higher rates."""
+    """For small worlds and one core: a query for every word instead of 15% masks, answers read at a [MASK] and learnt
+    against each other, and higher rates.
+    """
     steps = {"pretrain": 1200, "caption": 1200, "vqa": 1200}
-    words = {"words": "queries"} if task == "caption" else {}
+    own = {"caption": {"words": "queries"}, "vqa": {"form": "softmax"}}.get(task, {})
     return Recipe(
         name=f"unified-vlp/small/{task}",
         system="unified-vlp",
         task=task,
-        model=UnifiedVLPShape.tiny(whole_region=True),
-        objectives=_OBJECTIVES[task].model_copy(update=words),
+        model=UnifiedVLPShape.tiny(whole_region=True, answer_slot=True),
+        objectives=_OBJECTIVES[task].model_copy(update=own),
         optimizer=OptimizerConfig(
             kind="adamw", lr=1e-3, weight_decay=0.01, betas=(0.9, 0.98), clip=1.0, schedule="linear", warmup_share=0.05
         ),

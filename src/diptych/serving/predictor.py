@@ -20,9 +20,9 @@ from diptych.decoding.influence import weigh_answer, weigh_words
 from diptych.errors import CheckpointError, DataError, ServingError
 from diptych.loading.tokens import Tokens
 from diptych.recipes.folder import ModelFolder, open_model
+from diptych.recipes.plan import make_task
 from diptych.tasks.caption import Captioning
 from diptych.tasks.run import ask
-from diptych.tasks.vqa import QuestionAnswering
 from diptych.vision.eyes import Eyes, Picture
 from diptych.vision.given import KIND as GIVEN
 from diptych.vision.given import Given
@@ -137,7 +137,8 @@ class Predictor:
         record = self.look([picture])[0]
         assert record.regions is not None
         asked = replace(record, questions=tuple(Question(str(n), text, ()) for n, text in enumerate(questions)))
-        task = QuestionAnswering(self.tokens, answers)
+        assert self.folder.recipe is not None  # answers are learnt by a recipe
+        task = make_task(self.folder.recipe.model_copy(update={"task": "vqa"}), self.tokens, answers)
         said = zip(task.questions(asked), ask(task, self.folder.model, [asked]), strict=True)
         return [
             Prediction(

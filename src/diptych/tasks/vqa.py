@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from diptych.core import Batch, Record, Sample
 from diptych.errors import CheckpointError, DataError
@@ -64,6 +66,8 @@ class QuestionAnswering:
     tokens: Tokens
     answers: Answers
     max_words: int = 20
+    slot: bool = False  # a [MASK] and another [SEP] follow the question: its answer is read there
+    exclusive: bool = False  # answers were learnt against each other: probabilities sum to 1
 
     name = "vqa"
 
@@ -77,16 +81,22 @@ class QuestionAnswering:
                 key=question.key,
                 picture=record.key,
                 regions=record.regions,
-                text=torch.tensor([*self.tokens.encode(question.text)[: self.max_words], self.tokens.vocabulary.sep]),
+                text=self._text(question.text),
                 truth={"answer_scores": self.answers.scores(question.answers)},
             )
             for question in record.questions
         ]
 
+    def _text(self, question: str) -> Int[Tensor, "T"]:
+        vocabulary = self.tokens.vocabulary
+        slot = [vocabulary.mask, vocabulary.sep] if self.slot else []
+        return torch.tensor([*self.tokens.encode(question)[: self.max_words], vocabulary.sep, *slot])
+
     def answer(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
         logits = model.heads["answer"](model(batch))
         logits[:, 0] = -torch.inf
-        probability, best = logits.float().sigmoid().max(-1)
+        logits = logits.float()
+        probability, best = (logits.softmax(-1) if self.exclusive else logits.sigmoid()).max(-1)
         return [
             {"key": key, "answer": self.answers.names[number], "score": score}
             for key, number, score in zip(batch.keys, best.tolist(), probability.tolist(), strict=True)
