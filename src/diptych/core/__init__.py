@@ -25,7 +25,7 @@ from diptych.core.protocols import Losses, Model, Objective, Task, Update, Write
 from diptych.core.record import Choices, Expression, Question, Record, Statement, Thing
 from diptych.core.regions import Regions
 from diptych.core.sample import NOTHING, Sample
-from diptych.core.states import States
+from diptych.core.states import States, Stream
 from diptych.core.vocabulary import Vocabulary
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "Sample",
     "Statement",
     "States",
+    "Stream",
     "Task",
     "Thing",
     "Update",

@@ -2,8 +2,20 @@
 
 from dataclasses import dataclass, field
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
+
+
+@dataclass
+class Stream:
+    """One encoder's states, marks ([CLS], [IMG]) included, after each of its layers; and which positions are there."""
+
+    layers: tuple[Float[Tensor, "B N D"], ...]
+    present: Bool[Tensor, "B N"]
+
+    @property
+    def last(self) -> Float[Tensor, "B N D"]:
+        return self.layers[-1]
 
 
 @dataclass
@@ -14,6 +26,8 @@ class States:
     text: Float[Tensor, "B T D"]
     target: Float[Tensor, "B U D"] | None = None
     marks: dict[str, Float[Tensor, "B D"]] = field(default_factory=dict)  # "cls", "sep", ...
-    unimodal: tuple[Tensor, Tensor] | None = None  # regions and text before the modalities met
+    unimodal: tuple[Stream, Stream] | None = None  # regions and text before the modalities met
+    joint: tuple[Stream, Stream] | None = None  # regions and text while they met
+    written: Stream | None = None  # of a decoder that has read the text (VQA)
     embedded: dict[str, Tensor] = field(default_factory=dict)  # of the input: "regions", "places"
     layers: tuple[Tensor, ...] = ()  # all positions after each layer, where asked for: (B, L, D) each

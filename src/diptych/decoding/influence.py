@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from diptych.core import Batch, Regions, Sample, collate
+from diptych.models.heads import answer_probabilities
 from diptych.objectives.masked_queries import MaskedQueries
 
 BATCH = 32  # pictures with a region less at a time
@@ -45,8 +46,10 @@ def weigh_answer(model: Any, regions: Regions, question: Int[Tensor, "T"], answe
     """The same for the log-probability of an answer to a question."""
 
     def logs(batch: Batch) -> Tensor:
-        chosen: Tensor = model.heads["answer"](model(batch)).float()[:, answer, None]
-        return torch.nn.functional.logsigmoid(chosen)
+        scores = model.heads["answer"](model(batch))
+        if scores.dim() == 3:
+            return answer_probabilities(scores)[:, answer, None].log()
+        return torch.nn.functional.logsigmoid(scores.float())[:, answer, None]
 
     return _falls(model, regions, Sample("", "", None, question), logs)
 

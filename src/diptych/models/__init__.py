@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from diptych.models.heads import HEADS, HeadSizes, make_heads
 from diptych.models.system import Config, Shape, SystemModel
+from diptych.models.tden import Tden, TdenConfig, TdenShape
 from diptych.models.unified_vlp import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPShape
 
 
@@ -18,6 +19,7 @@ class System:
 
 
 MODELS: dict[str, System] = {
+    "tden": System(TdenShape, TdenConfig, Tden),
     "unified-vlp": System(UnifiedVLPShape, UnifiedVLPConfig, UnifiedVLP),
 }
 
@@ -29,6 +31,9 @@ __all__ = [
     "Shape",
     "System",
     "SystemModel",
+    "Tden",
+    "TdenConfig",
+    "TdenShape",
     "UnifiedVLP",
     "UnifiedVLPConfig",
     "UnifiedVLPShape",

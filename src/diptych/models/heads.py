@@ -1,6 +1,6 @@
 """Heads: what turns states into predictions. Objectives name them; models hold them under these names."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from diptych.core import Batch, States
 from diptych.errors import RecipeError, nearest
+from diptych.models.pooling import SimilarityHead
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,15 @@ class HeadSizes:
     answers: int = 0  # A
     answer_slot: bool = False  # the head "answer" reads [MASK] behind the question
     norm_eps: float = 1e-5
+    tied: bool = True  # whether the word head ends with the word embeddings
+    similarity: int = 1024  # size of the vectors by which pictures and texts are compared
+    region_layers: int = 1  # how many of the last layers over regions the similarity reads
+    batch_norm: bool = False  # over those vectors
+    answer_width: int = 0  # of the pooled vectors from which answers are told
 
 
 class WordHead(nn.Module):
-    """BERT's: dense, GELU, norm, then the word embeddings once more, and a bias per word.
+    """BERT's: dense, GELU, norm, then the word embeddings once more (or rows of its own), and a bias per word.
 
     The embeddings are held but not registered, so that a checkpoint stores them once.
     """
@@ -34,10 +40,17 @@ class WordHead(nn.Module):
         self.dense = nn.Linear(sizes.width, sizes.width)
         self.norm = nn.LayerNorm(sizes.width, sizes.norm_eps)
         self.bias = nn.Parameter(torch.zeros(sizes.words))
-        self.tied = (words,)
+        self.tied = (words,) if sizes.tied else ()
+        if not sizes.tied:
+            self.words = nn.Linear(sizes.width, sizes.words, bias=False)
+
+    @property
+    def rows(self) -> Float[Tensor, "V D"]:
+        """A row a word, by which its score is told."""
+        return self.tied[0].weight if self.tied else self.words.weight
 
     def forward(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        return F.linear(self.norm(F.gelu(self.dense(states))), self.tied[0].weight, self.bias)
+        return F.linear(self.norm(F.gelu(self.dense(states))), self.rows, self.bias)
 
 
 class AnswerHead(nn.Module):
@@ -75,7 +88,7 @@ class SlotAnswerHead(nn.Module):
         self.norm.load_state_dict(word.norm.state_dict())
         for answer, number in enumerate(words):
             if number is not None:
-                self.outer.weight[answer] = word.tied[0].weight[number]
+                self.outer.weight[answer] = word.rows[number]
                 self.outer.bias[answer] = word.bias[number]
 
 
@@ -105,20 +118,35 @@ def slot_mark(text: Float[Tensor, "B T D"], batch: Batch) -> dict[str, Float[Ten
     return {"slot": text[torch.arange(len(text), device=text.device), last_but_one]}
 
 
+def answer_probabilities(scores: Float[Tensor, "B *two A"], exclusive: bool = False) -> Float[Tensor, "B A"]:
+    """Of what a head "answer" says: each answer by itself, or `exclusive`: one against the others. Two classifiers
+    (B, 2, A) give the mean of their softmaxes, as TDEN's code does."""
+    if scores.dim() == 3:
+        return scores.float().softmax(-1).mean(1)
+    return scores.float().softmax(-1) if exclusive else scores.float().sigmoid()
+
+
 HEADS: dict[str, Callable[[HeadSizes, nn.Embedding], nn.Module]] = {
     "word": WordHead,
     "region_class": lambda sizes, _: region_class(sizes),
     "answer": lambda sizes, _: SlotAnswerHead(sizes) if sizes.answer_slot else AnswerHead(sizes),
     "pooler": lambda sizes, _: Pooler(sizes),
+    "similarity": lambda sizes, _: SimilarityHead(sizes),
 }
 
 
-def make_heads(names: Iterable[str], sizes: HeadSizes, words: nn.Embedding) -> nn.ModuleDict:
-    heads = nn.ModuleDict()
+def make_heads(
+    names: Iterable[str],
+    sizes: HeadSizes,
+    words: nn.Embedding,
+    own: Mapping[str, Callable[[], nn.Module]] | None = None,
+) -> nn.ModuleDict:
+    """`own` are the heads that a model makes otherwise than the table."""
+    heads, own = nn.ModuleDict(), own or {}
     for name in sorted(set(names)):
-        if name not in HEADS:
+        if name not in HEADS and name not in own:
             raise RecipeError(f"no head is called {name!r}; {nearest(name, HEADS)}")
-        heads[name] = HEADS[name](sizes, words)
+        heads[name] = own[name]() if name in own else HEADS[name](sizes, words)
     return heads
 
 

@@ -55,3 +55,11 @@ class SystemModel(nn.Module):
     def __call__(self, *args: Any, **named: Any) -> States:
         states: States = super().__call__(*args, **named)
         return states
+
+
+def as_bert(module: nn.Module, std: float) -> None:
+    """BERT's fresh weights: normal with this deviation, biases zero; norms and activations stay as torch makes them."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=std)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)

@@ -21,14 +21,14 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import model_validator
-from torch import Tensor, nn
+from torch import Tensor
 
 from diptych.core import Batch, States, Vocabulary, attention_mask
 from diptych.core.attention import TEXT_AFTER_REGIONS, Attention
 from diptych.errors import DataError, RecipeError
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, make_heads, slot_mark
-from diptych.models.system import Config, Shape, SystemModel
+from diptych.models.system import Config, Shape, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Memory, Transformer
 from diptych.models.visual import RegionEmbedding, Source, with_whole
 
@@ -124,7 +124,7 @@ class UnifiedVLP(SystemModel):
         )
         self.heads = make_heads(heads, sizes, self.text.words)
         for module in self.modules():
-            _as_bert(module, config.init_std)
+            as_bert(module, config.init_std)
         # After that, because the authors leave the region layers as torch makes them.
         self.regions = RegionEmbedding(
             width=config.width,
@@ -243,10 +243,3 @@ class UnifiedVLP(SystemModel):
     def _filled(self, rows: int, columns: int, mark: str) -> Int[Tensor, "rows columns"]:
         word = getattr(self.config.vocabulary, mark)
         return torch.full((rows, columns), word, device=self.text.words.weight.device)
-
-
-def _as_bert(module: nn.Module, std: float) -> None:
-    if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.normal_(module.weight, std=std)
-    if isinstance(module, nn.Linear) and module.bias is not None:
-        nn.init.zeros_(module.bias)

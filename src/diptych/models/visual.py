@@ -131,6 +131,13 @@ class RegionEmbedding(nn.Module):
         )
 
 
+def region_features(batch: Batch, size: int) -> Float[Tensor, "B R F"]:
+    """The features of all regions, hidden or not; zeros where no picture of the batch has any region."""
+    if not batch.regions_present.any():
+        return batch.boxes.new_zeros(*batch.boxes.shape[:2], size)
+    return _wanted(batch, batch.features, "features", size)
+
+
 def _wanted(batch: Batch, values: Tensor | None, name: str, size: int) -> Tensor:
     if values is None:
         raise DataError(f"the model reads region {name}, and some pictures have none", key=batch.keys[0])

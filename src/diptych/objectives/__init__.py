@@ -7,6 +7,8 @@ from diptych.objectives.masked_queries import MaskedQueries
 from diptych.objectives.masked_regions import MaskedRegionClass
 from diptych.objectives.region_contrast import RegionContrast
 from diptych.objectives.schedule import Schedule, together
+from diptych.objectives.scheduled_sampling import ScheduledSampling, two_pass_c
+from diptych.objectives.similarity import Similarity
 from diptych.objectives.updates import OneForward
 
 __all__ = [
@@ -18,5 +20,8 @@ __all__ = [
     "OneForward",
     "RegionContrast",
     "Schedule",
+    "ScheduledSampling",
+    "Similarity",
     "together",
+    "two_pass_c",
 ]

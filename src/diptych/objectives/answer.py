@@ -5,6 +5,7 @@ from random import Random
 from typing import ClassVar, Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -45,6 +46,11 @@ class AnswerQuestion:
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         scores: Tensor = model.heads["answer"](states).float()
+        if scores.dim() == 3:  # two classifiers (TDEN's code), each asked by itself: their losses are added
+            return torch.stack([self._cost(one, batch) for one in scores.unbind(1)]).sum()
+        return self._cost(scores, batch)
+
+    def _cost(self, scores: Float[Tensor, "B A"], batch: Batch) -> Tensor:
         wanted, asked = torch.zeros_like(scores), scores.new_zeros(len(scores), 1)
         for row, truth in enumerate(batch.truths):
             if "answer_scores" in truth:

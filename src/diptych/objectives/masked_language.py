@@ -38,6 +38,7 @@ class MaskedLanguage:
     only_matched: bool = False  # ImageBERT: a mismatched caption must not be guessed from its picture
     drop_worst: float = 0.0  # this share of the batch, the samples with the greatest loss, is left out
     label_smoothing: float = 0.0
+    hides_end: bool = True  # whether the final [SEP] may be chosen; where a decoder learns the end, it need not be
     name: str = "masked_language"
 
     needs: ClassVar = frozenset({"text"})
@@ -52,7 +53,8 @@ class MaskedLanguage:
         (attention,) = rng.choices(tables, weights)
         if self.only_matched and not sample.matched:
             return replace(sample, attention=attention)
-        chosen = rng.sample(range(len(sample.text)), self.how_many(len(sample.text)))
+        places = len(sample.text) - (not self.hides_end)
+        chosen = rng.sample(range(places), min(self.how_many(len(sample.text)), places))
         labels = torch.full_like(sample.text, NOTHING)
         labels[chosen] = sample.text[chosen]
         hidden = hide_words(sample.text, chosen, self.vocabulary, self.scheme, rng)

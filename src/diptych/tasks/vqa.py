@@ -18,6 +18,7 @@ from diptych.errors import CheckpointError, DataError
 from diptych.files import write_atomically
 from diptych.loading.tokens import Tokens
 from diptych.metrics.vqa import normalise_answer, soft_targets, vqa_scores
+from diptych.models.heads import answer_probabilities
 
 FILE = "answers.json"
 UNKNOWN = "<unk>"  # class 0, never given as an answer
@@ -93,10 +94,9 @@ class QuestionAnswering:
         return torch.tensor([*self.tokens.encode(question)[: self.max_words], vocabulary.sep, *slot])
 
     def answer(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
-        logits = model.heads["answer"](model(batch))
-        logits[:, 0] = -torch.inf
-        logits = logits.float()
-        probability, best = (logits.softmax(-1) if self.exclusive else logits.sigmoid()).max(-1)
+        logits = model.heads["answer"](model(batch)).float()
+        logits[..., 0] = -torch.inf
+        probability, best = answer_probabilities(logits, self.exclusive).max(-1)
         return [
             {"key": key, "answer": self.answers.names[number], "score": score}
             for key, number, score in zip(batch.keys, best.tolist(), probability.tolist(), strict=True)

@@ -1,0 +1,131 @@
+"""Two passes over a batch: the second reads the model's own guesses where the first read [MASK] (TDEN, Fig. 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from diptych.core import NOTHING, Batch, Losses, Objective, Sample, States, Vocabulary
+from diptych.errors import RecipeError
+from diptych.objectives.updates import OneForward
+
+Scheme = Literal["A", "B", "C"]
+
+
+@dataclass(frozen=True)
+class ScheduledSampling:
+    """Pretraining and use differ in the [MASK]s; the second pass has none.
+
+    A   the encoder's input is filled with the encoder's guesses, the decoder's with the decoder's
+    B   the other way round
+    C   half of B: `first` goes through one of the two, and the other reads what it guessed. A schedule draws which
+        (`two_pass_c`), so that all processes agree.
+
+    paper      words are sampled; both passes make one step, the sum of their losses (Eq. 1 to 3); the second reuses
+               what the object encoder made of the picture
+    official   the likeliest words; a step after each pass (tden_pretrainer.py:62). The released code has A alone.
+
+    `match` (ISM) is asked in the first pass alone. The model has to have `read_regions`, `forward(batch, objects,
+    cross)` and a target beside the text, as TDEN has.
+    """
+
+    vocabulary: Vocabulary
+    read: Sequence[Objective]  # of the encoder: MLM, MOC
+    write: Objective  # of the decoder: MSG
+    match: Objective | None = None
+    scheme: Scheme = "A"
+    form: Literal["paper", "official"] = "paper"
+    first: Literal["encoder", "decoder"] = "encoder"
+
+    def __post_init__(self) -> None:
+        OneForward(self.objectives)  # the same order, names and refusals
+        if self.form == "official" and self.scheme != "A":
+            raise RecipeError(
+                f"the released code has Two-Pass-A alone, and {self.scheme} was asked for; set sampling=paper"
+            )
+
+    @property
+    def objectives(self) -> Sequence[Objective]:
+        return (*([self.match] if self.match is not None else []), *self.read, self.write)
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        return {}
+
+    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+        return OneForward(self.objectives).prepare(samples, rng)
+
+    def counts(self, batch: Batch) -> Losses:
+        counts = {objective.name: objective.count(batch) for objective in self.objectives}
+        if self.scheme != "C" and self.form == "paper":
+            counts |= {_second(o): counts[o.name] for o in (*self.read, self.write)}
+        return counts
+
+    def losses(self, model: Any, batch: Batch) -> Iterator[Losses]:
+        if self.scheme == "C":
+            yield self._half(model, batch)
+            return
+        objects = model.read_regions(batch) if self.form == "paper" else None
+        states = model(batch, objects)
+        found = self._of(model, states, batch, self.objectives)
+        by_encoder = self._guess(model, states.text, batch)
+        by_decoder = self._guess(model, states.target, batch)
+        del states
+        read, written = (by_encoder, by_decoder) if self.scheme == "A" else (by_decoder, by_encoder)
+        again = replace(batch, text=read, target=self._shifted(written))
+        asked = (*self.read, self.write)
+        if self.form == "official":
+            yield found  # one step, and what it kept for backward is freed
+            yield self._of(model, model(again), again, asked)
+            return
+        second = self._of(model, model(again, objects), again, asked)
+        yield found | {_second(o): second[o.name] for o in asked}
+
+    def _half(self, model: Any, batch: Batch) -> Losses:
+        """Two-Pass-C, Eq. 3: each objective once, with and without [MASK]s in turn."""
+        objects = model.read_regions(batch)
+        match = [self.match] if self.match is not None else []
+        if self.first == "encoder":
+            states = model(replace(batch, target=None), objects)
+            found = self._of(model, states, batch, [*match, *self.read])
+            target = self._shifted(self._guess(model, states.text, batch))
+            # The decoder alone: of the text, the encoder has nothing more to read.
+            alone = replace(batch, text=batch.text[:, :0], text_present=batch.text_present[:, :0], target=target)
+            return found | self._of(model, model(alone, objects), batch, [self.write])
+        states = model(batch, objects, cross=False)
+        found = self._of(model, states, batch, [*match, self.write])
+        again = replace(batch, text=self._guess(model, states.target, batch), target=None)
+        return found | self._of(model, model(again, objects), batch, self.read)
+
+    def _of(self, model: Any, states: States, batch: Batch, objectives: Sequence[Objective]) -> Losses:
+        return {objective.name: objective.loss(model, states, batch) for objective in objectives}
+
+    @torch.no_grad()
+    def _guess(self, model: Any, states: Tensor, batch: Batch) -> Int[Tensor, "B T"]:
+        """The text with a guess at every word that the first pass asked for. `states` say word t at place t: the
+        encoder's of the text, or the decoder's of the target, which reads the word before."""
+        asked = batch.text_labels != NOTHING
+        scores = model.heads["word"](states[asked]).float()
+        if self.form == "official":
+            guessed = scores.argmax(-1)
+        else:
+            guessed = torch.multinomial(scores.softmax(-1), 1)[:, 0] if len(scores) else scores.new_zeros(0).long()
+        return batch.text.masked_scatter(asked, guessed)
+
+    def _shifted(self, words: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
+        return torch.cat([torch.full_like(words[:, :1], self.vocabulary.cls), words[:, :-1]], 1)
+
+
+def two_pass_c(**parts: Any) -> tuple[tuple[ScheduledSampling, float], ...]:
+    """Both paths of Two-Pass-C with even chances, for a schedule that samples: Eq. 3's alpha."""
+    return tuple((ScheduledSampling(scheme="C", first=first, **parts), 0.5) for first in ("encoder", "decoder"))
+
+
+def _second(objective: Objective) -> str:
+    return f"{objective.name}/2"
