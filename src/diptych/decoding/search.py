@@ -4,13 +4,14 @@ A step asks for the next word of every beam of every picture at once. What was w
 """
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from diptych.core import Batch, Writer
+from diptych.core import Batch, Vocabulary, Writer
 
 # Added once to a word that follows [SEP]. Finite, as in the authors' code, so that scores stay comparable.
 REFUSED = -10000.0
@@ -23,6 +24,9 @@ class DecodingOptions(BaseModel):
     max_words: int = Field(default=20, ge=1)  # the final [SEP] included
     min_words: int = Field(default=0, ge=0)  # [SEP] is refused before
     length_penalty: float = 0.0  # added per word to a finished beam's log-probability; 0 compares the sums alone
+    # What becomes of a beam that has written [SEP]: it gives its place to another, or keeps it at no further cost, so
+    # that the search may end with fewer alive (TDEN's code).
+    ended: Literal["dropped", "kept"] = "dropped"
     stop_early: bool = True  # once no beam can overtake; the captions are the same without, and it takes longer
 
 
@@ -39,6 +43,7 @@ class Frames:
     words: list[Int[Tensor, "B K"]] = field(default_factory=list)
     scores: list[Float[Tensor, "B K"]] = field(default_factory=list)
     parents: list[Int[Tensor, "B K"]] = field(default_factory=list)
+    ended: list[Bool[Tensor, "B K"]] = field(default_factory=list)  # with this step's word or before
 
     def __len__(self) -> int:
         return len(self.words)
@@ -57,29 +62,37 @@ def search(model: Writer, batch: Batch, options: DecodingOptions) -> Frames:
     first, memory = model.begin(batch, options.max_words)
     scores, frames = first[:, None], Frames()
     while True:
-        _choose(scores.float(), frames, model.vocabulary.sep, options)
+        _choose(scores.float(), frames, model.vocabulary, options)
         if len(frames) == options.max_words or (options.stop_early and _settled(frames, model.vocabulary.sep, options)):
             return frames
         scores = model.follow(memory, frames.words[-1], frames.parents[-1])
 
 
-def _choose(scores: Float[Tensor, "B J V"], frames: Frames, end: int, options: DecodingOptions) -> None:
+def _choose(scores: Float[Tensor, "B J V"], frames: Frames, vocabulary: Vocabulary, options: DecodingOptions) -> None:
     """The K best continuations of the J beams: the best K of each, then the best K of those."""
     logs = scores.log_softmax(-1)
     if len(frames) < options.min_words:
-        logs[..., end] = REFUSED
+        logs[..., vocabulary.sep] = REFUSED
+    if len(frames) and options.ended == "kept":
+        nothing = torch.full_like(logs, REFUSED)
+        nothing[..., vocabulary.pad] = 0
+        logs = torch.where(frames.ended[-1][..., None], nothing, logs)
     best, words = logs.topk(options.beams, -1)
     if len(frames):
-        ended = (frames.words[-1] == end) * REFUSED
-        best = best + (ended + frames.scores[-1])[..., None]
+        again = (frames.words[-1] == vocabulary.sep) * REFUSED if options.ended == "dropped" else 0
+        best = best + (again + frames.scores[-1])[..., None]
     chosen, which = best.flatten(1).topk(options.beams, -1)
     frames.words.append(words.flatten(1).gather(1, which))
     frames.scores.append(chosen)
     frames.parents.append(which // options.beams)
+    ended = frames.words[-1] == vocabulary.sep
+    frames.ended.append(ended | frames.ended[-1].gather(1, frames.parents[-1]) if len(frames) > 1 else ended)
 
 
 def _settled(frames: Frames, end: int, options: DecodingOptions) -> bool:
     """Whether, for every picture, no beam can still overtake the best finished one. Log-probabilities only fall."""
+    if options.ended == "kept":
+        return bool(frames.ended[-1].all())
     longest = max(options.length_penalty, 0.0) * options.max_words
     alive = frames.scores[-1] + longest + (frames.words[-1] == end) * REFUSED
     best = torch.full_like(alive[:, 0], float("-inf"))
@@ -98,6 +111,8 @@ def finished(frames: Frames, row: int, end: int, options: DecodingOptions) -> li
     words = [frame[row].tolist() for frame in frames.words]
     scores = [frame[row].tolist() for frame in frames.scores]
     parents = [frame[row].tolist() for frame in frames.parents]
+    if options.ended == "kept":
+        return _kept(words, scores[-1], parents, end, options)
     last = next((n for n, frame in enumerate(words) if all(w == end for w in frame)), len(words) - 1)
     ends = [
         (scores[n][k] + options.length_penalty * (n + 1), n, k)
@@ -116,3 +131,19 @@ def finished(frames: Frames, row: int, end: int, options: DecodingOptions) -> li
         if end not in tokens[:-1]:
             found.append(Hypothesis(tokens[:-1] if tokens[-1] == end else tokens, score))
     return found[: options.beams]
+
+
+def _kept(
+    words: list[list[int]], scores: list[float], parents: list[list[int]], end: int, options: DecodingOptions
+) -> list[Hypothesis]:
+    """The K beams of the last frame, by score."""
+    found = []
+    for beam, score in enumerate(scores):
+        tokens, place = [], beam
+        for n in range(len(words) - 1, -1, -1):
+            tokens.append(words[n][place])
+            place = parents[n][place]
+        tokens.reverse()
+        said = tokens[: tokens.index(end)] if end in tokens else tokens
+        found.append(Hypothesis(said, score + options.length_penalty * (len(said) + (end in tokens))))
+    return sorted(found, key=lambda hypothesis: -hypothesis.score)

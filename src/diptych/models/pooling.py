@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -13,6 +13,7 @@ from diptych.core import States, Stream
 from diptych.models.transformer import CLOSED
 
 
+@runtime_checkable
 class PoolSizes(Protocol):
     """The part of HeadSizes that is read here."""
 

@@ -52,7 +52,7 @@ class ScheduledSampling:
 
     @property
     def objectives(self) -> Sequence[Objective]:
-        return (*([self.match] if self.match is not None else []), *self.read, self.write)
+        return (*self.read, self.write, *([self.match] if self.match is not None else []))
 
     @property
     def weights(self) -> Mapping[str, float]:

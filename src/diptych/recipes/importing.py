@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from diptych.core import FeatureContract
 from diptych.errors import RecipeError, nearest
 from diptych.loading.tokens import Tokens
-from diptych.models import SystemModel
+from diptych.models import Config, SystemModel
 from diptych.models.official import import_unified_vlp, start_from
-from diptych.models.weights import Report, load_into
+from diptych.models.tden_official import import_tden
+from diptych.models.weights import Report, Tensors, load_into
 from diptych.recipes.folder import Architecture, ModelFolder
 
-SYSTEMS = ("unified-vlp",)
+Imported = tuple[Config, tuple[str, ...], Tensors, Report]
+
+
+@dataclass(frozen=True)
+class Importer:
+    read: Callable[..., Imported]  # (file, vocabulary, lowercase=...)
+    extractor: str  # what made the features of the released models
+    selection: str
+
+
+IMPORTERS: dict[str, Importer] = {
+    "unified-vlp": Importer(
+        import_unified_vlp, "Detectron ResNeXt-101 FPN on Visual Genome (Unified VLP's authors)", "exactly 100 by score"
+    ),
+    "tden": Importer(
+        import_tden, "bottom-up attention ResNet-101 on Visual Genome (Anderson et al. 2018)", "the best 50 by score"
+    ),
+}
 # How a system begins from the weights of others (`init` of a recipe).
 STARTS: dict[str, Callable[[Any, str], Report]] = {"unified-vlp": start_from}
 
@@ -27,21 +46,22 @@ def begin(model: SystemModel, system: str, source: str) -> Report:
 
 def import_checkpoint(system: str, file: Path, out: Path, vocabulary: Path, lowercase: bool) -> list[str]:
     """Write the model folder `out`; hands back one line for each key renamed, left or missing."""
-    if system not in SYSTEMS:
-        raise RecipeError(f"no importer for {system!r}; {nearest(system, SYSTEMS)}")
+    if system not in IMPORTERS:
+        raise RecipeError(f"no importer for {system!r}; {nearest(system, IMPORTERS)}")
     if out.exists():
         raise RecipeError(f"{out} is there already; give another folder, or delete it")
     tokens = Tokens.from_vocabulary(vocabulary, lowercase)
-    config, heads, tensors, report = import_unified_vlp(file, vocabulary, lowercase=lowercase)
+    importer = IMPORTERS[system]
+    config, heads, tensors, report = importer.read(file, vocabulary, lowercase=lowercase)
     architecture = Architecture(system=system, config=config, heads=tuple(sorted(heads)))
     model = architecture.build()
     load_into(model, tensors, report)
     contract = FeatureContract(
-        extractor="Detectron ResNeXt-101 FPN on Visual Genome (Unified VLP's authors)",
+        extractor=importer.extractor,
         weights="",
         feature_size=config.feature_size,
         class_names=tuple(f"class {number}" for number in range(config.classes)),
-        selection="exactly 100 by score",
+        selection=importer.selection,
     )
     ModelFolder(out, model, architecture, tokens, contract).save(out)
     return report.lines()

@@ -2,11 +2,15 @@
 
 from diptych.recipes.objectives.answering import Answering
 from diptych.recipes.objectives.kind import Objectives
+from diptych.recipes.objectives.tden import TdenObjectives
 from diptych.recipes.objectives.unified_vlp import UnifiedVLPObjectives
+from diptych.recipes.objectives.writing import Writing
 
 OBJECTIVES: dict[str, type[Objectives]] = {
     "unified-vlp": UnifiedVLPObjectives,
+    "tden": TdenObjectives,
     "answer": Answering,
+    "write": Writing,
 }
 
-__all__ = ["OBJECTIVES", "Answering", "Objectives", "UnifiedVLPObjectives"]
+__all__ = ["OBJECTIVES", "Answering", "Objectives", "TdenObjectives", "UnifiedVLPObjectives", "Writing"]
