@@ -38,13 +38,22 @@ def demo(
         "demo"
     ),
     fast: Annotated[bool, typer.Option("--fast", help="Under 90 seconds; shows that it works, not how well.")] = False,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="100, 300 and 1,000 labelled scenes, 3 seeds; about 3 CPU-hours.")
+    ] = False,
     seed: Seed = 0,
 ) -> None:
     """Draw a world, find its regions, pre-train, fine-tune, caption and answer: the main job, end to end."""
     from diptych.recipes.demo import DemoConfig
     from diptych.recipes.demo import demo as run_demo
+    from diptych.recipes.thorough import ThoroughConfig
+    from diptych.recipes.thorough import thorough as compare_thoroughly
 
-    run_demo(out, DemoConfig.fast(seed) if fast else DemoConfig(seed=seed), console())
+    config = DemoConfig.fast(seed) if fast else DemoConfig(seed=seed)
+    if thorough:
+        compare_thoroughly(out, ThoroughConfig.of(config), console())
+    else:
+        run_demo(out, config, console())
 
 
 @storybook.command("write")

@@ -7,13 +7,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+from rich.console import Console
+
 from diptych.files import write_atomically
+from diptych.loading.store import Store
+from diptych.recipes import find_recipe
+from diptych.recipes.apart import workers
+from diptych.recipes.folder import open_model
+from diptych.recipes.run import Run, evaluate, fit_to, run
 
 Task = Literal["caption", "vqa"]
 ROW, SAID = "row.json", "said.json"
@@ -56,7 +63,7 @@ class Row:
 def compare(cells: Sequence[Cell], processes: int, done: Callable[[Row], object]) -> list[Row]:
     """Run what has no row yet, each in a process of its own thread; hands back the rows in the order of the cells."""
     waiting = [cell for cell in cells if not (cell.folder / ROW).exists()]
-    with ProcessPoolExecutor(max(1, min(processes, len(waiting))), mp_context=get_context("spawn")) as pool:
+    with workers(max(1, min(processes, len(waiting)))) as pool:
         for finished in as_completed([pool.submit(run_cell, cell) for cell in waiting]):
             done(finished.result())
     return [read_row(cell) for cell in cells]
@@ -68,22 +75,8 @@ def read_row(cell: Cell) -> Row:
 
 def run_cell(cell: Cell) -> Row:
     """Train one arm on one thread and score it; called in a process of its own."""
-    import torch
-    from rich.console import Console
-
-    from diptych.loading.store import Store
-    from diptych.recipes import find_recipe
-    from diptych.recipes.folder import open_model
-    from diptych.recipes.run import evaluate, fit_to, run
-
-    torch.set_num_threads(1)
     store = Store(Path(cell.store))
-    start = open_model(Path(cell.start)) if cell.start is not None else None
-    recipe = find_recipe(f"unified-vlp/small/{cell.task}")
-    if start is not None:
-        recipe = fit_to(recipe, start)
-    own = (f"optimizer.lr={cell.lr}", f"training.seed={cell.seed}", f"data.records={cell.labels}")
-    made = run(recipe.override([*cell.settings, *own]), store, cell.folder, start, Console(quiet=True))
+    made = train_cell(cell, store)
     said, test = evaluate(made.model, store, "test")
     write_atomically(cell.folder / SAID, json.dumps(said, ensure_ascii=False).encode())
     row = Row(
@@ -101,18 +94,18 @@ def run_cell(cell: Cell) -> Row:
     return row
 
 
+def train_cell(cell: Cell, store: Store) -> Run:
+    """Without a look at the test split, as the choice of a learning rate wants it."""
+    torch.set_num_threads(1)
+    start = open_model(Path(cell.start)) if cell.start is not None else None
+    recipe = find_recipe(f"unified-vlp/small/{cell.task}")
+    if start is not None:
+        recipe = fit_to(recipe, start)
+    own = (f"optimizer.lr={cell.lr}", f"training.seed={cell.seed}", f"data.records={cell.labels}")
+    return run(recipe.override([*cell.settings, *own]), store, cell.folder, start, Console(quiet=True))
+
+
 def read_said(cell: Cell) -> list[dict[str, Any]]:
     """What the arm said of the test split."""
     said: list[dict[str, Any]] = json.loads((cell.folder / SAID).read_text("utf-8"))
     return said
-
-
-def means(rows: Sequence[Row], score: str) -> dict[str, Any]:
-    """Mean, smallest and largest of a test score, by arm and labels."""
-    found: dict[str, list[float]] = {}
-    for row in rows:
-        found.setdefault(f"{row.arm} at {row.labels}", []).append(row.test[score])
-    return {
-        name: {"mean": sum(values) / len(values), "least": min(values), "most": max(values), "runs": len(values)}
-        for name, values in found.items()
-    }

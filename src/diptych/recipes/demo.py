@@ -15,13 +15,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, PositiveInt
 from rich.console import Console
 
-from diptych.core import Record
 from diptych.files import write_atomically
 from diptych.loading.store import Store, iterate
 from diptych.progress import bar
+from diptych.recipes.apart import apart
 from diptych.recipes.comparison import Cell, Row, Task, compare, read_said
 from diptych.recipes.detector import DetectorRecipe, train_detector
-from diptych.recipes.folder import open_model
+from diptych.recipes.folder import EYES, open_model
 from diptych.recipes.looking import look
 from diptych.recipes.recipe import Recipe
 from diptych.recipes.reporting import Measured, measure, report_arms, said_by
@@ -30,7 +30,7 @@ from diptych.recipes.unified_vlp import masked_queries
 from diptych.reports.tables import score_table
 from diptych.sources import storybook
 from diptych.sources.anything import read
-from diptych.vision.eyes import Eyes
+from diptych.vision.load import load_eyes
 
 # First guesses: the sweep on val that shall choose them for each arm is still to be made.
 RATES = {
@@ -55,12 +55,13 @@ class DemoConfig(BaseModel):
     labels: PositiveInt = 100  # labelled scenes that the arms learn from
     detector_steps: PositiveInt = 1250
     pretrain_steps: PositiveInt = 1200
-    most_steps: PositiveInt = 2000  # of an arm; it ends when val has stopped rising
+    most_steps: PositiveInt = 2000  # of an arm on `labels` scenes; it ends when val has stopped rising
     validate_every: PositiveInt = 50
     patience: PositiveInt = 5
     width: PositiveInt = 128
     layers: PositiveInt = 3
-    batch: PositiveInt = 64
+    batch: PositiveInt = 64  # of pre-training
+    arm_batch: PositiveInt = 32
     seed: int = 0
 
     @classmethod
@@ -76,19 +77,13 @@ class DemoConfig(BaseModel):
 
 def demo(out: Path, config: DemoConfig, console: Console) -> dict[str, Any]:
     """Run every stage that is not done yet; hands back what `out/results.json` holds."""
-    out.mkdir(parents=True, exist_ok=True)
-    times = _Times(out / "stages.json", console)
-    with times.stage("draw"):
-        records = _draw(out / "world", config)
-    with times.stage("learn to see"):
-        eyes = train_detector(DetectorRecipe.of(config.detector_steps, config.seed), out / "detector", console=console)
-    with times.stage("find regions"):
-        store = _look(out / "store", eyes, records)
+    times = Times(out / "stages.json", console)
+    store = see_world(out, config, times)
     with times.stage("pre-train"):
-        pretrained = run(_pretraining(config), store, out / "pretrain", console=console)
-    cells = _cells(config, store, pretrained.model.folder, out)
-    with times.stage("fine-tune both arms"):
-        rows = _compare(cells, console)
+        start = apart(pretrain, pretraining(config, config.seed), store.folder, out / "pretrain")
+    cells = _cells(config, store, start, out)
+    with times.stage("fine-tune both arms", at_once=os.cpu_count() or 1):
+        rows = run_cells(cells, console)
     with times.stage("evaluate"):
         measured = _measure(cells, store)
         for cell in cells:
@@ -110,36 +105,58 @@ def demo(out: Path, config: DemoConfig, console: Console) -> dict[str, Any]:
     return results
 
 
-def _draw(folder: Path, config: DemoConfig) -> list[Record]:
-    """Written and read back in the public forms, as any other data set."""
+def see_world(out: Path, config: DemoConfig, times: Times) -> Store:
+    """Draw the pictures, train the eyes and find the regions."""
+    out.mkdir(parents=True, exist_ok=True)
+    with times.stage("draw"):
+        apart(_draw, out / "world", config)
+    with times.stage("learn to see"):
+        apart(_learn_to_see, DetectorRecipe.of(config.detector_steps, config.seed), out / "detector")
+    with times.stage("find regions"):
+        apart(_look, out / "world", out / "detector" / EYES, out / "store")
+    return Store(out / "store")
+
+
+def pretrain(recipe: Recipe, store: Path, out: Path) -> Path:
+    """The model folder."""
+    return run(recipe, Store(store), out).model.folder
+
+
+def _draw(folder: Path, config: DemoConfig) -> None:
     with bar("scenes") as progress:
         task = progress.add_task("scenes", total=sum(config.splits.values()))
         storybook.write(folder, config.splits, config.seed, lambda _: progress.advance(task))
-    return read(folder)
 
 
-def _look(folder: Path, eyes: Eyes, records: list[Record]) -> Store:
+def _learn_to_see(recipe: DetectorRecipe, folder: Path) -> None:
+    train_detector(recipe, folder)
+
+
+def _look(world: Path, eyes: Path, folder: Path) -> None:
+    """The world is read back in the public forms, as any other data set."""
+    records = read(world)
     with bar("pictures") as progress:
         task = progress.add_task("pictures", total=len(records))
-        look(records, eyes, folder, progress=lambda done: progress.advance(task, done))
-    return Store(folder)
+        look(records, load_eyes(eyes), folder, progress=lambda done: progress.advance(task, done))
 
 
 def _cells(config: DemoConfig, store: Store, start: Path, out: Path) -> list[Cell]:
     return [
         Cell(task, arm, config.labels, config.seed, RATES[task, arm], str(start) if arm == PRETRAINED else None,
-             str(store.folder), str(out / "arms"), _settings(config))
+             str(store.folder), str(out / "arms"), arm_settings(config, config.labels))
         for task in TASKS for arm in (SCRATCH, PRETRAINED)
     ]  # fmt: skip
 
 
-def _compare(cells: list[Cell], console: Console) -> list[Row]:
+def run_cells(cells: list[Cell], console: Console) -> list[Row]:
     with bar("runs", console) as progress:
         running = progress.add_task("arms", total=len(cells))
 
         def done(row: Row) -> None:
             progress.advance(running)
-            console.print(f"{row.task}, {row.arm}: val stopped rising after {row.best_step} steps")
+            console.print(
+                f"{row.task} with {row.labels} scenes, {row.arm}: val stopped rising after {row.best_step} steps"
+            )
 
         return compare(cells, os.cpu_count() or 1, done)
 
@@ -154,7 +171,7 @@ def _measure(cells: list[Cell], store: Store) -> Measured:
 
 
 def _report(
-    out: Path, measured: Measured, rows: list[Row], cells: list[Cell], store: Store, times: _Times, config: DemoConfig
+    out: Path, measured: Measured, rows: list[Row], cells: list[Cell], store: Store, times: Times, config: DemoConfig
 ) -> Path:
     runs: dict[str, dict[str, Path]] = {"detector": {"": out / "detector"}, "pretrain": {"": out / "pretrain"}}
     notes: dict[str, dict[str, str]] = {}
@@ -166,13 +183,17 @@ def _report(
     return report_arms(out, measured, names, runs, seconds, config.model_dump(), notes, times.memory)
 
 
-def _settings(config: DemoConfig) -> tuple[str, ...]:
-    """Of every arm. Nobody knows when val stops rising, so the rate stays and a running average stands in for decay."""
+def arm_settings(config: DemoConfig, labels: int) -> tuple[str, ...]:
+    """Of every arm. Nobody knows when val stops rising, so the rate stays and a running average stands in for decay.
+
+    It is looked at as often, and averaged over as long, as the labelled scenes are many.
+    """
+    every = max(config.validate_every, labels // 5)
     return (
-        *_size(config),
-        f"training.steps={config.most_steps}", f"training.validate_every={config.validate_every}",
-        f"training.patience={config.patience}", "training.ema=0.98", "optimizer.schedule=constant",
-        f"training.checkpoint_every={config.validate_every}", "training.threads=1",
+        *_size(config), f"training.batch={config.arm_batch}",
+        f"training.steps={config.most_steps * max(1, labels // config.labels)}", f"training.validate_every={every}",
+        f"training.patience={config.patience}", f"training.ema={1 - 1 / every}", "optimizer.schedule=constant",
+        f"training.checkpoint_every={every}", "training.threads=1",
     )  # fmt: skip
 
 
@@ -183,14 +204,14 @@ def _size(config: DemoConfig) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _pretraining(config: DemoConfig) -> Recipe:
+def pretraining(config: DemoConfig, seed: int) -> Recipe:
     return masked_queries("small").override([
-        *_size(config), f"training.steps={config.pretrain_steps}", f"training.seed={config.seed}", "data.split=web",
+        *_size(config), f"training.steps={config.pretrain_steps}", f"training.seed={seed}", "data.split=web",
         "training.validate_every=200", "training.checkpoint_every=200",
     ])  # fmt: skip
 
 
-def _show(measured: Measured, times: _Times, console: Console) -> None:
+def _show(measured: Measured, times: Times, console: Console) -> None:
     for arms in measured.scores.values():
         for arm, scores in arms.items():
             console.rule(arm, align="left")
@@ -200,7 +221,7 @@ def _show(measured: Measured, times: _Times, console: Console) -> None:
     console.print(f"all stages took {sum(times.seconds.values()):.0f} s: " + times.summary())
 
 
-class _Times:
+class Times:
     """Seconds of each stage, over all the times that it was gone on with."""
 
     def __init__(self, path: Path, console: Console) -> None:
@@ -210,16 +231,17 @@ class _Times:
         self.memory: dict[str, float] = kept.get("memory_mib", {})
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def stage(self, name: str, at_once: int = 1) -> Iterator[None]:
+        """`at_once` processes share the work of the stage."""
         self.console.rule(name, align="left")
         began = time.perf_counter()
         try:
             yield
         finally:
             self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - began, 1)
-            # Of this process and of the largest of those it started; in KiB on Linux.
-            peaks = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-            self.memory[name] = round(sum(peaks) / 1024)
+            # Of this process and of the largest of those it has started so far, in KiB on Linux: an upper bound.
+            own, other = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+            self.memory[name] = round((own + at_once * other) / 1024)
             write_atomically(self.path, json.dumps({"seconds": self.seconds, "memory_mib": self.memory}).encode())
 
     def summary(self) -> str:

@@ -64,6 +64,14 @@ def measure(said: Mapping[str, Mapping[str, Said]], records: Sequence[Record], t
     return Measured(tuple(records), tuple(training), said, scores, gains)
 
 
+def bounds_of(
+    task: str, said: Said, records: Sequence[Record], training: Sequence[Record], scores: Sequence[str]
+) -> dict[str, dict[str, float | None]]:
+    """What each score is held against: {score: {"blind": ..., "ceiling": ...}}."""
+    measured = _score(task, said, records, _bounds(task, records, training))
+    return {name: {"blind": measured[name].blind, "ceiling": measured[name].ceiling} for name in scores}
+
+
 def report_arms(
     out: Path,
     measured: Measured,

@@ -1,0 +1,68 @@
+"""Work in processes of their own."""
+
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from diptych.errors import CheckpointError, DataError
+from diptych.recipes.apart import apart
+from diptych.recipes.folder import open_model
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from diptych.recipes.apart import apart
+
+def work(path):
+    while True:
+        Path(path).write_text("alive")
+        time.sleep(0.05)
+
+if __name__ == "__main__":
+    apart(work, sys.argv[1])
+"""
+
+
+def test_the_work_is_done_elsewhere_and_handed_back() -> None:
+    assert apart(os.getpid) != os.getpid()
+    assert apart(pow, 7, 2) == 49
+
+
+def test_its_error_is_raised_here(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no model folder"):
+        apart(open_model, tmp_path)
+
+
+def test_an_error_keeps_what_it_is_about_on_its_way() -> None:
+    arrived = pickle.loads(pickle.dumps(DataError("a picture is cut short", key="p7")))
+    assert str(arrived) == "a picture is cut short (record p7)"
+    assert arrived.key == "p7"
+
+
+@pytest.mark.slow
+def test_work_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    script, sign = tmp_path / "parent.py", tmp_path / "sign"
+    script.write_text(PARENT)
+    with subprocess.Popen([sys.executable, str(script), str(sign)]) as parent:
+        _until(sign.exists)
+        parent.kill()
+
+    def quiet() -> bool:
+        sign.unlink(missing_ok=True)
+        time.sleep(0.5)
+        return not sign.exists()
+
+    _until(quiet)
+
+
+def _until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 300  # against hanging: a busy machine takes long to start Python
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
