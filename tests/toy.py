@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import one_hot
 
 from diptych.core import Regions, Sample, Vocabulary
-from diptych.models import UnifiedVLP, UnifiedVLPConfig
+from diptych.models import Tden, TdenConfig, UnifiedVLP, UnifiedVLPConfig
 
 VOCABULARY = Vocabulary(size=20, pad=0, unknown=1, cls=2, sep=3, mask=4)
 KINDS = 4
@@ -56,3 +56,30 @@ def model(*heads: str, seed: int = 0, std: float = 0.2, **changes: Any) -> Unifi
     """Untrained, with weights large enough that every input matters."""
     torch.manual_seed(seed)
     return UnifiedVLP(config(init_std=std, **changes), heads or ("word",)).eval()
+
+
+def tden(*heads: str, seed: int = 0, std: float = 0.2, **changes: Any) -> Tden:
+    """The same of TDEN: four small stacks, or the fewer of its other structures."""
+    sizes = {
+        "width": 32,
+        "heads": 2,
+        "ffn": 64,
+        "positions": 16,
+        "max_regions": 5,
+        "feature_size": 6,
+        "classes": KINDS,
+        "answers": 7,
+        "similarity_width": 16,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "init_std": std,
+    }
+    layers = {"object_layers": 2, "sentence_layers": 2, "cross_layers": 2, "decoder_layers": 2}
+    structure = changes.get("structure", "decoupled")
+    if structure != "decoupled":
+        layers["decoder_layers"] = 0
+    if structure == "single-stream":
+        layers |= {"object_layers": 0, "sentence_layers": 0}
+    torch.manual_seed(seed)
+    config = TdenConfig(vocabulary=VOCABULARY, **{**sizes, **layers, **changes})
+    return Tden(config, heads or ("word", "region_class", "similarity")).eval()

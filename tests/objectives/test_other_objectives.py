@@ -4,7 +4,7 @@ from random import Random
 import pytest
 import torch
 
-from diptych.core import BIDIRECTIONAL, NOTHING, QUERIES_BEFORE, States, collate
+from diptych.core import BIDIRECTIONAL, NOTHING, QUERIES_BEFORE, Regions, Sample, States, collate
 from diptych.objectives import AnswerQuestion, MaskedQueries, MaskedRegionClass, RegionContrast
 from tests import toy
 
@@ -131,3 +131,72 @@ def test_one_word_of_a_question_is_masked_by_the_code(mask_one_word):
     assert all(s.attention == BIDIRECTIONAL and s.text_labels is None for s in asked)
     ends = sum(int(s.text[-1] == V.mask) for s in asked)
     assert (ends > 0) == mask_one_word, "the final [SEP] can be the masked one"
+
+
+def test_no_region_beside_a_chosen_one_is_hidden():
+    """tden.region_suppression, paper: the chosen alone, and one in ten of them stays visible."""
+    regions = _three_regions()
+    objective = MaskedRegionClass(rate=0.5, hidden=0.9)
+    for seed in range(40):
+        (sample,) = objective.prepare([_with(regions)], Random(seed))
+        assert not (sample.regions.hidden & ~sample.regions.chosen).any()
+
+
+def test_what_overlaps_a_chosen_region_is_hidden_too():
+    """tden.region_suppression, official: IoU over 0.4, the chosen itself among them; so none stays visible."""
+    regions, seen = _three_regions(), set()
+    objective = MaskedRegionClass(rate=0.4, hidden=0.5, overlap=0.4)
+    for seed in range(60):
+        (sample,) = objective.prepare([_with(regions)], Random(seed))
+        seen.add((tuple(sample.regions.chosen.tolist()), tuple(sample.regions.hidden.tolist())))
+    assert ((True, False, False), (True, True, False)) in seen
+    assert ((False, False, True), (False, False, True)) in seen
+    assert all(hidden[place] for chosen, hidden in seen for place in range(3) if chosen[place])
+
+
+def test_the_divergence_by_hand():
+    """KL is cross-entropy less the entropy of what is wanted: 0 where it is met."""
+    model, regions = toy.model("region_class"), _three_regions()
+    model.heads["region_class"] = torch.nn.Identity()
+    batch = collate([_with(regions.hide(torch.tensor([True, False, False])))])
+    met = batch.classes.log()
+    states = States(met, torch.zeros(1, 1, 4))
+    assert float(MaskedRegionClass(labels="divergence").loss(model, states, batch)) == pytest.approx(0, abs=1e-6)
+    even = States(torch.zeros_like(met), torch.zeros(1, 1, 4))
+    wanted = float((batch.classes[0, 0] * (batch.classes[0, 0] * toy.KINDS).log()).sum())
+    assert float(MaskedRegionClass(labels="divergence").loss(model, even, batch)) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_two_classifiers_are_asked_apart_and_added():
+    """tden.vqa_fusion, official: two binary cross-entropies."""
+    asked = Sample("k", "p", None, torch.tensor([5, 3]), truth={"answer_scores": {1: 1.0}})
+    batch, objective = collate([asked]), AnswerQuestion(toy.VOCABULARY)
+    one, two = torch.randn(1, 3, generator=torch.Generator().manual_seed(0)), torch.zeros(1, 3)
+    states = States(torch.zeros(1, 0, 4), torch.zeros(1, 2, 4))
+
+    def loss(scores: torch.Tensor) -> float:
+        model = toy.model("word")
+        model.heads["answer"] = _Says(scores)
+        return float(objective.loss(model, states, batch))
+
+    assert loss(torch.stack([one, two], 1)) == pytest.approx(loss(one) + loss(two), rel=1e-6)
+    assert loss(two) == pytest.approx(3 * float(torch.tensor(2.0).log()), rel=1e-6)
+
+
+class _Says(torch.nn.Module):
+    def __init__(self, scores: torch.Tensor) -> None:
+        super().__init__()
+        self.scores = scores
+
+    def forward(self, states: States) -> torch.Tensor:
+        return self.scores
+
+
+def _three_regions() -> Regions:
+    """The second covers most of the first; the third is elsewhere."""
+    boxes = torch.tensor([[0.1, 0.1, 0.5, 0.5], [0.1, 0.1, 0.5, 0.45], [0.6, 0.6, 0.9, 0.9]])
+    return replace(toy.regions(3), boxes=boxes)
+
+
+def _with(regions: Regions) -> Sample:
+    return Sample("k", "p", regions, torch.tensor([5, 3]))

@@ -53,6 +53,16 @@ class Batch:
         }
         return replace(self, **moved)
 
+    def without_text(self) -> Batch:
+        """For a pass that reads no text."""
+        return replace(
+            self,
+            text=self.text[:, :0],
+            text_present=self.text_present[:, :0],
+            text_labels=self.text_labels[:, :0],
+            text_regions=None,
+        )
+
 
 def collate(samples: Sequence[Sample]) -> Batch:
     """Pad each field to the longest of the batch. A sample without regions (text alone) has none present."""

@@ -87,11 +87,11 @@ class SimilarityHead(nn.Module):
 class OneAnswer(nn.Module):
     """The paper's: one vector of picture, question and decoder, each pooled; then the answers. Before the sigmoid."""
 
-    def __init__(self, sizes: PoolSizes, streams: int) -> None:
+    def __init__(self, sizes: PoolSizes, streams: int, answers: int) -> None:
         super().__init__()
         self.pools = nn.ModuleList(AttentionPool(sizes.width, sizes.answer_width) for _ in range(streams))
         self.norm = nn.LayerNorm(sizes.answer_width)
-        self.out = nn.Linear(sizes.answer_width, sizes.answers)
+        self.out = nn.Linear(sizes.answer_width, answers)
 
     def forward(self, states: States) -> Float[Tensor, "B A"]:
         assert states.joint is not None

@@ -35,7 +35,7 @@ from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, causal, cl
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, make_heads, slot_mark
 from diptych.models.meeting import MeetingLayer, ObjectEmbedding, closed_over
-from diptych.models.pooling import OneAnswer, SimilarityHead, TwoAnswers
+from diptych.models.pooling import OneAnswer, ReadAnswer, SimilarityHead, TwoAnswers
 from diptych.models.system import Config, Shape, SystemModel, as_bert
 from diptych.models.transformer import Layer, LayerSizes
 from diptych.models.visual import Source
@@ -172,22 +172,33 @@ class Tden(SystemModel):
         def answer() -> nn.Module:
             if config.answers < 1:
                 raise RecipeError("a head over answers was asked for, but the model's config says answers=0; set it")
-            if not config.cross_layers:
-                raise RecipeError("cross_layers=0: nothing reads a question beside the picture; set cross_layers")
-            if config.vqa_fusion == "paper":
-                return OneAnswer(sizes, 3 if config.decoder_layers else 2)
-            if not config.decoder_layers:
+            if config.vqa_fusion == "official" and not config.decoder_layers:
                 raise RecipeError(
                     "vqa_fusion=official is a classifier over the encoder and one over the decoder, and "
                     "decoder_layers=0 leaves no decoder; set vqa_fusion=paper"
                 )
-            return TwoAnswers(sizes, config.cross_layers)
+            return TwoAnswers(sizes, config.cross_layers) if config.vqa_fusion == "official" else one(config.answers)
 
-        return make_heads(names, sizes, self.text.words, {} if config.answer_slot else {"answer": answer})
+        def one(answers: int) -> nn.Module:
+            if not config.cross_layers:
+                raise RecipeError("cross_layers=0: nothing reads a question beside the picture; set cross_layers")
+            return OneAnswer(sizes, 3 if config.decoder_layers else 2, answers)
+
+        def choice() -> nn.Module:  # VCR: how well a response fits; the code's reads the encoder alone
+            return ReadAnswer(sizes, config.cross_layers, 1) if config.vqa_fusion == "official" else one(1)
+
+        own = {"choice": choice} if config.answer_slot else {"choice": choice, "answer": answer}
+        return make_heads(names, sizes, self.text.words, own)
 
     @property
     def vocabulary(self) -> Vocabulary:
         return self.config.vocabulary
+
+    @property
+    def _reads_twice(self) -> bool:
+        """Whether the decoder reads a question too."""
+        wanted = {"choice"} if self.config.answer_slot else {"choice", "answer"}
+        return len(self.decoder) > 0 and not wanted.isdisjoint(self.heads)
 
     # ---- reading -------------------------------------------------------------------------------------
 
@@ -211,7 +222,7 @@ class Tden(SystemModel):
             states.unimodal = self._apart(objects, sentence)
         if batch.target is not None:
             states.target = self._write(batch.target, objects, self._memory(objects, joint))
-        elif "answer" in self.heads and sentence is not None and len(self.decoder) and not self.config.answer_slot:
+        elif sentence is not None and self._reads_twice:
             # A question is not written: the decoder reads all of it (tden.py:93 of the code; the paper's "outputs of
             # cross-modal encoder and decoder").
             closed, memory = closed_of(sentence.present, none), self._memory(objects, joint)

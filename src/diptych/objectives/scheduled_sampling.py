@@ -96,7 +96,7 @@ class ScheduledSampling:
             found = self._of(model, states, batch, [*match, *self.read])
             target = self._shifted(self._guess(model, states.text, batch))
             # The decoder alone: of the text, the encoder has nothing more to read.
-            alone = replace(batch, text=batch.text[:, :0], text_present=batch.text_present[:, :0], target=target)
+            alone = replace(batch.without_text(), target=target)
             return found | self._of(model, model(alone, objects), batch, [self.write])
         states = model(batch, objects, cross=False)
         found = self._of(model, states, batch, [*match, self.write])

@@ -1,0 +1,133 @@
+"""Random checkpoints with every key that the authors' models have: all of them small, pre-training at its size too."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from diptych.core import Regions, Sample, collate
+from diptych.errors import CheckpointError
+from diptych.loading.tokens import SPECIAL
+from diptych.models import Tden
+from diptych.models.tden_official import export_tden, load_tden
+from diptych.models.weights import load_into, read_weights
+
+pytestmark = pytest.mark.parity
+# Real sizes and small ones that differ from each other, so that no mix-up fits.
+SMALL = {768: 64, 3072: 96, 30522: 60, 2048: 24, 1601: 11, 3129: 13, 1024: 20, 512: 40}
+TWICE = "predictor.decoder.bias"
+
+
+def sections(folder: Path) -> dict[str, dict[str, tuple[list[int], str]]]:
+    """PRETRAIN, VQA, CAPTION, RETRIEVAL, VCR -> name -> sizes and type."""
+    found: dict[str, dict[str, tuple[list[int], str]]] = {}
+    for line in (folder / "tden" / "keys.txt").read_text().splitlines():
+        if line.startswith("#"):
+            keys = found.setdefault(line.split()[1], {})
+        elif line:
+            name, shape, kind = line.split("\t")
+            keys[name] = ([] if shape == "scalar" else [int(n) for n in shape.split("x")], kind)
+    return found
+
+
+def random(keys: dict[str, tuple[list[int], str]], sizes: dict[int, int], half: bool) -> dict[str, Tensor]:
+    made: dict[str, Tensor] = {}
+    for name, (shape, kind) in keys.items():
+        small = [sizes.get(size, size) for size in shape]
+        if kind == "int64":
+            made[name] = torch.tensor(7)
+        else:
+            made[name] = torch.empty(small, dtype=torch.float16 if half else torch.float32).uniform_(-0.05, 0.05)
+        if name.endswith("running_var"):
+            made[name] = made[name].abs() + 0.5
+    if TWICE in made:
+        made[TWICE] = made["predictor.bias"]
+    return made
+
+
+def vocabulary(folder: Path, size: int) -> Path:
+    path = folder / "vocab.txt"
+    path.write_text("\n".join([*SPECIAL, *(f"w{n}" for n in range(len(SPECIAL), size))]))
+    return path
+
+
+def a_batch(features: int) -> object:
+    boxes = torch.tensor([[0.1, 0.1, 0.5, 0.9], [0.0, 0.2, 1.0, 1.0]])
+    regions = Regions(boxes=boxes, scores=torch.tensor([0.9, 0.8]), size=(640, 480), features=torch.rand(2, features))
+    return collate([Sample("k", "p", regions, torch.tensor([10, 20, 3]), target=torch.tensor([2, 10, 20]))])
+
+
+@pytest.mark.parametrize("wrapped", ["", "module."])
+@pytest.mark.parametrize("section", ["PRETRAIN", "VQA", "CAPTION", "RETRIEVAL", "VCR"])
+def test_every_key_is_read_and_told(parity_folder, tmp_path, section, wrapped):
+    torch.manual_seed(0)
+    theirs = random(sections(parity_folder)[section], SMALL, half=False)
+    torch.save({"model": {wrapped + name: value for name, value in theirs.items()}}, tmp_path / "model.pth")
+    model, report = load_tden(tmp_path / "model.pth", vocabulary(tmp_path, SMALL[30522]))
+    assert report.missing == []
+    assert set(report.renamed) | set(report.left) == {wrapped + name for name in theirs}
+    assert set(report.left) <= {wrapped + TWICE}
+    exported = export_tden(model)
+    assert exported.keys() == theirs.keys()
+    assert all(torch.equal(exported[name], value) for name, value in theirs.items())
+    save_file(model.state_dict(), tmp_path / "ours.safetensors")
+    again = Tden(model.config, tuple(model.heads))
+    load_into(again, read_weights(tmp_path / "ours.safetensors"), complete=True)
+    batch = a_batch(SMALL[2048])
+    if "decode" not in model.provides:
+        batch.target = None
+    ours, reloaded = model.eval()(batch), again.eval()(batch)
+    assert ours.text.isfinite().all()
+    assert torch.equal(ours.text, reloaded.text)
+    heads = {
+        "PRETRAIN": {"word", "region_class", "similarity"},
+        "VQA": {"answer"},
+        "CAPTION": {"word"},
+        "RETRIEVAL": {"similarity"},
+        "VCR": {"choice"},
+    }
+    assert set(model.heads) == heads[section]
+
+
+def test_the_real_size_in_half_precision(parity_folder, tmp_path):
+    torch.manual_seed(0)
+    theirs = random(sections(parity_folder)["PRETRAIN"], {}, half=True)
+    torch.save({"model": theirs}, tmp_path / "model.pth")
+    model, report = load_tden(tmp_path / "model.pth", vocabulary(tmp_path, 30522))
+    assert report.missing == []
+    assert set(report.left) == {TWICE}
+    config = model.config
+    assert (config.object_layers, config.sentence_layers, config.cross_layers, config.decoder_layers) == (6, 12, 6, 6)
+    assert (config.heads, config.classes, config.feature_size, config.similarity_width) == (12, 1601, 2048, 1024)
+    exported = export_tden(model)
+    for name, value in theirs.items():
+        assert torch.equal(exported[name], value.float() if value.is_floating_point() else value), name
+    states = model.eval()(a_batch(2048))
+    assert states.target.isfinite().all()
+
+
+def test_what_is_wrong_is_refused_with_a_way_out(parity_folder, tmp_path):
+    keys, path, words = sections(parity_folder)["CAPTION"], tmp_path / "model.pth", vocabulary(tmp_path, 60)
+    theirs = random(keys, SMALL, half=False)
+
+    def refused(tensors: dict[str, Tensor], match: str, **sizes: int) -> None:
+        torch.save(tensors, path)
+        with pytest.raises(CheckpointError, match=match):
+            load_tden(path, words, **sizes)
+
+    refused({"bert.embeddings.word_embeddings.weight": torch.ones(2)}, "is no TDEN checkpoint of xmodaler")
+    lost = "encoder.layers.1.attention.self.key.weight"
+    refused({name: value for name, value in theirs.items() if name != lost}, f"lacks {lost}; it is damaged")
+    refused({n: v for n, v in theirs.items() if "embeddings_pos" not in n}, "lacks what is text.positions.weight here")
+    refused(theirs, "a width of 64, which 5 attention heads do not divide; give heads", heads=5)
+    words.write_text(words.read_text() + "\none-more")
+    refused(theirs, "has 60 words, the vocabulary file 61; .* bert-base-uncased")
+
+
+def test_only_the_codes_form_can_be_exported():
+    from tests import toy
+
+    with pytest.raises(CheckpointError, match="have a counterpart in the authors' code"):
+        export_tden(toy.tden())
