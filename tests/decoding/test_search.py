@@ -144,3 +144,24 @@ def test_options_are_checked():
     for wrong in ({"beams": 0}, {"max_words": 0}, {"beam": 2}):
         with pytest.raises(ValueError, match=r"beams|max_words|beam"):
             DecodingOptions(**wrong)
+
+
+@pytest.mark.parametrize("beams", [1, 2, 4])
+def test_an_ended_beam_may_keep_its_place(beams):
+    """TDEN's code, by hand: an ended beam stays at no cost, so the rest have fewer places."""
+    table, options = Table(7, end=1.0), DecodingOptions(beams=beams, max_words=5, ended="kept")
+    (found,) = decode(table, pictures(1), options)
+    alive: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+    for _ in range(5):
+        nexts = []
+        for words, total in alive:
+            if END in words:
+                nexts.append((words, total))
+                continue
+            logs = table.scores(0, words).log_softmax(-1)
+            nexts += [((*words, w), total + float(logs[w])) for w in range(WORDS)]
+        alive = sorted(nexts, key=lambda item: -item[1])[:beams]
+    assert [h.tokens for h in found] == [[w for w in words if w != END] for words, _ in alive]
+    assert [h.score for h in found] == pytest.approx([total for _, total in alive], abs=1e-4)
+    late = decode(Table(7, end=1.0), pictures(1), options.model_copy(update={"stop_early": False}))
+    assert late == [found]

@@ -1,0 +1,59 @@
+"""Negatives come from the batches of all processes: two of them equal one that has the joined batch."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests import toy
+
+RUNS = [
+    {"form": form, "two_pass": two_pass, "distributed": distributed}
+    for form, two_pass, distributed in (
+        ("paper", None, "ddp"),
+        ("older", None, "ddp"),
+        ("official", "A", "ddp"),
+        ("official", None, "fsdp"),
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All runs of two processes in one torchrun, and all of one in another process."""
+    root = tmp_path_factory.mktemp("two")
+    program, top = Path(__file__).with_name("two_ranks.py"), Path(__file__).parents[2]
+    for name, launcher in (
+        ("one", [sys.executable]),
+        ("two", [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]),
+    ):
+        told = [json.dumps({**run, "folder": str(root / f"{name}{n}")}) for n, run in enumerate(RUNS)]
+        done = subprocess.run(
+            [*launcher, str(program), *told],
+            env=os.environ | {"OMP_NUM_THREADS": "1", "TESTS_OF": str(top)},
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+    return root
+
+
+@pytest.mark.parametrize(
+    "number", range(len(RUNS)), ids=[f"{r['form']}-{r['two_pass']}-{r['distributed']}" for r in RUNS]
+)
+def test_two_processes_equal_one_with_the_joined_batch(folders, number):
+    one, two = (load_file(folders / f"{name}{number}" / "weights.safetensors") for name in ("one", "two"))
+    first = toy.tden(std=0.1).state_dict()
+    assert one.keys() == two.keys()
+    for name, wanted in one.items():
+        torch.testing.assert_close(two[name], wanted, rtol=1e-4, atol=2e-6, msg=lambda m, name=name: f"{name}: {m}")
+    moved = [name for name in one if not torch.equal(one[name], first[name])]
+    assert "heads.similarity.text.out.weight" in moved
+    assert "objects.0.attention.qkv.weight" in moved
