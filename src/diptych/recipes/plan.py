@@ -19,6 +19,7 @@ from diptych.recipes.folder import Architecture, ModelFolder
 from diptych.recipes.objectives import Answering
 from diptych.recipes.recipe import Recipe, claimed
 from diptych.tasks.caption import Captioning
+from diptych.tasks.two_towers import TwoTowerRetrieval
 from diptych.tasks.vqa import Answers, QuestionAnswering
 
 VOCABULARY_SIZE = 8000
@@ -85,6 +86,8 @@ def make_task(recipe: Recipe, tokens: Tokens, answers: Answers | None) -> Task:
             raise RecipeError("this model has no list of answers: fine-tune it first, `diptych finetune vqa`")
         exclusive = isinstance(recipe.objectives, Answering) and recipe.objectives.form == "softmax"
         return QuestionAnswering(tokens, answers, recipe.data.max_words, recipe.model.answer_slot, exclusive)
+    if recipe.task == "retrieval":
+        return TwoTowerRetrieval(tokens, recipe.data.max_words)
     return Captioning(tokens, recipe.decoding, recipe.data.max_words)
 
 

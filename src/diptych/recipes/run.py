@@ -28,7 +28,8 @@ from diptych.recipes.recipe import Recipe, claim
 from diptych.tasks.run import ask
 from diptych.training import Result, TrainingConfig, train
 
-SCORES = {"caption": "CIDEr", "vqa": "accuracy", "pretrain": "likelihood"}  # what validation wants to rise
+# What validation wants to rise.
+SCORES = {"caption": "CIDEr", "vqa": "accuracy", "retrieval": "pictures R@1", "pretrain": "likelihood"}
 LIKELIHOOD_BATCHES = 20
 
 

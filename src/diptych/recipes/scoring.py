@@ -15,6 +15,7 @@ from diptych.recipes.folder import ModelFolder
 from diptych.recipes.run import predict
 from diptych.sources import vqa2
 from diptych.tasks.scores import Scores, answer_bounds, caption_bounds, score_answers, score_captions
+from diptych.tasks.two_towers import score_vectors
 
 
 def score_model(
@@ -23,6 +24,8 @@ def score_model(
     """What it says of a split, and the scores; the blind baseline is learnt on the split that taught the model."""
     _runnable(also)
     said, records, task = predict(model, store, split)
+    if task.name == "retrieval":
+        return said, score_vectors(said)
     trained_on = model.recipe.data.split if model.recipe is not None else "train"
     training = [record for record in iterate(store, trained_on) if record.split != split]
     if task.name == "vqa":

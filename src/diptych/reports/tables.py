@@ -8,7 +8,7 @@ from rich.text import Text
 
 from diptych.tasks.scores import Score, Scores
 
-NAMES = {"caption": "captions", "vqa": "answers"}
+NAMES = {"caption": "captions", "vqa": "answers", "retrieval": "captions"}
 
 
 def score_table(scores: Scores) -> Group:

@@ -1,0 +1,230 @@
+"""Search by vectors: pictures and texts are encoded apart, so a gallery is encoded once and a query costs one pass.
+
+The model has to have two towers (`TwoTowers`); TDEN's are its object and sentence encoders under its ISM head. What a
+search finds can also be the shortlist of a model that reads picture and text together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import comb
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from safetensors.torch import save_file
+from torch import Tensor
+
+from diptych.core import Batch, Record, Sample, collate
+from diptych.errors import CheckpointError, DataError, RecipeError
+from diptych.files import write_atomically
+from diptych.loading.tokens import Tokens
+from diptych.metrics.bootstrap import bootstrap_interval, rows_by_picture
+from diptych.metrics.retrieval import Ranks, recalls, retrieval_ranks
+from diptych.models.weights import read_weights
+from diptych.tasks.run import ask
+from diptych.tasks.scores import Score, Scores
+
+VECTORS, KEYS = "gallery.safetensors", "gallery.json"
+MANY = 30_000  # from here on an index answers faster than a product with every vector, where faiss is installed
+PICTURE = "picture"  # how a prediction that is a picture's vector is told from a text's
+
+
+@runtime_checkable
+class TwoTowers(Protocol):
+    """A model that makes vectors of length 1 of pictures and of texts, apart; products say how well they match."""
+
+    def embed_pictures(self, batch: Batch) -> Tensor: ...  # (B, S)
+
+    def embed_texts(self, batch: Batch) -> Tensor: ...  # (B, S)
+
+
+@dataclass(frozen=True)
+class Found:
+    key: str
+    score: float  # from -1 to 1
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Pictures as vectors, to be searched by text; or texts, to be searched by picture."""
+
+    keys: tuple[str, ...]
+    vectors: Float[Tensor, "N S"]
+
+    @classmethod
+    def of_pictures(
+        cls, model: Any, records: Sequence[Record], progress: Callable[[int], object] | None = None
+    ) -> Gallery:
+        """Encode each record's regions once."""
+        for record in records:
+            if record.regions is None:
+                raise DataError("the record has no regions to be found by; extract them first", key=record.key)
+        said = ask(_Pictures(), towers_of(model), records, progress=progress)
+        return cls(tuple(record.key for record in records), torch.tensor([each["vector"] for each in said]))
+
+    def search(self, queries: Float[Tensor, "Q S"], count: int = 10) -> list[list[Found]]:
+        """For each query the `count` nearest, nearest first."""
+        if not self.keys:
+            raise DataError("the gallery is empty: nothing can be found in it")
+        count = min(count, len(self.keys))
+        index = _index(self.vectors) if len(self.keys) > MANY else None
+        if index is not None:
+            found, places = index.search(queries.cpu().float().numpy(), count)
+            scores, numbers = torch.from_numpy(found), torch.from_numpy(places)
+        else:
+            scores, numbers = (queries.cpu().float() @ self.vectors.T).topk(count, -1)
+        rows = zip(scores.tolist(), numbers.tolist(), strict=True)
+        return [[Found(self.keys[n], s) for s, n in zip(*row, strict=True)] for row in rows]
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file({"vectors": self.vectors.contiguous()}, folder / VECTORS)
+        write_atomically(folder / KEYS, json.dumps(self.keys, ensure_ascii=False).encode())
+
+    @classmethod
+    def load(cls, folder: Path) -> Gallery:
+        vectors = read_weights(folder / VECTORS).get("vectors")
+        try:
+            keys = tuple(json.loads((folder / KEYS).read_text("utf-8")))
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{folder / KEYS} is missing or damaged ({error}); encode the gallery anew") from error
+        if vectors is None or len(vectors) != len(keys):
+            raise CheckpointError(f"{folder} has {len(keys)} keys for other vectors; encode the gallery anew")
+        return cls(keys, vectors)
+
+
+def embed_sentences(model: Any, tokens: Tokens, sentences: Sequence[str], max_words: int = 30) -> Float[Tensor, "Q S"]:
+    """Queries as vectors. Words beyond `max_words` are cut."""
+    samples = [
+        Sample(str(number), str(number), None, _text(tokens, sentence, max_words))
+        for number, sentence in enumerate(sentences)
+    ]
+    towers = towers_of(model)
+    device = next(model.parameters()).device
+    with torch.inference_mode():
+        vectors: Tensor = towers.embed_texts(collate(samples).to(device)).cpu()
+    return vectors
+
+
+def towers_of(model: Any) -> Any:
+    if not isinstance(model, TwoTowers):
+        raise RecipeError(
+            f"{type(model).__name__} reads picture and text together and has no vector for either alone; search with a "
+            "model that has (tden), or rank with this one"
+        )
+    return model
+
+
+@dataclass(frozen=True)
+class TwoTowerRetrieval:
+    """Captions find their picture and pictures their captions, by vectors: TDEN's caption-based image retrieval."""
+
+    tokens: Tokens
+    max_words: int = 30
+
+    name = "retrieval"
+
+    def samples(self, record: Record) -> list[Sample]:
+        texts = [(n, _text(self.tokens, caption, self.max_words)) for n, caption in enumerate(record.captions)]
+        return [Sample(f"{record.key}#{n}", record.key, record.regions, text) for n, text in texts if len(text) > 1]
+
+    def questions(self, record: Record) -> list[Sample]:
+        """The picture by itself, then each caption by itself."""
+        return [
+            Sample(PICTURE, record.key, record.regions, torch.zeros(0, dtype=torch.long)),
+            *(Sample(s.key, record.key, None, s.text) for s in self.samples(record)),
+        ]
+
+    def answer(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
+        """The vector of each picture and each caption."""
+        towers, pictures = towers_of(model), [key == PICTURE for key in batch.keys]
+        of_pictures = towers.embed_pictures(batch).tolist() if any(pictures) else None
+        of_texts = towers.embed_texts(batch).tolist() if not all(pictures) else None
+        said = []
+        for row, (key, picture) in enumerate(zip(batch.keys, batch.pictures, strict=True)):
+            vectors = of_pictures if pictures[row] else of_texts
+            assert vectors is not None
+            said.append({"key": key, "picture": picture, "vector": vectors[row]})
+        return said
+
+    def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
+        """R@1, 5 and 10 both ways, times 100; over the pictures that have captions."""
+        ranks, _ = _ranks(predictions)
+        return {name: 100 * value for name, value in recalls(ranks).items()}
+
+
+def score_vectors(predictions: Sequence[dict[str, Any]]) -> Scores:
+    """The same with intervals, beside what chance would find."""
+    ranks, owners = _ranks(predictions)
+    pictures, texts, scores = len(ranks.of_captions), len(owners), []
+    own = [owners.count(number) for number in range(pictures)]
+    for way, found, owner in (
+        ("captions", ranks.of_captions, range(pictures)),
+        ("pictures", ranks.of_pictures, owners),
+    ):
+        for k in (1, 5, 10):
+            interval = bootstrap_interval(rows_by_picture(found < k, [str(n) for n in owner]))
+            luck = k / pictures if way == "pictures" else sum(_luck(k, count, texts) for count in own) / pictures
+            low, high, blind = 100 * interval.low, 100 * interval.high, 100 * min(luck, 1.0)
+            scores.append(Score(f"{way} R@{k}", 100 * interval.value, low, high, blind))
+    notes = (
+        "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its captions",
+        f"searched: {pictures} pictures by {len(owners)} captions, and captions by pictures; blind: chance",
+    )
+    return Scores("retrieval", tuple(scores), pictures, len(owners), notes=notes)
+
+
+def _luck(k: int, own: int, texts: int) -> float:
+    """How often at least one of `own` texts is among k drawn of all."""
+    return 1 - comb(texts - own, k) / comb(texts, k) if k <= texts else 1.0
+
+
+def _ranks(predictions: Sequence[dict[str, Any]]) -> tuple[Ranks, list[int]]:
+    """And the picture of each caption, by number."""
+    texts = [each for each in predictions if each["key"] != PICTURE]
+    if not texts:
+        raise DataError("no record has captions to search with; choose another split with --split")
+    captioned = {each["picture"] for each in texts}
+    pictures = [each for each in predictions if each["key"] == PICTURE and each["picture"] in captioned]
+    place = {each["picture"]: number for number, each in enumerate(pictures)}
+    owners = [place[each["picture"]] for each in texts]
+    table = torch.tensor([p["vector"] for p in pictures]) @ torch.tensor([t["vector"] for t in texts]).T
+    return retrieval_ranks(table.numpy(), owners), owners
+
+
+@dataclass(frozen=True)
+class _Pictures:
+    """The task of encoding a gallery."""
+
+    name = "gallery"
+
+    def samples(self, record: Record) -> list[Sample]:
+        return []
+
+    def questions(self, record: Record) -> list[Sample]:
+        return [Sample(record.key, record.key, record.regions, torch.zeros(0, dtype=torch.long))]
+
+    def answer(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
+        return [{"vector": vector} for vector in model.embed_pictures(batch).tolist()]
+
+    def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
+        return {}
+
+
+def _text(tokens: Tokens, sentence: str, max_words: int) -> Tensor:
+    return torch.tensor([*tokens.encode(sentence)[:max_words], tokens.vocabulary.sep])
+
+
+def _index(vectors: Float[Tensor, "N S"]) -> Any | None:
+    """faiss's exact index over products, where the extra `search` is installed."""
+    try:
+        import faiss
+    except ImportError:
+        return None
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors.contiguous().numpy())
+    return index
