@@ -58,7 +58,7 @@ def model(*heads: str, seed: int = 0, std: float = 0.2, **changes: Any) -> Unifi
     return UnifiedVLP(config(init_std=std, **changes), heads or ("word",)).eval()
 
 
-def tden(*heads: str, seed: int = 0, std: float = 0.2, **changes: Any) -> Tden:
+def tden(*heads: str, seed: int = 0, std: float = 0.2, vocabulary_of: Vocabulary = VOCABULARY, **changes: Any) -> Tden:
     """The same of TDEN: four small stacks, or the fewer of its other structures."""
     sizes = {
         "width": 32,
@@ -81,5 +81,5 @@ def tden(*heads: str, seed: int = 0, std: float = 0.2, **changes: Any) -> Tden:
     if structure == "single-stream":
         layers |= {"object_layers": 0, "sentence_layers": 0}
     torch.manual_seed(seed)
-    config = TdenConfig(vocabulary=VOCABULARY, **{**sizes, **layers, **changes})
+    config = TdenConfig(vocabulary=vocabulary_of, **{**sizes, **layers, **changes})
     return Tden(config, heads or ("word", "region_class", "similarity")).eval()

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from diptych.core import Regions, Sample, collate
 from diptych.decoding import DecodingOptions, decode
 from diptych.decoding.influence import weigh_answer, weigh_words
-from diptych.models import UnifiedVLP
+from diptych.models.heads import answer_probabilities
 from tests import toy
 
 
-@pytest.fixture(scope="module")
-def model() -> UnifiedVLP:
+@pytest.fixture(scope="module", params=["unified-vlp", "tden", "tden with two classifiers"])
+def model(request: pytest.FixtureRequest) -> Any:
+    """One that asks by queries, and decoders that read the words before."""
     torch.manual_seed(1)
-    return toy.model("word", "answer", std=0.2).eval()
+    if request.param == "unified-vlp":
+        return toy.model("word", "answer", std=0.2).eval()
+    return toy.tden("word", "answer", std=0.2, vqa_fusion="paper" if request.param == "tden" else "official").eval()
 
 
-def log_probability(model: UnifiedVLP, regions: Regions, words: list[int]) -> list[float]:
+def log_probability(model: Any, regions: Regions, words: list[int]) -> list[float]:
     """Of each word, asked one by one as decoding asks."""
     batch = collate([Sample("", "", regions, torch.zeros(0, dtype=torch.long))])
     scores, memory = model.begin(batch, len(words))
@@ -30,7 +35,7 @@ def log_probability(model: UnifiedVLP, regions: Regions, words: list[int]) -> li
 
 
 @torch.no_grad()
-def test_a_weight_is_what_the_word_loses_without_the_region(model: UnifiedVLP) -> None:
+def test_a_weight_is_what_the_word_loses_without_the_region(model: Any) -> None:
     regions = toy.sample(3).regions
     assert regions is not None
     batch = collate([Sample("", "", regions, torch.zeros(0, dtype=torch.long))])
@@ -46,19 +51,19 @@ def test_a_weight_is_what_the_word_loses_without_the_region(model: UnifiedVLP) -
 
 
 @torch.no_grad()
-def test_the_weights_of_an_answer(model: UnifiedVLP) -> None:
+def test_the_weights_of_an_answer(model: Any) -> None:
     sample = toy.sample(3)
     assert sample.regions is not None
     weights = weigh_answer(model, sample.regions, sample.text, 2)
-    logits = [
-        model.heads["answer"](model(collate([Sample("", "", regions, sample.text)])))[0, 2]
+    chances = [
+        answer_probabilities(model.heads["answer"](model(collate([Sample("", "", regions, sample.text)]))))[0, 2]
         for regions in (sample.regions, sample.regions.take(torch.arange(len(sample.regions)) != 0))
     ]
-    full, without = (torch.nn.functional.logsigmoid(logit) for logit in logits)
+    full, without = (chance.log() for chance in chances)
     assert float(weights[0, 0]) == pytest.approx(float(full - without), abs=1e-5)
 
 
-def test_no_words_and_a_single_region(model: UnifiedVLP) -> None:
+def test_no_words_and_a_single_region(model: Any) -> None:
     regions = toy.sample(3).regions
     assert regions is not None
     assert weigh_words(model, regions, torch.zeros(0, dtype=torch.long)).shape == (0, len(regions))

@@ -17,8 +17,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from diptych.core import Batch, Regions, Sample, collate
+from diptych.core import Batch, Objective, Regions, Sample, collate
 from diptych.models.heads import answer_probabilities
+from diptych.objectives.generate_text import GenerateText
 from diptych.objectives.masked_queries import MaskedQueries
 
 BATCH = 32  # pictures with a region less at a time
@@ -28,7 +29,8 @@ BATCH = 32  # pictures with a region less at a time
 def weigh_words(model: Any, regions: Regions, text: Int[Tensor, "T"]) -> Float[Tensor, "T R"]:
     """Nats by which the log-probability of each token falls without each region, the tokens before it given.
 
-    Negative where the region spoke against the word. A query a token asks what decoding asked, all in one pass.
+    Negative where the region spoke against the word. A query a token, or a decoder that reads the tokens before, asks
+    what decoding asked, all in one pass.
     """
 
     def logs(batch: Batch) -> Tensor:
@@ -37,7 +39,10 @@ def weigh_words(model: Any, regions: Regions, text: Int[Tensor, "T"]) -> Float[T
 
     if not len(text):
         return torch.zeros(0, len(regions))
-    (asked,) = MaskedQueries(model.vocabulary).prepare([Sample("", "", None, text)], Random(0))
+    way: Objective = MaskedQueries(model.vocabulary)
+    if getattr(model, "decodes", False):
+        way = GenerateText(model.vocabulary, reads="nothing")
+    (asked,) = way.prepare([Sample("", "", None, text)], Random(0))
     return _falls(model, regions, asked, logs)
 
 

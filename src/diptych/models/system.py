@@ -44,6 +44,7 @@ class SystemModel(nn.Module):
     config: Config
     heads: nn.ModuleDict
     provides: frozenset[str]
+    decodes: bool = False  # the target block holds the words that a decoder reads; else queries at their places
 
     def __init__(self, config: Any, heads: Iterable[str] = ()) -> None:
         super().__init__()

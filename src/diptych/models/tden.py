@@ -125,6 +125,7 @@ class TdenConfig(TdenShape, Config):
 
 class Tden(SystemModel):
     config: TdenConfig
+    decodes = True
 
     def __init__(self, config: TdenConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)

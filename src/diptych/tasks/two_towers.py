@@ -91,7 +91,9 @@ class Gallery:
         try:
             keys = tuple(json.loads((folder / KEYS).read_text("utf-8")))
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"{folder / KEYS} is missing or damaged ({error}); encode the gallery anew") from error
+            raise CheckpointError(
+                f"{folder / KEYS} is missing or damaged ({error}); encode the gallery anew"
+            ) from error
         if vectors is None or len(vectors) != len(keys):
             raise CheckpointError(f"{folder} has {len(keys)} keys for other vectors; encode the gallery anew")
         return cls(keys, vectors)

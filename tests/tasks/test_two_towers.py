@@ -1,0 +1,112 @@
+"""Search by vectors: what is found, what is kept, what is encoded how often."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from diptych.core import Record, collate
+from diptych.errors import CheckpointError, DataError, RecipeError
+from diptych.loading.tokens import Tokens
+from diptych.tasks.run import ask
+from diptych.tasks.two_towers import Found, Gallery, TwoTowerRetrieval, embed_sentences, score_vectors
+from tests import toy
+
+WORDS = ["a dog", "two red boats", "a boat", "the dog", "a red dog"]
+
+
+@pytest.fixture(scope="module")
+def tokens() -> Tokens:
+    return Tokens.train(WORDS)
+
+
+def records() -> list[Record]:
+    said = [("a dog", "the dog"), ("two red boats",), ("a boat", "a red dog")]
+    return [Record(str(n), captions=words, regions=toy.regions(n + 1, n)) for n, words in enumerate(said)]
+
+
+def model_for(tokens: Tokens) -> Any:
+    return toy.tden("similarity", vocabulary_of=tokens.vocabulary)
+
+
+def test_the_nearest_come_first() -> None:
+    vectors = torch.nn.functional.normalize(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), dim=1)
+    gallery = Gallery(("east", "north", "between"), vectors)
+    ((first, second),) = gallery.search(torch.tensor([[0.6, 0.8]]), 2)
+    assert (first.key, second.key) == ("between", "north")
+    assert first.score == pytest.approx(1.4 / 2**0.5)
+    assert gallery.search(torch.tensor([[1.0, 0.0]]), 50)[0][0] == Found("east", 1.0)
+
+
+def test_pictures_are_encoded_once_and_a_query_costs_one_pass(tokens) -> None:
+    model, seen = model_for(tokens), {"pictures": 0, "texts": 0}
+    model.objects[0].register_forward_hook(lambda *_: seen.update(pictures=seen["pictures"] + 1))
+    model.sentence[0].register_forward_hook(lambda *_: seen.update(texts=seen["texts"] + 1))
+    gallery = Gallery.of_pictures(model, records())
+    for words in WORDS[:3]:
+        ((best, *_),) = gallery.search(embed_sentences(model, tokens, [words]), 3)
+        assert -1.001 <= best.score <= 1.001
+    assert seen == {"pictures": 1, "texts": 3}
+    assert gallery.keys == ("0", "1", "2")
+
+
+def test_a_gallery_is_kept(tokens, tmp_path: Path) -> None:
+    gallery = Gallery.of_pictures(model_for(tokens), records())
+    gallery.save(tmp_path / "gallery")
+    again = Gallery.load(tmp_path / "gallery")
+    assert again.keys == gallery.keys
+    assert torch.equal(again.vectors, gallery.vectors)
+    (tmp_path / "gallery" / "gallery.json").write_text('["one"]')
+    with pytest.raises(CheckpointError, match="has 1 keys for other vectors; encode the gallery anew"):
+        Gallery.load(tmp_path / "gallery")
+    (tmp_path / "gallery" / "gallery.json").unlink()
+    with pytest.raises(CheckpointError, match=r"missing or damaged .*; encode the gallery anew"):
+        Gallery.load(tmp_path / "gallery")
+
+
+def test_many_pictures_are_searched_by_faiss_as_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    faiss = pytest.importorskip("faiss")
+    assert faiss is not None
+    vectors = torch.nn.functional.normalize(torch.randn(200, 8, generator=torch.Generator().manual_seed(0)), dim=1)
+    gallery, queries = Gallery(tuple(map(str, range(200))), vectors), vectors[:5] + 0.01
+    plain = gallery.search(queries, 4)
+    monkeypatch.setattr("diptych.tasks.two_towers.MANY", 100)
+    for ours, theirs in zip(gallery.search(queries, 4), plain, strict=True):
+        assert [found.key for found in ours] == [found.key for found in theirs]
+        assert [found.score for found in ours] == pytest.approx([found.score for found in theirs], abs=1e-6)
+
+
+def test_scores_are_those_of_the_whole_table(tokens) -> None:
+    model, task = model_for(tokens), TwoTowerRetrieval(tokens)
+    said = ask(task, model, records(), batch_size=3)
+    assert len(said) == 3 + 5
+    samples = [sample for record in records() for sample in task.samples(record)]
+    vectors = {s.key: model.embed_texts(collate([replace(s, regions=None)]))[0] for s in samples}
+    pictures = {r.key: model.embed_pictures(collate([task.questions(r)[0]]))[0] for r in records()}
+    hits = 0
+    for sample in samples:
+        own = vectors[sample.key] @ pictures[sample.picture]
+        hits += all(vectors[sample.key] @ v < own for key, v in pictures.items() if key != sample.picture)
+    scores = task.score(said, records())
+    assert scores["pictures R@1"] == pytest.approx(100 * hits / 5)
+    assert scores["pictures R@5"] == 100.0
+    told = score_vectors(said)
+    assert told["pictures R@1"].value == pytest.approx(scores["pictures R@1"])
+    assert told["pictures R@1"].blind == pytest.approx(100 / 3)
+    # Captions of a picture: 2, 1 and 2 of 5; by luck one of its own comes first.
+    assert told["captions R@1"].blind == pytest.approx(100 * (2 / 5 + 1 / 5 + 2 / 5) / 3)
+    assert told["captions R@10"].blind == 100.0
+    assert (told.pictures, told.items) == (3, 5)
+
+
+def test_what_cannot_be_searched_is_refused(tokens) -> None:
+    with pytest.raises(RecipeError, match=r"UnifiedVLP reads picture and text together .* \(tden\), or rank"):
+        Gallery.of_pictures(toy.model(), records())
+    with pytest.raises(DataError, match="no regions to be found by; extract them first"):
+        Gallery.of_pictures(model_for(tokens), [Record("bare")])
+    with pytest.raises(DataError, match="the gallery is empty"):
+        Gallery((), torch.zeros(0, 4)).search(torch.zeros(1, 4))
+    with pytest.raises(DataError, match="no record has captions to search with"):
+        TwoTowerRetrieval(tokens).score([], [])
