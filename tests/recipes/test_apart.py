@@ -1,5 +1,6 @@
 """Work in processes of their own."""
 
+import json
 import os
 import pickle
 import subprocess
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from diptych.errors import CheckpointError, DataError
-from diptych.recipes.apart import apart
+from diptych.errors import CheckpointError, DataError, TrainingError
+from diptych.recipes.apart import apart, together
+from diptych.recipes.detector import DetectorRecipe, train_detector
 from diptych.recipes.folder import open_model
 
 PARENT = """
@@ -66,3 +68,18 @@ def _until(reached: Callable[[], bool]) -> None:
     while not reached():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_detector_is_trained_by_two_processes_as_one(tmp_path: Path) -> None:
+    recipe = DetectorRecipe.of(2, seed=0)
+    together(train_detector, recipe, tmp_path / "two", processes=2)
+    assert (tmp_path / "two" / "eyes" / "eyes.json").is_file()
+    steps = [line for line in (tmp_path / "two" / "metrics.jsonl").read_text().splitlines() if '"losses"' in line]
+    assert steps
+    assert json.loads(steps[-1])["step"] == 2
+
+
+def test_the_message_of_a_process_that_fails_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(TrainingError, match="exit code 1; what it said stands above"):
+        together(open_model, tmp_path, processes=2)
+    assert "no model folder" in capfd.readouterr().err

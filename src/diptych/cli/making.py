@@ -97,12 +97,14 @@ def storybook_show(
 def storybook_detector(
     out: Annotated[Path, typer.Argument(help="Folder of the run; the eyes go to OUT/eyes.")],
     steps: Annotated[int, typer.Option(min=1, help="Of 8 scenes each.")] = 1250,
+    processes: Annotated[int | None, typer.Option(min=1, help="That train as one; default: as many as cores.")] = None,
     seed: Seed = 0,
 ) -> None:
     """Train a small detector to see the drawn world."""
+    from diptych.recipes.apart import PROCESSES, together
     from diptych.recipes.detector import DetectorRecipe, train_detector
 
-    train_detector(DetectorRecipe.of(steps, seed), out, console=console())
+    together(train_detector, DetectorRecipe.of(steps, seed), out, processes=processes or PROCESSES)
     print(f"eyes: {out / 'eyes'}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import time
 from collections.abc import Iterator
@@ -18,10 +17,10 @@ from rich.console import Console
 from diptych.files import write_atomically
 from diptych.loading.store import Store, iterate
 from diptych.progress import bar
-from diptych.recipes.apart import apart
+from diptych.recipes.apart import PROCESSES, apart, together
 from diptych.recipes.comparison import Cell, Row, Task, compare, read_said
 from diptych.recipes.detector import DetectorRecipe, train_detector
-from diptych.recipes.folder import EYES, open_model
+from diptych.recipes.folder import EYES, INNER, open_model
 from diptych.recipes.looking import look
 from diptych.recipes.recipe import Recipe
 from diptych.recipes.reporting import Measured, measure, report_arms, said_by
@@ -80,9 +79,9 @@ def demo(out: Path, config: DemoConfig, console: Console) -> dict[str, Any]:
     times = Times(out / "stages.json", console)
     store = see_world(out, config, times)
     with times.stage("pre-train"):
-        start = apart(pretrain, pretraining(config, config.seed), store.folder, out / "pretrain")
+        start = pretrain(pretraining(config, config.seed), store, out / "pretrain")
     cells = _cells(config, store, start, out)
-    with times.stage("fine-tune both arms", at_once=os.cpu_count() or 1):
+    with times.stage("fine-tune both arms", at_once=PROCESSES):
         rows = run_cells(cells, console)
     with times.stage("evaluate"):
         measured = _measure(cells, store)
@@ -111,25 +110,27 @@ def see_world(out: Path, config: DemoConfig, times: Times) -> Store:
     with times.stage("draw"):
         apart(_draw, out / "world", config)
     with times.stage("learn to see"):
-        apart(_learn_to_see, DetectorRecipe.of(config.detector_steps, config.seed), out / "detector")
+        recipe = DetectorRecipe.of(config.detector_steps, config.seed)
+        together(train_detector, recipe, out / "detector", processes=PROCESSES)
     with times.stage("find regions"):
         apart(_look, out / "world", out / "detector" / EYES, out / "store")
     return Store(out / "store")
 
 
-def pretrain(recipe: Recipe, store: Path, out: Path) -> Path:
-    """The model folder."""
-    return run(recipe, Store(store), out).model.folder
+def pretrain(recipe: Recipe, store: Store, out: Path) -> Path:
+    """On all cores; the model folder."""
+    together(_pretrain, recipe, store.folder, out, processes=PROCESSES)
+    return out / INNER
+
+
+def _pretrain(recipe: Recipe, store: Path, out: Path) -> None:
+    run(recipe, Store(store), out)
 
 
 def _draw(folder: Path, config: DemoConfig) -> None:
     with bar("scenes") as progress:
         task = progress.add_task("scenes", total=sum(config.splits.values()))
         storybook.write(folder, config.splits, config.seed, lambda _: progress.advance(task))
-
-
-def _learn_to_see(recipe: DetectorRecipe, folder: Path) -> None:
-    train_detector(recipe, folder)
 
 
 def _look(world: Path, eyes: Path, folder: Path) -> None:
@@ -158,7 +159,7 @@ def run_cells(cells: list[Cell], console: Console) -> list[Row]:
                 f"{row.task} with {row.labels} scenes, {row.arm}: val stopped rising after {row.best_step} steps"
             )
 
-        return compare(cells, os.cpu_count() or 1, done)
+        return compare(cells, PROCESSES, done)
 
 
 def _measure(cells: list[Cell], store: Store) -> Measured:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,7 +110,8 @@ def train_detector(
         console=console,
     )
     eyes = StorybookDetector(network.cpu(), selection)
-    eyes.save(folder / "eyes")
+    if os.environ.get("RANK", "0") == "0":
+        eyes.save(folder / "eyes")
     return eyes
 
 

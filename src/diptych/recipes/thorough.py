@@ -7,7 +7,6 @@ each until its val score stops rising, and from scratch for the steps of both ph
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
@@ -21,7 +20,7 @@ from rich.table import Table
 
 from diptych.files import write_atomically
 from diptych.loading.store import Store, iterate
-from diptych.recipes.apart import apart
+from diptych.recipes.apart import PROCESSES
 from diptych.recipes.comparison import Cell, Row, read_said
 from diptych.recipes.demo import (
     PRETRAINED,
@@ -64,14 +63,13 @@ def thorough(out: Path, config: ThoroughConfig, console: Console) -> dict[str, A
     store = see_world(out, config.demo, times)
     with times.stage("pre-train"):
         starts = [
-            apart(pretrain, pretraining(config.demo, seed), store.folder, out / f"pretrain-{seed}")
+            pretrain(pretraining(config.demo, seed), store, out / f"pretrain-{seed}")
             for seed in range(config.pretrainings)
         ]
-    at_once = os.cpu_count() or 1
     cells = list(_cells(config, store, starts, out))
-    with times.stage("arms", at_once):
+    with times.stage("arms", PROCESSES):
         rows = run_cells(cells, console)
-    with times.stage("scratch, longer", at_once):
+    with times.stage("scratch, longer", PROCESSES):
         longer = list(_longer(cells, rows, config))
         rows += run_cells(longer, console)
     bounds = _bounds(store, cells)

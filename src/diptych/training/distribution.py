@@ -4,6 +4,7 @@ What is wrapped is not the model but `Pass`, whose forward advances the update's
 model fails where objectives call heads outside the model's forward, and where a step leaves heads unused.
 """
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
@@ -72,6 +73,8 @@ class Replicated(Alone):
     """DDP. Its flag for unused parameters also covers heads that this rank has nothing to predict with."""
 
     def __init__(self, joined: nn.Module) -> None:
+        # 1 x 1 convolutions in channels_last: their strides differ in name alone.
+        warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
         self.replicas = DistributedDataParallel(joined, find_unused_parameters=True)
         super().__init__(self.replicas)
 
