@@ -52,7 +52,7 @@ class DemoConfig(BaseModel):
     val: PositiveInt = 200
     test: PositiveInt = 600
     labels: PositiveInt = 100  # labelled scenes that the arms learn from
-    detector_steps: PositiveInt = 1000
+    detector_steps: PositiveInt = 1250
     pretrain_steps: PositiveInt = 2000
     most_steps: PositiveInt = 2000  # of an arm on `labels` scenes; it ends when val has stopped rising
     validate_every: PositiveInt = 50
