@@ -30,6 +30,7 @@ from diptych.errors import RecipeError, nearest
 class Task(StrEnum):
     caption = "caption"
     vqa = "vqa"
+    retrieval = "retrieval"
 
 
 @app.command()

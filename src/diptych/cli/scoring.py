@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -11,6 +12,12 @@ import typer
 
 from diptych.cli.app import SplitSeed, app, console, open_folder
 from diptych.errors import RecipeError
+
+
+class EvaluatedTask(StrEnum):
+    caption = "caption"
+    vqa = "vqa"
+    retrieval = "retrieval"
 
 
 @app.command()
@@ -31,11 +38,16 @@ def evaluate(
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Score what the file has; say how much.")
     ] = False,
+    task: Annotated[EvaluatedTask | None, typer.Option(help="Another than it was trained for: zero-shot.")] = None,
+    queries: Annotated[int | None, typer.Option(min=1, help="Retrieval: so many queries each way, exactly.")] = None,
+    shortlist: Annotated[int | None, typer.Option(min=1, help="Retrieval: so many candidates a query.")] = None,
+    pairs: Annotated[Path | None, typer.Option(help="Retrieval: a folder for the scores; goes on with them.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
 ) -> None:
     """Score a model, or a file of results: each figure with its interval, beside a blind baseline and a ceiling."""
     from diptych.files import write_atomically
     from diptych.recipes.looking import store_of
+    from diptych.recipes.retrieving import Extent
     from diptych.recipes.scoring import score_file, score_model
     from diptych.reports.tables import score_table
 
@@ -45,7 +57,9 @@ def evaluate(
         opened = open_folder(model)
         with TemporaryDirectory() as scratch:  # of data that are no store; `extract` keeps what was seen
             store = store_of(data, Path(scratch) / "store", str(opened.folder), console(), seed)
-            said, scores = score_model(opened, store, split, also or ())
+            extent = Extent(queries, shortlist) if queries or shortlist else None
+            asked = task.value if task is not None else None
+            said, scores = score_model(opened, store, split, also or (), asked, extent, pairs, console())
         if predictions is not None:
             write_atomically(predictions, json.dumps(said, indent=1, ensure_ascii=False).encode())
     else:

@@ -21,6 +21,7 @@ class FeatureContract:
     box_format: str = "corners, fractions of the picture"
     selection: str = "all"  # the rule that chose the regions, with its numbers
     whole: bool = False  # whether the picture's own feature is stored too
+    whole_size: int = 0  # of it; 0: feature_size
 
     def differences(self, other: FeatureContract) -> list[str]:
         """One line for each field that differs: `name: this one, that one`."""

@@ -261,7 +261,7 @@ class _Check:
         if self.contract is None:
             return {}
         size, classes = self.contract.feature_size, len(self.contract.class_names)
-        return {"features": size, "whole": size} | ({"classes": classes} if classes else {})
+        return {"features": size, "whole": self.contract.whole_size or size} | ({"classes": classes} if classes else {})
 
     def _boxes(self, key: str, regions: Regions) -> None:
         boxes = regions.boxes

@@ -6,6 +6,7 @@ of the picture is among the first K; a search for a picture where its only pictu
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import comb
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,3 +47,23 @@ def recalls(ranks: Ranks, at: Sequence[int] = (1, 5, 10)) -> dict[str, float]:
     """{"captions R@1": ..., "pictures R@1": ..., ...}: in papers TR and IR."""
     both = {"captions": ranks.of_captions, "pictures": ranks.of_pictures}
     return {f"{name} R@{k}": float(np.mean(rank < k)) for name, rank in both.items() for k in at}
+
+
+def rank_of(scores: ArrayLike, right: ArrayLike) -> int:
+    """How many wrong ones come before the first right one, from 0, for one query; ties count against it.
+
+    What a shortlist left out has the score -inf: a right one that was left out comes after everything wrong.
+    """
+    values, own = np.asarray(scores, dtype=np.float64), np.asarray(right, dtype=bool)
+    if values.shape != own.shape or values.ndim != 1:
+        raise DataError(f"scores of shape {values.shape} with marks of shape {own.shape}; wanted a mark for each score")
+    if np.isnan(values).any():
+        raise DataError("a score is NaN, so nothing can be ranked; look for the step where the model broke")
+    if not own.any():
+        raise DataError("no right answer is among what was ranked, so the query has no rank")
+    return int((values[~own] >= values[own].max()).sum())
+
+
+def recall_by_chance(right: int, of: int, at: int) -> float:
+    """Recall at K of a ranking drawn at random, with `right` right ones among `of`: 1 - C(of - right, K) / C(of, K)."""
+    return 1.0 if at >= of else 1 - comb(of - right, at) / comb(of, at)

@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 
 from diptych.models.heads import HEADS, HeadSizes, make_heads
+from diptych.models.image_bert import ImageBert, ImageBertConfig, ImageBertShape
 from diptych.models.system import Config, Shape, SystemModel
 from diptych.models.tden import Tden, TdenConfig, TdenShape
 from diptych.models.unified_vlp import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPShape
@@ -19,6 +20,7 @@ class System:
 
 
 MODELS: dict[str, System] = {
+    "image-bert": System(ImageBertShape, ImageBertConfig, ImageBert),
     "tden": System(TdenShape, TdenConfig, Tden),
     "unified-vlp": System(UnifiedVLPShape, UnifiedVLPConfig, UnifiedVLP),
 }
@@ -28,6 +30,9 @@ __all__ = [
     "MODELS",
     "Config",
     "HeadSizes",
+    "ImageBert",
+    "ImageBertConfig",
+    "ImageBertShape",
     "Shape",
     "System",
     "SystemModel",

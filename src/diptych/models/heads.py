@@ -99,6 +99,24 @@ class Pooler(nn.Sequential):
         super().__init__(nn.Linear(sizes.width, sizes.width), nn.Tanh())
 
 
+class MatchHead(nn.Module):
+    """Whether text and picture belong together: log-odds, one layer over the state of [CLS] (ImageBERT, Task 4)."""
+
+    def __init__(self, sizes: HeadSizes) -> None:
+        super().__init__()
+        self.out = nn.Linear(sizes.width, 1)
+
+    def forward(self, states: States) -> Float[Tensor, "B"]:
+        scores: Tensor = self.out(states.marks["cls"])[:, 0]
+        return scores
+
+
+def region_feature(sizes: HeadSizes) -> nn.Module:
+    """A region's own feature, from its state: one layer (ImageBERT, Task 3)."""
+    _needs_size(sizes.feature, "region features")
+    return nn.Linear(sizes.width, sizes.feature)
+
+
 def region_class(sizes: HeadSizes) -> nn.Module:
     """The detector's classes, from the state of a region."""
     _needs_size(sizes.classes, "classes")
@@ -131,6 +149,8 @@ HEADS: dict[str, Callable[[HeadSizes, nn.Embedding], nn.Module]] = {
     "region_class": lambda sizes, _: region_class(sizes),
     "answer": lambda sizes, _: SlotAnswerHead(sizes) if sizes.answer_slot else AnswerHead(sizes),
     "pooler": lambda sizes, _: Pooler(sizes),
+    "match": lambda sizes, _: MatchHead(sizes),
+    "region_feature": lambda sizes, _: region_feature(sizes),
     "similarity": lambda sizes, _: SimilarityHead(sizes),
 }
 

@@ -88,9 +88,10 @@ def load_unified_vlp(path: Path, vocabulary_file: Path, **sizes: Any) -> tuple[U
     return model, load_into(model, tensors, report)
 
 
-def start_from(model: UnifiedVLP, source: str | os.PathLike[str]) -> Report:
+def start_from(model: Any, source: str | os.PathLike[str]) -> Report:
     """Initialise from BERT, UniLM or Unified VLP: a file, a folder, or a hub id. What it lacks starts fresh.
 
+    `model` is a Unified VLP or an ImageBERT: their words and their encoder have the same names.
     Missing segments are copied as the authors do: 2, 3 and 4 from 0, and 5 from 1. Missing positions repeat the ones
     that are there.
     """

@@ -36,6 +36,7 @@ class Config(Shape):
     feature_size: int = 2048  # F
     classes: int = 1601  # C
     answers: int = 0  # A, of the head "answer"
+    whole_size: int = 0  # of the feature of the whole picture; 0: that of a region
 
 
 class SystemModel(nn.Module):

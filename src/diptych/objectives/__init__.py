@@ -2,10 +2,13 @@
 
 from diptych.objectives.answer import AnswerQuestion
 from diptych.objectives.generate_text import GenerateText
+from diptych.objectives.masked_features import MaskedRegionFeature
 from diptych.objectives.masked_language import MaskedLanguage
 from diptych.objectives.masked_queries import MaskedQueries
 from diptych.objectives.masked_regions import MaskedRegionClass
+from diptych.objectives.matching import ImageTextMatching
 from diptych.objectives.region_contrast import RegionContrast
+from diptych.objectives.retrieval import MatchGroups
 from diptych.objectives.schedule import Schedule, together
 from diptych.objectives.scheduled_sampling import ScheduledSampling, two_pass_c
 from diptych.objectives.similarity import Similarity
@@ -14,9 +17,12 @@ from diptych.objectives.updates import OneForward
 __all__ = [
     "AnswerQuestion",
     "GenerateText",
+    "ImageTextMatching",
     "MaskedLanguage",
     "MaskedQueries",
     "MaskedRegionClass",
+    "MaskedRegionFeature",
+    "MatchGroups",
     "OneForward",
     "RegionContrast",
     "Schedule",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from diptych.errors import RecipeError, nearest
-from diptych.recipes import tden, unified_vlp
+from diptych.recipes import image_bert, tden, unified_vlp
 from diptych.recipes.recipe import Recipe
 
 _MAKERS: list[Callable[[], Recipe]] = [
@@ -15,6 +15,10 @@ _MAKERS: list[Callable[[], Recipe]] = [
     unified_vlp.region_class_pretext,
     partial(unified_vlp.masked_queries, "paper"),
     partial(unified_vlp.masked_queries, "small"),
+    unified_vlp.retrieval,
+    *(partial(make, task) for make in (image_bert.paper, image_bert.small) for task in image_bert.TASKS),
+    *(partial(image_bert.with_losses, losses) for losses in image_bert.LOSSES),
+    *(partial(image_bert.changed, name) for name in image_bert.CHANGES),
     *(partial(make, task) for make in (tden.paper, tden.official, tden.small) for task in tden.TASKS),
     *(partial(tden.structured, kind, size) for size in ("paper", "small") for kind in tden.STRUCTURES),
     *(partial(tden.table_2, row, size) for size in ("paper", "small") for row in tden.ROWS),

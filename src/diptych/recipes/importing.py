@@ -35,7 +35,7 @@ IMPORTERS: dict[str, Importer] = {
     ),
 }
 # How a system begins from the weights of others (`init` of a recipe).
-STARTS: dict[str, Callable[[Any, str], Report]] = {"unified-vlp": start_from}
+STARTS: dict[str, Callable[[Any, str], Report]] = {"image-bert": start_from, "unified-vlp": start_from}
 
 
 def begin(model: SystemModel, system: str, source: str) -> Report:

@@ -16,9 +16,10 @@ from diptych.loading.tokens import Tokens
 from diptych.models import MODELS
 from diptych.objectives import Schedule
 from diptych.recipes.folder import Architecture, ModelFolder
-from diptych.recipes.objectives import Answering
+from diptych.recipes.objectives import Answering, Retrieving
 from diptych.recipes.recipe import Recipe, claimed
 from diptych.tasks.caption import Captioning
+from diptych.tasks.retrieval import Retrieval
 from diptych.tasks.two_towers import TwoTowerRetrieval
 from diptych.tasks.vqa import Answers, QuestionAnswering
 
@@ -87,6 +88,8 @@ def make_task(recipe: Recipe, tokens: Tokens, answers: Answers | None) -> Task:
         exclusive = isinstance(recipe.objectives, Answering) and recipe.objectives.form == "softmax"
         return QuestionAnswering(tokens, answers, recipe.data.max_words, recipe.model.answer_slot, exclusive)
     if recipe.task == "retrieval":
+        if isinstance(recipe.objectives, Retrieving):  # pairs, each read together; else by a vector of each
+            return Retrieval(tokens, recipe.data.max_words, recipe.model.max_regions)
         return TwoTowerRetrieval(tokens, recipe.data.max_words)
     return Captioning(tokens, recipe.decoding, recipe.data.max_words)
 
@@ -138,6 +141,7 @@ def _architecture(
         vocabulary=tokens.vocabulary,
         feature_size=store.contract.feature_size,
         classes=len(store.contract.class_names),
+        whole_size=store.contract.whole_size,
         answers=len(answers.names) if answers is not None else 0,
     )
     wanted = recipe.data.max_words + (3 if config.answer_slot else 1)

@@ -7,11 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from diptych.errors import RecipeError
 from diptych.loading.store import Store, iterate
 from diptych.metrics.java import unavailable
 from diptych.metrics.results import Results, read_answer_results, read_caption_results, read_references
 from diptych.recipes.folder import ModelFolder
+from diptych.recipes.retrieving import Extent, retrieve
 from diptych.recipes.run import predict
 from diptych.sources import vqa2
 from diptych.tasks.scores import Scores, answer_bounds, caption_bounds, score_answers, score_captions
@@ -19,16 +22,39 @@ from diptych.tasks.two_towers import score_vectors
 
 
 def score_model(
-    model: ModelFolder, store: Store, split: str, also: Sequence[str] = ()
+    model: ModelFolder,
+    store: Store,
+    split: str,
+    also: Sequence[str] = (),
+    task: str | None = None,
+    extent: Extent | None = None,
+    pairs: Path | None = None,
+    console: Console | None = None,
 ) -> tuple[list[dict[str, Any]], Scores]:
-    """What it says of a split, and the scores; the blind baseline is learnt on the split that taught the model."""
+    """What it says of a split, and the scores; the blind baseline is learnt on the split that taught the model.
+
+    `task` is another one than the model was trained for: a pre-trained model that matches pairs can search as it is.
+    `extent` and `pairs` (a folder that keeps the scores of pairs) are of retrieval.
+    """
     _runnable(also)
-    said, records, task = predict(model, store, split)
-    if task.name == "retrieval":
+    trained_for = task or (model.recipe.task if model.recipe is not None else None)
+    if trained_for == "retrieval" and "match" in model.model.heads:
+        if also:
+            raise RecipeError(f"{', '.join(also)} score captions, and retrieval writes none; leave out --also")
+        return retrieve(model, store, split, extent, pairs, console)
+    if extent is not None or pairs is not None:
+        raise RecipeError(
+            "--queries, --shortlist and --pairs are of retrieval by a model that reads pairs (it has a head 'match'); say "
+            "--task retrieval, or leave them out"
+        )
+    if task is not None and model.recipe is not None:
+        model = replace(model, recipe=model.recipe.model_copy(update={"task": task}))
+    said, records, asked = predict(model, store, split)
+    if asked.name == "retrieval":
         return said, score_vectors(said)
     trained_on = model.recipe.data.split if model.recipe is not None else "train"
     training = [record for record in iterate(store, trained_on) if record.split != split]
-    if task.name == "vqa":
+    if asked.name == "vqa":
         if also:
             raise RecipeError(
                 f"{', '.join(also)} score captions, and {model.folder} answers questions; leave out --also"

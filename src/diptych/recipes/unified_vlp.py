@@ -12,7 +12,7 @@ from typing import Literal
 
 from diptych.decoding import DecodingOptions
 from diptych.models.unified_vlp import UnifiedVLPShape
-from diptych.recipes.objectives import Answering, Objectives, UnifiedVLPObjectives
+from diptych.recipes.objectives import Answering, Objectives, Retrieving, UnifiedVLPObjectives
 from diptych.recipes.recipe import Recipe
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
@@ -122,5 +122,18 @@ def masked_queries(size: Literal["paper", "small"]) -> Recipe:
         update={
             "name": f"{recipe.name}/queries",
             "objectives": recipe.objectives.model_copy(update={"words": "queries"}),
+        }
+    )
+
+
+def retrieval() -> Recipe:
+    """Pairs told apart, as ImageBERT does it; Unified VLP's authors did not try."""
+    recipe = small("pretrain")
+    return recipe.model_copy(
+        update={
+            "name": "unified-vlp/small/retrieval",
+            "task": "retrieval",
+            "objectives": Retrieving(),
+            "training": recipe.training.model_copy(update={"batch": 16}),
         }
     )

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from diptych.tasks.scores import Score, Scores
 
-NAMES = {"caption": "captions", "vqa": "answers", "retrieval": "captions"}
+NAMES = {"caption": "captions", "vqa": "answers", "retrieval": "queries"}
 
 
 def score_table(scores: Scores) -> Group:

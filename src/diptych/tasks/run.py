@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from diptych.core import Record, Sample, Task, collate
+from diptych.tasks.retrieval import Retrieval
 
 
 def ask(
@@ -19,7 +20,12 @@ def ask(
     batch_size: int = 64,
     progress: Callable[[int], object] | None = None,
 ) -> list[dict[str, Any]]:
-    """One prediction for each question of each record, in order. `records` have regions."""
+    """One prediction for each question of each record, in order. `records` have regions.
+
+    Of retrieval the questions are all pairs of the records, and a prediction says what a query found.
+    """
+    if isinstance(task, Retrieval):
+        return task.rank(model, records)
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()

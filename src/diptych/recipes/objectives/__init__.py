@@ -1,16 +1,29 @@
 """What a recipe can train: any kind goes with any model that provides what it needs. `OBJECTIVES` lists them."""
 
 from diptych.recipes.objectives.answering import Answering
+from diptych.recipes.objectives.image_bert import ImageBertObjectives
 from diptych.recipes.objectives.kind import Objectives
+from diptych.recipes.objectives.retrieval import Retrieving
 from diptych.recipes.objectives.tden import TdenObjectives
 from diptych.recipes.objectives.unified_vlp import UnifiedVLPObjectives
 from diptych.recipes.objectives.writing import Writing
 
 OBJECTIVES: dict[str, type[Objectives]] = {
     "unified-vlp": UnifiedVLPObjectives,
+    "image-bert": ImageBertObjectives,
     "tden": TdenObjectives,
     "answer": Answering,
+    "retrieve": Retrieving,
     "write": Writing,
 }
 
-__all__ = ["OBJECTIVES", "Answering", "Objectives", "TdenObjectives", "UnifiedVLPObjectives", "Writing"]
+__all__ = [
+    "OBJECTIVES",
+    "Answering",
+    "ImageBertObjectives",
+    "Objectives",
+    "Retrieving",
+    "TdenObjectives",
+    "UnifiedVLPObjectives",
+    "Writing",
+]

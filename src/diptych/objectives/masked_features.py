@@ -1,0 +1,58 @@
+"""Some regions are hidden and their features have to be told (ImageBERT's MRFR; UNITER's MRFR)."""
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from diptych.core import Batch, Model, Sample, States
+
+
+@dataclass(frozen=True)
+class MaskedRegionFeature:
+    """The squared distance between what the head "region_feature" says and the feature that was hidden.
+
+    Beside another objective that has chosen regions (MOC) it asks for the same ones; alone, it chooses as that one
+    does. sum: over the numbers of a feature, as the paper's formula has it. mean: over them, which is of the size of
+    the other losses.
+    """
+
+    rate: float = 0.15
+    hidden: float = 0.9  # of the chosen
+    distance: Literal["sum", "mean"] = "sum"
+    only_matched: bool = False
+    name: str = "masked_region_feature"
+
+    needs: ClassVar = frozenset({"regions"})
+    heads: ClassVar = frozenset({"region_feature"})
+    changes: ClassVar = "input"
+
+    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+        return [self._hide(sample, rng) for sample in samples]
+
+    def _hide(self, sample: Sample, rng: Random) -> Sample:
+        regions = sample.regions
+        if regions is None or regions.chosen is not None or (self.only_matched and not sample.matched):
+            return sample
+        drawn = torch.tensor([[rng.random(), rng.random()] for _ in range(len(regions))]).view(-1, 2)
+        chosen = drawn[:, 0] < self.rate
+        return replace(sample, regions=regions.hide(chosen & (drawn[:, 1] < self.hidden), chosen))
+
+    def count(self, batch: Batch) -> Tensor:
+        return self._asked(batch).sum()
+
+    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+        asked = self._asked(batch)
+        said: Tensor = model.heads["region_feature"](states.regions[asked]).float()
+        if batch.features is None:
+            return said.sum() * 0
+        distances = F.mse_loss(said, batch.features[asked].float(), reduction="none")
+        return (distances.sum(-1) if self.distance == "sum" else distances.mean(-1)).sum()
+
+    def _asked(self, batch: Batch) -> Tensor:
+        if batch.features is None:
+            return torch.zeros_like(batch.chosen)
+        return batch.chosen & batch.regions_present

@@ -1,0 +1,40 @@
+"""To tell right pairs of pictures and captions from wrong ones: any model that reads both goes with it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, model_validator
+
+from diptych.core import Objective, Vocabulary
+from diptych.objectives import MatchGroups, OneForward, Schedule
+from diptych.recipes.objectives.kind import Objectives
+
+
+class Retrieving(Objectives):
+    """Weights of the three losses of ImageBERT's section 4.4; 0: off. Table 4 finds binary alone the best."""
+
+    kind: Literal["retrieve"] = "retrieve"
+    binary: NonNegativeFloat = 1.0
+    choice: NonNegativeFloat = 0.0  # multi-class over the pairs of a group
+    triplet: NonNegativeFloat = 0.0  # against the hardest wrong pair
+    margin: NonNegativeFloat = 0.2  # of the triplet loss; the paper's formula has none
+    on: Literal["probability", "log-odds"] = "probability"  # what the margin is a margin of
+    pairs: Annotated[int, Field(ge=2)] = 4  # P: a right pair and P - 1 wrong ones
+    negatives: Literal["captions", "pictures", "both"] = "both"  # for a picture, for a caption, or half of each
+
+    @model_validator(mode="after")
+    def _some(self) -> Retrieving:
+        if not (self.binary or self.choice or self.triplet):
+            raise ValueError("binary, choice and triplet all have weight 0, so there is nothing to train")
+        return self
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        weights = {form: getattr(self, form) for form in ("binary", "choice", "triplet")}
+        losses = tuple(
+            MatchGroups(form, self.pairs, self.negatives, self.margin, self.on)  # type: ignore[arg-type]
+            for form, weight in weights.items()
+            if weight
+        )
+        named: tuple[Objective, ...] = losses
+        return Schedule(((OneForward(named, {one.name: weights[one.form] for one in losses}), 1.0),))
