@@ -37,7 +37,7 @@ class Batch:
     hidden: Bool[Tensor, "B R"]
     classes: Float[Tensor, "B R C"] | None = None
     features: Float[Tensor, "B R F"] | None = None
-    whole: Float[Tensor, "B F"] | None = None
+    whole: Float[Tensor, "B whole_size"] | None = None
     pixels: Float[Tensor, "B 3 height width"] | None = None
     text_regions: Int[Tensor, "B T"] | None = None
     target: Int[Tensor, "B U"] | None = None

@@ -17,7 +17,6 @@ any backbone, as one region more ("w global feature", Table 4).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -153,7 +152,7 @@ class ImageBert(SystemModel):
                 f"a text of {batch.text.shape[1]} words, and there are positions for {self.config.max_text}; cut it, "
                 "or set positions"
             )
-        cls = torch.full_like(batch.text_present[:, :1], self.vocabulary.cls, dtype=torch.long)
+        cls = batch.text.new_full((len(batch), 1), self.vocabulary.cls)
         words = torch.cat([cls, batch.text], 1)
         positions = torch.arange(words.shape[1], device=words.device)
         embedded = self.text(words, positions, torch.full_like(words, WORDS))
@@ -205,8 +204,8 @@ class ObjectEmbedding(nn.Module):
         looks, boxes = self.look(features), geometry(batch, "paper", "paper")
         if hasattr(self, "whole"):
             looks = torch.cat([looks, self.whole(self._whole(batch))[:, None]], 1)
-            all_of_it = replace(batch, boxes=boxes.new_tensor([[[0.0, 0.0, 1.0, 1.0]]]).expand(len(batch), 1, 4))
-            boxes = torch.cat([boxes, geometry(all_of_it, "paper", "paper")], 1)
+            all_of_it = boxes.new_tensor([0.0, 0.0, 1.0, 1.0, 1.0])  # corners, and the share of the picture
+            boxes = torch.cat([boxes, all_of_it.expand(len(batch), 1, 5)], 1)
         places = self.place(boxes)
         if self.each:
             looks, places = self.look_norm(looks), self.place_norm(places)

@@ -37,6 +37,13 @@ def with_whole(batch: Batch) -> Batch:
     """One region more: the picture itself, with its own feature and no class. Nothing of it can be hidden."""
     if batch.whole is None:
         raise DataError("the model reads the feature of the whole picture, and some have none", key=batch.keys[0])
+    if batch.features is not None and batch.whole.shape[1] != batch.features.shape[2]:
+        raise DataError(
+            f"the feature of the whole picture has {batch.whole.shape[1]} values, a region's "
+            f"{batch.features.shape[2]}: this model reads both alike; extract without --whole, or set "
+            "model.whole_region=false",
+            key=batch.keys[0],
+        )
 
     def last(values: Tensor, row: Tensor) -> Tensor:
         return torch.cat([values, row.to(values).expand(len(values), 1, *values.shape[2:])], 1)

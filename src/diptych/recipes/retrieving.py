@@ -19,7 +19,7 @@ from diptych.loading.store import Store
 from diptych.progress import bar
 from diptych.recipes.folder import ModelFolder
 from diptych.recipes.plan import in_split
-from diptych.tasks.gallery import Cells, Gallery, joined, open_table
+from diptych.tasks.gallery import Cells, Gallery, Records, joined, open_table
 from diptych.tasks.recall import recall_scores, shortlist_notes
 from diptych.tasks.retrieval import Retrieval, rankings
 from diptych.tasks.scores import Scores
@@ -84,7 +84,7 @@ def _task(model: ModelFolder) -> Retrieval:
     return Retrieval(model.tokens, min(words, config.max_text - 1), config.max_regions)
 
 
-class _Lazy(Sequence[Record]):
+class _Lazy:
     """Records of a store, read when asked for."""
 
     def __init__(self, store: Store, indices: Sequence[int]) -> None:
@@ -93,11 +93,11 @@ class _Lazy(Sequence[Record]):
     def __len__(self) -> int:
         return len(self.indices)
 
-    def __getitem__(self, row: int) -> Record:  # type: ignore[override]
+    def __getitem__(self, row: int, /) -> Record:
         return self.store.record(self.indices[row])
 
 
-def _records(store: Store, indices: Sequence[int]) -> tuple[Sequence[Record], list[Record]]:
+def _records(store: Store, indices: Sequence[int]) -> tuple[Records, list[Record]]:
     return _Lazy(store, indices), [store.words(index) for index in indices]
 
 

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,15 @@ LEAST = np.float32(1e-30)  # stands for a score of exactly 0
 FLUSH_EVERY = 100  # batches
 
 
+@runtime_checkable
+class Records(Protocol):
+    """A list of records, or what reads one when it is asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, row: int, /) -> Record: ...
+
+
 @dataclass(frozen=True)
 class Caption:
     key: str
@@ -36,17 +46,17 @@ class Caption:
 
 @dataclass(frozen=True)
 class Gallery:
-    """`records` may be lazy: each is asked for when its regions are needed. `captions` are in their order."""
+    """Each of the `records` is asked for when its regions are needed. `captions` are in their order."""
 
-    records: Sequence[Record]
+    records: Records
     keys: tuple[str, ...]
     captions: tuple[Caption, ...]
 
     @classmethod
-    def of(cls, records: Sequence[Record], words: Sequence[Record] | None = None) -> Gallery:
+    def of(cls, records: Records, words: Sequence[Record] | None = None) -> Gallery:
         """`words`: the same records without regions, where those are costly to read. Pictures without captions are
         left out: a search for them cannot be asked."""
-        told = records if words is None else words
+        told = [records[row] for row in range(len(records))] if words is None else words
         kept = [row for row, record in enumerate(told) if any(text.strip() for text in record.captions)]
         if not kept:
             raise DataError(
@@ -77,17 +87,17 @@ class Gallery:
         return digest.hexdigest()
 
 
-class Rows(Sequence[Record]):
-    """Some records of a sequence, read when asked for; the last one is remembered."""
+class Rows:
+    """Some of the records, read when asked for; the last one is remembered."""
 
-    def __init__(self, records: Sequence[Record], rows: Sequence[int]) -> None:
+    def __init__(self, records: Records, rows: Sequence[int]) -> None:
         self._records, self._rows = records, rows
         self._last: tuple[int, Record] | None = None
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __getitem__(self, row: int) -> Record:  # type: ignore[override]  # no slices: they would hold many at once
+    def __getitem__(self, row: int, /) -> Record:
         if self._last is None or self._last[0] != row:
             self._last = (row, self._records[self._rows[row]])
         return self._last[1]

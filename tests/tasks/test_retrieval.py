@@ -1,0 +1,227 @@
+"""Galleries, their tables, rankings and shortlists."""
+
+from dataclasses import replace
+from math import comb
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from diptych.core import Record, collate
+from diptych.errors import DataError, RecipeError
+from diptych.loading.tokens import Tokens
+from diptych.metrics.retrieval import rank_of, recall_by_chance, recalls, retrieval_ranks
+from diptych.models import Tden, TdenConfig, UnifiedVLP
+from diptych.tasks.gallery import Gallery, not_asked, open_table, put
+from diptych.tasks.recall import recall_scores, shortlist_notes
+from diptych.tasks.retrieval import Retrieval, everything, rankings
+from diptych.tasks.run import ask
+from diptych.tasks.shortlist import Shortlister
+from tests import toy
+
+WORDS = ("red", "blue", "green", "dog", "kite", "boat", "tree")
+TOKENS = Tokens.train([" ".join(WORDS)], 40)
+
+
+def record(number: int, *captions: str) -> Record:
+    return Record(f"p{number}", captions=captions, regions=toy.regions(1 + number % 3, number))
+
+
+# One caption and two captions in turn.
+RECORDS = [record(n, *(f"a {WORDS[n % 3]} {WORDS[3 + n % 4]}", WORDS[n % 3])[: n % 2 + 1]) for n in range(6)]
+TASK = Retrieval(TOKENS, max_words=8)
+
+
+def matcher(**changes):
+    torch.manual_seed(0)
+    config = toy.config(init_std=0.3, **changes).model_copy(update={"vocabulary": TOKENS.vocabulary})
+    return UnifiedVLP(config, ("match",)).eval()
+
+
+def test_the_table_is_that_of_pairs_one_by_one():
+    model, gallery = matcher(), Gallery.of(RECORDS)
+    table = open_table(gallery, None, "")
+    TASK.fill(model, gallery, table, everything(gallery), batch_size=4)
+    for row, one in enumerate(RECORDS):
+        for column, caption in enumerate(gallery.captions):
+            alone = TASK.answer(model, toy_batch(one, caption.text))[0]["score"]
+            assert abs(table[row, column] - alone) < 1e-5
+    ranks = retrieval_ranks(table, gallery.owners.tolist())
+    found = rankings(gallery, table)
+    assert [p["rank"] for p in found] == [*ranks.of_captions, *ranks.of_pictures]
+    scored = TASK.score(found, RECORDS)
+    assert {name: 100 * value for name, value in recalls(ranks).items()}.items() <= scored.items()
+    assert ask(TASK, model, RECORDS) == found
+    assert len(found[0]["first"]) == min(10, len(gallery.captions))
+
+
+def toy_batch(one: Record, text: str):
+    return collate(TASK.samples(replace(one, captions=(text,))))
+
+
+def test_vectors_give_the_products_of_a_similarity():
+    torch.manual_seed(0)
+    config = TdenConfig(vocabulary=TOKENS.vocabulary, width=32, heads=2, ffn=64, object_layers=1, sentence_layers=1,
+                        cross_layers=1, decoder_layers=1, positions=16, feature_size=6, classes=4, similarity_width=8,
+                        init_std=0.3)  # fmt: skip
+    model, gallery = Tden(config, ("similarity",)).eval(), Gallery.of(RECORDS)
+    table = open_table(gallery, None, "")
+    TASK.fill(model, gallery, table, everything(gallery), batch_size=4)
+    for row, one in enumerate(RECORDS):
+        for column, caption in enumerate(gallery.captions):
+            alone = TASK.answer(model, toy_batch(one, caption.text))[0]["score"]
+            assert abs(table[row, column] - alone) < 1e-5
+
+
+def test_what_was_scored_stays_scored(tmp_path):
+    """A job killed half way goes on: it asks the rest alone, and ends with the same table."""
+    model, gallery = matcher(), Gallery.of(RECORDS)
+    whole = open_table(gallery, None, "")
+    TASK.fill(model, gallery, whole, everything(gallery))
+
+    class Stopped(Exception):
+        pass
+
+    def stop(count: int) -> None:
+        told.append(count)
+        if sum(told) >= 8:
+            raise Stopped
+
+    told: list[int] = []
+    with pytest.raises(Stopped):
+        TASK.fill(model, gallery, open_table(gallery, tmp_path, "m"), everything(gallery), 4, stop)
+    again = open_table(gallery, tmp_path, "m")
+    left = not_asked(again, everything(gallery))
+    assert sum(map(len, left)) == whole.size - 8
+    told = []
+    TASK.fill(model, gallery, again, everything(gallery), 4, told.append)
+    assert told[0] == 8
+    assert sum(told) == whole.size
+    np.testing.assert_allclose(np.load(tmp_path / "scores.npy"), whole, atol=1e-5)
+
+
+@pytest.mark.parametrize(("change", "wanted"), [("model", "scores of another model"), ("captions", "another gallery")])
+def test_scores_of_another_model_or_gallery_are_refused(tmp_path, change, wanted):
+    open_table(Gallery.of(RECORDS), tmp_path, "m")
+    other = [replace(RECORDS[0], captions=("a tree", "red")), *RECORDS[1:]] if change == "captions" else RECORDS
+    with pytest.raises(RecipeError, match=wanted):
+        open_table(Gallery.of(other), tmp_path, "other" if change == "model" else "m")
+
+
+def test_damaged_scores_are_named(tmp_path):
+    open_table(Gallery.of(RECORDS), tmp_path, "m")
+    (tmp_path / "scores.npy").write_bytes(b"no")
+    with pytest.raises(DataError, match="are damaged"):
+        open_table(Gallery.of(RECORDS), tmp_path, "m")
+
+
+def test_a_score_of_zero_counts_as_scored_and_nan_is_refused():
+    table, rows = open_table(Gallery.of(RECORDS), None, ""), np.array([0, 1])
+    put(table, rows, rows, np.array([0.0, -3.0], dtype=np.float32))
+    assert table[0, 0] > 0
+    assert table[1, 1] == -3
+    with pytest.raises(DataError, match="not finite"):
+        put(table, rows, rows, np.array([np.nan, 1], dtype=np.float32))
+
+
+def test_an_empty_gallery_is_refused():
+    with pytest.raises(DataError, match="an empty gallery: none of 2 pictures has a caption"):
+        Gallery.of([record(0), record(1, " ")])
+    assert Gallery.of([record(0), RECORDS[1]]).keys == ("p1",)
+
+
+def test_a_model_that_matches_nothing_is_refused():
+    with pytest.raises(
+        RecipeError, match=r"no head that matches pictures and texts \(it has word\).*finetune retrieval"
+    ):
+        ask(TASK, toy.model("word"), RECORDS)
+
+
+def test_pictures_are_read_one_at_a_time():
+    """A gallery larger than memory: no more than one picture is held, and each is read once."""
+    read: list[int] = []
+
+    class Lazy:
+        def __len__(self):
+            return len(RECORDS)
+
+        def __getitem__(self, row, /):
+            read.append(row)
+            return RECORDS[row]
+
+    words = [replace(one, regions=None) for one in RECORDS]
+    gallery = Gallery.of(Lazy(), words)
+    table = open_table(gallery, None, "")
+    TASK.fill(matcher(), gallery, table, everything(gallery), batch_size=4)
+    assert read == list(range(6))
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(0, 5), min_size=2, max_size=12), st.data())
+def test_rank_counts_what_comes_before(scores, data):
+    right = np.array(data.draw(st.lists(st.booleans(), min_size=len(scores), max_size=len(scores))))
+    right[0] = True
+    by_hand = min(sum(s >= own for s, r in zip(scores, right, strict=True) if not r)
+                  for own, r in zip(scores, right, strict=True) if r)  # fmt: skip
+    assert rank_of(scores, right) == by_hand
+
+
+def test_rank_of_what_a_shortlist_left_out():
+    assert rank_of([3.0, -np.inf, -np.inf], [False, True, False]) == 2
+    with pytest.raises(DataError, match="no right answer"):
+        rank_of([1.0], [False])
+    with pytest.raises(DataError, match="NaN"):
+        rank_of([np.nan], [True])
+    with pytest.raises(DataError, match="a mark for each"):
+        rank_of([1.0, 2.0], [True])
+
+
+def test_recall_by_chance_is_that_of_shuffles():
+    rng = np.random.default_rng(0)
+    first = [rng.permutation(20)[:5].min() for _ in range(20_000)]
+    assert abs(np.mean([place < 3 for place in first]) - recall_by_chance(5, 20, 3)) < 0.01
+    assert recall_by_chance(1, 10, 1) == pytest.approx(0.1)
+    assert recall_by_chance(5, 20, 3) == pytest.approx(1 - comb(15, 3) / comb(20, 3))
+    assert recall_by_chance(1, 5, 10) == 1
+
+
+def test_scores_stand_beside_chance():
+    gallery = Gallery.of(RECORDS)
+    table = np.where(gallery.owners[None] == np.arange(6)[:, None], 1.0, -1.0).astype(np.float32)
+    scores = recall_scores(gallery, rankings(gallery, table))
+    assert scores["captions R@1"].value == scores["pictures R@1"].value == 100
+    assert scores["pictures R@1"].blind == pytest.approx(100 / 6)
+    assert scores["captions R@1"].blind == pytest.approx(100 * np.mean([1 / 9, 2 / 9]))
+    assert (scores.pictures, scores.items) == (6, 15)
+    with pytest.raises(DataError, match="no query for captions"):
+        recall_scores(gallery, [])
+
+
+def test_a_shortlist_finds_by_what_the_detector_saw():
+    """Words follow from the classes of the regions here, so ten of sixty pictures hold nearly every right one."""
+    made = []
+    for number in range(120):
+        regions = toy.regions(3, number)
+        kinds = sorted(set(regions.classes.argmax(1).tolist()))
+        made.append(Record(f"p{number}", captions=(" ".join(WORDS[kind] for kind in kinds),), regions=regions))
+    shortlister = Shortlister.of(made[:60], TOKENS)
+    gallery = Gallery.of(made[60:])
+    of_pictures, of_captions = shortlister.choose(gallery, 30)
+    assert {len(row) for row in of_pictures} == {len(row) for row in of_captions} == {30}
+    hits = np.mean([caption.picture in row for caption, row in zip(gallery.captions, of_captions, strict=True)])
+    assert hits > 0.9, "chance is 0.5"
+    everyone = shortlister.choose(gallery, 500)[0][0]
+    assert everyone.tolist() == list(range(60))
+    with pytest.raises(DataError, match="leave out --shortlist"):
+        Shortlister.of([], TOKENS)
+
+
+def test_the_loss_of_a_shortlist_is_stated():
+    found = [{"asks": "pictures", "rank": 3, "exact_rank": 0}, {"asks": "pictures", "rank": 0, "exact_rank": 0},
+             {"asks": "pictures", "rank": 0}, {"asks": "captions", "rank": 0}]  # fmt: skip
+    first, second = shortlist_notes(found, 10, 50, 200)
+    assert "50 pairs scored of 200 (25.0%)" in first
+    assert "on 2 queries answered exactly too: R@1 50.0 for 100.0, R@5 100.0 for 100.0" in second
+    assert "(R@1 -50.0)" in second
