@@ -44,8 +44,8 @@ def score_model(
         return retrieve(model, store, split, extent, pairs, console)
     if extent is not None or pairs is not None:
         raise RecipeError(
-            "--queries, --shortlist and --pairs are of retrieval by a model that reads pairs (it has a head 'match'); say "
-            "--task retrieval, or leave them out"
+            "--queries, --shortlist and --pairs are of retrieval by a model that reads pairs (it has a head 'match'); "
+            "say --task retrieval, or leave them out"
         )
     if task is not None and model.recipe is not None:
         model = replace(model, recipe=model.recipe.model_copy(update={"task": task}))
