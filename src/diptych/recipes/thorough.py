@@ -50,6 +50,7 @@ class ThoroughConfig(BaseModel):
     labels: tuple[PositiveInt, ...] = (100, 300, 1000)
     seeds: PositiveInt = 3
     pretrainings: PositiveInt = 2
+    longer_seeds: PositiveInt = 1  # of the arm that takes the steps of both phases; it costs as much as all others
 
     @classmethod
     def of(cls, demo: DemoConfig) -> ThoroughConfig:
@@ -89,9 +90,9 @@ def thorough(out: Path, config: ThoroughConfig, console: Console) -> dict[str, A
 
 
 def _cells(config: ThoroughConfig, store: Store, starts: Sequence[Path], out: Path) -> Iterator[Cell]:
-    """The long ones first, so that no process is left alone with one at the end."""
-    for labels in sorted(config.labels, reverse=True):
-        for seed in range(config.seeds):
+    """Seed by seed, and in each the long ones first, so that no process is left alone with one at the end."""
+    for seed in range(config.seeds):
+        for labels in sorted(config.labels, reverse=True):
             for task in TASKS:
                 for arm in (SCRATCH, PRETRAINED):
                     start = str(starts[seed % len(starts)]) if arm == PRETRAINED else None
@@ -104,7 +105,7 @@ def _cells(config: ThoroughConfig, store: Store, starts: Sequence[Path], out: Pa
 def _longer(cells: Sequence[Cell], rows: Sequence[Row], config: ThoroughConfig) -> Iterator[Cell]:
     """From scratch for as many steps as pre-training and fine-tuning took together, the rate falling to 0."""
     for cell, row in zip(cells, rows, strict=True):
-        if cell.arm == PRETRAINED:
+        if cell.arm == PRETRAINED and cell.seed < config.longer_seeds:
             steps = config.demo.pretrain_steps + row.steps
             settings = (
                 *cell.settings, f"training.steps={steps}", "training.patience=null", "optimizer.schedule=linear",
