@@ -26,6 +26,7 @@ from diptych.core.record import Choices, Expression, Question, Record, Statement
 from diptych.core.regions import Regions
 from diptych.core.sample import NOTHING, Sample
 from diptych.core.states import States, Stream
+from diptych.core.tags import split_at_tags, tags, told_by_name
 from diptych.core.vocabulary import Vocabulary
 
 __all__ = [
@@ -57,4 +58,7 @@ __all__ = [
     "Writer",
     "attention_mask",
     "collate",
+    "split_at_tags",
+    "tags",
+    "told_by_name",
 ]

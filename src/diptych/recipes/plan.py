@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from diptych.core import Record, Task
+from diptych.core import Record, Task, told_by_name
 from diptych.errors import DataError, RecipeError
 from diptych.loading.loader import Loader
 from diptych.loading.store import Store, iterate
@@ -16,12 +16,9 @@ from diptych.loading.tokens import Tokens
 from diptych.models import MODELS
 from diptych.objectives import Schedule
 from diptych.recipes.folder import Architecture, ModelFolder
-from diptych.recipes.objectives import Answering, Retrieving
 from diptych.recipes.recipe import Recipe, claimed
-from diptych.tasks.caption import Captioning
-from diptych.tasks.retrieval import Retrieval
-from diptych.tasks.two_towers import TwoTowerRetrieval
-from diptych.tasks.vqa import Answers, QuestionAnswering
+from diptych.recipes.tasks import make_task
+from diptych.tasks.vqa import Answers
 
 VOCABULARY_SIZE = 8000
 
@@ -81,19 +78,6 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
     return Plan(recipe, store, tokens, answers, task, schedule, architecture, records, held_out)
 
 
-def make_task(recipe: Recipe, tokens: Tokens, answers: Answers | None) -> Task:
-    if recipe.task == "vqa":
-        if answers is None:
-            raise RecipeError("this model has no list of answers: fine-tune it first, `diptych finetune vqa`")
-        exclusive = isinstance(recipe.objectives, Answering) and recipe.objectives.form == "softmax"
-        return QuestionAnswering(tokens, answers, recipe.data.max_words, recipe.model.answer_slot, exclusive)
-    if recipe.task == "retrieval":
-        if isinstance(recipe.objectives, Retrieving):  # pairs, each read together; else by a vector of each
-            return Retrieval(tokens, recipe.data.max_words, recipe.model.max_regions)
-        return TwoTowerRetrieval(tokens, recipe.data.max_words)
-    return Captioning(tokens, recipe.decoding, recipe.data.max_words)
-
-
 def in_split(store: Store, split: str, option: str) -> list[int]:
     """The records of a split that must not be empty; `option` is how another is chosen."""
     there = store.split(split)
@@ -104,8 +88,15 @@ def in_split(store: Store, split: str, option: str) -> list[int]:
 
 
 def words_of(record: Record) -> list[str]:
-    """All that is said about a picture and that a vocabulary should know."""
-    return [*record.captions, *(question.text for question in record.questions)]
+    """All that is said about a picture and that a vocabulary should know; tags are told by what they name."""
+    choices = [text for c in record.choices for text in (c.question, *c.answers, *c.rationales)]
+    return [
+        *record.captions,
+        *(question.text for question in record.questions),
+        *(expression.text for expression in record.expressions),
+        *(told_by_name(text, record.things) for text in choices),
+        *(statement.text for statement in record.statements),
+    ]
 
 
 def _choose(recipe: Recipe, store: Store) -> list[int]:

@@ -50,7 +50,7 @@ class Recipe(BaseModel):
 
     name: str
     system: str  # a name in MODELS
-    task: Literal["pretrain", "caption", "vqa", "retrieval"]
+    task: Literal["pretrain", "caption", "vqa", "vcr", "referring", "reasoning", "retrieval"]
     model: SerializeAsAny[Shape]
     init: str | None = None  # weights to begin from: a BERT, UniLM or Unified VLP file or folder, or a hub id
     objectives: SerializeAsAny[Objectives]

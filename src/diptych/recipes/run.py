@@ -23,14 +23,13 @@ from diptych.models.weights import load_into, read_weights
 from diptych.objectives import Schedule
 from diptych.recipes.folder import EYES, INNER, ModelFolder
 from diptych.recipes.importing import begin
-from diptych.recipes.plan import Plan, in_split, make_task, plan
+from diptych.recipes.plan import Plan, in_split, plan
 from diptych.recipes.recipe import Recipe, claim
+from diptych.recipes.tasks import SCORES, make_task
 from diptych.tasks.retrieval import Retrieval
 from diptych.tasks.run import ask
 from diptych.training import Result, TrainingConfig, train
 
-# What validation wants to rise.
-SCORES = {"caption": "CIDEr", "vqa": "accuracy", "retrieval": "pictures R@1", "pretrain": "likelihood"}
 VALIDATION_GALLERY = 64  # pictures with a caption each: 4,096 pairs, which a small model reads in seconds
 LIKELIHOOD_BATCHES = 20
 

@@ -20,7 +20,7 @@ from diptych.decoding.influence import weigh_answer, weigh_words
 from diptych.errors import CheckpointError, DataError, ServingError
 from diptych.loading.tokens import Tokens
 from diptych.recipes.folder import ModelFolder, open_model
-from diptych.recipes.plan import make_task
+from diptych.recipes.tasks import make_task
 from diptych.tasks.caption import Captioning
 from diptych.tasks.run import ask
 from diptych.vision.eyes import Eyes, Picture

@@ -1,0 +1,50 @@
+"""What a recipe's `task` means: what is read and asked, and which score shall rise. `TASKS` is the whole list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from diptych.core import Task
+from diptych.errors import RecipeError, nearest
+from diptych.loading.tokens import Tokens
+from diptych.recipes.objectives import Answering, Retrieving
+from diptych.recipes.recipe import Recipe
+from diptych.tasks.caption import Captioning
+from diptych.tasks.retrieval import Retrieval
+from diptych.tasks.two_towers import TwoTowerRetrieval
+from diptych.tasks.vqa import Answers, QuestionAnswering
+
+Builder = Callable[[Recipe, Tokens, Answers | None], Task]
+
+
+def _captioning(recipe: Recipe, tokens: Tokens, _: Answers | None) -> Task:
+    return Captioning(tokens, recipe.decoding, recipe.data.max_words)
+
+
+def _question_answering(recipe: Recipe, tokens: Tokens, answers: Answers | None) -> Task:
+    if answers is None:
+        raise RecipeError("this model has no list of answers: fine-tune it first, `diptych finetune vqa`")
+    exclusive = isinstance(recipe.objectives, Answering) and recipe.objectives.form == "softmax"
+    return QuestionAnswering(tokens, answers, recipe.data.max_words, recipe.model.answer_slot, exclusive)
+
+
+def _retrieval(recipe: Recipe, tokens: Tokens, _: Answers | None) -> Task:
+    if isinstance(recipe.objectives, Retrieving):  # pairs, each read together; else by a vector of each
+        return Retrieval(tokens, recipe.data.max_words, recipe.model.max_regions)
+    return TwoTowerRetrieval(tokens, recipe.data.max_words)
+
+
+TASKS: dict[str, Builder] = {
+    "pretrain": _captioning,  # its samples are pictures with their captions
+    "caption": _captioning,
+    "vqa": _question_answering,
+    "retrieval": _retrieval,
+}
+# What validation wants to rise.
+SCORES = {"pretrain": "likelihood", "caption": "CIDEr", "vqa": "accuracy", "retrieval": "pictures R@1"}
+
+
+def make_task(recipe: Recipe, tokens: Tokens, answers: Answers | None) -> Task:
+    if recipe.task not in TASKS:
+        raise RecipeError(f"no task {recipe.task!r} is built yet; {nearest(recipe.task, TASKS)}")
+    return TASKS[recipe.task](recipe, tokens, answers)

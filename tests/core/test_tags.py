@@ -1,0 +1,13 @@
+from diptych.core import Thing, split_at_tags, tags, told_by_name
+
+THINGS = (Thing("dog", (0.0, 0.0, 1.0, 1.0)), Thing("kite", (0.0, 0.0, 1.0, 1.0)))
+
+
+def test_a_tag_is_a_number_in_brackets() -> None:
+    assert tags("is [0] left of [12], or [ 3] or [x]") == [0, 12]
+    assert split_at_tags("[0] is red") == [0, " is red"]
+    assert split_at_tags("no tags") == ["no tags"]
+
+
+def test_things_are_told_by_their_names() -> None:
+    assert told_by_name("is [1] left of [0]'s friend [7]", THINGS) == "is kite left of dog's friend [7]"
