@@ -97,9 +97,7 @@ def collate(samples: Sequence[Sample]) -> Batch:
         hidden=_stack(regions, count, lambda r: r.hidden if r.hidden is not None else _false(r)),
         classes=_optional(regions, count, "classes"),
         features=_optional(regions, count, "features"),
-        whole=torch.stack([r.whole for r in regions if r.whole is not None])
-        if all(r.whole is not None for r in regions)
-        else None,
+        whole=_whole(regions),
         pixels=_pixels(regions),
     )
 
@@ -136,6 +134,14 @@ def _optional(regions: Sequence[Regions], count: int, name: str) -> Tensor | Non
         return None
     empty = known[0].new_zeros(0, *known[0].shape[1:])
     return _stack(regions, count, lambda r: getattr(r, name) if len(r) else empty).float()
+
+
+def _whole(regions: Sequence[Regions]) -> Tensor | None:
+    """As `_optional`: text alone, which has no picture, gets zeros."""
+    known = [r.whole for r in regions if r.whole is not None]
+    if not known or any(r.whole is None and len(r) for r in regions):
+        return None
+    return torch.stack([torch.zeros_like(known[0]) if r.whole is None else r.whole for r in regions])
 
 
 def _pixels(regions: Sequence[Regions]) -> Tensor | None:

@@ -10,6 +10,7 @@ from diptych.models.image_bert import ImageBert, ImageBertConfig, ImageBertShape
 from diptych.models.system import Config, Shape, SystemModel
 from diptych.models.tden import Tden, TdenConfig, TdenShape
 from diptych.models.unified_vlp import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPShape
+from diptych.models.vl_bert import VLBert, VLBertConfig, VLBertShape
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ MODELS: dict[str, System] = {
     "image-bert": System(ImageBertShape, ImageBertConfig, ImageBert),
     "tden": System(TdenShape, TdenConfig, Tden),
     "unified-vlp": System(UnifiedVLPShape, UnifiedVLPConfig, UnifiedVLP),
+    "vl-bert": System(VLBertShape, VLBertConfig, VLBert),
 }
 
 __all__ = [
@@ -42,5 +44,8 @@ __all__ = [
     "UnifiedVLP",
     "UnifiedVLPConfig",
     "UnifiedVLPShape",
+    "VLBert",
+    "VLBertConfig",
+    "VLBertShape",
     "make_heads",
 ]

@@ -27,6 +27,7 @@ class HeadSizes:
     region_layers: int = 1  # how many of the last layers over regions the similarity reads
     batch_norm: bool = False  # over those vectors
     answer_width: int = 0  # of the pooled vectors from which answers are told
+    class_norm: bool = True  # in the head "region_class"
 
 
 class WordHead(nn.Module):
@@ -111,6 +112,49 @@ class MatchHead(nn.Module):
         return scores
 
 
+class PooledMatchHead(nn.Module):
+    """The same from two classes over the pooled [CLS] (VL-BERT v1, "Sentence-Image Relationship Prediction")."""
+
+    def __init__(self, sizes: HeadSizes) -> None:
+        super().__init__()
+        self.pool = Pooler(sizes)
+        self.out = nn.Linear(sizes.width, 2)  # does not belong, belongs
+
+    def classes(self, states: States) -> Float[Tensor, "B 2"]:
+        scores: Tensor = self.out(self.pool(states.marks["cls"]))
+        return scores
+
+    def forward(self, states: States) -> Float[Tensor, "B"]:
+        scores = self.classes(states)
+        return scores[:, 1] - scores[:, 0]
+
+
+class ChoiceHead(nn.Module):
+    """How well an answer fits, from the pooled [CLS] (VL-BERT on VCR)."""
+
+    def __init__(self, sizes: HeadSizes) -> None:
+        super().__init__()
+        self.pool = Pooler(sizes)
+        self.out = nn.Linear(sizes.width, 1)
+
+    def forward(self, states: States) -> Float[Tensor, "B"]:
+        scores: Tensor = self.out(self.pool(states.marks["cls"]))[:, 0]
+        return scores
+
+
+class RegionScoreHead(nn.Module):
+    """Whether an expression means a region, as log-odds from the region's state (VL-BERT on RefCOCO+)."""
+
+    def __init__(self, sizes: HeadSizes) -> None:
+        super().__init__()
+        self.dense = nn.Linear(sizes.width, sizes.width)
+        self.out = nn.Linear(sizes.width, 1)
+
+    def forward(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N"]:
+        scores: Tensor = self.out(F.gelu(self.dense(states)))[..., 0]
+        return scores
+
+
 def region_feature(sizes: HeadSizes) -> nn.Module:
     """A region's own feature, from its state: one layer (ImageBERT, Task 3)."""
     _needs_size(sizes.feature, "region features")
@@ -120,12 +164,9 @@ def region_feature(sizes: HeadSizes) -> nn.Module:
 def region_class(sizes: HeadSizes) -> nn.Module:
     """The detector's classes, from the state of a region."""
     _needs_size(sizes.classes, "classes")
-    return nn.Sequential(
-        nn.Linear(sizes.width, sizes.width),
-        nn.GELU(),
-        nn.LayerNorm(sizes.width, sizes.norm_eps),
-        nn.Linear(sizes.width, sizes.classes),
-    )
+    norm = [nn.LayerNorm(sizes.width, sizes.norm_eps)] if sizes.class_norm else []
+    inner = nn.Linear(sizes.width, sizes.width)
+    return nn.Sequential(inner, nn.GELU(), *norm, nn.Linear(sizes.width, sizes.classes))
 
 
 def slot_mark(text: Float[Tensor, "B T D"], batch: Batch) -> dict[str, Float[Tensor, "B D"]]:

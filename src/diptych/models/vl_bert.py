@@ -1,0 +1,275 @@
+"""VL-BERT (Su et al., ICLR 2020, arXiv 1908.08530; "v1" is the first version of that text): words that also look.
+
+What is special: every position has a visual feature. A region's is its own; a word's is that of the whole picture, or
+of the region that it names (VCR); so words see before attention does. Regions have no order and share one position.
+
+    block      text                                  regions
+              [CLS] w1 w2 [SEP] v1 v2 [SEP]          r0 r1 ... rR           [END]
+    token     its word                               [IMG], or a hidden one  a vector of its own
+    looks     at r0, or at the region it names       at itself               at nothing
+    segment    A ----------- A   B ------ B           C ------------------------- C
+    position   0  1  2  ...                T          T+1 (all the same)     T+2
+
+r0 is the whole picture: its feature is the mean of those of the regions that are not hidden, or what the store has
+(`whole`). [SEP]s are in `Sample.text`; the model adds the other marks. Text alone (no regions) has neither [CLS] nor
+r0, and looks at a learned vector: a corpus runs on from line to line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import model_validator
+from torch import Tensor, nn
+
+from diptych.core import NOTHING, Batch, States, attention_mask
+from diptych.errors import DataError
+from diptych.models.dropout import Dropout
+from diptych.models.embeddings import TextEmbedding
+from diptych.models.heads import ChoiceHead, HeadSizes, PooledMatchHead, RegionScoreHead, make_heads, slot_mark
+from diptych.models.system import Config, Shape, SystemModel, as_bert
+from diptych.models.transformer import LayerSizes, Transformer
+from diptych.models.visual import Source, region_features
+
+REGIONS = 2  # segment C
+SCALE, LONGEST = 100, 1000  # of coordinates, and the longest wavelength of their sines
+TOGETHER = 64  # text and regions, where they share a budget
+
+
+class VLBertShape(Shape):
+    """`paper` against `official` is the table of fidelity.md."""
+
+    width: int = 768  # D
+    layers: int = 12
+    heads: int = 12  # H
+    ffn: int = 3072
+    positions: int = 512
+    max_regions: int = 100
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    norm_eps: float = 1e-12
+    init_std: float = 0.02
+    answer_slot: bool = True
+    coordinates: int = 256  # sines, and as many cosines, of each of a box's four numbers
+    geometry: Source = "paper"  # corners; or centre and size
+    whole: Literal["mean", "given"] = "mean"  # the whole picture's feature: of the visible regions, or the store's
+    visual_norm_init: Source = "paper"  # the visual norms begin with weight 1; or 0, so that training begins as BERT
+    region_budget: Source = "paper"  # max_regions; or 64 places for text and regions together
+
+    @model_validator(mode="after")
+    def _fits(self) -> VLBertShape:
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} does not divide into {self.heads} heads")
+        if self.positions < 5:
+            raise ValueError(f"positions={self.positions} leaves no place for a word between the marks")
+        return self
+
+    @property
+    def max_text(self) -> int:
+        """How many words (and [SEP]s) there are positions for, beside [CLS], the regions' and [END]."""
+        return self.positions - 3
+
+    @classmethod
+    def base(cls, **changes: Any) -> VLBertShape:
+        return cls(**changes)
+
+    @classmethod
+    def large(cls, **changes: Any) -> VLBertShape:
+        """ICLR version; v1 has no such size."""
+        return cls(**{"width": 1024, "layers": 24, "heads": 16, "ffn": 4096, **changes})
+
+    @classmethod
+    def tiny(cls, **changes: Any) -> VLBertShape:
+        """Trains in minutes on one core."""
+        small = {"width": 128, "layers": 3, "heads": 4, "ffn": 512, "positions": 96, "max_regions": 32}
+        return cls(**{**small, "coordinates": 16, "init_std": 0.05, **changes})
+
+
+class VLBertConfig(VLBertShape, Config):
+    pass
+
+
+class VLBert(SystemModel):
+    config: VLBertConfig
+    provides = frozenset({"regions", "text"})
+
+    def __init__(self, config: VLBertConfig, heads: Iterable[str] = ("word",)) -> None:
+        super().__init__(config)
+        self.text = TextEmbedding(
+            words=config.vocabulary.size,
+            width=config.width,
+            positions=config.positions,
+            segments=3,
+            dropout=config.dropout,
+            norm_eps=config.norm_eps,
+        )
+        # One row each: [IMG], a hidden region's token, [END], and what text alone looks at.
+        self.image, self.hidden, self.end, self.alone = (nn.Embedding(1, config.width) for _ in range(4))
+        self.regions = RegionLooks(config)
+        self.word_norm = nn.LayerNorm(config.width, config.norm_eps)
+        self.region_norm = nn.LayerNorm(config.width, config.norm_eps)
+        self.encoder = Transformer(
+            LayerSizes(
+                config.width, config.heads, config.ffn, config.dropout, config.attention_dropout, config.norm_eps
+            ),
+            config.layers,
+        )
+        sizes = HeadSizes(
+            config.width,
+            config.vocabulary.size,
+            config.classes,
+            config.feature_size,
+            config.answers,
+            config.answer_slot,
+            config.norm_eps,
+            class_norm=False,
+        )
+        own = {
+            "match": lambda: PooledMatchHead(sizes),
+            "choice": lambda: ChoiceHead(sizes),
+            "region_score": lambda: RegionScoreHead(sizes),
+        }
+        self.heads = make_heads(heads, sizes, self.text.words, own)
+        for module in self.modules():
+            as_bert(module, config.init_std)
+        nn.init.zeros_(self.regions.hidden)
+        if config.visual_norm_init == "official":
+            nn.init.zeros_(self.word_norm.weight)
+            nn.init.zeros_(self.region_norm.weight)
+        self.keep_layers = False  # whether States.layers is filled
+
+    def forward(self, batch: Batch) -> States:
+        pictured = batch.regions_present.any(1)
+        looks = self.regions(batch)
+        # [CLS], words: (B, 1 + T)
+        cls = batch.text.new_full((len(batch), 1), self.config.vocabulary.cls)
+        words = torch.cat([cls, batch.text], 1)
+        there = torch.cat([pictured[:, None], batch.text_present], 1)
+        # r0, regions, [END]: (B, 2 + R)
+        kept = batch.regions_present & self._within_budget(batch)
+        present = torch.cat([pictured[:, None], kept, torch.ones_like(pictured)[:, None]], 1)
+        # The table's order is regions, text; the sequence's is of no consequence where all see all.
+        x = torch.cat([self._regions(batch, looks, pictured), self._words(batch, words, looks, pictured)], 1)
+        seen = torch.cat([present, there], 1)
+        allowed = attention_mask(batch.attention, present.shape[1], words.shape[1], 0, seen)
+        layers = self.encoder(self.text.finish(x), allowed)
+        of_regions, of_text = layers[-1].split([present.shape[1], words.shape[1]], 1)
+        return States(
+            regions=of_regions[:, 1:-1],
+            text=of_text[:, 1:],
+            marks={
+                "cls": of_text[:, 0],
+                "sep": of_text[torch.arange(len(batch), device=x.device), batch.text_present.sum(1)],
+                "whole": of_regions[:, 0],
+                "end": of_regions[:, -1],
+                **slot_mark(of_text[:, 1:], batch),
+            },
+            embedded={"regions": looks[:, 1:], "places": looks[:, :1]},
+            layers=tuple(layers) if self.keep_layers else (),
+        )
+
+    def _words(
+        self, batch: Batch, words: Int[Tensor, "B K"], looks: Float[Tensor, "B P D"], pictured: Bool[Tensor, "B"]
+    ) -> Float[Tensor, "B K D"]:
+        """[CLS] and the words, each with what it looks at."""
+        if batch.text.shape[1] > self.config.max_text:
+            raise DataError(
+                f"a text of {batch.text.shape[1]} words, and there are positions for {self.config.max_text}; cut it, "
+                "or set positions"
+            )
+        whole = looks[:, :1].expand(-1, words.shape[1], -1)
+        if batch.text_regions is not None:
+            named = torch.cat([batch.text_regions.new_full((len(batch), 1), NOTHING), batch.text_regions], 1)
+            whole = looks.gather(1, (named + 1).clamp(min=0)[..., None].expand(-1, -1, looks.shape[-1]))
+        seen = torch.where(pictured[:, None, None], whole, self.alone.weight)
+        # Text alone has no [CLS]: its first word has position 0.
+        positions = torch.arange(words.shape[1], device=words.device) - (~pictured)[:, None].long()
+        ends = (batch.text == self.config.vocabulary.sep).long()
+        second = torch.cat([torch.zeros_like(ends[:, :1]), (ends.cumsum(1) - ends > 0).long()], 1)
+        embedded: Tensor = self.text(words, positions.clamp(min=0), second * pictured[:, None])
+        return embedded + self.word_norm(seen)
+
+    def _regions(
+        self, batch: Batch, looks: Float[Tensor, "B P D"], pictured: Bool[Tensor, "B"]
+    ) -> Float[Tensor, "B Q D"]:
+        """r0, the regions and [END]."""
+        if batch.boxes.shape[1] > self.config.max_regions:
+            raise DataError(
+                f"{batch.boxes.shape[1]} regions, the model reads at most {self.config.max_regions}; keep the best "
+                "ones, or set max_regions",
+                key=batch.keys[int(batch.regions_present.sum(1).argmax())],
+            )
+        hidden = torch.cat([torch.zeros_like(pictured)[:, None], batch.hidden], 1)[..., None]
+        tokens = torch.where(hidden, self.hidden.weight, self.image.weight) + self.region_norm(looks)
+        after_text = (batch.text_present.sum(1) + pictured)[:, None]
+        place = self.text.positions(after_text) + self.text.segments.weight[REGIONS]
+        end: Tensor = self.end.weight + self.text.positions(after_text + 1) + self.text.segments.weight[REGIONS]
+        return torch.cat([tokens + place, end], 1)
+
+    def _within_budget(self, batch: Batch) -> Bool[Tensor, "B R"]:
+        """Official: text with its marks and regions with r0 share 64 places; of the regions the best are kept."""
+        if self.config.region_budget == "paper":
+            return torch.ones_like(batch.regions_present)
+        left = TOGETHER - 2 - batch.text_present.sum(1)
+        if int(left.min()) < TOGETHER // 2 - 2:
+            raise DataError(
+                f"a text of {TOGETHER - 2 - int(left.min())} words, and region_budget=official has {TOGETHER} places "
+                "for words and regions together, half of them for regions; cut the text (data.max_words), or set "
+                "region_budget=paper",
+                key=batch.keys[int(left.argmin())],
+            )
+        return torch.arange(batch.boxes.shape[1], device=left.device) < left[:, None]
+
+
+class RegionLooks(nn.Module):
+    """Section 3.2: what a region looks like and where it is, through one layer; the whole picture comes first."""
+
+    def __init__(self, config: VLBertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.hidden = nn.Parameter(torch.zeros(config.feature_size))  # what a hidden region looks like
+        self.dropout = Dropout(config.dropout)
+        self.out = nn.Linear(8 * config.coordinates + config.feature_size, config.width)
+
+    def forward(self, batch: Batch) -> Float[Tensor, "B P D"]:
+        """P = 1 + R."""
+        features = region_features(batch, self.config.feature_size)
+        whole = self._whole(batch, features)
+        features = torch.where(batch.hidden[..., None], self.hidden, features)
+        features = torch.cat([whole[:, None], features], 1)
+        places = sines(self._places(batch), self.config.coordinates)
+        looks: Tensor = torch.relu(self.out(self.dropout(torch.cat([places.to(features), features], -1))))
+        return looks
+
+    def _whole(self, batch: Batch, features: Float[Tensor, "B R F"]) -> Float[Tensor, "B F"]:
+        if self.config.whole == "given" and batch.regions_present.any():
+            if batch.whole is None:
+                raise DataError(
+                    "the model reads the feature of the whole picture, and some have none; set model.whole=mean",
+                    key=batch.keys[0],
+                )
+            return batch.whole
+        seen = (batch.regions_present & ~batch.hidden)[..., None].to(features)
+        mean: Tensor = (features * seen).sum(1) / seen.sum(1).clamp(min=1)
+        return mean
+
+    def _places(self, batch: Batch) -> Float[Tensor, "B P 4"]:
+        """Of the whole picture and of each region, times 100: corners, or centre and size."""
+        whole = batch.boxes.new_tensor([0.0, 0.0, 1.0, 1.0]).expand(len(batch), 1, 4)
+        if self.config.geometry == "paper":
+            return SCALE * torch.cat([whole, batch.boxes], 1)
+        sizes = batch.sizes.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
+        whole = whole - torch.tensor([0.0, 0.0, 1.0, 1.0]).to(sizes) / sizes  # pixels are counted from 0
+        boxes = torch.cat([whole, batch.boxes], 1)
+        starts, ends = boxes[..., :2], boxes[..., 2:]
+        return SCALE * torch.cat([(starts + ends) / 2, ends - starts], -1)
+
+
+def sines(numbers: Float[Tensor, "B P n"], count: int) -> Float[Tensor, "B P m"]:
+    """Of each number `count` sines, then as many cosines, of wavelengths that grow to 1,000 (Relation Networks)."""
+    waves = LONGEST ** (torch.arange(count, device=numbers.device, dtype=torch.float32) / count)
+    angles = numbers.float()[..., None] / waves
+    return torch.cat([angles.sin(), angles.cos()], -1).flatten(-2)

@@ -1,0 +1,197 @@
+"""Checkpoints of VL-BERT's released code (jackroos/VL-BERT) -> ours, and back.
+
+Pre-training, VQA, VCR and RefCOCO+ models share one core; VCR's lies under `vlbert._module`. The heads that are there
+say which task it is of. `.#.` is a layer's number.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from diptych.errors import CheckpointError
+from diptych.loading.tokens import Tokens
+from diptych.models.vl_bert import VLBert, VLBertConfig
+from diptych.models.weights import Report, Tensors, load_into, read_weights
+
+WORDS = "vlbert.word_embeddings.weight"
+LOOKS = "image_feature_extractor.obj_downsample.1.weight"
+# Theirs -> ours, without the ending .weight or .bias.
+NAMES = {
+    "vlbert.word_embeddings": "text.words",
+    "vlbert.position_embeddings": "text.positions",
+    "vlbert.token_type_embeddings": "text.segments",
+    "vlbert.embedding_LayerNorm": "text.norm",
+    "vlbert.end_embedding": "end",
+    "vlbert.visual_ln_text": "word_norm",
+    "vlbert.visual_ln_object": "region_norm",
+    "object_linguistic_embeddings": "image",
+    "object_mask_word_embedding": "hidden",
+    "aux_text_visual_embedding": "alone",
+    "image_feature_extractor.obj_downsample.1": "regions.out",
+    "vlbert.mlm_head.predictions": "heads.word",  # its bias
+    "vlbert.mlm_head.predictions.transform.dense": "heads.word.dense",
+    "vlbert.mlm_head.predictions.transform.LayerNorm": "heads.word.norm",
+    "vlbert.mvrc_head.transform.dense": "heads.region_class.0",
+    "vlbert.mvrc_head.region_cls_pred": "heads.region_class.2",
+    "vlbert.relationsip_head.caption_image_relationship": "heads.match.out",  # so spelt
+}
+IN_LAYER = {
+    "attention.output.dense": "attention.out",
+    "attention.output.LayerNorm": "attention_norm",
+    "intermediate.dense": "inner",
+    "output.dense": "outer",
+    "output.LayerNorm": "norm",
+}
+# Of the heads that fine-tuning adds, by their names there; the pooler is a part of the head that reads it.
+VQA = {
+    "final_mlp.0.dense": "heads.answer.dense",
+    "final_mlp.0.LayerNorm": "heads.answer.norm",
+    "final_mlp.2": "heads.answer.outer",
+}
+VCR = {
+    "vlbert.pooler.dense": "heads.choice.pool.0",
+    "final_mlp.1": "heads.choice.out",
+    "cnn_loss_reg.0.dense": "heads.region_class.0",
+    "cnn_loss_reg.2": "heads.region_class.2",
+}
+REFCOCO = {"final_mlp.0.dense": "heads.region_score.dense", "final_mlp.2": "heads.region_score.out"}
+PRETRAINED = {"vlbert.pooler.dense": "heads.match.pool.0"}
+HIDDEN_LOOK = "object_mask_visual_embedding.weight"  # (1, F) there, (F,) here
+TIED = "vlbert.mlm_head.predictions.decoder.weight"
+QKV = ("query", "key", "value")
+LAYER = re.compile(r"vlbert\.encoder\.layer\.(\d+)\.(.+)\.(weight|bias)")
+
+
+def import_vl_bert(
+    path: Path,
+    vocabulary_file: Path,
+    *,
+    heads: int | None = None,
+    feature_size: int | None = None,
+    lowercase: bool = True,
+) -> tuple[VLBertConfig, tuple[str, ...], Tensors, Report]:
+    """An official checkpoint -> our config, the names of its heads, our state dict, and what became of every key.
+
+    Sizes are read from the tensors. Not in the file: the number of attention heads (width / 64 unless told); in
+    fine-tuned models the size of a region's feature (half of what its layer reads, unless told), and where that layer
+    is missing the code's sizes are taken. The vocabulary of the released models is bert-base-uncased.
+    """
+    theirs, there = _cleaned(read_weights(path))
+    if WORDS not in theirs:
+        raise CheckpointError(
+            f"{path} is no VL-BERT checkpoint: it lacks {WORDS} (it has {', '.join(sorted(theirs)[:3])}); name the "
+            "system that it is of"
+        )
+    ours, report = _renamed(theirs, there)
+    words, width = ours["text.words.weight"].shape
+    vocabulary = Tokens.from_vocabulary(vocabulary_file, lowercase=lowercase).vocabulary
+    if words != vocabulary.size:
+        raise CheckpointError(
+            f"{path} has {words} words, the vocabulary file {vocabulary.size}; the released models use that of "
+            "bert-base-uncased"
+        )
+    heads = heads or max(width // 64, 1)
+    if width % heads:
+        raise CheckpointError(f"{path} has a width of {width}, which {heads} attention heads do not divide; give heads")
+    config = VLBertConfig(vocabulary=vocabulary, width=width, heads=heads, **_sizes(ours, feature_size))
+    names = tuple(sorted({name.split(".")[1] for name in ours if name.startswith("heads.")}))
+    return config, names, ours, report
+
+
+def load_vl_bert(path: Path, vocabulary_file: Path, **sizes: Any) -> tuple[VLBert, Report]:
+    """The same as a model."""
+    config, names, tensors, report = import_vl_bert(path, vocabulary_file, **sizes)
+    model = VLBert(config, names)
+    return model, load_into(model, tensors, report)
+
+
+def _cleaned(theirs: Tensors) -> tuple[Tensors, dict[str, str]]:
+    """Without `module.` (data-parallel training) and `_module.` (VCR), in fp32; and each name as it was."""
+    cleaned, there = {}, {}
+    for name, tensor in theirs.items():
+        clean = name.removeprefix("module.").replace("vlbert._module.", "vlbert.")
+        cleaned[clean], there[clean] = tensor.float() if tensor.is_floating_point() else tensor, name
+    return cleaned, there
+
+
+def _renamed(theirs: Tensors, there: dict[str, str]) -> tuple[Tensors, Report]:
+    ours: Tensors = {}
+    report = Report()
+    names = NAMES | _heads(theirs)
+    for name, tensor in theirs.items():
+        stem, _, kind = name.rpartition(".")
+        value = tensor
+        if layer := LAYER.fullmatch(name):
+            number, inner, kind = layer.groups()
+            if inner.startswith("attention.self."):
+                continue  # the three are one here, below
+            new = f"encoder.layers.{number}.{IN_LAYER[inner]}.{kind}"
+        elif name == HIDDEN_LOOK:
+            new, value = "regions.hidden", tensor[0]
+        elif name == TIED:
+            report.left[there[name]] = "the word embeddings once more"
+            continue
+        elif stem in names:
+            new = f"{names[stem]}.{kind}"
+        else:
+            report.left[there[name]] = _why(name)
+            continue
+        ours[new] = value
+        report.renamed[there[name]] = new
+    _join_projections(theirs, there, ours, report)
+    return ours, report
+
+
+def _heads(theirs: Tensors) -> dict[str, str]:
+    if "final_mlp.0.LayerNorm.weight" in theirs:
+        return VQA
+    if "final_mlp.1.weight" in theirs:
+        return VCR
+    if "final_mlp.0.dense.weight" in theirs:
+        return REFCOCO
+    return PRETRAINED if "vlbert.relationsip_head.caption_image_relationship.weight" in theirs else {}
+
+
+def _why(name: str) -> str:
+    if name.startswith("vlbert.pooler."):
+        return "a pooler that no head of this task reads"
+    if name.startswith("image_feature_extractor."):
+        return "of the convolutional network that reads pixels; stored features take its place"
+    return "not known"
+
+
+def _join_projections(theirs: Tensors, there: dict[str, str], ours: Tensors, report: Report) -> None:
+    layers = sorted({match[1] for name in theirs if (match := LAYER.fullmatch(name))}, key=int)
+    for number in layers:
+        for kind in ("weight", "bias"):
+            parts = [f"vlbert.encoder.layer.{number}.attention.self.{part}.{kind}" for part in QKV]
+            if missing := [part for part in parts if part not in theirs]:
+                raise CheckpointError(f"the checkpoint lacks {missing[0]}; it is damaged or of another system")
+            new = f"encoder.layers.{number}.attention.qkv.{kind}"
+            ours[new] = torch.cat([theirs[part] for part in parts])
+            report.renamed |= {there[part]: new for part in parts}
+
+
+def _sizes(ours: Tensors, feature: int | None) -> dict[str, Any]:
+    layers = {name.split(".")[2] for name in ours if name.startswith("encoder.layers.")}
+    read = ours.get("regions.out.weight")
+    if "regions.hidden" in ours:
+        feature = len(ours["regions.hidden"])
+    if read is not None and feature is None:
+        # Coordinates come first, and the code gives them as many numbers as the feature has.
+        feature = read.shape[1] // 2
+    return {
+        "layers": len(layers),
+        "ffn": len(ours["encoder.layers.0.inner.bias"]),
+        "positions": len(ours["text.positions.weight"]),
+        "feature_size": feature or 2048,
+        "coordinates": (read.shape[1] - feature) // 8 if read is not None and feature is not None else 256,
+        "classes": len(ours.get("heads.region_class.2.bias", range(1601))),
+        "answers": len(ours["heads.answer.outer.bias"]) if "heads.answer.outer.bias" in ours else 0,
+        "geometry": "official",
+        "visual_norm_init": "official",
+    }
