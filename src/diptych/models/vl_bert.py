@@ -67,6 +67,9 @@ class VLBertShape(Shape):
             raise ValueError(f"positions={self.positions} leaves no place for a word between the marks")
         return self
 
+    def fitted(self, whole: bool) -> VLBertShape:
+        return self if whole else self.model_copy(update={"whole": "mean"})
+
     @property
     def max_text(self) -> int:
         """How many words (and [SEP]s) there are positions for, beside [CLS], the regions' and [END]."""
@@ -190,7 +193,8 @@ class VLBert(SystemModel):
         ends = (batch.text == self.config.vocabulary.sep).long()
         second = torch.cat([torch.zeros_like(ends[:, :1]), (ends.cumsum(1) - ends > 0).long()], 1)
         embedded: Tensor = self.text(words, positions.clamp(min=0), second * pictured[:, None])
-        return embedded + self.word_norm(seen)
+        looking: Tensor = self.word_norm(seen)
+        return embedded + looking
 
     def _regions(
         self, batch: Batch, looks: Float[Tensor, "B P D"], pictured: Bool[Tensor, "B"]

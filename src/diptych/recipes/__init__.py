@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from diptych.errors import RecipeError, nearest
-from diptych.recipes import image_bert, tden, unified_vlp
+from diptych.recipes import image_bert, tden, unified_vlp, vl_bert
 from diptych.recipes.recipe import Recipe
 
 _MAKERS: list[Callable[[], Recipe]] = [
@@ -22,6 +22,8 @@ _MAKERS: list[Callable[[], Recipe]] = [
     *(partial(make, task) for make in (tden.paper, tden.official, tden.small) for task in tden.TASKS),
     *(partial(tden.structured, kind, size) for size in ("paper", "small") for kind in tden.STRUCTURES),
     *(partial(tden.table_2, row, size) for size in ("paper", "small") for row in tden.ROWS),
+    *(partial(make, task) for make in (vl_bert.paper, vl_bert.official, vl_bert.large) for task in vl_bert.PUBLISHED),
+    *(partial(vl_bert.small, task) for task in vl_bert.TASKS),
 ]
 RECIPES: dict[str, Callable[[], Recipe]] = {make().name: make for make in _MAKERS}
 

@@ -13,6 +13,7 @@ from diptych.loading.tokens import Tokens
 from diptych.models import Config, SystemModel
 from diptych.models.official import import_unified_vlp, start_from
 from diptych.models.tden_official import import_tden
+from diptych.models.vl_bert_official import import_vl_bert
 from diptych.models.weights import Report, Tensors, load_into
 from diptych.recipes.folder import Architecture, ModelFolder
 
@@ -32,6 +33,11 @@ IMPORTERS: dict[str, Importer] = {
     ),
     "tden": Importer(
         import_tden, "bottom-up attention ResNet-101 on Visual Genome (Anderson et al. 2018)", "the best 50 by score"
+    ),
+    "vl-bert": Importer(
+        import_vl_bert,
+        "bottom-up attention ResNet-101 on Visual Genome (Anderson et al. 2018)",
+        "10 to 100 by score over 0.5",
     ),
 }
 # How a system begins from the weights of others (`init` of a recipe).

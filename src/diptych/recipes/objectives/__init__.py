@@ -6,10 +6,12 @@ from diptych.recipes.objectives.kind import Objectives
 from diptych.recipes.objectives.retrieval import Retrieving
 from diptych.recipes.objectives.tden import TdenObjectives
 from diptych.recipes.objectives.unified_vlp import UnifiedVLPObjectives
+from diptych.recipes.objectives.vl_bert import VLBertObjectives
 from diptych.recipes.objectives.writing import Writing
 
 OBJECTIVES: dict[str, type[Objectives]] = {
     "unified-vlp": UnifiedVLPObjectives,
+    "vl-bert": VLBertObjectives,
     "image-bert": ImageBertObjectives,
     "tden": TdenObjectives,
     "answer": Answering,
@@ -25,5 +27,6 @@ __all__ = [
     "Retrieving",
     "TdenObjectives",
     "UnifiedVLPObjectives",
+    "VLBertObjectives",
     "Writing",
 ]

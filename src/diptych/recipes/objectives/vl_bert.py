@@ -1,0 +1,60 @@
+"""VL-BERT's: words told with visual clues, regions told with words, and (v1) whether the two belong together."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, model_validator
+
+from diptych.core import BIDIRECTIONAL, Objective, Vocabulary
+from diptych.models.visual import Source
+from diptych.objectives import ImageTextMatching, MaskedLanguage, MaskedRegionClass, OneForward, Schedule
+from diptych.objectives.words import Scheme
+from diptych.recipes.objectives.kind import Objectives
+
+Share = Annotated[float, Field(ge=0, le=1)]
+_SCHEMES: dict[Source, Scheme] = {"paper": (1.0, 0.0, 0.0), "official": (0.8, 0.1, 0.1)}
+
+
+class VLBertObjectives(Objectives):
+    """Weights of the tasks of section 3.3; 0: off. All are added up."""
+
+    kind: Literal["vl-bert"] = "vl-bert"
+    relation: NonNegativeFloat = 1.0  # v1; off in the ICLR version and the code
+    words: NonNegativeFloat = 1.0
+    region_classes: NonNegativeFloat = 1.0
+    masking: Source = "paper"  # a chosen word becomes [MASK]; or 80/10/10
+    rate: Share = 0.15  # of the words
+    region_rate: Share = 0.15
+    region_hidden: Share = 0.9  # of the chosen regions
+    region_labels: Literal["hard", "soft"] = "hard"  # the detector's best class, or (the code) all its probabilities
+    broken: Share = 0.5  # of the pairs, where relation is on
+    only_matched: bool = True  # nothing is hidden in a broken pair: the text says nothing of that picture
+
+    @model_validator(mode="after")
+    def _some(self) -> VLBertObjectives:
+        if not (self.relation or self.words or self.region_classes):
+            raise ValueError("relation, words and region_classes are all 0: nothing to train")
+        return self
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        """What swaps comes first, or a caption would be hidden for one picture and guessed for another."""
+        words = MaskedLanguage(
+            vocabulary,
+            rate=self.rate,
+            scheme=_SCHEMES[self.masking],
+            attention=((BIDIRECTIONAL, 1.0),),
+            only_matched=self.only_matched,
+            hides_end=False,
+        )
+        regions = MaskedRegionClass(
+            self.region_rate, self.region_hidden, labels=self.region_labels, only_matched=self.only_matched
+        )
+        weighed: list[tuple[Objective, float]] = [
+            (ImageTextMatching(self.broken, "captions"), self.relation),
+            (words, self.words),
+            (regions, self.region_classes),
+        ]
+        used = [(objective, weight) for objective, weight in weighed if weight]
+        weights = {objective.name: weight for objective, weight in used}
+        return Schedule(((OneForward(tuple(objective for objective, _ in used), weights), 1.0),))
