@@ -1,7 +1,5 @@
 """Random checkpoints with every key that the authors' models have: all of them small, pre-training at its size too."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -9,48 +7,18 @@ from torch import Tensor
 
 from diptych.core import Regions, Sample, collate
 from diptych.errors import CheckpointError
-from diptych.loading.tokens import SPECIAL
 from diptych.models import Tden
 from diptych.models.tden_official import export_tden, load_tden
 from diptych.models.weights import load_into, read_weights
+from tests.parity.checkpoints import SMALL, Keys, random, sections, vocabulary
 
 pytestmark = pytest.mark.parity
-# Real sizes and small ones that differ from each other, so that no mix-up fits.
-SMALL = {768: 64, 3072: 96, 30522: 60, 2048: 24, 1601: 11, 3129: 13, 1024: 20, 512: 40}
 TWICE = "predictor.decoder.bias"
 
 
-def sections(folder: Path) -> dict[str, dict[str, tuple[list[int], str]]]:
-    """PRETRAIN, VQA, CAPTION, RETRIEVAL, VCR -> name -> sizes and type."""
-    found: dict[str, dict[str, tuple[list[int], str]]] = {}
-    for line in (folder / "tden" / "keys.txt").read_text().splitlines():
-        if line.startswith("#"):
-            keys = found.setdefault(line.split()[1], {})
-        elif line:
-            name, shape, kind = line.split("\t")
-            keys[name] = ([] if shape == "scalar" else [int(n) for n in shape.split("x")], kind)
-    return found
-
-
-def random(keys: dict[str, tuple[list[int], str]], sizes: dict[int, int], half: bool) -> dict[str, Tensor]:
-    made: dict[str, Tensor] = {}
-    for name, (shape, kind) in keys.items():
-        small = [sizes.get(size, size) for size in shape]
-        if kind == "int64":
-            made[name] = torch.tensor(7)
-        else:
-            made[name] = torch.empty(small, dtype=torch.float16 if half else torch.float32).uniform_(-0.05, 0.05)
-        if name.endswith("running_var"):
-            made[name] = made[name].abs() + 0.5
-    if TWICE in made:
-        made[TWICE] = made["predictor.bias"]
-    return made
-
-
-def vocabulary(folder: Path, size: int) -> Path:
-    path = folder / "vocab.txt"
-    path.write_text("\n".join([*SPECIAL, *(f"w{n}" for n in range(len(SPECIAL), size))]))
-    return path
+def tden(keys: Keys, sizes: dict[int, int], half: bool = False) -> dict[str, Tensor]:
+    made = random(keys, sizes, half)
+    return made | ({TWICE: made["predictor.bias"]} if TWICE in made else {})
 
 
 def a_batch(features: int) -> object:
@@ -63,7 +31,7 @@ def a_batch(features: int) -> object:
 @pytest.mark.parametrize("section", ["PRETRAIN", "VQA", "CAPTION", "RETRIEVAL", "VCR"])
 def test_every_key_is_read_and_told(parity_folder, tmp_path, section, wrapped):
     torch.manual_seed(0)
-    theirs = random(sections(parity_folder)[section], SMALL, half=False)
+    theirs = tden(sections(parity_folder / "tden" / "keys.txt")[section], SMALL)
     torch.save({"model": {wrapped + name: value for name, value in theirs.items()}}, tmp_path / "model.pth")
     model, report = load_tden(tmp_path / "model.pth", vocabulary(tmp_path, SMALL[30522]))
     assert report.missing == []
@@ -93,7 +61,7 @@ def test_every_key_is_read_and_told(parity_folder, tmp_path, section, wrapped):
 
 def test_the_real_size_in_half_precision(parity_folder, tmp_path):
     torch.manual_seed(0)
-    theirs = random(sections(parity_folder)["PRETRAIN"], {}, half=True)
+    theirs = tden(sections(parity_folder / "tden" / "keys.txt")["PRETRAIN"], {}, half=True)
     torch.save({"model": theirs}, tmp_path / "model.pth")
     model, report = load_tden(tmp_path / "model.pth", vocabulary(tmp_path, 30522))
     assert report.missing == []
@@ -109,8 +77,12 @@ def test_the_real_size_in_half_precision(parity_folder, tmp_path):
 
 
 def test_what_is_wrong_is_refused_with_a_way_out(parity_folder, tmp_path):
-    keys, path, words = sections(parity_folder)["CAPTION"], tmp_path / "model.pth", vocabulary(tmp_path, 60)
-    theirs = random(keys, SMALL, half=False)
+    keys, path, words = (
+        sections(parity_folder / "tden" / "keys.txt")["CAPTION"],
+        tmp_path / "model.pth",
+        vocabulary(tmp_path, 60),
+    )
+    theirs = tden(keys, SMALL)
 
     def refused(tensors: dict[str, Tensor], match: str, **sizes: int) -> None:
         torch.save(tensors, path)

@@ -1,0 +1,71 @@
+"""Random checkpoints with every key that VL-BERT's authors have."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from diptych.core import BIDIRECTIONAL, Regions, Sample, collate
+from diptych.errors import CheckpointError
+from diptych.models.vl_bert_official import load_vl_bert
+from tests.parity.checkpoints import SMALL, random, sections, vocabulary
+
+pytestmark = pytest.mark.parity
+# 4,096 numbers go into a look: 2,048 of coordinates, which stay 8 x 256 / k, and 2,048 of the feature.
+SIZES = SMALL | {4096: 48}
+HEADS = {
+    "PRETRAIN": {"match", "word", "region_class"},
+    "VQA": {"answer"},
+    "VCR": {"choice", "region_class"},
+    "RefCOCO+": {"region_score"},
+}
+PIXELS = "image_feature_extractor."
+
+
+@pytest.mark.parametrize("wrapped", ["", "module."])
+@pytest.mark.parametrize("section", HEADS)
+def test_every_key_is_read_and_told(parity_folder, tmp_path, section, wrapped):
+    torch.manual_seed(0)
+    theirs = random(sections(parity_folder / "vl_bert" / "keys.txt")[section], SIZES, half=False)
+    torch.save({"state_dict": {wrapped + name: value for name, value in theirs.items()}}, tmp_path / "model.pth")
+    model, report = load_vl_bert(tmp_path / "model.pth", vocabulary(tmp_path, SMALL[30522]))
+    assert set(report.renamed) | set(report.left) == {wrapped + name for name in theirs}
+    left = {name.removeprefix(wrapped) for name in report.left}
+    expected = {"vlbert.mlm_head.predictions.decoder.weight", "vlbert.pooler.dense.weight", "vlbert.pooler.dense.bias"}
+    assert all(name in expected or name.startswith(PIXELS) for name in left)
+    assert set(model.heads) == HEADS[section]
+    assert not any(name.startswith(("encoder", "text", "heads", "word_norm", "region_norm")) for name in report.missing)
+    boxes = torch.tensor([[0.1, 0.1, 0.5, 0.9], [0.0, 0.2, 1.0, 1.0]])
+    features = torch.rand(2, model.config.feature_size)
+    regions = Regions(boxes=boxes, scores=torch.tensor([0.9, 0.8]), size=(640, 480), features=features)
+    sample = Sample("k", "p", regions, torch.tensor([10, 20, 3, 4, 3]), attention=BIDIRECTIONAL)
+    assert model.eval()(collate([sample])).text.isfinite().all()
+
+
+def test_the_real_size_in_half_precision(parity_folder, tmp_path):
+    theirs = random(sections(parity_folder / "vl_bert" / "keys.txt")["PRETRAIN"], {}, half=True)
+    torch.save({"state_dict": theirs}, tmp_path / "model.pth")
+    model, report = load_vl_bert(tmp_path / "model.pth", vocabulary(tmp_path, 30522))
+    assert report.missing == []
+    config = model.config
+    assert (config.layers, config.heads, config.ffn, config.positions) == (12, 12, 3072, 512)
+    assert (config.feature_size, config.coordinates, config.classes) == (2048, 256, 1601)
+    ours = model.state_dict()
+    layer = theirs["vlbert.encoder.layer.3.intermediate.dense.weight"]
+    assert torch.equal(ours["encoder.layers.3.inner.weight"], layer.float())
+
+
+def test_what_is_wrong_is_refused_with_a_way_out(parity_folder, tmp_path):
+    keys, path = sections(parity_folder / "vl_bert" / "keys.txt")["VQA"], tmp_path / "model.pth"
+    words, theirs = vocabulary(tmp_path, 60), random(keys, SIZES, half=False)
+
+    def refused(tensors: dict[str, Tensor], match: str, **sizes: int) -> None:
+        torch.save(tensors, path)
+        with pytest.raises(CheckpointError, match=match):
+            load_vl_bert(path, words, **sizes)
+
+    refused({"bert.embeddings.word_embeddings.weight": torch.ones(2)}, "is no VL-BERT checkpoint: it lacks vlbert")
+    lost = "vlbert.encoder.layer.1.attention.self.key.weight"
+    refused({name: value for name, value in theirs.items() if name != lost}, f"lacks {lost}; it is damaged")
+    refused(theirs, "a width of 64, which 5 attention heads do not divide; give heads", heads=5)
+    words.write_text(words.read_text() + "\none-more")
+    refused(theirs, "has 60 words, the vocabulary file 61; .* bert-base-uncased")
