@@ -1,0 +1,58 @@
+"""From a picture file to its caption, warm, on one core: what a user of `diptych.load` waits for.
+
+    uv run python -m benchmarks.caption MODEL PICTURES
+
+MODEL is a folder that captions (the demo's `caption`), PICTURES a folder of PNG. Beside the whole stand its parts:
+decoding the file, looking (the detector), writing (greedy). Writes benchmarks/results/caption.json.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import torch
+
+import diptych
+from benchmarks.machine import save_result
+from diptych.decoding import DecodingOptions
+from diptych.vision.pictures import open_picture
+
+MOST, ROUNDS = 50, 3
+
+
+def milliseconds(run: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    run()
+    return 1000 * (time.perf_counter() - began)
+
+
+def main(model: Path, pictures: Path) -> None:
+    torch.set_num_threads(1)
+    speaker = diptych.load(model)
+    files = sorted(pictures.rglob("*.png"))[:MOST]
+    seen = [speaker.look([file])[0] for file in files]
+    speaker.caption(files[0])
+    beams = DecodingOptions(beams=5)
+    parts: dict[str, Callable[[int], object]] = {
+        "picture to caption": lambda n: speaker.caption(files[n]),
+        "picture to caption, beam 5": lambda n: speaker.caption(files[n], beams),
+        "of it, decoding the file": lambda n: open_picture(files[n]),
+        "of it, looking": lambda n: speaker.look([files[n]]),
+        "of it, writing": lambda n: speaker.caption(seen[n]),
+    }
+    taken: dict[str, list[float]] = {name: [] for name in parts}
+    for _ in range(ROUNDS):
+        for number in range(len(files)):
+            for name, part in parts.items():
+                taken[name].append(milliseconds(lambda part=part, number=number: part(number)))
+    figures = {"threads": 1, "milliseconds, median (goal 100)": {n: round(median(t), 1) for n, t in taken.items()}}
+    command = f"uv run python -m benchmarks.caption {model} {pictures}"
+    print(save_result("caption", command, figures).read_text())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
