@@ -235,7 +235,7 @@ def test_the_losses_of_a_perfect_answer() -> None:
     losses = next(Detection().losses(perfect, batch))
     assert float(losses["heat"]) < 1e-4
     assert float(losses["sides"]) < 1e-5
-    feature = perfect.describe(perfect(batch.squares), [torch.zeros(1, 4)])
+    feature = perfect.describe(perfect(batch.squares), torch.zeros(1, 1, 4))[0]
     assert losses["kind"].shape == cross_entropy(perfect.region_heads["kind"](feature), torch.tensor([1])).shape
     heat[0, 10, 8] = -20
     assert float(next(Detection().losses(perfect, batch))["heat"].detach()) == pytest.approx(20, abs=0.01)

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid, max_pool2d
-from torchvision.ops import box_iou, generalized_box_iou_loss
+from torchvision.ops import generalized_box_iou_loss
 
 from diptych.core import NOTHING, Losses, Objective, Record, Sample, Update
 from diptych.errors import DataError
@@ -111,33 +111,41 @@ class Detection:
         sizes = (batch.boxes[..., 2:] - batch.boxes[..., :2]).repeat(1, 1, 2)
         moved = (batch.boxes + self.jitter * (torch.rand_like(sizes) * 2 - 1) * sizes).clamp(0, 1)
         found = best_boxes(detector, maps, self.found)[0].detach()
-        shown = [torch.cat([m[there], boxes]) for m, there, boxes in zip(moved, present, found, strict=True)]
-        features = detector.describe(maps, shown)
-        # Rows of all pictures, one after the other: their boxes, and the thing that each shows (-1: none).
-        things = [_shown(*one) for one in zip(shown, batch.boxes, present, strict=True)]
-        row = torch.cat([torch.full_like(thing, number) for number, thing in enumerate(things)])
-        thing = torch.cat(things)
-        kinds = torch.where(thing >= 0, batch.kinds[row, thing] + 1, thing + 1)  # 0 is the background; -1 is unclear
-        kinds = torch.where(thing == UNCLEAR, NOTHING, kinds)
-        on = thing >= 0
-        losses = {"kind": _entropy(detector.region_heads["kind"](features), kinds)}
+        boxes = torch.cat([moved, found], 1)
+        features = detector.describe(maps, boxes)
+        shown = _shown(boxes, batch.boxes, present)
+        shown[:, : present.shape[1]][~present] = UNCLEAR
+        kinds = torch.where(shown >= 0, batch.kinds.gather(1, shown.clamp(min=0)) + 1, 0)  # 0 is the background
+        kinds = torch.where(shown == UNCLEAR, NOTHING, kinds)
+        losses = {"kind": _entropy(detector.region_heads["kind"](features).flatten(0, 1), kinds.flatten())}
+        row, column = (shown >= 0).nonzero(as_tuple=True)
+        thing, features = shown[row, column], features[row, column]
         for name, labels in batch.attributes.items():
-            losses[name] = _entropy(detector.region_heads[name](features[on]), labels[row[on], thing[on]])
-        boxes = torch.cat(shown)[on]
-        refined = detector.refine(boxes, features[on])
-        losses["moves"] = generalized_box_iou_loss(refined, batch.boxes[row[on], thing[on]], reduction="sum")
+            losses[name] = _entropy(detector.region_heads[name](features), labels[row, thing])
+        refined = detector.refine(boxes[row, column], features)
+        losses["moves"] = generalized_box_iou_loss(refined, batch.boxes[row, thing], reduction="sum")
         return losses | {
             name: _entropy(head(maps.whole), batch.scene[name]) for name, head in detector.scene_heads.items()
         }
 
 
-def _shown(boxes: Float[Tensor, "K 4"], truth: Float[Tensor, "N 4"], present: Bool[Tensor, "N"]) -> Int[Tensor, "K"]:
+def _shown(
+    boxes: Float[Tensor, "B K 4"], truth: Float[Tensor, "B N 4"], present: Bool[Tensor, "B N"]
+) -> Int[Tensor, "B K"]:
     """Which thing each box shows: its index, NONE, or UNCLEAR where too little of it is shown to say."""
-    ious: Float[Tensor, "K N"] = box_iou(boxes, truth)
-    overlap, thing = (ious * present).max(1)
+    overlap, thing = (_ious(boxes, truth) * present[:, None]).max(2)
     unclear = torch.full_like(thing, UNCLEAR).where(overlap > 0.3, NONE)
     shown: Tensor = thing.where(overlap > 0.5, unclear)
     return shown
+
+
+def _ious(first: Float[Tensor, "B K 4"], second: Float[Tensor, "B N 4"]) -> Float[Tensor, "B K N"]:
+    """Of all pairs within a picture; torchvision's box_iou takes one picture at a time."""
+    a, b = first[:, :, None], second[:, None]
+    sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
+    shared = sides.prod(-1)
+    areas = ((one[..., 2:] - one[..., :2]).prod(-1) for one in (a, b))
+    return shared / (sum(areas, -shared)).clamp(min=1e-9)
 
 
 def _entropy(logits: Float[Tensor, "K C"], labels: Int[Tensor, "K"]) -> Tensor:

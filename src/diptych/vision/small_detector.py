@@ -21,7 +21,8 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, pixel_unshuffle, relu, softplus
-from torchvision.ops import roi_align
+
+from diptych.vision.pooling import pool_regions
 
 STRIDE = 4
 POOLED = 5  # cells of a pooled region, both ways
@@ -67,7 +68,7 @@ class Maps:
 
     heat: Float[Tensor, "B h w"]  # logits: the centre of a thing, of whatever kind, is in this cell
     sides: Float[Tensor, "B 4 h w"]  # pixels from the cell's centre to the thing's left, top, right and bottom
-    map: Float[Tensor, "B M h w"]  # what regions are pooled from
+    map: Float[Tensor, "B M h w"]  # what regions are pooled from, in the precision of the convolutions
     fine: Float[Tensor, "B fine h2 w2"]  # likewise, at twice the resolution: a small cup is 12 pixels wide
     whole: Float[Tensor, "B F"]
 
@@ -122,29 +123,24 @@ class SmallDetector(nn.Module):
         return Maps(
             heat=self.heat(closer)[:, 0].float(),
             sides=softplus(self.sides(closer).float()) * 16,
-            map=pooled_from.float(),
-            fine=fine.float(),
+            map=pooled_from,
+            fine=fine,
             whole=self.whole(seen).float(),
         )
 
-    def describe(self, maps: Maps, boxes: list[Float[Tensor, "_ 4"]]) -> Float[Tensor, "N F"]:
-        """The features of boxes (fractions of the square), those of all pictures one after the other."""
-        pixels = [box * self.shape.side for box in boxes]
-        pooled = [
-            roi_align(one, pixels, POOLED, one.shape[-1] / self.shape.side, sampling_ratio=2, aligned=True).flatten(1)
-            for one in (maps.map, maps.fine)
-        ]
-        every = torch.cat(boxes)
+    def describe(self, maps: Maps, boxes: Float[Tensor, "B K 4"]) -> Float[Tensor, "B K F"]:
+        """The features of boxes, which are fractions of the square."""
+        pooled = [pool_regions(one, boxes, POOLED).flatten(2) for one in (maps.map, maps.fine)]
         # Pooling forgets how big a box is; where it lies the language model gets from the box itself.
-        sizes = every[:, 2:] - every[:, :2]
-        shape = torch.cat([sizes * 4 - 1, sizes.clamp(min=1e-3).log() + 1.5], 1)
-        return cast(Tensor, self.describe_region(torch.cat([*pooled, shape], 1))).float()
+        sizes = boxes[..., 2:] - boxes[..., :2]
+        shape = torch.cat([sizes * 4 - 1, sizes.clamp(min=1e-3).log() + 1.5], 2)
+        return cast(Tensor, self.describe_region(torch.cat([*pooled, shape.to(pooled[0].dtype)], 2))).float()
 
-    def refine(self, boxes: Float[Tensor, "N 4"], features: Float[Tensor, "N F"]) -> Float[Tensor, "N 4"]:
+    def refine(self, boxes: Float[Tensor, "*N 4"], features: Float[Tensor, "*N F"]) -> Float[Tensor, "*N 4"]:
         """The boxes with each side moved by what their features say, as shares of their width and height."""
-        sizes = (boxes[:, 2:] - boxes[:, :2]).repeat(1, 2)
+        sizes = boxes[..., 2:] - boxes[..., :2]
         moves: Tensor = self.moves(features).float().clamp(-0.5, 0.5)
-        return boxes + moves * sizes
+        return boxes + moves * torch.cat([sizes, sizes], -1)
 
     def boxes(self, sides: Float[Tensor, "B 4 h w"]) -> Float[Tensor, "B cells 4"]:
         """The box that each cell tells of, row by row, as fractions of the square."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -65,15 +65,12 @@ class StorybookDetector:
 
     def _described(self, maps: Maps, boxes: Tensor, heat: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Boxes, scores, class probabilities and features of every candidate, those of a picture in a row."""
-        count, each = boxes.shape[:2]
-        rough = boxes.flatten(0, 1)
-        boxes = self.network.refine(rough, self.network.describe(maps, list(boxes))).clamp(0, 1)
-        features = self.network.describe(maps, list(boxes.reshape(count, each, 4)))
-        classes = self.network.region_heads["kind"](features).softmax(1)
+        boxes = self.network.refine(boxes, self.network.describe(maps, boxes)).clamp(0, 1)
+        features = self.network.describe(maps, boxes)
+        classes = self.network.region_heads["kind"](features).softmax(2)
         # Two opinions: that a centre is there, and that the box shows one kind.
-        scores = (heat.flatten() * classes[:, 1:].amax(1)).sqrt()
-        split = (tensor.reshape(count, each, *tensor.shape[1:]) for tensor in (boxes, scores, classes, features))
-        return cast(tuple[Tensor, Tensor, Tensor, Tensor], tuple(split))
+        scores = (heat * classes[..., 1:].amax(2)).sqrt()
+        return boxes, scores, classes, features
 
     def _one(
         self,
