@@ -123,11 +123,23 @@ def test_the_same_picture_in_one_split_and_in_two(tmp_path: Path) -> None:
         Image.new("RGB", (8, 8), (colour, 0, 0)).save(path)
         records.append(Record(f"k{number}", split, path, captions=("a",)))
     report = check(records)
-    assert [(f.kind, f.count, f.examples) for f in report.findings] == [
-        ("same picture twice", 1, ["k1 is k0 (train)"]),
-        ("picture in two splits", 1, ["k2 (val) is k0 (train)"]),
+    assert [(f.kind, f.severity, f.count, f.examples) for f in report.findings] == [
+        ("picture in two splits", "error", 1, ["k2 (val) is k0 (train)"]),
+        ("same picture twice", "warning", 1, ["k1 is k0 (train)"]),
     ]
-    assert report.ok
+    assert not report.ok
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "severity"),
+    [("web", "train", "warning"), ("train", "test", "error"), ("test_rare", "web", "error"), ("val", "test", "error")],
+)
+def test_only_what_a_scored_split_shares_is_an_error(tmp_path: Path, first: str, second: str, severity: str) -> None:
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "one.png")
+    records = [Record(f"k{split}", split, tmp_path / "one.png", captions=("a",)) for split in (first, second)]
+    report = check(records)
+    assert (one(report).kind, one(report).severity) == ("picture in two splits", severity)
+    assert report.ok == (severity == "warning")
 
 
 def test_keys_are_unique() -> None:

@@ -15,7 +15,6 @@ from diptych.recipes.detector import (
     scene_batch,
     storybook_shape,
     train_detector,
-    train_faster_rcnn,
     truth,
 )
 from diptych.sources.storybook import KINDS, record, scene
@@ -80,7 +79,7 @@ def test_it_may_go_on_after_a_stop(tmp_path: Path) -> None:
 def test_faster_rcnn_trains_on_the_same_scenes(tmp_path: Path) -> None:
     values = FasterRCNNRecipe(architecture="fasterrcnn_mobilenet_v3_large_320_fpn", shorter=96).model_dump()
     values["training"] |= {"steps": 1, "batch": 2, "precision": "fp32"}
-    eyes = train_faster_rcnn(FasterRCNNRecipe.model_validate(values), tmp_path, console=Console(quiet=True))
+    eyes = train_detector(FasterRCNNRecipe.model_validate(values), tmp_path, console=Console(quiet=True))
     again = load_eyes(tmp_path / "eyes")
     assert again.contract == eyes.contract
     assert again.contract.class_names == ("background", *KINDS)

@@ -25,6 +25,7 @@ from diptych.cli.app import (
     storybook,
 )
 from diptych.errors import RecipeError, nearest
+from diptych.processes import PROCESSES
 
 
 class Task(StrEnum):
@@ -65,6 +66,7 @@ def storybook_write(
     val: Annotated[int, typer.Option(help="To choose by.")] = 200,
     test: Annotated[int, typer.Option(help="To score on.")] = 600,
     test_rare: Annotated[int, typer.Option(help="To score on: kinds in colours never seen in training.")] = 200,
+    processes: Annotated[int, typer.Option(min=1, help="That draw; what they draw does not depend on it.")] = PROCESSES,
     seed: Seed = 0,
 ) -> None:
     """Draw scenes and write their words in the forms of COCO, VQA v2, RefCOCO, VCR and NLVR."""
@@ -74,7 +76,7 @@ def storybook_write(
     splits = {"web": web, "train": train, "val": val, "test": test, "test_rare": test_rare}
     with bar("scenes") as progress:
         drawing = progress.add_task("drawing", total=sum(splits.values()))
-        write(folder, splits, seed, lambda _: progress.advance(drawing))
+        write(folder, splits, seed, lambda done: progress.advance(drawing, done), processes)
     print(f"{sum(splits.values())} scenes in {folder}")
 
 
@@ -97,15 +99,25 @@ def storybook_show(
 @storybook.command("detector")
 def storybook_detector(
     out: Annotated[Path, typer.Argument(help="Folder of the run; the eyes go to OUT/eyes.")],
-    steps: Annotated[int, typer.Option(min=1, help="Of 8 scenes each.")] = 1250,
-    processes: Annotated[int | None, typer.Option(min=1, help="That train as one; default: as many as cores.")] = None,
+    faster_rcnn: Annotated[
+        str | None,
+        typer.Option(help="Train torchvision's Faster R-CNN of this architecture instead, such as resnet18_fpn."),
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Of 8 scenes each; default: the recipe's.")] = None,
+    processes: Annotated[int, typer.Option(min=1, help="That train as one.")] = PROCESSES,
     seed: Seed = 0,
 ) -> None:
     """Train a small detector to see the drawn world."""
-    from diptych.recipes.apart import PROCESSES, together
-    from diptych.recipes.detector import DetectorRecipe, train_detector
+    from diptych.recipes.apart import together
+    from diptych.recipes.detector import DetectorRecipe, FasterRCNNRecipe, train_detector
 
-    together(train_detector, DetectorRecipe.of(steps, seed), out, processes=processes or PROCESSES)
+    recipe = (
+        DetectorRecipe.of(steps, seed)
+        if faster_rcnn is None
+        else FasterRCNNRecipe.of(steps, seed, architecture=faster_rcnn)
+    )
+    recipe.network()  # an unknown architecture is refused here, not by each process
+    together(train_detector, recipe, out, processes=processes)
     print(f"eyes: {out / 'eyes'}")
 
 
@@ -116,7 +128,7 @@ def check(
     pictures: Annotated[Path | None, typer.Option(help="Where names of pictures start from.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look over data before hours are spent on it; exit code 1 when training would fail."""
+    """Look over data before hours are spent on it; exit code 1 when training would fail or a test split leaks."""
     from diptych.loading.check import check as look_over
     from diptych.loading.store import INDEX, Store
     from diptych.recipes.looking import read_and_tell
@@ -147,12 +159,14 @@ def extract(
     split: Annotated[str | None, typer.Option(help="Of data that name none; without it, --seed draws.")] = None,
     seed: SplitSeed = 0,
     batch: Annotated[int, typer.Option(min=1, help="Pictures at a time.")] = 16,
+    processes: Annotated[int | None, typer.Option(min=1, help="That look; what is seen does not depend on it.")] = None,
 ) -> None:
     """Look at every picture once and keep what was seen, in a store that training reads."""
     from diptych.recipes.looking import look_and_tell, open_eyes, read_and_tell
 
     records = read_and_tell(data, console(), pictures, split, seed, look=features is None)
-    done = look_and_tell(records, open_eyes(detector, records, features, weights, select), out, console(), batch)
+    eyes = open_eyes(detector, records, features, weights, select)
+    done = look_and_tell(records, eyes, out, console(), batch, processes)
     print(f"{done.summary()}; {out}")
 
 

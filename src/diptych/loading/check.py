@@ -1,6 +1,7 @@
 """Look over a data set before hours are spent on it: `diptych check DATA`.
 
-An error is what training would fail on, or read as nonsense without a word; a warning is what a person should know.
+An error is what training would fail on, or read as nonsense without a word, and what makes the scores of a test wrong;
+a warning is what a person should know.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from diptych.vision.pictures import open_picture
 
 Severity = Literal["error", "warning"]
 EXAMPLES = 5
+SCORED = ("val", "dev", "test")  # how the names of splits begin that are not trained on
 SLACK = 1e-3  # of a picture's side: half precision and rounding may put a box end so far outside
 
 # What is looked for, how bad it is, and the way out.
@@ -49,6 +51,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "no words": ("warning", "nothing is said about the picture, so no task reads it"),
     "question without answers": ("warning", "it can be asked, but neither trained on nor scored"),
     "same picture twice": ("warning", "equal files under several keys of one split"),
+    # An error where one of the two is a split that is scored or chosen by.
     "picture in two splits": ("warning", "scores on the later split are too good: take it out of one"),
     "key in two splits": ("warning", "scores on the later split are too good: take it out of one"),
 }
@@ -68,7 +71,7 @@ class Finding:
 
 @dataclass
 class Report:
-    """What was found. `ok` is False where training would fail, `clean` where there is anything to say at all."""
+    """What was found. `ok` is False where there are errors, `clean` where there is anything to say at all."""
 
     records: int = 0
     splits: dict[str, int] = field(default_factory=dict)
@@ -125,7 +128,11 @@ class Report:
     def _verdict(self) -> str:
         if self.clean:
             return "Nothing wrong was found."
-        return "Training would run." if self.ok else "Training would fail, or learn from nonsense: see the errors."
+        return (
+            "Training would run."
+            if self.ok
+            else "Training would fail, or its scores would mean nothing: see the errors."
+        )
 
 
 def check(data: Store | Iterable[Record], model: FeatureContract | None = None, pictures: bool = True) -> Report:
@@ -209,13 +216,15 @@ class _Check:
         if split == record.split:
             self.add("same picture twice", f"{record.key} is {key} ({split})")
         else:
-            self.add("picture in two splits", f"{record.key} ({record.split}) is {key} ({split})")
+            self.add(
+                "picture in two splits", f"{record.key} ({record.split}) is {key} ({split})", _leak(split, record.split)
+            )
 
     def look_at(self, record: Record) -> None:
         self.records += 1
         self.splits[record.split] += 1
         if (split := self.keys.setdefault(record.key, record.split)) != record.split:
-            self.add("key in two splits", f"{record.key} ({split} and {record.split})")
+            self.add("key in two splits", f"{record.key} ({split} and {record.split})", _leak(split, record.split))
             self.add("key twice", record.key)
         elif self.records > len(self.keys) + self._twice():
             self.add("key twice", record.key)
@@ -287,6 +296,11 @@ class _Check:
         if "regions" in percent:  # of all that were asked for
             percent["regions"] = 100 * self.covered["regions"] / max(1, self.records + failed)
         return Report(self.records, dict(self.splits), {n: round(p, 2) for n, p in percent.items()}, findings)
+
+
+def _leak(*splits: str) -> Severity:
+    """Of a picture in both: scores that are wrong without a word are worse than a run that fails."""
+    return "error" if any(split.startswith(SCORED) for split in splits) else "warning"
 
 
 def _content(record: Record) -> tuple[str | None, str | None]:

@@ -6,24 +6,32 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
+import torch
 from torch import Tensor
 
 from diptych.core import Record, Regions
 from diptych.errors import DataError
 from diptych.files import write_atomically
 from diptych.loading.store import FAILURES, StoreWriter
+from diptych.processes import shared
 from diptych.vision.eyes import Eyes, Picture
+from diptych.vision.load import load_eyes
 from diptych.vision.pictures import open_picture
 
 WINDOW = 4  # batches whose pictures are sorted by shape, so that a detector that pads a batch pads little
 MOST_BYTES = 256 * 2**20  # of opened pictures that wait: some are as large as 200 MB
 
-Opened: TypeAlias = "tuple[Record, Picture | None]"
+Whole: TypeAlias = "tuple[Record, Picture | None]"  # None where the eyes look at the record alone
+Opened: TypeAlias = "tuple[Record, Picture | DataError | None]"
+Seen: TypeAlias = "tuple[list[tuple[Record, Regions]], dict[str, str]]"  # of a window, and why others could not be
 
 
 @dataclass
@@ -51,22 +59,26 @@ def extract(
     records_per_shard: int = 1000,
     progress: Callable[[int], object] | None = None,
     threads: int = 2,
+    processes: int = 1,
 ) -> Extraction:
     """Records that the store has are passed over, so the same command goes on where it was stopped.
 
-    `progress` is told how many more records are dealt with. Ctrl-C keeps what was seen so far. Raises DataError where
-    not one record could be extracted.
+    `progress` is told how many more records are dealt with. Ctrl-C keeps what was seen so far. With `processes` over 1
+    each has eyes of its own, on the CPU, and one thread; what is written is the same. Raises DataError where not one
+    record could be extracted.
     """
     result = Extraction()
     try:
         with StoreWriter(folder, eyes.contract, records_per_shard) as store:
             told = 0
             new = _new(records, store.done, result)
-            opened = _opened(new, threads, ahead=batch_size, result=result) if eyes.looks else ((r, None) for r in new)
-            for window in _windows(opened, batch_size * WINDOW):
-                for record, regions in _seen(window, eyes, batch_size, result):
+            looking = _Looking(eyes, batch_size, threads) if processes == 1 or not eyes.looks else None
+            seen = looking.at(new) if looking is not None else _shared(new, eyes, batch_size, processes)
+            for found, failed in seen:
+                for record, regions in found:
                     store.add(replace(record, regions=regions, size=regions.size))
                     result.written += 1
+                result.failed.update(failed)
                 dealt_with = result.written + len(result.failed)
                 if progress is not None:
                     progress(dealt_with - told)
@@ -92,10 +104,48 @@ def _new(records: Iterable[Record], done: set[str], result: Extraction) -> Itera
         given.add(record.key)
 
 
-def _opened(records: Iterator[Record], threads: int, ahead: int, result: Extraction) -> Iterator[Opened]:
+@dataclass(frozen=True)
+class _Looking:
+    """Windows of pictures opened and looked at."""
+
+    eyes: Eyes
+    batch: int
+    threads: int
+
+    def at(self, records: Iterable[Record]) -> Iterator[Seen]:
+        opened = _opened(iter(records), self.threads, self.batch) if self.eyes.looks else ((r, None) for r in records)
+        for window in _windows(opened, self.batch * WINDOW):
+            failed = {record.key: str(why) for record, why in window if isinstance(why, DataError)}
+            whole = [(record, picture) for record, picture in window if not isinstance(picture, DataError)]
+            yield _seen(whole, self.eyes, self.batch, failed), failed
+
+
+def _shared(records: Iterator[Record], eyes: Eyes, batch: int, processes: int) -> Iterator[Seen]:
+    """A piece of work is a window of records, so that the same pictures share a batch as in one process."""
+    with TemporaryDirectory() as folder:
+        eyes.save(Path(folder))
+        pieces = iter(lambda: list(islice(records, batch * WINDOW)), [])
+        work = shared(partial(_look_apart, folder, batch), pieces, processes)
+        with closing(work):
+            for seen in work:
+                yield from seen
+
+
+def _look_apart(eyes: str, batch: int, records: list[Record]) -> list[Seen]:
+    return list(_Looking(_eyes_in(eyes), batch, threads=1).at(records))
+
+
+@cache
+def _eyes_in(folder: str) -> Eyes:
+    """In a process of its own, which has one core."""
+    torch.set_num_threads(1)
+    return load_eyes(Path(folder))
+
+
+def _opened(records: Iterator[Record], threads: int, ahead: int) -> Iterator[Opened]:
     """Pictures in the order of their records, opened by threads ahead of time: Pillow decodes without Python's lock."""
     pool = ThreadPoolExecutor(threads, thread_name_prefix="pictures")
-    queue: deque[Future[tuple[Record, Picture | DataError]]] = deque()
+    queue: deque[Future[Opened]] = deque()
     try:
         while True:
             # One may always be under way, or a picture larger than the limit would stop everything.
@@ -103,23 +153,20 @@ def _opened(records: Iterator[Record], threads: int, ahead: int, result: Extract
             queue.extend(pool.submit(_open, record) for record in islice(records, max(0, room - len(queue))))
             if not queue:
                 return
-            record, picture = queue.popleft().result()
-            if isinstance(picture, DataError):
-                result.failed[record.key] = str(picture)
-            else:
-                yield record, picture
+            yield queue.popleft().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _waiting_bytes(future: Future[tuple[Record, Picture | DataError]]) -> int:
-    if not future.done():
-        return 0
-    picture = future.result()[1]
-    return picture.nbytes if isinstance(picture, Tensor) else 0
+def _waiting_bytes(future: Future[Opened]) -> int:
+    return _bytes(future.result()) if future.done() else 0
 
 
-def _open(record: Record) -> tuple[Record, Picture | DataError]:
+def _bytes(opened: Opened) -> int:
+    return opened[1].nbytes if isinstance(opened[1], Tensor) else 0
+
+
+def _open(record: Record) -> Opened:
     """The picture, or why not: one bad file must not stop the job."""
     if record.picture is None:
         return record, DataError("the record names no picture", key=record.key)
@@ -130,38 +177,39 @@ def _open(record: Record) -> tuple[Record, Picture | DataError]:
 
 
 def _windows(opened: Iterable[Opened], most: int) -> Iterator[list[Opened]]:
+    """A window ends after `most` records, whatever came before, or where its pictures are too large to wait."""
     window: list[Opened] = []
     waiting = 0
-    for one in opened:
+    for number, one in enumerate(opened, start=1):
         window.append(one)
-        waiting += one[1].nbytes if one[1] is not None else 0
-        if len(window) == most or waiting > MOST_BYTES:
+        waiting += _bytes(one)
+        if number % most == 0 or waiting > MOST_BYTES:
             yield window
             window, waiting = [], 0
     if window:
         yield window
 
 
-def _seen(window: list[Opened], eyes: Eyes, batch_size: int, result: Extraction) -> list[tuple[Record, Regions]]:
+def _seen(window: list[Whole], eyes: Eyes, batch_size: int, failed: dict[str, str]) -> list[tuple[Record, Regions]]:
     """In the window's order, though looked at in the order of shapes."""
     order = sorted(range(len(window)), key=lambda i: _shape(window[i][1]))
     regions: dict[int, Regions] = {}
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
-        regions.update(_see([window[row] for row in rows], rows, eyes, result))
+        regions.update(_see([window[row] for row in rows], rows, eyes, failed))
     return [(record, regions[row]) for row, (record, _) in enumerate(window) if row in regions]
 
 
-def _see(batch: list[Opened], rows: list[int], eyes: Eyes, result: Extraction) -> dict[int, Regions]:
+def _see(batch: list[Whole], rows: list[int], eyes: Eyes, failed: dict[str, str]) -> dict[int, Regions]:
     """By row. What the eyes refuse is named, and does not stop the others of its batch."""
     try:
         pictures = [picture for _, picture in batch if picture is not None]
         return dict(zip(rows, eyes.see(pictures, [record for record, _ in batch]), strict=True))
     except DataError as error:
         if len(batch) == 1:
-            result.failed[batch[0][0].key] = str(error)
+            failed[batch[0][0].key] = str(error)
             return {}
-    return {k: v for one, row in zip(batch, rows, strict=True) for k, v in _see([one], [row], eyes, result).items()}
+    return {k: v for one, row in zip(batch, rows, strict=True) for k, v in _see([one], [row], eyes, failed).items()}
 
 
 def _shape(picture: Picture | None) -> tuple[float, int]:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
-from threading import Thread
 from typing import ParamSpec, TypeVar
 
 import torch
 
 from diptych.errors import DiptychError, Stopped, TrainingError
+from diptych.processes import end_with_parent
 from diptych.training.devices import leave
 
-PROCESSES = min(4, os.cpu_count() or 1)  # more gain nothing on models so small
 GRACE = 30.0  # seconds for the others to end when one has
 
 Arguments = ParamSpec("Arguments")
@@ -36,7 +34,7 @@ def workers(count: int) -> ProcessPoolExecutor:
     """Processes that end when this one does, so that nobody writes on into a folder that is gone on with."""
     _prepare_children()
     spawn = get_context("spawn")
-    return ProcessPoolExecutor(count, spawn, initializer=_end_with_parent, max_tasks_per_child=1)
+    return ProcessPoolExecutor(count, spawn, initializer=end_with_parent, max_tasks_per_child=1)
 
 
 def together(work: Callable[..., object], *given: object, processes: int) -> None:
@@ -89,7 +87,7 @@ def _as_rank(rank: int, world: int, port: int, work: Callable[..., object], give
     place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in place.items()})
     torch.set_num_threads(1)
-    _end_with_parent()
+    end_with_parent()
     try:
         work(*given)
     except DiptychError as error:
@@ -97,14 +95,3 @@ def _as_rank(rank: int, world: int, port: int, work: Callable[..., object], give
             print(f"diptych: {error}", file=sys.stderr)
         leave(error.exit_code)
     leave(0)
-
-
-def _end_with_parent() -> None:
-    Thread(target=_stop_after_parent, daemon=True).start()
-
-
-def _stop_after_parent() -> None:
-    parent = parent_process()
-    assert parent is not None
-    parent.join()
-    os.kill(os.getpid(), signal.SIGTERM)  # a run in training saves itself first

@@ -14,10 +14,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, PositiveInt
 from rich.console import Console
 
+from diptych.errors import RecipeError
 from diptych.files import write_atomically
 from diptych.loading.store import Store, iterate
+from diptych.processes import PROCESSES
 from diptych.progress import bar
-from diptych.recipes.apart import PROCESSES, apart, together
+from diptych.recipes.apart import apart, together
 from diptych.recipes.comparison import Cell, Row, Task, compare, read_said
 from diptych.recipes.detector import DetectorRecipe, train_detector
 from diptych.recipes.folder import EYES, INNER, open_model
@@ -39,6 +41,7 @@ RATES = {
     ("vqa", "pre-trained"): 1e-3,
 }
 TASKS: tuple[Task, ...] = ("caption", "vqa")
+DEMO = "demo.json"  # what the folder was begun with
 SCRATCH, PRETRAINED = "from scratch", "pre-trained"
 
 
@@ -106,7 +109,7 @@ def demo(out: Path, config: DemoConfig, console: Console) -> dict[str, Any]:
 
 def see_world(out: Path, config: DemoConfig, times: Times) -> Store:
     """Draw the pictures, train the eyes and find the regions."""
-    out.mkdir(parents=True, exist_ok=True)
+    claim(out, config)
     with times.stage("draw"):
         apart(_draw, out / "world", config)
     with times.stage("learn to see"):
@@ -115,6 +118,23 @@ def see_world(out: Path, config: DemoConfig, times: Times) -> Store:
     with times.stage("find regions"):
         apart(_look, out / "world", out / "detector" / EYES, out / "store")
     return Store(out / "store")
+
+
+def claim(out: Path, config: DemoConfig) -> None:
+    """Make `out` the folder of this demo, before anything is drawn. Raises RecipeError where it is another's."""
+    mine = config.model_dump(mode="json")
+    if (out / DEMO).exists():
+        theirs = json.loads((out / DEMO).read_text("utf-8"))
+        differ = [name for name in {**theirs, **mine} if mine.get(name) != theirs.get(name)]
+        if differ:
+            lines = "".join(f"\n  {name}: {mine.get(name)}, was {theirs.get(name)}" for name in differ)
+            raise RecipeError(
+                f"{out} holds a demo of another size:{lines}\ngive the same options (--fast, --seed) to go on with it, "
+                f"another --out to begin anew, or delete {out}"
+            )
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / DEMO, (json.dumps(mine, indent=2) + "\n").encode())
 
 
 def pretrain(recipe: Recipe, store: Store, out: Path) -> Path:
@@ -130,7 +150,7 @@ def _pretrain(recipe: Recipe, store: Path, out: Path) -> None:
 def _draw(folder: Path, config: DemoConfig) -> None:
     with bar("scenes") as progress:
         task = progress.add_task("scenes", total=sum(config.splits.values()))
-        storybook.write(folder, config.splits, config.seed, lambda _: progress.advance(task))
+        storybook.write(folder, config.splits, config.seed, lambda done: progress.advance(task, done), PROCESSES)
 
 
 def _look(world: Path, eyes: Path, folder: Path) -> None:

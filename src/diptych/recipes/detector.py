@@ -6,16 +6,19 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from rich.console import Console
+from torch import nn
 
 from diptych.core import Record
 from diptych.sources.storybook import COLOURS, KINDS, Scene, render, scene
 from diptych.sources.storybook.book import thing
 from diptych.sources.storybook.kinds import PLACES, SIZES
 from diptych.training import OptimizerConfig, TrainingConfig, train
+from diptych.training.step import Updates
 from diptych.vision.detection import Detection, DetectionBatch, detection_batch
 from diptych.vision.eyes import Picture
 from diptych.vision.faster_rcnn import FasterRCNN, FasterRCNNDetection, FasterRCNNShape, Layer
@@ -53,10 +56,19 @@ class DetectorRecipe(BaseModel):
     )
 
     @classmethod
-    def of(cls, steps: int, seed: int) -> DetectorRecipe:
-        default = cls()
-        training = default.training.model_copy(update={"steps": steps, "seed": seed})
-        return default.model_copy(update={"seed": seed, "training": training})
+    def of(cls, steps: int | None, seed: int, **others: Any) -> Self:
+        """With so many steps, where a number is given."""
+        default = cls(**others)
+        changed = {"seed": seed} | ({"steps": steps} if steps is not None else {})
+        return default.model_copy(update={"seed": seed, "training": default.training.model_copy(update=changed)})
+
+    def network(self) -> tuple[nn.Module, Updates]:
+        """What is trained, with random weights, and how it learns."""
+        return SmallDetector(storybook_shape()), Detection()
+
+    def eyes(self, network: Any, selection: Selection) -> StorybookDetector | FasterRCNN:
+        """The network, when it is trained."""
+        return StorybookDetector(network, selection)
 
 
 @dataclass(frozen=True)
@@ -89,32 +101,6 @@ def drawn(of: Scene) -> Picture:
     return torch.from_numpy(render(of)).permute(2, 0, 1)
 
 
-def train_detector(
-    recipe: DetectorRecipe,
-    folder: Path,
-    selection: Selection = SELECTIONS["storybook"],
-    console: Console | None = None,
-) -> StorybookDetector:
-    """Trains in `folder`, going on where it was stopped, and saves the detector to `folder/eyes`."""
-    torch.manual_seed(recipe.training.seed)
-    shape = storybook_shape()
-    network = SmallDetector(shape)
-    train(
-        network,
-        Detection(),
-        SceneBatches(shape, recipe),
-        optimizer=recipe.optimizer,
-        training=recipe.training,
-        folder=folder,
-        fingerprint=recipe.model_dump_json(),
-        console=console,
-    )
-    eyes = StorybookDetector(network.cpu(), selection)
-    if os.environ.get("RANK", "0") == "0":
-        eyes.save(folder / "eyes")
-    return eyes
-
-
 class FasterRCNNRecipe(DetectorRecipe):
     """torchvision's Faster R-CNN from random weights, briefly: enough to know that its path is real, no more."""
 
@@ -128,28 +114,38 @@ class FasterRCNNRecipe(DetectorRecipe):
         default_factory=lambda: TrainingConfig(steps=300, batch=8, precision="bf16", checkpoint_every=100, log_every=10)
     )
 
+    def network(self) -> tuple[nn.Module, Updates]:
+        return self._shape.build(), FasterRCNNDetection()
 
-def train_faster_rcnn(
-    recipe: FasterRCNNRecipe,
+    def eyes(self, network: Any, selection: Selection) -> FasterRCNN:
+        return FasterRCNN(network, self._shape, selection)
+
+    @property
+    def _shape(self) -> FasterRCNNShape:
+        kinds = storybook_shape().class_names
+        return FasterRCNNShape(self.architecture, kinds, self.layer, self.shorter, self.shorter)
+
+
+def train_detector(
+    recipe: DetectorRecipe,
     folder: Path,
     selection: Selection = SELECTIONS["storybook"],
     console: Console | None = None,
-) -> FasterRCNN:
-    """Like `train_detector`, on the same scenes."""
+) -> StorybookDetector | FasterRCNN:
+    """Trains in `folder`, going on where it was stopped, and saves the detector to `folder/eyes`."""
     torch.manual_seed(recipe.training.seed)
-    scenes = storybook_shape()
-    shape = FasterRCNNShape(recipe.architecture, scenes.class_names, recipe.layer, recipe.shorter, recipe.shorter)
-    network = shape.build()
+    network, updates = recipe.network()
     train(
         network,
-        FasterRCNNDetection(),
-        SceneBatches(scenes, recipe),
+        updates,
+        SceneBatches(storybook_shape(), recipe),
         optimizer=recipe.optimizer,
         training=recipe.training,
         folder=folder,
         fingerprint=recipe.model_dump_json(),
         console=console,
     )
-    eyes = FasterRCNN(network.cpu(), shape, selection)
-    eyes.save(folder / "eyes")
+    eyes = recipe.eyes(network.cpu(), selection)
+    if os.environ.get("RANK", "0") == "0":
+        eyes.save(folder / "eyes")
     return eyes

@@ -13,6 +13,7 @@ from diptych.core import Record
 from diptych.errors import DataError, RecipeError, nearest
 from diptych.loading.extract import Extraction, extract
 from diptych.loading.store import INDEX, Store, iterate
+from diptych.processes import PROCESSES
 from diptych.progress import bar
 from diptych.recipes.folder import EYES, INNER
 from diptych.sources.anything import FORMS, read
@@ -25,6 +26,7 @@ from diptych.vision.ground_truth import GroundTruth
 from diptych.vision.load import load_eyes
 from diptych.vision.selection import SELECTIONS
 
+MANY = 500  # pictures that are worth processes of their own, which take a few seconds to start
 NAMED = 5  # failures that are shown; failures.jsonl has all
 
 
@@ -72,21 +74,31 @@ def look(
     folder: Path,
     batch_size: int = 16,
     progress: Callable[[int], object] | None = None,
+    processes: int | None = None,
 ) -> Extraction:
-    """Regions for every picture; the eyes are kept beside them, for the models that will be made from them."""
-    done = extract(records, eyes, folder, batch_size, progress=progress)
+    """Regions for every picture; the eyes are kept beside them, for the models that will be made from them.
+
+    Without a number, as many processes as there are cores where the pictures are worth starting them.
+    """
+    processes = processes or (PROCESSES if len(records) >= MANY else 1)
+    done = extract(records, eyes, folder, batch_size, progress=progress, processes=processes)
     (folder / EYES).mkdir(exist_ok=True)
     eyes.save(folder / EYES)
     return done
 
 
 def look_and_tell(
-    records: Sequence[Record], eyes: Eyes, folder: Path, console: Console, batch_size: int = 16
+    records: Sequence[Record],
+    eyes: Eyes,
+    folder: Path,
+    console: Console,
+    batch_size: int = 16,
+    processes: int | None = None,
 ) -> Extraction:
     """The same with a progress bar; what failed is named."""
     with bar("pictures") as progress:
         looking = progress.add_task("looking", total=len(records))
-        done = look(records, eyes, folder, batch_size, lambda count: progress.advance(looking, count))
+        done = look(records, eyes, folder, batch_size, lambda count: progress.advance(looking, count), processes)
     for key, reason in list(done.failed.items())[:NAMED]:
         tell(console, f"  {key}: {reason}")
     return done

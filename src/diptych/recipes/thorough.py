@@ -20,7 +20,7 @@ from rich.table import Table
 
 from diptych.files import write_atomically
 from diptych.loading.store import Store, iterate
-from diptych.recipes.apart import PROCESSES
+from diptych.processes import PROCESSES
 from diptych.recipes.comparison import Cell, Row, read_said
 from diptych.recipes.demo import (
     PRETRAINED,

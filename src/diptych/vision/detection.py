@@ -84,6 +84,7 @@ class Detection:
     weights: Mapping[str, float] = field(default_factory=lambda: {"sides": 5.0})
     objectives: Sequence[Objective] = ()  # of language: none
     jitter: float = 0.1  # of a true box's sides; its feature is taught on boxes that are not exact, as found ones are
+    copies: int = 1  # of each true box, each jittered anew: describing one more costs little
     found: int = 6  # boxes a picture of the detector's own, of which the wrong ones teach what no thing looks like
 
     def at(self, step: int) -> Update:
@@ -109,21 +110,26 @@ class Detection:
     def _described(self, detector: SmallDetector, maps: Maps, batch: DetectionBatch) -> Losses:
         present = batch.kinds != NOTHING
         sizes = (batch.boxes[..., 2:] - batch.boxes[..., :2]).repeat(1, 1, 2)
-        moved = (batch.boxes + self.jitter * (torch.rand_like(sizes) * 2 - 1) * sizes).clamp(0, 1)
+        sizes = sizes.repeat(1, self.copies, 1)
+        moved = batch.boxes.repeat(1, self.copies, 1) + self.jitter * (torch.rand_like(sizes) * 2 - 1) * sizes
         found = best_boxes(detector, maps, self.found)[0].detach()
-        boxes = torch.cat([moved, found], 1)
+        boxes = torch.cat([moved.clamp(0, 1), found], 1)
         features = detector.describe(maps, boxes)
         shown = _shown(boxes, batch.boxes, present)
-        shown[:, : present.shape[1]][~present] = UNCLEAR
+        shown[:, : moved.shape[1]][~present.repeat(1, self.copies)] = UNCLEAR
+        share = torch.ones_like(boxes[..., 0])  # the copies of a thing count as one
+        share[:, : moved.shape[1]] /= self.copies
         kinds = torch.where(shown >= 0, batch.kinds.gather(1, shown.clamp(min=0)) + 1, 0)  # 0 is the background
         kinds = torch.where(shown == UNCLEAR, NOTHING, kinds)
-        losses = {"kind": _entropy(detector.region_heads["kind"](features).flatten(0, 1), kinds.flatten())}
+        losses = {
+            "kind": _entropy(detector.region_heads["kind"](features).flatten(0, 1), kinds.flatten(), share.flatten())
+        }
         row, column = (shown >= 0).nonzero(as_tuple=True)
-        thing, features = shown[row, column], features[row, column]
+        thing, features, share = shown[row, column], features[row, column], share[row, column]
         for name, labels in batch.attributes.items():
-            losses[name] = _entropy(detector.region_heads[name](features), labels[row, thing])
+            losses[name] = _entropy(detector.region_heads[name](features), labels[row, thing], share)
         refined = detector.refine(boxes[row, column], features)
-        losses["moves"] = generalized_box_iou_loss(refined, batch.boxes[row, thing], reduction="sum")
+        losses["moves"] = (generalized_box_iou_loss(refined, batch.boxes[row, thing]) * share).sum()
         return losses | {
             name: _entropy(head(maps.whole), batch.scene[name]) for name, head in detector.scene_heads.items()
         }
@@ -148,8 +154,9 @@ def _ious(first: Float[Tensor, "B K 4"], second: Float[Tensor, "B N 4"]) -> Floa
     return shared / (sum(areas, -shared)).clamp(min=1e-9)
 
 
-def _entropy(logits: Float[Tensor, "K C"], labels: Int[Tensor, "K"]) -> Tensor:
-    return cross_entropy(logits, labels, ignore_index=NOTHING, reduction="sum")
+def _entropy(logits: Float[Tensor, "K C"], labels: Int[Tensor, "K"], share: Float[Tensor, "K"] | None = None) -> Tensor:
+    each = cross_entropy(logits.float(), labels, ignore_index=NOTHING, reduction="none")
+    return (each if share is None else each * share).sum()
 
 
 def best_boxes(detector: SmallDetector, maps: Maps, count: int) -> tuple[Float[Tensor, "B K 4"], Float[Tensor, "B K"]]:

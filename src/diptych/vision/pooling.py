@@ -31,6 +31,6 @@ def _shares(
     """How much each row (or column) of the map adds to each cell between these two fractions; a cell's sum to 1."""
     steps = (torch.arange(cells * SAMPLES, dtype=low.dtype, device=low.device) + 0.5) / (cells * SAMPLES)
     places = (low[..., None] + steps * (high - low)[..., None]) * length - 0.5
-    places = places.clamp(0, length - 1).unflatten(2, (cells, SAMPLES))
-    nearness = 1 - (places[..., None] - torch.arange(length, device=low.device)).abs()
-    return nearness.clamp(min=0).mean(3)
+    nearness = 1 - (places.clamp(0, length - 1)[..., None] - torch.arange(length, device=low.device)).abs()
+    shares: Tensor = nearness.clamp(min=0).view(*low.shape, cells, SAMPLES, length).mean(3)
+    return shares

@@ -10,6 +10,8 @@ storybook.json            the seed and how much of each split is complete
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from PIL import Image
 
 from diptych.core import Record
 from diptych.errors import DataError, nearest
+from diptych.processes import shared
 from diptych.sources import coco, conceptual, nlvr, refcoco, vcr, vqa2
 from diptych.sources.reading import combined, key_of, read_json
 from diptych.sources.storybook import official
@@ -26,6 +29,7 @@ from diptych.sources.storybook.world import SPLITS
 
 WORLD = 1  # changes with the drawings or the words, so that two worlds are never mixed in one folder
 _MANIFEST = "storybook.json"
+_PART = 64  # scenes that a process draws at a time
 
 
 def write(
@@ -33,11 +37,12 @@ def write(
     splits: Mapping[str, int],
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
+    processes: int = 1,
 ) -> None:
-    """So many scenes of each split. `progress` hears of each scene that is done.
+    """So many scenes of each split, by so many processes. `progress` hears how many more are done.
 
-    Every file appears whole or not at all. A second call goes on where the first was stopped: it draws
-    only what is missing, and a larger number adds scenes.
+    What is written is the same whatever their number. Every file appears whole or not at all. A second call goes on
+    where the first was stopped: it draws only what is missing, and a larger number adds scenes.
     """
     for split, number in splits.items():
         if split not in SPLITS:
@@ -46,13 +51,22 @@ def write(
             raise DataError(f"found {number} scenes for {split}, wanted 0 or more")
     try:
         done = _begun(folder, seed)
-        for split, number in splits.items():
-            told = done.get(split) == number
-            records = _pictures(folder, Storybook(seed, split, number), not told, progress or (lambda _: None))
-            if not told:
-                _words(folder, split, records)
-                done[split] = number
-                _save(folder / _MANIFEST, {"world": WORLD, "seed": seed, "splits": done})
+        parts = [
+            (Storybook(seed, split, number), done.get(split) != number, range(first, min(first + _PART, number)))
+            for split, number in splits.items()
+            for first in range(0, number, _PART)
+        ]
+        with closing(shared(partial(_pictures, folder), parts, max(1, min(processes, len(parts))))) as drawn:
+            for split, number in splits.items():
+                records: list[Record] = []
+                for first in range(0, number, _PART):
+                    records += next(drawn)
+                    if progress is not None:
+                        progress(min(_PART, number - first))
+                if done.get(split) != number:
+                    _words(folder, split, records)
+                    done[split] = number
+                    _save(folder / _MANIFEST, {"world": WORLD, "seed": seed, "splits": done})
     except OSError as error:
         raise DataError(
             f"{error.filename or folder}: cannot be written ({error.strerror}); make room or give another folder, "
@@ -74,19 +88,19 @@ def _begun(folder: Path, seed: int) -> dict[str, int]:
     return {split: manifest["splits"][split].integer() for split in manifest["splits"].names()}
 
 
-def _pictures(folder: Path, book: Storybook, tell: bool, progress: Callable[[int], None]) -> list[Record]:
-    """Draws the pictures that are not there yet; with `tell`, returns all the split's records."""
+def _pictures(folder: Path, part: tuple[Storybook, bool, range]) -> list[Record]:
+    """Draws the pictures of this part of a split that are not there yet; all its records, where they are asked for."""
+    book, tell, numbers = part
     records = []
-    for number in range(len(book)):
+    for number in numbers:
         path = folder / "pictures" / f"{key_of(book.split, number)}.png"
         if not path.exists():
-            partial = _partial(path)
+            unfinished = _unfinished(path)
             # The paper's grain does not compress: a harder effort costs time and gains little.
-            Image.fromarray(render(book[number])).save(partial, format="PNG", compress_level=1)
-            os.replace(partial, path)
+            Image.fromarray(render(book[number])).save(unfinished, format="PNG", compress_level=1)
+            os.replace(unfinished, path)
         if tell:
             records.append(record(book[number], path))
-        progress(number + 1)
     return records
 
 
@@ -108,7 +122,7 @@ def _words(folder: Path, split: str, records: list[Record]) -> None:
     _save_lines(folder / "nlvr" / f"{split}.jsonl", map(json.dumps, official.statements(records)))
 
 
-def _partial(path: Path) -> Path:
+def _unfinished(path: Path) -> Path:
     """Where a file is written before it gets its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return path.with_name(f"{path.name}.{os.getpid()}.partial")
@@ -119,9 +133,9 @@ def _save(path: Path, value: Any) -> None:
 
 
 def _save_lines(path: Path, lines: Iterable[str]) -> None:
-    partial = _partial(path)
-    partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
-    os.replace(partial, path)
+    unfinished = _unfinished(path)
+    unfinished.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+    os.replace(unfinished, path)
 
 
 def read(folder: Path, split: str) -> list[Record]:

@@ -1,0 +1,67 @@
+"""Pieces of work shared out among processes of this machine, their results in the order of the pieces."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+from multiprocessing import get_context, parent_process
+from threading import Thread
+from typing import TypeVar
+
+from diptych.errors import DiptychError
+
+PROCESSES = min(
+    4, os.cpu_count() or 1
+)  # more than there are cores, or than the disk and this process feed, gain little
+
+Piece = TypeVar("Piece")
+Made = TypeVar("Made")
+
+
+def shared(work: Callable[[Piece], Made], pieces: Iterable[Piece], processes: int) -> Generator[Made, None, None]:
+    """`work(piece)` of each piece. All must be picklable, or `processes` 1, with which it is done here.
+
+    At most two pieces a process are under way or waiting to be taken. An error of `work` is raised here, and ends it.
+    Closing the iterator (an error or Ctrl-C of the one who asks) waits only for what is under way.
+    """
+    if processes == 1:
+        yield from map(work, pieces)
+        return
+    left = iter(pieces)
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_begin)
+    waiting: deque[Future[Made]] = deque()
+    try:
+        waiting.extend(pool.submit(work, piece) for piece in islice(left, 2 * processes))
+        while waiting:
+            made = waiting.popleft().result()
+            waiting.extend(pool.submit(work, piece) for piece in islice(left, 1))
+            yield made
+    except BrokenProcessPool as error:
+        raise DiptychError(
+            f"one of {processes} processes was ended from outside, for want of memory perhaps; the same command goes "
+            "on from here, with --processes 1 in less memory"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all of them; the one who asked decides
+    end_with_parent()
+
+
+def end_with_parent() -> None:
+    """This process is asked to end (SIGTERM) when the one that started it is gone, however that came about."""
+    Thread(target=_stop_after_parent, daemon=True).start()
+
+
+def _stop_after_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)  # a run in training saves itself first

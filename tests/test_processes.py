@@ -1,0 +1,46 @@
+"""Work shared out among processes. What they do has to be importable by them, so it is plain functions of others."""
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from diptych.errors import DataError, DiptychError
+from diptych.processes import shared
+from diptych.vision.pictures import open_picture
+
+
+def test_results_come_in_the_order_of_the_pieces() -> None:
+    sizes = [2000, 3, 1000, 1, 500, 2, 4]  # the first take longest
+    assert list(shared(math.factorial, sizes, 2)) == [math.factorial(size) for size in sizes]
+
+
+def test_one_process_is_this_one() -> None:
+    assert list(shared(lambda number: os.getpid() + number, [0, 1], 1)) == [os.getpid(), os.getpid() + 1]
+    assert list(shared(math.sqrt, [], 1)) == []
+
+
+def test_no_more_is_asked_for_than_is_under_way() -> None:
+    asked: list[int] = []
+
+    def pieces() -> Iterator[int]:
+        for number in range(100):
+            asked.append(number)
+            yield number
+
+    with closing(shared(math.sqrt, pieces(), 2)) as made:
+        next(made)
+    assert len(asked) == 5
+
+
+def test_an_error_is_raised_here(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no picture at"):
+        list(shared(open_picture, [tmp_path / "none.png"], 2))
+
+
+def test_a_process_that_was_killed_is_named() -> None:
+    with pytest.raises(DiptychError, match=r"one of 2 processes was ended from outside.*--processes 1"):
+        list(shared(os._exit, [9], 2))
