@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from diptych.core import BIDIRECTIONAL, NOTHING, TEXT_AFTER_REGIONS, Sample, States, collate
 from diptych.objectives import MaskedLanguage
-from diptych.objectives.words import smoothed
+from diptych.objectives.words import smoothed, whole_words
 from tests import toy
 
 V = toy.VOCABULARY
@@ -144,3 +144,22 @@ def test_label_smoothing_is_the_codes_divergence():
     torch.testing.assert_close(smoothed(scores, wanted, 0.1, V.pad), by_hand)
     batch, states, cost, asked = three_samples()
     assert MaskedLanguage(V, label_smoothing=0.1).loss(Fixed(), states, batch) != cost[asked].sum()
+
+
+def test_whole_words_share_a_fate_and_marks_are_no_words():
+    inner = frozenset({10, 11})
+    vocabulary = replace(toy.VOCABULARY, inner=inner)
+    text = torch.tensor([5, 10, 11, 6, 7, 10, 3])  # 5##10##11 6 7##10 [SEP]
+    assert whole_words(text, vocabulary) == [[0, 1, 2], [3], [4, 5]]
+    objective = MaskedLanguage(vocabulary, rate=0.5, scheme=(0.5, 0.0, 0.5), whole_words=True)
+    sizes = set()
+    for seed in range(60):
+        (after,) = objective.prepare([Sample("a", "p", None, text)], Random(seed))
+        asked = after.text_labels >= 0
+        assert not asked[-1]
+        for word in ([0, 1, 2], [3], [4, 5]):
+            assert len(set(asked[word].tolist())) == 1
+            masked = after.text[word] == vocabulary.mask
+            assert bool(masked.all()) or not bool(masked.any())
+        sizes.add(int(asked.sum()))
+    assert {0, 6} <= sizes  # none is forced, and all can be chosen

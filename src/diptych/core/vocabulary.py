@@ -1,6 +1,6 @@
 """What models and objectives must know of a tokeniser: its size and its special tokens."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -11,3 +11,5 @@ class Vocabulary:
     cls: int
     sep: int  # also ends a sentence: the papers' [STOP]
     mask: int
+    # Pieces that continue a word; known to objectives, and nothing that a model is built of.
+    inner: frozenset[int] = field(default=frozenset(), repr=False, compare=False)

@@ -25,7 +25,9 @@ class Tokens:
         ids = tokenizer.get_vocab()
         _check_special(ids, where)
         self._tokenizer = tokenizer
-        self.vocabulary = Vocabulary(tokenizer.get_vocab_size(), *(ids[token] for token in SPECIAL))
+        inner = frozenset(number for token, number in ids.items() if token.startswith("##"))
+        pad, unknown, cls, sep, mask = (ids[token] for token in SPECIAL)
+        self.vocabulary = Vocabulary(tokenizer.get_vocab_size(), pad, unknown, cls, sep, mask, inner)
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int = 8000, lowercase: bool = True) -> Tokens:

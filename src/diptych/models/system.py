@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 from torch import nn
 
 from diptych.core import Batch, States, Vocabulary
@@ -37,6 +38,12 @@ class Config(Shape):
     classes: int = 1601  # C
     answers: int = 0  # A, of the head "answer"
     whole_size: int = 0  # of the feature of the whole picture; 0: that of a region
+
+    @field_validator("vocabulary")
+    @classmethod
+    def _without_pieces(cls, vocabulary: Vocabulary) -> Vocabulary:
+        """Which pieces continue a word is told by the tokeniser's file; config.json need not list them."""
+        return replace(vocabulary, inner=frozenset())
 
 
 class SystemModel(nn.Module):

@@ -39,7 +39,7 @@ class AnswerQuestion:
     def _words(self, sample: Sample, rng: Random) -> Tensor:
         if not self.mask_one_word:
             return sample.text
-        return hide_words(sample.text, [rng.randrange(len(sample.text))], self.vocabulary, self.scheme, rng)
+        return hide_words(sample.text, [[rng.randrange(len(sample.text))]], self.vocabulary, self.scheme, rng)
 
     def count(self, batch: Batch) -> Tensor:
         return torch.tensor(sum("answer_scores" in truth for truth in batch.truths))

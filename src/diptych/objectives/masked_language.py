@@ -18,7 +18,7 @@ from diptych.core import (
     States,
     Vocabulary,
 )
-from diptych.objectives.words import Scheme, hide_words, word_losses
+from diptych.objectives.words import Scheme, hide_words, whole_words, word_losses
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class MaskedLanguage:
     drop_worst: float = 0.0  # this share of the batch, the samples with the greatest loss, is left out
     label_smoothing: float = 0.0
     hides_end: bool = True  # whether the final [SEP] may be chosen; where a decoder learns the end, it need not be
+    whole_words: bool = False  # each word by itself with chance `rate`, all of its pieces alike (VL-BERT's code)
     name: str = "masked_language"
 
     needs: ClassVar = frozenset({"text"})
@@ -53,12 +54,19 @@ class MaskedLanguage:
         (attention,) = rng.choices(tables, weights)
         if self.only_matched and not sample.matched:
             return replace(sample, attention=attention)
-        places = len(sample.text) - (not self.hides_end)
-        chosen = rng.sample(range(places), min(self.how_many(len(sample.text)), places))
+        words = self._choose(sample.text, rng)
+        chosen = [place for word in words for place in word]
         labels = torch.full_like(sample.text, NOTHING)
         labels[chosen] = sample.text[chosen]
-        hidden = hide_words(sample.text, chosen, self.vocabulary, self.scheme, rng)
+        hidden = hide_words(sample.text, words, self.vocabulary, self.scheme, rng)
         return replace(sample, attention=attention, text=hidden, text_labels=labels)
+
+    def _choose(self, text: Tensor, rng: Random) -> list[list[int]]:
+        """The places of each word that is chosen, or of a piece alone."""
+        if self.whole_words:
+            return [word for word in whole_words(text, self.vocabulary) if rng.random() < self.rate]
+        places = len(text) - (not self.hides_end)
+        return [[place] for place in rng.sample(range(places), min(self.how_many(len(text)), places))]
 
     def how_many(self, length: int) -> int:
         """Of a text of `length` tokens, the final [SEP] included."""

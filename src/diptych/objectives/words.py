@@ -1,6 +1,6 @@
 """What the objectives over words share: how words are hidden, and what a wrong guess costs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from random import Random
 
 import torch
@@ -14,17 +14,33 @@ Scheme = tuple[float, float, float]  # shares of the chosen words that become [M
 
 
 def hide_words(
-    text: Int[Tensor, "T"], places: Iterable[int], vocabulary: Vocabulary, scheme: Scheme, rng: Random
+    text: Int[Tensor, "T"], words: Iterable[Sequence[int]], vocabulary: Vocabulary, scheme: Scheme, rng: Random
 ) -> Int[Tensor, "T"]:
-    """BERT's way of hiding. A random word is any of the vocabulary, special ones too, as in the authors' code."""
+    """BERT's way of hiding; `words` are the places of each, whose pieces share a fate.
+
+    A random piece is any of the vocabulary, special ones too, as in the authors' code.
+    """
     hidden = text.clone()
-    for place in places:
+    for word in words:
         (what,) = rng.choices(("mask", "random", "keep"), scheme)
-        if what == "mask":
-            hidden[place] = vocabulary.mask
-        elif what == "random":
-            hidden[place] = rng.randrange(vocabulary.size)
+        for place in word:
+            if what == "mask":
+                hidden[place] = vocabulary.mask
+            elif what == "random":
+                hidden[place] = rng.randrange(vocabulary.size)
     return hidden
+
+
+def whole_words(text: Int[Tensor, "T"], vocabulary: Vocabulary) -> list[list[int]]:
+    """The places of each word, its pieces together; marks are no words."""
+    marks = {vocabulary.pad, vocabulary.cls, vocabulary.sep, vocabulary.mask}
+    words: list[list[int]] = []
+    for place, piece in enumerate(text.tolist()):
+        if piece in vocabulary.inner and words and words[-1][-1] == place - 1:
+            words[-1].append(place)
+        elif piece not in marks:
+            words.append([place])
+    return words
 
 
 def word_losses(

@@ -23,7 +23,7 @@ class VLBertObjectives(Objectives):
     relation: NonNegativeFloat = 1.0  # v1; off in the ICLR version and the code
     words: NonNegativeFloat = 1.0
     region_classes: NonNegativeFloat = 1.0
-    masking: Source = "paper"  # a chosen word becomes [MASK]; or 80/10/10
+    masking: Source = "paper"  # a chosen piece becomes [MASK]; or whole words, 80/10/10
     rate: Share = 0.15  # of the words
     region_rate: Share = 0.15
     region_hidden: Share = 0.9  # of the chosen regions
@@ -46,6 +46,7 @@ class VLBertObjectives(Objectives):
             attention=((BIDIRECTIONAL, 1.0),),
             only_matched=self.only_matched,
             hides_end=False,
+            whole_words=self.masking == "official",
         )
         regions = MaskedRegionClass(
             self.region_rate, self.region_hidden, labels=self.region_labels, only_matched=self.only_matched
