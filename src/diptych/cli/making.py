@@ -173,7 +173,10 @@ def extract(
 @app.command()
 def pretrain(
     recipe: Annotated[str, typer.Argument(help="Such as unified-vlp/small/pretrain; an unknown name lists them.")],
-    data: OwnData,
+    data: Annotated[
+        list[str],
+        typer.Option(help="A store, or data to look at on the way; or several, cc=STORE, for recipes that name them."),
+    ],
     out: Out,
     model: Annotated[str | None, typer.Option(help="Begin from this model folder instead of from scratch.")] = None,
     init: Annotated[str | None, typer.Option(help="Begin from BERT or UniLM weights: a file, or a hub id.")] = None,
@@ -183,19 +186,18 @@ def pretrain(
     settings: Set = None,
 ) -> None:
     """Pre-train a model on pictures and their captions."""
-    from diptych.recipes import find_recipe
-    from diptych.recipes.looking import store_of
-    from diptych.recipes.recipe import claimed
-    from diptych.recipes.run import run
+    from diptych.recipes import find_stages
+    from diptych.recipes.looking import stores_of
+    from diptych.recipes.stages import run_stages
 
     given = [f"{key}={json.dumps(value)}" for key, value in (("init", init), ("data.vocabulary", vocab)) if value]
-    chosen = find_recipe(recipe, [*given, *(settings or ())])
-    claimed(out, chosen)
+    chosen = find_stages(recipe, [*given, *(settings or ())])
+    chosen.claimed(out)
     start = open_folder(model) if model is not None else None
     own = str(start.folder) if start is not None else None
-    store = store_of(data, out / "store", detector or own, console(), seed)
-    made = run(chosen, store, out, start=start, console=console())
-    print(f"model folder: {made.model.folder}")
+    store = stores_of(data, out, detector or own, console(), seed)
+    made = run_stages(chosen, store, out, start=start, console=console())
+    print(f"model folder: {made.folder}")
 
 
 @app.command()

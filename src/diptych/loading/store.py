@@ -71,7 +71,9 @@ class Store:
         return end - start
 
     def split(self, name: str) -> list[int]:
-        return [i for i in range(len(self)) if self.words(i).split == name]
+        """Of one split, or of several: `cc+sbu`."""
+        names = name.split("+")
+        return [i for i in range(len(self)) if self.words(i).split in names]
 
     @property
     def splits(self) -> dict[str, int]:
@@ -262,8 +264,9 @@ def _read_index(folder: Path) -> dict[str, Any]:
 
 
 def iterate(store: Store, split: str | None = None) -> Iterator[Record]:
-    """The words of all records, or of one split, in order."""
+    """The words of all records, of one split, or of several (`cc+sbu`), in order."""
+    names = None if split is None else split.split("+")
     for index in range(len(store)):
         record = store.words(index)
-        if split is None or record.split == split:
+        if names is None or record.split in names:
             yield record

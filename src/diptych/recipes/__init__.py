@@ -6,6 +6,7 @@ from functools import partial
 from diptych.errors import RecipeError, nearest
 from diptych.recipes import image_bert, tden, unified_vlp, vl_bert
 from diptych.recipes.recipe import Recipe
+from diptych.recipes.stages import Stages
 
 _MAKERS: list[Callable[[], Recipe]] = [
     *(partial(unified_vlp.paper, task) for task in unified_vlp.TASKS),
@@ -19,6 +20,8 @@ _MAKERS: list[Callable[[], Recipe]] = [
     *(partial(make, task) for make in (image_bert.paper, image_bert.small) for task in image_bert.TASKS),
     *(partial(image_bert.with_losses, losses) for losses in image_bert.LOSSES),
     *(partial(image_bert.changed, name) for name in image_bert.CHANGES),
+    *(partial(image_bert.on, "paper", split) for split in image_bert.ONE_STAGE["paper"]),
+    *(partial(image_bert.on, "small", split) for split in image_bert.ONE_STAGE["small"]),
     *(partial(make, task) for make in (tden.paper, tden.official, tden.small) for task in tden.TASKS),
     *(partial(tden.structured, kind, size) for size in ("paper", "small") for kind in tden.STRUCTURES),
     *(partial(tden.table_2, row, size) for size in ("paper", "small") for row in tden.ROWS),
@@ -26,6 +29,10 @@ _MAKERS: list[Callable[[], Recipe]] = [
     *(partial(vl_bert.small, task) for task in vl_bert.TASKS),
 ]
 RECIPES: dict[str, Callable[[], Recipe]] = {make().name: make for make in _MAKERS}
+# Those of several stages.
+STAGED: dict[str, Callable[[], Stages]] = {
+    make().name: make for make in (partial(image_bert.two_stages, "paper"), partial(image_bert.two_stages, "small"))
+}
 
 
 def find_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:
@@ -34,4 +41,13 @@ def find_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:
     return RECIPES[name]().override(tuple(assignments))
 
 
-__all__ = ["RECIPES", "Recipe", "find_recipe"]
+def find_stages(name: str, assignments: Iterable[str] = ()) -> Stages:
+    """A recipe of several stages, or of one."""
+    if name in STAGED:
+        return STAGED[name]().override(tuple(assignments))
+    if name not in RECIPES:
+        raise RecipeError(f"no recipe {name!r}; {nearest(name, [*RECIPES, *STAGED])}")
+    return Stages(name, (find_recipe(name, assignments),))
+
+
+__all__ = ["RECIPES", "STAGED", "Recipe", "Stages", "find_recipe", "find_stages"]

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from diptych.models.image_bert import ImageBertShape
 from diptych.recipes.objectives import Answering, ImageBertObjectives, Objectives, Retrieving
 from diptych.recipes.recipe import DataConfig, Recipe
+from diptych.recipes.stages import Stages
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 Task = Literal["pretrain", "retrieval", "vqa"]
@@ -107,3 +108,34 @@ CHANGES = ("global", "without-mrfr", "36-regions")
 def _renamed(recipe: Recipe, name: str, changes: dict[str, dict[str, Any]]) -> Recipe:
     parts = {part: getattr(recipe, part).model_copy(update=values) for part, values in changes.items()}
     return recipe.model_copy(update={"name": f"{recipe.name}/{name}", **parts})
+
+
+# Table 3: on what is pre-trained, in one stage or two. Storybook's splits stand in for them at the small size: web for
+# LAIT, which is much and noisy, train for the others.
+ONE_STAGE = {"paper": ("lait", "cc", "cc+sbu", "lait+cc+sbu"), "small": ("web", "train", "web+train")}
+TWO_STAGES = {"paper": ("lait", "cc+sbu"), "small": ("web", "train")}
+_EPOCHS, _SIZES = 17, {"lait": 2_000_000, "cc": 3_000_000, "sbu": 1_000_000}  # of LAIT a fifth was used
+
+
+def on(size: Literal["paper", "small"], split: str, name: str | None = None) -> Recipe:
+    """Pre-training on one set, or on the union of several."""
+    recipe = paper("pretrain") if size == "paper" else small("pretrain")
+    training = recipe.training
+    if size == "paper":
+        pictures = sum(_SIZES[name] for name in split.split("+"))
+        training = training.model_copy(update={"steps": _EPOCHS * pictures // training.batch})
+    return recipe.model_copy(
+        update={
+            "name": f"{recipe.name}/{name or split}",
+            "training": training,
+            "data": recipe.data.model_copy(update={"split": split}),
+        }
+    )
+
+
+def two_stages(size: Literal["paper", "small"]) -> Stages:
+    """Table 3, last row, the paper's own: LAIT, then Conceptual Captions and SBU."""
+    splits = TWO_STAGES[size]
+    name = "-then-".join(splits)
+    recipes = tuple(on(size, split, f"{name}/{number}") for number, split in enumerate(splits, start=1))
+    return Stages(recipes[0].name.removesuffix("/1"), recipes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from rich.console import Console
 from diptych.core import Record
 from diptych.errors import DataError, RecipeError, nearest
 from diptych.loading.extract import Extraction, extract
+from diptych.loading.several import SeveralStores
 from diptych.loading.store import INDEX, Store, iterate
 from diptych.processes import PROCESSES
 from diptych.progress import bar
@@ -26,6 +28,7 @@ from diptych.vision.ground_truth import GroundTruth
 from diptych.vision.load import load_eyes
 from diptych.vision.selection import SELECTIONS
 
+NAMED_SET = re.compile(r"([a-z][a-z0-9_]*)=(.+)")
 MANY = 500  # pictures that are worth processes of their own, which take a few seconds to start
 NAMED = 5  # failures that are shown; failures.jsonl has all
 
@@ -153,6 +156,21 @@ def store_of(data: Path, folder: Path, detector: str | None, console: Console, s
     tell(console, f"{done.summary()}; {folder}: {splits}")
     _same_words(store, records, data)
     return store
+
+
+def stores_of(named: Sequence[str], out: Path, detector: str | None, console: Console, seed: int = 0) -> Store:
+    """One set of data as `store_of` has it, or several with names, `cc=STORE`, as one store."""
+    if len(named) == 1 and not NAMED_SET.fullmatch(named[0]):
+        return store_of(Path(named[0]), out / "store", detector, console, seed)
+    found: dict[str, Store] = {}
+    for one in named:
+        parts = NAMED_SET.fullmatch(one)
+        if parts is None or parts[1] in found:
+            raise RecipeError(
+                f"--data {one}: several sets of data want names of their own, such as --data cc=STORE --data sbu=STORE"
+            )
+        found[parts[1]] = store_of(Path(parts[2]), out / f"store-{parts[1]}", detector, console, seed)
+    return SeveralStores(found)
 
 
 def _same_words(store: Store, records: Sequence[Record], data: Path) -> None:

@@ -34,7 +34,7 @@ class DataConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    split: str = "train"
+    split: str = "train"  # or several: cc+sbu
     validation: str = "val"
     records: PositiveInt | None = None  # only so many, chosen by the seed: for learning from few labels
     validation_records: PositiveInt = 200  # the first so many of the validation split

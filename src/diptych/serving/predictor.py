@@ -21,6 +21,7 @@ from diptych.errors import CheckpointError, DataError, ServingError
 from diptych.loading.tokens import Tokens
 from diptych.recipes.folder import ModelFolder, open_model
 from diptych.recipes.tasks import make_task
+from diptych.serving.search import Progress, Searched, search
 from diptych.tasks.caption import Captioning
 from diptych.tasks.run import ask
 from diptych.vision.eyes import Eyes, Picture
@@ -152,6 +153,12 @@ class Predictor:
             )
             for sample, answer in said
         ]
+
+    def search(
+        self, query: str, pictures: str | Path, cache: Path | None = None, progress: Progress | None = None
+    ) -> Searched:
+        """All pictures below a folder, those that fit the query best first; what cannot be read is named beside."""
+        return search(self, query, Path(pictures), cache, progress=progress)
 
     def look(self, pictures: Sequence[AnyPicture], refused: Refused | None = None) -> list[Record]:
         """The pictures as records with regions."""

@@ -1,0 +1,96 @@
+"""Pre-training in stages: each on its own data, with its own schedule and optimizer, from the weights of the one before
+(ImageBERT, section 4.2).
+
+    OUT/stage-1/   OUT/stage-2/   ...   runs like any other       OUT/model/   the model of the last
+
+A stage's data are splits of one store, or named stores (`--data lait=STORE1 --data cc=STORE2`), whose split train then
+goes by that name; `data.split=cc+sbu` takes both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from diptych.errors import RecipeError
+from diptych.loading.store import Store
+from diptych.recipes.folder import CONFIG, INNER, ModelFolder, open_model
+from diptych.recipes.looking import tell
+from diptych.recipes.recipe import Recipe, claimed
+from diptych.recipes.run import run
+
+STAGE = re.compile(r"(\d+)\.(.+)")
+FIRST_ALONE = ("init", "data.vocabulary")  # later stages have weights and words from the one before
+
+
+@dataclass(frozen=True)
+class Stages:
+    """One recipe is a run like any other; of several each goes on from the one before."""
+
+    name: str
+    recipes: tuple[Recipe, ...]
+
+    def __post_init__(self) -> None:
+        if not self.recipes:
+            raise RecipeError(f"{self.name} has no stages, so there is nothing to train")
+        systems = {recipe.system for recipe in self.recipes}
+        if len(systems) > 1:
+            raise RecipeError(f"the stages of {self.name} train different systems: {', '.join(sorted(systems))}")
+        for recipe in self.recipes[1:]:
+            if recipe.model != self.recipes[0].model:
+                raise RecipeError(
+                    f"{recipe.name} has another model than the stage before it: "
+                    + "; ".join(line for line in recipe.differences(self.recipes[0]) if line.startswith("model."))
+                    + "; stages share one network"
+                )
+
+    def override(self, assignments: Sequence[str]) -> Stages:
+        """`optimizer.lr=1e-4` of every stage, `2.optimizer.lr=1e-4` of the second."""
+        if len(self.recipes) == 1:
+            return Stages(self.name, (self.recipes[0].override(assignments),))
+        own: list[list[str]] = [[] for _ in self.recipes]
+        for assignment in assignments:
+            numbered = STAGE.match(assignment)
+            if numbered is None:
+                alone = assignment.partition("=")[0] in FIRST_ALONE
+                for settings in own[:1] if alone else own:
+                    settings.append(assignment)
+            elif not 1 <= int(numbered[1]) <= len(own):
+                raise RecipeError(f"--set {assignment}: {self.name} has stages 1 to {len(own)}")
+            else:
+                own[int(numbered[1]) - 1].append(numbered[2])
+        changed = tuple(recipe.override(settings) for recipe, settings in zip(self.recipes, own, strict=True))
+        return Stages(self.name, changed)
+
+    def folders(self, out: Path) -> Iterator[tuple[Path, Recipe]]:
+        if len(self.recipes) == 1:
+            yield out, self.recipes[0]
+            return
+        for number, recipe in enumerate(self.recipes, start=1):
+            yield out / f"stage-{number}", recipe
+
+    def claimed(self, out: Path) -> bool:
+        """Whether a run of these lies there. Raises RecipeError where it is another's."""
+        found = [claimed(folder, recipe) for folder, recipe in self.folders(out)]  # all of them: each may be another's
+        return any(found)
+
+
+def run_stages(
+    stages: Stages, store: Store, out: Path, start: ModelFolder | None = None, console: Console | None = None
+) -> ModelFolder:
+    """Called again, it goes on with the stage that was stopped; those that ended are not repeated."""
+    console = console or Console(stderr=True)
+    for number, (folder, recipe) in enumerate(stages.folders(out), start=1):
+        if len(stages.recipes) == 1:
+            return run(recipe, store, folder, start, console).model
+        ended = claimed(folder, recipe) and (folder / INNER / CONFIG).is_file()
+        tell(
+            console, f"stage {number} of {len(stages.recipes)}: {recipe.data.split}{', ended before' if ended else ''}"
+        )
+        start = open_model(folder) if ended else run(recipe, store, folder, start, console).model
+    assert start is not None
+    return start.save(out / INNER)

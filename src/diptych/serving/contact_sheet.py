@@ -1,0 +1,103 @@
+"""What a search found, on one sheet: as a PNG and as a page."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment
+from PIL import Image, ImageDraw, ImageFont
+
+from diptych.errors import DataError
+from diptych.files import write_atomically
+from diptych.reports.html import picture_uri
+from diptych.serving.search import Hit, Searched
+from diptych.vision.pictures import open_picture
+
+COLUMNS, SIDE, GAP, LINE = 4, 240, 10, 20
+PAPER, INK, FAINT = "#FFFFFF", "#202124", "#70757A"
+
+_PAGE = Environment(autoescape=True).from_string(
+    """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{{ query }}</title>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<style>
+body { font: 16px sans-serif; margin: 2em; color: #202124 }
+ol { display: grid; grid-template-columns: repeat(auto-fill, minmax(240px, 1fr)); gap: 1em; padding: 0 }
+li { list-style-position: inside } img { max-width: 100%; display: block }
+small { color: #70757A; overflow-wrap: anywhere }
+</style></head><body>
+<h1>“{{ query }}”</h1>
+<p>{{ hits | length }} of {{ of }} pictures, the best first{% if refused %}; {{ refused | length }} could not be read{%
+endif %}</p>
+<ol>
+{% for hit, uri in hits %}<li><b>{{ "%.3f" | format(hit.score) }}</b> <small>{{ hit.picture }}</small>
+<img src="{{ uri }}" alt="{{ hit.picture.name }}"></li>
+{% endfor %}</ol>
+{% if refused %}<h2>Not read</h2>
+<ul>{% for path, why in refused.items() %}<li>{{ path }}: {{ why }}</li>{% endfor %}</ul>{% endif %}
+</body></html>
+"""
+)
+
+
+def write_sheet(searched: Searched, path: Path, most: int = 12) -> tuple[Path, Path]:
+    """The best `most` as `path` (a PNG) and as a page of the same name beside it; hands back both."""
+    hits = searched.hits[:most]
+    content = io.BytesIO()
+    draw_sheet(searched.query, hits).save(content, "PNG")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture, page = path.with_suffix(".png"), path.with_suffix(".html")
+    write_atomically(picture, content.getvalue())
+    write_atomically(page, _page(searched, hits).encode("utf-8", "replace"))
+    return picture, page
+
+
+def _page(searched: Searched, hits: Sequence[Hit]) -> str:
+    return _PAGE.render(
+        query=searched.query,
+        hits=[(hit, picture_uri(hit.picture)) for hit in hits],
+        of=len(searched.hits),
+        refused=searched.refused,
+    )
+
+
+def draw_sheet(query: str, hits: Sequence[Hit]) -> Image.Image:
+    """Each picture in a square, its number, its score and its name below."""
+    across = max(1, min(COLUMNS, len(hits)))
+    rows = -(-len(hits) // across)
+    cell = SIDE + LINE + GAP
+    sheet = Image.new("RGB", (across * (SIDE + GAP) + GAP, LINE + 2 * GAP + rows * cell), PAPER)
+    pen: Any = ImageDraw.Draw(sheet)
+    pen.text((GAP, GAP), _short(f"“{query}”", sheet.width - 2 * GAP, 17), INK, ImageFont.load_default(17))
+    for number, hit in enumerate(hits):
+        row, column = divmod(number, across)
+        left, upper = GAP + column * (SIDE + GAP), LINE + 2 * GAP + row * cell
+        small = _thumbnail(hit.picture)
+        sheet.paste(small, (left + (SIDE - small.width) // 2, upper + (SIDE - small.height) // 2))
+        told = f"{number + 1}  {hit.score:.3f}  "
+        pen.text((left, upper + SIDE + 3), told, INK, ImageFont.load_default(13))
+        start = ImageFont.load_default(13).getlength(told)
+        name = _short(hit.picture.name, SIDE - round(start), 13)
+        pen.text((left + start, upper + SIDE + 3), name, FAINT, ImageFont.load_default(13))
+    return sheet
+
+
+def _thumbnail(path: Path) -> Image.Image:
+    try:
+        image = Image.fromarray(open_picture(path).permute(1, 2, 0).numpy())
+    except DataError:  # it was there when it was looked at
+        return Image.new("RGB", (SIDE, SIDE), "#E8EAED")
+    image.thumbnail((SIDE, SIDE))
+    return image
+
+
+def _short(text: str, width: int, size: int) -> str:
+    font: Any = ImageFont.load_default(size)
+    if font.getlength(text) <= width:
+        return text
+    while text and font.getlength(f"{text}…") > width:
+        text = text[:-1]
+    return f"{text}…"
