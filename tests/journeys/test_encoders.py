@@ -1,0 +1,65 @@
+"""VL-BERT and ImageBERT from the command line: train -> kill -> resume -> predict -> score."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import diptych as library
+from diptych.loading.store import Store
+from diptych.recipes import find_recipe
+from diptych.recipes.run import run as train
+from tests.journeys.conftest import ENVIRONMENT, command, diptych, tiny
+from tests.journeys.test_unified_vlp import steps, weights
+
+SYSTEMS = ("vl-bert", "image-bert")
+SHORT = {
+    "data.split": "train",
+    "training.steps": 8,
+    "training.validate_every": 4,
+    "training.checkpoint_every": 2,
+}
+
+
+@pytest.fixture(scope="session", params=SYSTEMS)
+def pretrained(request: pytest.FixtureRequest, world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp(request.param) / "pretrain"
+    train(find_recipe(f"{request.param}/small/pretrain", tiny(**SHORT)[1::2]), Store(world), out)
+    return out
+
+
+def test_a_killed_run_ends_with_the_same_weights(world: Path, pretrained: Path, tmp_path: Path) -> None:
+    recipe = f"{library.load(pretrained).folder.architecture.system}/small/pretrain"
+    again = command(("pretrain", recipe, "--data", world, "--out", tmp_path, *tiny(**SHORT)))
+    running = subprocess.Popen(again, env=ENVIRONMENT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while not list(tmp_path.glob("checkpoints/step-*")):
+        assert running.poll() is None, "it ended before it could be killed"
+        time.sleep(0.01)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    assert not (tmp_path / "model").exists()
+    subprocess.run(again, env=ENVIRONMENT, check=True, capture_output=True)
+    assert weights(tmp_path) == weights(pretrained)
+    assert steps(tmp_path) == steps(pretrained) == list(range(1, 9))
+
+
+def test_it_answers_and_is_scored(world: Path, pretrained: Path, tmp_path: Path) -> None:
+    diptych("finetune", "vqa", "--data", world, "--model", pretrained, "--out", tmp_path, *tiny(**SHORT))
+    predictor = library.load(tmp_path)
+    answer = predictor.answer(Store(world).record(0), ["how many birds are there?", "is it night?"])
+    assert {a.text for a in answer} <= set(predictor.folder.answers.names) - {"<unk>"}  # type: ignore[union-attr]
+    assert all(0 <= a.score <= 1 for a in answer)
+    scores = json.loads(diptych("evaluate", "--model", tmp_path, "--data", world, "--json").stdout)["scores"]
+    assert {"accuracy", "accuracy yes/no"} <= set(scores)
+
+
+def test_it_has_no_decoder_and_says_so(world: Path, pretrained: Path, tmp_path: Path) -> None:
+    done = diptych("finetune", "caption", "--data", world, "--model", pretrained, "--out", tmp_path, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "model").exists()
