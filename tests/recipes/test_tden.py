@@ -49,7 +49,7 @@ def test_the_rows_of_table_2(size: str) -> None:
         1: [WORDS, REGIONS, MATCH],
         2: [WRITE, MATCH],
         3: [WORDS, REGIONS, WRITE],
-        4: ["matching_pairs", WORDS, REGIONS, WRITE],
+        4: ["matching", WORDS, REGIONS, WRITE],
         5: [WORDS, REGIONS, WRITE, MATCH],
         6: [WORDS, REGIONS, WRITE, MATCH],
         8: [WORDS, REGIONS, WRITE, MATCH] * 2,

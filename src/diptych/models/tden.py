@@ -35,7 +35,7 @@ from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, causal, cl
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, make_heads, slot_mark
 from diptych.models.meeting import MeetingLayer, ObjectEmbedding, closed_over
-from diptych.models.pooling import PairHead, OneAnswer, ReadAnswer, SimilarityHead, TwoAnswers
+from diptych.models.pooling import OneAnswer, PairHead, ReadAnswer, SimilarityHead, TwoAnswers
 from diptych.models.system import Config, Shape, SystemModel, as_bert
 from diptych.models.transformer import Layer, LayerSizes
 from diptych.models.visual import Source
