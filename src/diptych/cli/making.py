@@ -246,10 +246,12 @@ def tokens(
 
 @app.command("import")
 def import_(
-    system: Annotated[str, typer.Argument(help="Whose code wrote it: unified-vlp.")],
+    system: Annotated[str, typer.Argument(help="Whose code wrote it: unified-vlp or tden.")],
     file: Annotated[Path, typer.Argument(help="The official checkpoint.")],
     out: Annotated[Path, typer.Argument(help="The model folder to make.")],
-    vocab: Annotated[Path, typer.Option(help="Its vocab.txt (bert-base-cased for the released models).")],
+    vocab: Annotated[
+        Path, typer.Option(help="Its vocab.txt: bert-base-cased (unified-vlp), bert-base-uncased (tden).")
+    ],
     uncased: Annotated[bool, typer.Option("--uncased", help="The vocabulary knows lower case alone.")] = False,
 ) -> None:
     """Turn an official checkpoint into a model folder, with an account of every key."""

@@ -95,11 +95,7 @@ def start_from(model: Any, source: str | os.PathLike[str]) -> Report:
     Missing segments are copied as the authors do: 2, 3 and 4 from 0, and 5 from 1. Missing positions repeat the ones
     that are there.
     """
-    path = find_weights(source)
-    theirs, names_there = _cleaned(read_weights(path))
-    if WORDS not in theirs:
-        _refuse_system(theirs, path, "a BERT, UniLM or Unified VLP checkpoint")
-    ours, report = _renamed(theirs, names_there)
+    path, ours, report = read_bert(source)
     config = model.config
     words = ours["text.words.weight"]
     if len(words) != config.vocabulary.size:
@@ -115,6 +111,16 @@ def start_from(model: Any, source: str | os.PathLike[str]) -> Report:
         report.left[name] = "not in the model"
         del ours[name]
     return load_into(model, ours, report)
+
+
+def read_bert(source: str | os.PathLike[str]) -> tuple[Path, Tensors, Report]:
+    """The tensors of BERT, UniLM or Unified VLP under the names of our Unified VLP."""
+    path = find_weights(source)
+    theirs, names_there = _cleaned(read_weights(path))
+    if WORDS not in theirs:
+        _refuse_system(theirs, path, "a BERT, UniLM or Unified VLP checkpoint")
+    ours, report = _renamed(theirs, names_there)
+    return path, ours, report
 
 
 def export_official(model: UnifiedVLP) -> Tensors:

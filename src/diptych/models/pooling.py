@@ -131,3 +131,15 @@ class TwoAnswers(nn.Module):
         assert states.written is not None
         written = self.out(self.pool(states.written.last, states.written.present))
         return torch.stack([self.read(states), written], 1)
+
+
+class PairHead(nn.Module):
+    """Whether picture and text belong together: ViLBERT's, over [IMG] times [CLS] after they have met."""
+
+    def __init__(self, sizes: PoolSizes) -> None:
+        super().__init__()
+        self.out = nn.Linear(sizes.width, 1)
+
+    def forward(self, states: States) -> Float[Tensor, "B"]:
+        scores: Tensor = self.out(states.marks["img"] * states.marks["cls"])[:, 0]
+        return scores

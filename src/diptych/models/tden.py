@@ -21,7 +21,7 @@ does all, and two streams, in which the cross-modal encoder also writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import torch
@@ -35,7 +35,7 @@ from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, causal, cl
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, make_heads, slot_mark
 from diptych.models.meeting import MeetingLayer, ObjectEmbedding, closed_over
-from diptych.models.pooling import OneAnswer, ReadAnswer, SimilarityHead, TwoAnswers
+from diptych.models.pooling import OneAnswer, PairHead, ReadAnswer, SimilarityHead, TwoAnswers
 from diptych.models.system import Config, Shape, SystemModel, as_bert
 from diptych.models.transformer import Layer, LayerSizes
 from diptych.models.visual import Source
@@ -188,7 +188,8 @@ class Tden(SystemModel):
         def choice() -> nn.Module:  # VCR: how well a response fits; the code's reads the encoder alone
             return ReadAnswer(sizes, config.cross_layers, 1) if config.vqa_fusion == "official" else one(1)
 
-        own = {"choice": choice} if config.answer_slot else {"choice": choice, "answer": answer}
+        own: dict[str, Callable[[], nn.Module]] = {"choice": choice, "match": lambda: PairHead(sizes)}
+        own |= {} if config.answer_slot else {"answer": answer}
         return make_heads(names, sizes, self.text.words, own)
 
     @property

@@ -6,6 +6,7 @@ does not use, and says so by the layers and heads that are there.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 
 from diptych.errors import CheckpointError
 from diptych.loading.tokens import Tokens
+from diptych.models.official import fit_positions, read_bert
 from diptych.models.tden import Tden, TdenConfig
 from diptych.models.weights import Report, Tensors, load_into, read_weights
 
@@ -125,6 +127,31 @@ def load_tden(path: Path, vocabulary_file: Path, **sizes: Any) -> tuple[Tden, Re
     config, names, tensors, report = import_tden(path, vocabulary_file, **sizes)
     model = Tden(config, names)
     return model, load_into(model, tensors, report)
+
+
+def start_tden(model: Tden, source: str | os.PathLike[str]) -> Report:
+    """Begin the sentence encoder, the word embeddings and the word head from BERT; all else starts fresh.
+
+    How the authors fill the other stacks is in a prepared file that they did not release.
+    """
+    path, ours, report = read_bert(source)
+    words, config = ours["text.words.weight"], model.config
+    if len(words) != config.vocabulary.size:
+        raise CheckpointError(
+            f"{path} has {len(words)} words, the model's vocabulary has {config.vocabulary.size}; use the vocabulary "
+            "that comes with the checkpoint"
+        )
+    ours["text.positions.weight"] = fit_positions(ours["text.positions.weight"], config.positions)
+    ours["text.segments.weight"] = fit_positions(ours["text.segments.weight"], config.segments)
+    ours = {name.replace("encoder.layers.", "sentence."): value for name, value in ours.items()}
+    report.renamed = {old: new.replace("encoder.layers.", "sentence.") for old, new in report.renamed.items()}
+    if not config.tied_words and "heads.word.dense.weight" in ours:
+        ours["heads.word.words.weight"] = words
+    known = model.state_dict()
+    for name in [name for name in ours if name not in known]:
+        report.left[name] = "not in the model"
+        del ours[name]
+    return load_into(model, ours, report)
 
 
 def export_tden(model: Tden) -> Tensors:

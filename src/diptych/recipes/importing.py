@@ -12,7 +12,7 @@ from diptych.errors import RecipeError, nearest
 from diptych.loading.tokens import Tokens
 from diptych.models import Config, SystemModel
 from diptych.models.official import import_unified_vlp, start_from
-from diptych.models.tden_official import import_tden
+from diptych.models.tden_official import import_tden, start_tden
 from diptych.models.vl_bert_official import import_vl_bert
 from diptych.models.weights import Report, Tensors, load_into
 from diptych.recipes.folder import Architecture, ModelFolder
@@ -41,7 +41,11 @@ IMPORTERS: dict[str, Importer] = {
     ),
 }
 # How a system begins from the weights of others (`init` of a recipe).
-STARTS: dict[str, Callable[[Any, str], Report]] = {"image-bert": start_from, "unified-vlp": start_from}
+STARTS: dict[str, Callable[[Any, str], Report]] = {
+    "image-bert": start_from,
+    "tden": start_tden,
+    "unified-vlp": start_from,
+}
 
 
 def begin(model: SystemModel, system: str, source: str) -> Report:

@@ -9,6 +9,7 @@ from pydantic import Field, NonNegativeFloat, model_validator
 from diptych.core import BIDIRECTIONAL, Objective, Vocabulary
 from diptych.objectives import (
     GenerateText,
+    ImageTextMatching,
     MaskedLanguage,
     MaskedRegionClass,
     OneForward,
@@ -32,6 +33,7 @@ class TdenObjectives(Objectives):
     regions: bool = True  # MOC
     writing: bool = True  # MSG
     matching: Literal["paper", "official", "older"] | None = "paper"  # ISM
+    matching_on: Literal["unimodal", "cross"] = "unimodal"  # cross: Table 2, row 4, with swapped texts
     margin: NonNegativeFloat | None = None  # of ISM; None: that of its form
     two_pass: Literal["A", "B", "C"] | None = "A"
     sampling: Source = "paper"  # words drawn and one step; or the likeliest words and two steps
@@ -50,11 +52,24 @@ class TdenObjectives(Objectives):
                 f"two_pass={self.two_pass} puts guesses of words and of writing where words are masked: it needs "
                 "words=true and writing=true, or two_pass=null"
             )
+        if self.matching_on == "cross" and self.two_pass:
+            raise ValueError(
+                f"two_pass={self.two_pass} with matching_on=cross: the paper has no such row; set two_pass=null"
+            )
         return self
+
+    @property
+    def _across(self) -> bool:
+        return self.matching is not None and self.matching_on == "cross"
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         read = self._read(vocabulary)
-        write = GenerateText(vocabulary, source="hidden" if self.msg_input == "official" else "words")
+        across = self._across
+        source: Literal["hidden", "words"] = "hidden" if self.msg_input == "official" else "words"
+        write = GenerateText(vocabulary, source=source, only_matched=across)
+        if across:
+            objectives = (ImageTextMatching(negatives="captions"), *read, *([write] if self.writing else []))
+            return Schedule(((OneForward(objectives), 1.0),))
         match = Similarity(self.matching, self.margin) if self.matching is not None else None
         if self.two_pass is None:
             objectives = (*read, *([write] if self.writing else []), *([match] if match else []))
@@ -65,9 +80,15 @@ class TdenObjectives(Objectives):
         return Schedule(((ScheduledSampling(**parts, scheme=self.two_pass, form=self.sampling), 1.0),))
 
     def _read(self, vocabulary: Vocabulary) -> tuple[Objective, ...]:
-        words = MaskedLanguage(vocabulary, rate=self.rate, attention=((BIDIRECTIONAL, 1.0),), hides_end=False)
-        overlap = OVERLAP if self.region_suppression == "official" else None
+        across = self._across
+        words = MaskedLanguage(
+            vocabulary, rate=self.rate, attention=((BIDIRECTIONAL, 1.0),), only_matched=across, hides_end=False
+        )
         regions = MaskedRegionClass(
-            rate=self.region_rate, hidden=self.region_hidden, labels="divergence", overlap=overlap
+            rate=self.region_rate,
+            hidden=self.region_hidden,
+            labels="divergence",
+            overlap=OVERLAP if self.region_suppression == "official" else None,
+            only_matched=across,
         )
         return (*([words] if self.words else []), *([regions] if self.regions else []))

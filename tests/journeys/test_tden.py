@@ -1,0 +1,123 @@
+"""TDEN from the command line: train -> kill -> resume -> predict -> score; captions, answers, search."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import diptych as library
+from diptych.core import Vocabulary
+from diptych.loading.store import Store
+from diptych.loading.tokens import SPECIAL
+from diptych.models import Tden, TdenConfig
+from diptych.models.tden_official import export_tden
+from diptych.recipes import find_recipe
+from diptych.recipes.run import run as train
+from diptych.tasks.two_towers import Gallery, embed_sentences
+from tests.journeys.conftest import ENVIRONMENT, command
+from tests.journeys.test_unified_vlp import steps, weights
+
+SMALL = {
+    "model.width": 32,
+    "model.heads": 2,
+    "model.ffn": 64,
+    "model.similarity_width": 16,
+    "training.batch": 8,
+    "training.steps": 8,
+    "training.validate_every": 4,
+    "training.checkpoint_every": 2,
+    "training.log_every": 1,
+    "data.validation_records": 4,
+}
+
+
+def settings(**more: object) -> list[str]:
+    return [f"{key}={value}" for key, value in (SMALL | more).items()]
+
+
+@pytest.fixture(scope="session")
+def pretrained(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("tden") / "pretrain"
+    train(find_recipe("tden/small/pretrain", settings()), Store(world), out)
+    return out
+
+
+def test_a_killed_run_ends_with_the_same_weights(world, pretrained, tmp_path) -> None:
+    chosen = [word for setting in settings() for word in ("--set", setting)]
+    again = command(("pretrain", "tden/small/pretrain", "--data", world, "--out", tmp_path, *chosen))
+    running = subprocess.Popen(again, env=ENVIRONMENT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while not list(tmp_path.glob("checkpoints/step-*")):
+        assert running.poll() is None, "it ended before it could be killed"
+        time.sleep(0.01)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    assert not (tmp_path / "model").exists()
+    subprocess.run(again, env=ENVIRONMENT, check=True, capture_output=True)
+    assert weights(tmp_path) == weights(pretrained)
+    assert steps(tmp_path) == steps(pretrained) == list(range(1, 9))
+
+
+def test_it_captions_and_shows_what_regions_weighed(run, world, pretrained, tmp_path) -> None:
+    chosen = [word for key in ("training.steps", "training.validate_every") for word in ("--set", f"{key}=6")]
+    told = run("finetune", "caption", "--data", world, "--model", pretrained, "--out", tmp_path / "caption", *chosen)
+    assert told.code == 0, told.error
+    told = run("evaluate", "--model", tmp_path / "caption", "--data", world, "--json")
+    assert {"BLEU-4", "CIDEr"} <= set(json.loads(told.said)["scores"])
+    records = [Store(world).record(index) for index in range(2)]
+    for said in library.load(tmp_path / "caption").captions(records):
+        assert said.weights.shape == (len(said.words), len(said.regions))
+
+
+def test_it_answers(run, world, pretrained, tmp_path) -> None:
+    chosen = [word for key in ("training.steps", "training.validate_every") for word in ("--set", f"{key}=6")]
+    told = run("finetune", "vqa", "--data", world, "--model", pretrained, "--out", tmp_path / "vqa", *chosen)
+    assert told.code == 0, told.error
+    told = run("evaluate", "--model", tmp_path / "vqa", "--data", world, "--json")
+    assert {"accuracy", "accuracy yes/no"} <= set(json.loads(told.said)["scores"])
+    (answer,) = library.load(tmp_path / "vqa").answer(Store(world).record(0), ["is it night?"])
+    assert answer.text
+
+
+def test_it_searches(run, world, pretrained, tmp_path) -> None:
+    chosen = [word for key in ("training.steps", "training.validate_every") for word in ("--set", f"{key}=6")]
+    told = run("finetune", "retrieval", "--data", world, "--model", pretrained, "--out", tmp_path / "found", *chosen)
+    assert told.code == 0, told.error
+    told = run("evaluate", "--model", tmp_path / "found", "--data", world, "--json")
+    scores = json.loads(told.said)["scores"]
+    assert {"pictures R@1", "captions R@10"} <= set(scores)
+    assert scores["pictures R@1"]["blind"] == pytest.approx(100 / 12)
+    told = run("evaluate", "--model", tmp_path / "found", "--data", world)
+    assert "captions of 12 pictures" in told.said
+    model = library.load(tmp_path / "found").folder
+    store = Store(world)
+    gallery = Gallery.of_pictures(model.model, [store.record(index) for index in range(10)])
+    ((best, *others),) = gallery.search(embed_sentences(model.model, model.tokens, ["a dog on the beach"]), 3)
+    assert len(others) == 2
+    assert best.score >= others[0].score
+
+
+def test_an_official_checkpoint_becomes_a_model_folder(run, tmp_path) -> None:
+    torch.manual_seed(0)
+    words = Vocabulary(20, 0, 1, 2, 3, 4)
+    shape = {"width": 64, "heads": 1, "ffn": 32, "object_layers": 1, "sentence_layers": 1, "cross_layers": 1}
+    form = {"cross_ffn": "official", "tied_words": False, "similarity": "official", "similarity_width": 8}
+    config = TdenConfig(vocabulary=words, feature_size=6, classes=5, decoder_layers=1, **shape, **form)
+    model = Tden(config, ("word", "region_class", "similarity"))
+    torch.save({"model": export_tden(model)}, tmp_path / "official.pth")
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, *(f"w{n}" for n in range(15))]))
+    vocab = ("--vocab", tmp_path / "vocab.txt", "--uncased")
+    told = run("import", "tden", tmp_path / "official.pth", tmp_path / "model", *vocab)
+    assert told.code == 0, told.error
+    assert "0 missing, 1 left" in told.said
+    again = library.load(tmp_path / "model").folder.model
+    for name, value in model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], value), name
+    told = run("import", "tden", tmp_path / "official.pth", tmp_path / "model", *vocab)
+    assert told.code == 2
+    assert "is there already" in told.error
