@@ -39,6 +39,7 @@ class MaskedLanguage:
     drop_worst: float = 0.0  # this share of the batch, the samples with the greatest loss, is left out
     label_smoothing: float = 0.0
     hides_end: bool = True  # whether the final [SEP] may be chosen; where a decoder learns the end, it need not be
+    alone: bool = False  # without the picture: pre-training on text
     name: str = "masked_language"
 
     needs: ClassVar = frozenset({"text"})
@@ -49,6 +50,8 @@ class MaskedLanguage:
         return [self._hide(sample, rng) for sample in samples]
 
     def _hide(self, sample: Sample, rng: Random) -> Sample:
+        if self.alone:
+            sample = replace(sample, regions=None)
         tables, weights = zip(*self.attention, strict=True)
         (attention,) = rng.choices(tables, weights)
         if self.only_matched and not sample.matched:
