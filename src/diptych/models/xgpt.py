@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -73,6 +73,8 @@ class XgptShape(Shape):
     norm_eps: float = 1e-12
     init_std: float = 0.02
 
+    needs_regions: ClassVar = True
+
     @model_validator(mode="after")
     def _fits(self) -> XgptShape:
         if self.width % self.heads:
@@ -112,6 +114,7 @@ class XgptConfig(XgptShape, Config):
 class Xgpt(SystemModel):
     config: XgptConfig
     provides = frozenset({"regions", "text", "target", "decode", "grounded", "region queries"})
+    decodes = True
 
     def __init__(self, config: XgptConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)

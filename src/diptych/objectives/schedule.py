@@ -48,6 +48,11 @@ class Schedule:
         return chosen
 
     @property
+    def first(self) -> "Schedule":
+        """By what a run is judged: of updates in turn the first alone, whose losses are of one kind."""
+        return Schedule(self.updates[:1]) if self.order == "in turn" else self
+
+    @property
     def objectives(self) -> list[Objective]:
         return [objective for update, _ in self.updates for objective in update.objectives]
 

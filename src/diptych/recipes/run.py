@@ -54,9 +54,9 @@ def run(
         _answer_in_words(model, chosen, start)
     elif recipe.init is not None:
         console.print(f"{recipe.init}: {begin(model, recipe.system, recipe.init).lines()[-1]}")
-    for note in chosen.notes():
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
     batches, validate = chosen.batches(), _validation(chosen)
+    for note in (*chosen.notes(), *chosen.left_out(batches)):
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
     claim(out, recipe)
     chosen.tokens.save(out)
     result = train(
@@ -132,9 +132,9 @@ def _validation(chosen: Plan) -> Callable[[nn.Module, int], dict[str, float]] | 
     if recipe.training.validate_every is None or not chosen.held_out:
         return None
     if recipe.task == "pretrain":
-        most = recipe.model.max_regions
-        batches = Loader(store, chosen.held_out, task.samples, chosen.schedule, 64, seed=0, max_regions=most)
-        return lambda module, _: {"likelihood": _likelihood(module, batches, chosen.schedule)}
+        most, schedule = recipe.model.max_regions, chosen.schedule.first
+        batches = Loader(store, chosen.held_out, task.samples, schedule, 64, seed=0, max_regions=most)
+        return lambda module, _: {"likelihood": _likelihood(module, batches, schedule)}
     records = [store.record(index) for index in chosen.held_out]
     if isinstance(task, Retrieval):
         told = [record for record in records if record.captions][:VALIDATION_GALLERY]
