@@ -136,6 +136,6 @@ def test_a_tokeniser_that_is_not_the_checkpoint_s(stages: dict[str, Path], world
 
 def test_tokens_of_both_kinds_from_the_command_line(world: Path, tmp_path: Path, run: Callable[..., Told]) -> None:
     for kind in ("wordpiece", "bpe"):
-        told = run("tokens", world, "--out", tmp_path / kind, "--kind", kind, "--size", 300)
+        told = run("tokens", "--data", world, "--out", tmp_path / kind, "--kind", kind, "--size", 300)
         assert told.code == 0, told.error
         assert Tokens.load(tmp_path / kind).kind == kind

@@ -67,7 +67,7 @@ class XgptShape(Shape):
     refining_layers: int = 1  # attention on attention over the regions (A.1); 0: none
     positions: int = 60  # "we trim the max sequence length to 60" (A.2)
     max_regions: int = 100
-    answer_slot: bool = True  # there is no [CLS] in the encoder from which an answer could be told
+    answer_slot: bool = True  # an answer is told from a [MASK] behind the question
     dropout: float = 0.1
     attention_dropout: float = 0.1
     norm_eps: float = 1e-12
@@ -120,7 +120,9 @@ class Xgpt(SystemModel):
         super().__init__(config)
         names = set(heads)
         if "answer" in names and not config.answer_slot:
-            raise RecipeError("XGPT has no [CLS] to tell an answer from: set model.answer_slot=true")
+            raise RecipeError(
+                "XGPT has no [CLS] and no [SEP] of regions to tell an answer from: set model.answer_slot=true"
+            )
         sizes = LayerSizes(
             config.width, config.heads, config.ffn, config.dropout, config.attention_dropout, config.norm_eps
         )
@@ -175,7 +177,11 @@ class Xgpt(SystemModel):
         read, said = states[:, : batch.boxes.shape[1]], states[:, regions:]
         if not regions:  # nobody asks for regions that nobody reads
             read = x.new_zeros(*batch.boxes.shape[:2], x.shape[-1])
-        return States(regions=read, text=said, target=target, marks=slot_mark(said, batch))
+        marks = slot_mark(said, batch)
+        if text:  # the [SEP] that ends a text stands for the pair, as there is no [CLS]
+            last = (batch.text_present.sum(1) - 1).clamp(min=0)
+            marks["cls"] = said[torch.arange(len(said), device=said.device), last]
+        return States(regions=read, text=said, target=target, marks=marks)
 
     def _embed(self, batch: Batch, with_text: bool = True) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"], int]:
         """Regions and text before the encoder; which of them are there; how many of the positions are regions."""
