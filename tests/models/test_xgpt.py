@@ -15,12 +15,14 @@ from diptych.models import Xgpt, XgptConfig, XgptShape
 from diptych.models.transformer import LayerSizes
 from diptych.models.xgpt_input import Grounding, RefiningLayer
 from diptych.objectives import (
+    AnswerQuestion,
     Denoise,
     GenerateFragment,
     GenerateRegions,
     GenerateText,
     MaskedLanguage,
     MaskedQueries,
+    MatchGroups,
     OneForward,
 )
 from tests import toy
@@ -276,6 +278,13 @@ def test_regions_are_read_once_and_a_word_costs_a_row():
     assert rows == [30, 30, 6, 18, 18, 18]
 
 
+def question(seed: int) -> Sample:
+    """Which of seven answers: told by nothing but the picture."""
+    sample = toy.sample(seed, 3)
+    text = torch.tensor([6, 7, V.sep, V.mask, V.sep])
+    return replace(sample, text=text, truth={"answer_scores": {seed % 7: 1.0}})
+
+
 # ---- each task can be learnt -------------------------------------------------------------------------
 
 
@@ -289,14 +298,16 @@ def test_regions_are_read_once_and_a_word_costs_a_row():
         GenerateRegions(V),
         MaskedLanguage(V, alone=True, hides_end=False),
         GenerateFragment(V, alone=True, name="text_fragment"),
+        AnswerQuestion(V, form="softmax"),
+        MatchGroups(pairs=2),
     ],
     ids=lambda o: f"{o.name}{'' if getattr(o, 'grounded', True) else '/words'}",
 )
 def test_eight_samples_are_learnt_by_heart(objective):
     """The same damage every time, so that all of it can be known: the loss falls to a fifth or less."""
-    xgpt, update = model(std=0.05).train(), OneForward((objective,))
+    xgpt, update = model(*objective.heads, std=0.05).train(), OneForward((objective,))
     optimizer = torch.optim.AdamW(xgpt.parameters(), lr=3e-3)
-    batch = asked(update, [toy.sample(seed, 3) for seed in range(8)])
+    batch = asked(update, [question(seed) if "answer" in objective.heads else toy.sample(seed, 3) for seed in range(8)])
     costs = []
     for _ in range(120):
         (losses,) = update.losses(xgpt, batch)

@@ -3,9 +3,13 @@
 import pytest
 
 from diptych.core import Vocabulary
+from diptych.loading.tokens import Tokens
 from diptych.models import XgptShape
 from diptych.recipes import RECIPES, find_recipe
 from diptych.recipes.objectives import XgptObjectives
+from diptych.recipes.run import greedily
+from diptych.recipes.tasks import make_task
+from diptych.tasks.caption import Captioning
 from diptych.training.optimizer import learning_rate
 
 V = Vocabulary(30, 0, 1, 2, 3, 4)
@@ -78,6 +82,16 @@ def test_an_iteration_is_a_step_of_each_task() -> None:
     schedule = all_four.objectives.schedule(V)
     assert len({schedule.at(step).objectives[0].name for step in range(4)}) == 4
     assert [objective.name for objective in schedule.first.objectives] == ["generate_text"]
+
+
+def test_weights_are_chosen_by_greedy_captions_and_scored_by_beam_2() -> None:
+    tokens = Tokens.train(["a kite", "two dogs"], 60)
+    task = make_task(find_recipe("xgpt/caption"), tokens, None)
+    chosen = greedily(task)
+    assert isinstance(task, Captioning)
+    assert isinstance(chosen, Captioning)
+    assert (task.decoding.beams, chosen.decoding.beams) == (2, 1)
+    assert chosen.tokens is tokens
 
 
 def test_text_alone_is_mlm_and_mass() -> None:

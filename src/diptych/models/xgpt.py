@@ -120,9 +120,7 @@ class Xgpt(SystemModel):
         super().__init__(config)
         names = set(heads)
         if "answer" in names and not config.answer_slot:
-            raise RecipeError(
-                "XGPT has no [CLS] and no [SEP] of regions to tell an answer from: set model.answer_slot=true"
-            )
+            raise RecipeError("XGPT tells answers at a [MASK] alone: set model.answer_slot=true")
         sizes = LayerSizes(
             config.width, config.heads, config.ffn, config.dropout, config.attention_dropout, config.norm_eps
         )

@@ -81,7 +81,7 @@ _ITERATIONS: dict[Task, int] = {
 
 
 def paper(task: Task) -> Recipe:
-    """The paper's own sizes and numbers. It answers no questions and finds no pictures: `vqa` and `retrieval` are ours."""
+    """The paper's own sizes and numbers; `vqa` and `retrieval` are ours, as it does neither."""
     objectives = _OBJECTIVES[task]
     return Recipe(
         name=f"xgpt/{task}",
