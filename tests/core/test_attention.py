@@ -6,6 +6,7 @@ import torch
 from diptych.core import (
     BIDIRECTIONAL,
     QUERIES_BEFORE,
+    REGIONS_AFTER_TEXT,
     TARGET_AFTER_BOTH,
     TEXT_AFTER_REGIONS,
     UNIMODAL,
@@ -25,6 +26,8 @@ GRIDS = [
     # Query t sees the words before t, and itself; no word and no region sees a query.
     (QUERIES_BEFORE, (1, 2, 2), ["x....", "xx...", "xxx..", "x..x.", "xx..x"]),
     (TARGET_AFTER_BOTH, (1, 1, 2), ["xx..", "xx..", "xxx.", "xxxx"]),
+    # A region sees itself alone, and nobody sees it.
+    (REGIONS_AFTER_TEXT, (2, 2, 2), ["x.....", ".x....", "..xx..", "..xx..", "..xxx.", "..xxxx"]),
     (UNIMODAL, (2, 2, 1), ["xx...", "xx...", "..xx.", "..xx.", "....x"]),
 ]
 

@@ -81,3 +81,38 @@ def test_a_tokeniser_that_is_none(tmp_path: Path) -> None:
 def test_no_text_to_learn_from() -> None:
     with pytest.raises(DataError, match="no text to learn"):
         Tokens.train([])
+
+
+def test_bpe_on_moses_words_goes_to_ids_and_back(tmp_path: Path) -> None:
+    tokens = Tokens.train(TEXTS, size=200, kind="bpe")
+    assert [word for word, _ in tokens.words("The boy's kite isn't blue.")] == [
+        "the",
+        "boy",
+        "'s",
+        "kite",
+        "isn",
+        "'t",
+        "blue",
+        "[UNK]",
+    ]
+    assert tokens.decode(tokens.encode("Isn't it blue, or the boy's?")) == "isn't it blue [UNK] or the boy's?"
+    tokens.save(tmp_path)
+    again = Tokens.load(tmp_path)
+    assert again.kind == "bpe"
+    assert again.encode("the boy's umbrella") == tokens.encode("the boy's umbrella")
+    assert Tokens.from_vocabulary(tmp_path, lowercase=True).to_json() == tokens.to_json()
+
+
+def test_bpe_cuts_what_it_does_not_know_into_pieces() -> None:
+    tokens = Tokens.train(TEXTS, size=120, kind="bpe")
+    ((word, pieces),) = tokens.words("kites")
+    assert word == "kites"
+    assert len(pieces) > 1
+    assert tokens.words("ж") == [("[UNK]", [tokens.vocabulary.unknown])]
+    assert tokens.decode(tokens.encode("ж dogs")) == "[UNK] dogs"
+
+
+def test_the_same_texts_give_the_same_bpe_in_another_process() -> None:
+    code = f"from diptych.loading.tokens import Tokens; print(Tokens.train({TEXTS!r}, 90, kind='bpe').to_json())"
+    runs = {subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(2)}
+    assert len(runs) == 1

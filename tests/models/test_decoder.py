@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, causal, closed_of, write_word
+from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, SharedLayer, causal, closed_of, write_word
 from diptych.models.transformer import CLOSED, Layer, LayerSizes
 
 SIZES = LayerSizes(width=16, heads=4, ffn=32, dropout=0.0, attention_dropout=0.0, norm_eps=1e-12)
@@ -19,15 +19,22 @@ def random(module: nn.Module, seed: int = 0) -> nn.Module:
 
 
 def layers(kinds: str) -> list[nn.Module]:
-    """w: words alone; j: what was read and the words together; d: words, then the encoder."""
-    return [random(DecoderLayer(SIZES) if kind == "d" else Layer(SIZES), n) for n, kind in enumerate(kinds)]
+    """w: words alone; j: what was read and the words together; d: words, then the encoder; s, t: XGPT's, after or joint
+    with the encoder.
+    """
+    made = {
+        "d": lambda: DecoderLayer(SIZES),
+        "s": lambda: SharedLayer(SIZES),
+        "t": lambda: SharedLayer(SIZES, "joint"),
+    }
+    return [random(made.get(kind, lambda: Layer(SIZES))(), n) for n, kind in enumerate(kinds)]
 
 
 def whole(stack: list[nn.Module], kinds: str, x: Tensor, encoded: Tensor, present: Tensor) -> Tensor:
     """Every word anew, as in training."""
     rows, outward = causal(x.shape[1], x), closed_of(present, x)
     for layer, kind in zip(stack, kinds, strict=True):
-        if kind == "d":
+        if kind in "dst":
             x = layer(x, rows, encoded, outward)
         elif kind == "w":
             x = layer(x, rows)
@@ -41,12 +48,13 @@ def whole(stack: list[nn.Module], kinds: str, x: Tensor, encoded: Tensor, presen
 
 
 def memory_of(stack: list[nn.Module], kinds: str, encoded: Tensor, present: Tensor, room: int) -> DecoderMemory:
-    read = {"d": lambda layer: layer.look_up(encoded), "j": lambda layer: layer.attention.keys_values(encoded)}
+    read = dict.fromkeys("dst", lambda layer: layer.look_up(encoded))
+    read["j"] = lambda layer: layer.attention.keys_values(encoded)
     pasts = [Past(read[kind](layer) if kind in read else None) for layer, kind in zip(stack, kinds, strict=True)]
     return DecoderMemory(pasts, closed_of(present, encoded), room)
 
 
-@pytest.mark.parametrize("kinds", ["d", "dd", "wwd", "j", "wj"])
+@pytest.mark.parametrize("kinds", ["d", "dd", "wwd", "j", "wj", "ss", "tt"])
 @torch.no_grad()
 def test_remembering_equals_reading_anew(kinds):
     stack, encoded = layers(kinds), torch.randn(3, 5, 16, generator=torch.Generator().manual_seed(9))
@@ -87,17 +95,28 @@ def test_the_encoder_is_looked_up_once():
     assert memory.layers[0].keys.shape == (3, 4, 4, 9, 4)
 
 
-def test_what_is_shared_is_stored_once():
-    layer = Layer(SIZES)
-    shared = DecoderLayer(SIZES, layer, layer.attention)
-    assert set(shared.state_dict()) == {"cross_norm.weight", "cross_norm.bias"}
-    assert shared.cross is shared.layer.attention
-    own = DecoderLayer(SIZES)
-    assert own.cross is not own.layer.attention
-    random(layer), random(shared, 2)
-    x, encoded = torch.randn(2, 3, 16), torch.randn(2, 4, 16)
-    shared(x, causal(3, x), encoded, torch.zeros(2, 1, 1, 4)).sum().backward()
-    assert layer.attention.qkv.weight.grad is not None
+def test_a_shared_layer_without_an_encoder_is_the_encoder_s_own():
+    layer, plain = random(SharedLayer(SIZES)), Layer(SIZES).eval()
+    plain.load_state_dict({name: layer.state_dict()[name] for name in plain.state_dict()})
+    assert set(layer.state_dict()) - set(plain.state_dict()) == {"signal", "cross_norm.weight", "cross_norm.bias"}
+    x, closed = torch.randn(2, 3, 16), causal(3, torch.zeros(1))
+    assert torch.equal(layer(x, closed), plain(x, closed))
+
+
+@pytest.mark.parametrize(("cross", "keys_count"), [("after", False), ("joint", True)])
+@torch.no_grad()
+def test_the_signal_tells_where_values_come_from(cross, keys_count):
+    """In a softmax of their own all keys of the encoder gain the same; beside the words' keys they do not."""
+    layer, x, encoded = random(SharedLayer(SIZES, cross)), torch.randn(2, 3, 16), torch.randn(2, 4, 16)
+
+    def out(keys: float, values: float) -> Tensor:
+        spread = torch.linspace(-1, 1, 16)
+        layer.signal.copy_(torch.stack([keys * spread, values * spread]))
+        return layer(x, causal(3, x), encoded, torch.zeros(2, 1, 1, 4))
+
+    nothing = out(0, 0)
+    assert (out(0, 1) - nothing).abs().max() > 1e-2
+    assert ((out(2, 0) - nothing).abs().max() > 1e-3) == keys_count
 
 
 def test_masks_as_grids():

@@ -34,6 +34,11 @@ class Task(StrEnum):
     retrieval = "retrieval"
 
 
+class TokenKind(StrEnum):
+    wordpiece = "wordpiece"
+    bpe = "bpe"
+
+
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Where all of it goes; the same command goes on where it stopped.")] = Path(
@@ -231,6 +236,9 @@ def tokens(
     out: Annotated[Path, typer.Option(help="Folder for tokenizer.json.")],
     size: Annotated[int, typer.Option(help="Words and word pieces at most.")] = 8000,
     keep_case: Annotated[bool, typer.Option("--keep-case", help="Dog and dog differ.")] = False,
+    kind: Annotated[TokenKind, typer.Option(help="wordpiece as BERT's, or bpe on Moses' words as XGPT's.")] = (
+        TokenKind.wordpiece
+    ),
 ) -> None:
     """Learn a vocabulary from the words of a store."""
     from diptych.loading.store import Store, iterate
@@ -239,7 +247,7 @@ def tokens(
 
     texts = [text for record in iterate(Store(data)) for text in words_of(record)]
     out.mkdir(parents=True, exist_ok=True)
-    learnt = Tokens.train(texts, size, lowercase=not keep_case)
+    learnt = Tokens.train(texts, size, lowercase=not keep_case, kind=kind.value)
     learnt.save(out)
     print(f"{learnt.vocabulary.size} tokens in {out / 'tokenizer.json'}")
 

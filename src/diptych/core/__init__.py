@@ -13,6 +13,7 @@ Boxes are corners (x1, y1, x2, y2) as fractions of the picture's width and heigh
 from diptych.core.attention import (
     BIDIRECTIONAL,
     QUERIES_BEFORE,
+    REGIONS_AFTER_TEXT,
     TARGET_AFTER_BOTH,
     TEXT_AFTER_REGIONS,
     UNIMODAL,
@@ -33,6 +34,7 @@ __all__ = [
     "BIDIRECTIONAL",
     "NOTHING",
     "QUERIES_BEFORE",
+    "REGIONS_AFTER_TEXT",
     "TARGET_AFTER_BOTH",
     "TEXT_AFTER_REGIONS",
     "UNIMODAL",

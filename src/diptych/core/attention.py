@@ -41,12 +41,29 @@ TARGET_AFTER_BOTH = Attention("target after both", regions=("all", "all", "none"
 QUERIES_BEFORE = Attention(
     "queries before", regions=("all", "none", "none"), text=("all", "past", "none"), target=("all", "before", "none")
 )
+# XGPT's TIFG: target t stands for region t, and the text alone may tell of it: regions neither see nor are seen.
+REGIONS_AFTER_TEXT = Attention(
+    "regions after text",
+    regions=("none", "none", "none"),
+    text=("none", "all", "none"),
+    target=("none", "all", "past"),
+)
 # Two encoders that have not met.
 UNIMODAL = Attention(
     "unimodal", regions=("all", "none", "none"), text=("none", "all", "none"), target=("none", "none", "past")
 )
 
-TABLES = {t.name: t for t in (BIDIRECTIONAL, TEXT_AFTER_REGIONS, TARGET_AFTER_BOTH, QUERIES_BEFORE, UNIMODAL)}
+TABLES = {
+    t.name: t
+    for t in (
+        BIDIRECTIONAL,
+        TEXT_AFTER_REGIONS,
+        TARGET_AFTER_BOTH,
+        REGIONS_AFTER_TEXT,
+        QUERIES_BEFORE,
+        UNIMODAL,
+    )
+}
 
 
 def attention_mask(

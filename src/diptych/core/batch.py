@@ -43,6 +43,8 @@ class Batch:
     target: Int[Tensor, "B U"] | None = None
     target_present: Bool[Tensor, "B U"] | None = None
     target_labels: Int[Tensor, "B U"] | None = None
+    target_start: list[int] | None = None  # None: 0 for all
+    grounded: Bool[Tensor, "B"] | None = None  # None: no text is
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -89,6 +91,8 @@ def collate(samples: Sequence[Sample]) -> Batch:
         target_labels=_pad([_labels(t, s.target_labels) for t, s in zip(targets, samples, strict=True)], NOTHING)
         if has_target
         else None,
+        target_start=[s.target_start for s in samples] if any(s.target_start for s in samples) else None,
+        grounded=torch.tensor([s.grounded for s in samples]) if any(s.grounded for s in samples) else None,
         boxes=_stack(regions, count, lambda r: r.boxes),
         scores=_stack(regions, count, lambda r: r.scores),
         sizes=torch.tensor([r.size for r in regions]),

@@ -37,14 +37,19 @@ class Loader:
         batch_size: int,
         seed: int,
         max_regions: int | None = None,
+        needs_regions: bool = False,
     ) -> None:
         self.store, self.updates, self.seed, self.max_regions = store, updates, seed, max_regions
         self.corrupt: dict[str, str] = {}
+        self.without_regions: list[str] = []  # keys of pictures that were left out, as nothing was found in them
         # Words are parsed and tokenised once for small sets; a large one re-reads what falls out.
         self._samples = lru_cache(maxsize=200_000)(lambda index: tuple(to_samples(store.words(index))))
         self._items: list[tuple[int, int]] = []
         lengths = []
         for index in records:
+            if needs_regions and not store.region_count(index):
+                self.without_regions.append(store.words(index).key)
+                continue
             for position, sample in enumerate(self._samples(index)):
                 self._items.append((index, position))
                 lengths.append(len(sample) + self._region_count(index))

@@ -1,21 +1,29 @@
-"""Words to ids and back: WordPiece through the `tokenizers` library, one `tokenizer.json` a model."""
+"""Words to ids and back through the `tokenizers` library: WordPiece, or BPE on Moses' words. One file a model.
+
+WordPiece is BERT's, and what a recipe gets that asks for nothing else. BPE is XGPT's (appendix A.2).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from itertools import takewhile
 from pathlib import Path
+from typing import Any, Literal
 
 from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
-from tokenizers.models import WordPiece
-from tokenizers.trainers import WordPieceTrainer
+from tokenizers.models import BPE, WordPiece
+from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 
 from diptych.core import Vocabulary
 from diptych.errors import CheckpointError, DataError
 from diptych.files import write_atomically
+from diptych.loading import moses
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FILE = "tokenizer.json"
+END = "</w>"  # of a word, in BPE
+Kind = Literal["wordpiece", "bpe"]
 
 
 class Tokens:
@@ -25,31 +33,27 @@ class Tokens:
         ids = tokenizer.get_vocab()
         _check_special(ids, where)
         self._tokenizer = tokenizer
+        self.kind: Kind = "bpe" if isinstance(tokenizer.model, BPE) else "wordpiece"
         inner = frozenset(number for token, number in ids.items() if token.startswith("##"))
         pad, unknown, cls, sep, mask = (ids[token] for token in SPECIAL)
         self.vocabulary = Vocabulary(tokenizer.get_vocab_size(), pad, unknown, cls, sep, mask, inner)
 
     @classmethod
-    def train(cls, texts: Iterable[str], size: int = 8000, lowercase: bool = True) -> Tokens:
-        """WordPiece learnt from `texts`; words that fit stay whole. The same texts give the same ids."""
+    def train(cls, texts: Iterable[str], size: int = 8000, lowercase: bool = True, kind: Kind = "wordpiece") -> Tokens:
+        """A vocabulary learnt from `texts`; words that fit stay whole. The same texts give the same ids."""
         texts = list(texts)
         if not texts:
             raise DataError("no text to learn a vocabulary from: the data holds no captions and no questions")
-        tokenizer = _wordpiece(WordPiece(unk_token="[UNK]"), lowercase)
-        # The trainer numbers letters by hash order and breaks ties by number: giving it all letters makes it repeat.
-        letters = sorted({letter for text in texts for letter in tokenizer.normalizer.normalize_str(text)} - {" "})
-        first = [*SPECIAL, *letters, *(f"##{letter}" for letter in letters)]
-        tokenizer.train_from_iterator(
-            texts, WordPieceTrainer(vocab_size=max(size, len(first)), special_tokens=first, show_progress=False)
-        )
-        learnt = sorted(
-            tokenizer.get_vocab(), key=lambda token: (SPECIAL.index(token) if token in SPECIAL else 5, token)
-        )
-        return cls(_wordpiece(WordPiece({t: n for n, t in enumerate(learnt)}, unk_token="[UNK]"), lowercase))
+        return cls(_learnt_bpe(texts, size, lowercase) if kind == "bpe" else _learnt_wordpiece(texts, size, lowercase))
 
     @classmethod
     def from_vocabulary(cls, path: Path, lowercase: bool) -> Tokens:
-        """BERT's `vocab.txt`: one token a line, its number is its id. bert-base-cased keeps case, -uncased does not."""
+        """BERT's `vocab.txt`: one token a line, its number is its id. bert-base-cased keeps case, -uncased does not.
+
+        Or a `tokenizer.json`, or the folder that holds it, as `diptych tokens` makes them; these know their case.
+        """
+        if path.is_dir() or path.suffix == ".json":
+            return cls.load(path)
         try:
             lines = path.read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
@@ -78,32 +82,70 @@ class Tokens:
 
     def encode(self, text: str) -> list[int]:
         """Ids without special tokens."""
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return list(self._encoded(text).ids)
 
     def words(self, text: str) -> list[tuple[str, list[int]]]:
         """The words that `encode` cuts into pieces, each with their ids."""
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        encoding = self._encoded(text)
         words: list[tuple[str, list[int]]] = []
-        for piece, number in zip(encoding.tokens, encoding.ids, strict=True):
-            if piece.startswith("##") and words:
-                words[-1] = (words[-1][0] + piece[2:], [*words[-1][1], number])
+        before = None
+        for piece, number, word in zip(encoding.tokens, encoding.ids, encoding.word_ids, strict=True):
+            plain = piece.removesuffix(END) if self.kind == "bpe" else piece.removeprefix("##")
+            if words and word is not None and word == before:
+                words[-1] = (words[-1][0] + plain, [*words[-1][1], number])
             else:
-                words.append((piece, [number]))
+                words.append((plain, [number]))
+            before = word
         return words
 
     def decode(self, ids: Iterable[int]) -> str:
         """Words up to the first [SEP]; [UNK] stays to be seen, other special tokens do not."""
         hidden = {self.vocabulary.pad, self.vocabulary.cls, self.vocabulary.mask}
-        words = takewhile(lambda number: number != self.vocabulary.sep, ids)
-        return str(self._tokenizer.decode([n for n in words if n not in hidden], skip_special_tokens=False))
+        written = takewhile(lambda number: number != self.vocabulary.sep, ids)
+        shown = [number for number in written if number not in hidden]
+        if self.kind == "wordpiece":
+            return str(self._tokenizer.decode(shown, skip_special_tokens=False))
+        unknown = self.vocabulary.unknown
+        pieces = (f" [UNK]{END}" if n == unknown else str(self._tokenizer.id_to_token(n)) for n in shown)
+        return moses.join("".join(pieces).replace(END, " ").split())
 
     def to_json(self) -> str:
         return str(self._tokenizer.to_str())
+
+    def _encoded(self, text: str) -> Any:
+        text = " ".join(moses.cut(text)) if self.kind == "bpe" else text
+        return self._tokenizer.encode(text, add_special_tokens=False)
 
 
 def _check_special(ids: Mapping[str, int], where: str) -> None:
     if missing := [token for token in SPECIAL if token not in ids]:
         raise CheckpointError(f"{where} lacks {', '.join(missing)}; it needs all of {', '.join(SPECIAL)}")
+
+
+def _learnt_wordpiece(texts: list[str], size: int, lowercase: bool) -> Tokenizer:
+    tokenizer = _wordpiece(WordPiece(unk_token="[UNK]"), lowercase)
+    _learn(tokenizer, texts, size, lambda letter: f"##{letter}", WordPieceTrainer)
+    learnt = sorted(tokenizer.get_vocab(), key=lambda token: (SPECIAL.index(token) if token in SPECIAL else 5, token))
+    return _wordpiece(WordPiece({t: n for n, t in enumerate(learnt)}, unk_token="[UNK]"), lowercase)
+
+
+def _learnt_bpe(texts: list[str], size: int, lowercase: bool) -> Tokenizer:
+    tokenizer = _bpe(BPE(unk_token="[UNK]", end_of_word_suffix=END), lowercase)
+    words = [" ".join(moses.cut(text)) for text in texts]
+    _learn(tokenizer, words, size, lambda letter: f"{letter}{END}", BpeTrainer, end_of_word_suffix=END)
+    merges = [tuple(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]
+    ids = tokenizer.get_vocab()
+    return _bpe(BPE(ids, merges, unk_token="[UNK]", end_of_word_suffix=END), lowercase)
+
+
+def _learn(
+    tokenizer: Tokenizer, texts: list[str], size: int, variant: Callable[[str], str], trainer: Any, **options: Any
+) -> None:
+    """The trainers number letters by hash order and break ties by number: giving them all letters makes them repeat."""
+    letters = sorted({letter for text in texts for letter in tokenizer.normalizer.normalize_str(text)} - {" "})
+    first = [*SPECIAL, *letters, *map(variant, letters)]
+    size = max(size, len(first))
+    tokenizer.train_from_iterator(texts, trainer(vocab_size=size, special_tokens=first, show_progress=False, **options))
 
 
 def _wordpiece(model: WordPiece, lowercase: bool) -> Tokenizer:
@@ -112,4 +154,15 @@ def _wordpiece(model: WordPiece, lowercase: bool) -> Tokenizer:
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
+    return tokenizer
+
+
+def _bpe(model: BPE, lowercase: bool) -> Tokenizer:
+    """Its input is what `moses.cut` made, parted by spaces."""
+    tokenizer = Tokenizer(model)
+    tokenizer.add_special_tokens(list(SPECIAL))
+    steps = [normalizers.NFKC(), *([normalizers.Lowercase()] if lowercase else [])]
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.decoder = decoders.BPEDecoder(suffix=END)
     return tokenizer

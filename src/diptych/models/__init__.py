@@ -11,6 +11,7 @@ from diptych.models.system import Config, Shape, SystemModel
 from diptych.models.tden import Tden, TdenConfig, TdenShape
 from diptych.models.unified_vlp import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPShape
 from diptych.models.vl_bert import VLBert, VLBertConfig, VLBertShape
+from diptych.models.xgpt import Xgpt, XgptConfig, XgptShape
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ MODELS: dict[str, System] = {
     "tden": System(TdenShape, TdenConfig, Tden),
     "unified-vlp": System(UnifiedVLPShape, UnifiedVLPConfig, UnifiedVLP),
     "vl-bert": System(VLBertShape, VLBertConfig, VLBert),
+    "xgpt": System(XgptShape, XgptConfig, Xgpt),
 }
 
 __all__ = [
@@ -47,5 +49,8 @@ __all__ = [
     "VLBert",
     "VLBertConfig",
     "VLBertShape",
+    "Xgpt",
+    "XgptConfig",
+    "XgptShape",
     "make_heads",
 ]

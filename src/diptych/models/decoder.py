@@ -4,14 +4,15 @@ x ── self-attention ── + ── norm ── attention to an encoder ─�
      (words so far)
 
 The target block of a batch holds what a decoder reads (the words, shifted by one), `target_labels` what it must say. A
-model stacks layers of three kinds: `Layer` (words alone), `Layer` over what was read and the words together, as in one
-stream, and `DecoderLayer` (words, then an encoder's states).
+model stacks layers of four kinds: `Layer` (words alone), `Layer` over what was read and the words together, as in one
+stream, `DecoderLayer` (words, then an encoder's states), and `SharedLayer`, which is a layer of the encoder too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -24,32 +25,12 @@ KeysValues = tuple[Float[Tensor, "B H P d"], Float[Tensor, "B H P d"]]
 
 
 class DecoderLayer(nn.Module):
-    """`layer` and `cross`, where given, are shared with another part of the model (XGPT shares them with its encoder).
-
-    What is shared is held but not registered, so that a checkpoint stores it once and an optimizer moves it once.
-    """
-
-    def __init__(self, sizes: LayerSizes, layer: Layer | None = None, cross: SelfAttention | None = None) -> None:
+    def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
-        self.shared = (layer, cross)
-        if layer is None:
-            self.own_layer = Layer(sizes)
-        if cross is None:
-            self.own_cross = SelfAttention(sizes)
+        self.layer = Layer(sizes)  # self-attention and feed-forward
+        self.cross = SelfAttention(sizes)  # attention to an encoder's states
         self.cross_norm = nn.LayerNorm(sizes.width, sizes.norm_eps)
         self.dropout = Dropout(sizes.dropout)
-
-    @property
-    def layer(self) -> Layer:
-        """Self-attention and feed-forward."""
-        shared = self.shared[0]
-        return self.own_layer if shared is None else shared
-
-    @property
-    def cross(self) -> SelfAttention:
-        """Attention to an encoder's states."""
-        shared = self.shared[1]
-        return self.own_cross if shared is None else shared
 
     def look_up(self, encoded: Float[Tensor, "B P D"]) -> KeysValues:
         """Keys and values of the encoder's states: they do not change while words are written."""
@@ -66,6 +47,60 @@ class DecoderLayer(nn.Module):
         keys, values = self.look_up(encoded)
         mixed = self.cross.mix(self.cross.queries(x), keys, values, encoded_closed)
         return self.layer.feed(self.cross_norm(x + self.dropout(mixed)))
+
+
+class SharedLayer(Layer):
+    """A layer of the encoder and of the decoder at once, with one attention for its own states and for the encoder's.
+
+    A signal, learnt, is added to keys and values that come from the encoder's final states: it tells them from those of
+    the words (XGPT, section 4.2). One module with one `forward`, so that FSDP gathers it wherever it is used.
+
+    after   words look at words, then at the encoder: two softmaxes. There the keys' half of the signal cancels, since
+            it adds the same to all that a softmax weighs
+    joint   words look at both in one softmax, and both halves count
+    """
+
+    def __init__(self, sizes: LayerSizes, cross: Literal["after", "joint"] = "after") -> None:
+        super().__init__(sizes)
+        self.joint = cross == "joint"
+        self.signal = nn.Parameter(torch.zeros(2, sizes.width))  # for keys, for values
+        if not self.joint:
+            self.cross_norm = nn.LayerNorm(sizes.width, sizes.norm_eps)
+
+    @property
+    def layer(self) -> Layer:
+        return self
+
+    @property
+    def cross(self) -> SelfAttention:
+        return self.attention
+
+    def look_up(self, encoded: Float[Tensor, "B P D"]) -> KeysValues:
+        keys, values = self.attention.keys_values(encoded)
+        of_keys, of_values = self.signal.view(2, 1, self.attention.heads, 1, -1).to(keys.dtype)
+        return keys + of_keys, values + of_values
+
+    def forward(
+        self,
+        x: Float[Tensor, "B L D"],
+        closed: Float[Tensor, "#B 1 #L L"],
+        encoded: Float[Tensor, "B P D"] | None = None,
+        encoded_closed: Float[Tensor, "#B 1 #L P"] | None = None,
+    ) -> Float[Tensor, "B L D"]:
+        """As a layer of the encoder; given the encoder's states, as one of the decoder."""
+        if encoded is None or encoded_closed is None:
+            return self.finish(x, self.attention(x, closed))
+        keys, values = self.look_up(encoded)
+        if self.joint:
+            q, own_keys, own_values = self.attention.project(x)
+            rows = (len(x), 1, x.shape[1], -1)
+            both = torch.cat([encoded_closed.expand(rows), closed.expand(rows)], -1)
+            return self.finish(
+                x, self.attention.mix(q, torch.cat([keys, own_keys], 2), torch.cat([values, own_values], 2), both)
+            )
+        x = self.attend(x, self.attention(x, closed))
+        mixed = self.attention.mix(self.attention.queries(x), keys, values, encoded_closed)
+        return self.feed(self.cross_norm(x + self.dropout(mixed)))
 
 
 @dataclass
@@ -112,7 +147,7 @@ def write_word(layers: Iterable[nn.Module], x: Float[Tensor, "B K D"], memory: D
     """
     rows = x.flatten(0, 1)[:, None]
     for layer, past in zip(layers, memory.layers, strict=True):
-        if isinstance(layer, DecoderLayer):
+        if isinstance(layer, DecoderLayer) or (isinstance(layer, SharedLayer) and not layer.joint):
             inner = layer.layer
             rows = inner.attend(rows, _look_back(inner.attention, rows, memory, past, together=False))
             found = _look_out(layer.cross, rows, memory, past)

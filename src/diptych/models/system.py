@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, field_validator
 from torch import nn
@@ -19,6 +19,9 @@ class Shape(BaseModel):
 
     max_regions: int = 100
     answer_slot: bool = False  # a question ends with a [MASK], and its answer is read there
+
+    # Whether a picture in which no region was found shows it nothing: there is no mark, and no feature of the whole.
+    needs_regions: ClassVar[bool] = False
 
     @property
     def max_text(self) -> int:

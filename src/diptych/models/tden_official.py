@@ -59,13 +59,13 @@ CROSS_LAYER = {
     "v_output.LayerNorm": "region_norm",
 }
 DECODER_LAYER = {
-    "self_attn.output.dense": "own_layer.attention.out",
-    "self_attn.output.LayerNorm": "own_layer.attention_norm",
-    "x_att.output.dense": "own_cross.out",
+    "self_attn.output.dense": "layer.attention.out",
+    "self_attn.output.LayerNorm": "layer.attention_norm",
+    "x_att.output.dense": "cross.out",
     "x_att.output.LayerNorm": "cross_norm",
-    "intermediate.dense": "own_layer.inner",
-    "output.dense": "own_layer.outer",
-    "output.LayerNorm": "own_layer.norm",
+    "intermediate.dense": "layer.inner",
+    "output.dense": "layer.outer",
+    "output.LayerNorm": "layer.norm",
 }
 # A stack there -> its name here, its layers' names, and its attentions, whose three projections are one here.
 STACKS = {
@@ -75,7 +75,7 @@ STACKS = {
     "decoder.g_layers": (
         "decoder",
         DECODER_LAYER,
-        {"self_attn.self": "own_layer.attention", "x_att.self": "own_cross"},
+        {"self_attn.self": "layer.attention", "x_att.self": "cross"},
     ),
 }
 POOLS = {

@@ -1,6 +1,9 @@
 """What is hidden, and what it costs to guess wrong: one file an objective."""
 
 from diptych.objectives.answer import AnswerQuestion
+from diptych.objectives.denoise import Denoise
+from diptych.objectives.generate_fragment import GenerateFragment
+from diptych.objectives.generate_regions import GenerateRegions
 from diptych.objectives.generate_text import GenerateText
 from diptych.objectives.masked_features import MaskedRegionFeature
 from diptych.objectives.masked_language import MaskedLanguage
@@ -16,6 +19,9 @@ from diptych.objectives.updates import OneForward
 
 __all__ = [
     "AnswerQuestion",
+    "Denoise",
+    "GenerateFragment",
+    "GenerateRegions",
     "GenerateText",
     "ImageTextMatching",
     "MaskedLanguage",

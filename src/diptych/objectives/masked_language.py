@@ -40,6 +40,7 @@ class MaskedLanguage:
     label_smoothing: float = 0.0
     hides_end: bool = True  # whether the final [SEP] may be chosen; where a decoder learns the end, it need not be
     whole_words: bool = False  # each word by itself with chance `rate`, all of its pieces alike (VL-BERT's code)
+    alone: bool = False  # without the picture: pre-training on text
     name: str = "masked_language"
 
     needs: ClassVar = frozenset({"text"})
@@ -50,6 +51,8 @@ class MaskedLanguage:
         return [self._hide(sample, rng) for sample in samples]
 
     def _hide(self, sample: Sample, rng: Random) -> Sample:
+        if self.alone:
+            sample = replace(sample, regions=None)
         tables, weights = zip(*self.attention, strict=True)
         (attention,) = rng.choices(tables, weights)
         if self.only_matched and not sample.matched:

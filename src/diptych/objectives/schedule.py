@@ -15,7 +15,7 @@ class Schedule:
     """Updates with their weights.
 
     together   there is one update, and each step makes it
-    in turn    one after the other (XGPT); the weights are not used
+    in turn    one after the other, a step each (XGPT); what a loss weighs, its update says (`OneForward.weights`)
     sampled    drawn with these weights, step by step
     """
 
@@ -30,6 +30,8 @@ class Schedule:
                 f"{len(self.updates)} updates cannot be made together, each prepares a batch of its own; put their "
                 'objectives into one OneForward, or choose order "in turn" or "sampled"'
             )
+        if self.order == "in turn" and any(weight != 1 for _, weight in self.updates):
+            raise RecipeError("updates in turn are all made as often: set 1, and the weight of a loss in its update")
         if self.order == "sampled" and (
             min(weight for _, weight in self.updates) < 0 or not any(weight for _, weight in self.updates)
         ):
@@ -44,6 +46,11 @@ class Schedule:
             drawn = updates[step % len(updates)]
         chosen: Update = drawn
         return chosen
+
+    @property
+    def first(self) -> "Schedule":
+        """By what a run is judged: of updates in turn the first alone, whose losses are of one kind."""
+        return Schedule(self.updates[:1]) if self.order == "in turn" else self
 
     @property
     def objectives(self) -> list[Objective]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from diptych.errors import RecipeError, nearest
-from diptych.recipes import image_bert, tden, unified_vlp, vl_bert
+from diptych.recipes import image_bert, tden, unified_vlp, vl_bert, xgpt
 from diptych.recipes.recipe import Recipe
 from diptych.recipes.stages import Stages
 
@@ -27,6 +27,11 @@ _MAKERS: list[Callable[[], Recipe]] = [
     *(partial(tden.table_2, row, size) for size in ("paper", "small") for row in tden.ROWS),
     *(partial(make, task) for make in (vl_bert.paper, vl_bert.official, vl_bert.large) for task in vl_bert.PUBLISHED),
     *(partial(vl_bert.small, task) for task in vl_bert.TASKS),
+    *(partial(make, task) for make in (xgpt.paper, xgpt.small) for task in xgpt.TASKS),
+    *(partial(xgpt.table_2, row, size) for size in xgpt.SIZES for row in xgpt.ROWS),
+    *(partial(xgpt.table_3, depth, structure) for depth, structure in xgpt.STRUCTURES),
+    *(partial(xgpt.table_3_small, structure) for structure in ("enc", "encdec", "encdec-share")),
+    *(partial(xgpt.table_4, masks, size) for size in xgpt.SIZES for masks in ("single", "multi")),
 ]
 RECIPES: dict[str, Callable[[], Recipe]] = {make().name: make for make in _MAKERS}
 # Those of several stages.

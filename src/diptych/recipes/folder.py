@@ -8,6 +8,7 @@ eyes/               the detector, so that a picture is enough
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ from safetensors.torch import save_file
 from diptych.core import FeatureContract
 from diptych.errors import CheckpointError, DataError
 from diptych.files import write_atomically
+from diptych.loading.tokens import FILE as TOKENS
 from diptych.loading.tokens import Tokens
 from diptych.models import MODELS, Config, SystemModel
 from diptych.models.weights import load_into, read_weights
@@ -41,6 +43,7 @@ class Architecture(BaseModel):
     system: str  # a name in MODELS
     config: SerializeAsAny[Config]
     heads: tuple[str, ...]
+    tokens: str | None = None  # sha256 of tokenizer.json; folders of before have none
 
     @field_validator("system")
     @classmethod
@@ -93,9 +96,10 @@ class ModelFolder:
 
     def _write(self, folder: Path) -> None:
         save_file({name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}, folder / WEIGHTS)
-        write_atomically(folder / CONFIG, self.architecture.model_dump_json(indent=1).encode())
-        write_atomically(folder / FEATURES, json.dumps(self.contract.to_json(), indent=1).encode())
         self.tokens.save(folder)
+        architecture = self.architecture.model_copy(update={"tokens": _digest(folder / TOKENS)})
+        write_atomically(folder / CONFIG, architecture.model_dump_json(indent=1).encode())
+        write_atomically(folder / FEATURES, json.dumps(self.contract.to_json(), indent=1).encode())
         if self.recipe is not None:
             self.recipe.save(folder)
         if self.answers is not None:
@@ -128,18 +132,32 @@ def open_model(path: Path) -> ModelFolder:
             else f"{path} is no model folder: it has no {CONFIG}; `diptych pretrain`, `finetune` and `import` make one"
         )
     architecture = parse(Architecture, _json(folder / CONFIG), str(folder / CONFIG))
+    tokens = Tokens.load(folder)
+    if tokens.vocabulary != architecture.config.vocabulary or architecture.tokens not in (
+        None,
+        _digest(folder / TOKENS),
+    ):
+        raise CheckpointError(
+            f"{folder / TOKENS} ({tokens.vocabulary.size} words) is not the tokeniser that the weights beside it were "
+            f"trained with ({architecture.config.vocabulary.size} words): the same ids would mean other words; copy "
+            "the model folder again as a whole"
+        )
     model = architecture.build()
     load_into(model, read_weights(folder / WEIGHTS), complete=True)
     return ModelFolder(
         folder=folder,
         model=model.eval(),
         architecture=architecture,
-        tokens=Tokens.load(folder),
+        tokens=tokens,
         contract=FeatureContract.from_json(_json(folder / FEATURES)),
         recipe=Recipe.load(folder) if (folder / "recipe.json").is_file() else None,
         answers=Answers.load(folder) if (folder / ANSWERS).is_file() else None,
         eyes=folder / EYES if (folder / EYES).is_dir() else None,
     )
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _json(path: Path) -> Any:

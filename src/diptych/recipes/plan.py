@@ -18,6 +18,7 @@ from diptych.objectives import Schedule
 from diptych.recipes.folder import Architecture, ModelFolder
 from diptych.recipes.recipe import Recipe, claimed
 from diptych.recipes.tasks import make_task
+from diptych.tasks.caption import Captioning
 from diptych.tasks.vqa import Answers
 
 VOCABULARY_SIZE = 8000
@@ -52,8 +53,40 @@ class Plan:
                 )
 
     def batches(self) -> Loader:
-        training, most = self.recipe.training, self.recipe.model.max_regions
-        return Loader(self.store, self.records, self.task.samples, self.schedule, training.batch, training.seed, most)
+        training, shape = self.recipe.training, self.recipe.model
+        try:
+            return Loader(
+                self.store,
+                self.records,
+                self.task.samples,
+                self.schedule,
+                training.batch,
+                training.seed,
+                shape.max_regions,
+                shape.needs_regions,
+            )
+        except DataError as error:
+            if lines := list(self._unknown()):
+                raise DataError(f"{error}. {lines[0]}") from error
+            raise
+
+    def left_out(self, batches: Loader) -> Iterator[str]:
+        """What the batches of a run do without, as `notes` says it: counts, an example, the way out."""
+        if empty := batches.without_regions:
+            yield (
+                f"{len(empty)} of {len(self.records)} pictures are left out: no region was found in them (the first: "
+                f"{empty[0]}), and {self.recipe.system} sees nothing else; lower the detector's score threshold and "
+                "extract again"
+            )
+        yield from self._unknown()
+
+    def _unknown(self) -> Iterator[str]:
+        if isinstance(self.task, Captioning) and (unknown := self.task.unknown):
+            key, caption = next(iter(unknown.items()))
+            yield (
+                f"{len(unknown)} captions are left out: the vocabulary knows none of their words (the first: {key}, "
+                f"{caption!r}); learn one from such words (`diptych tokens`), or translate them"
+            )
 
 
 def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> Plan:
@@ -69,7 +102,7 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
     if start is not None:
         start.accept(store.contract, store.folder)
     records = _choose(recipe, store)
-    tokens = start.tokens if start is not None else _tokens(recipe, store, out, again)
+    tokens = _own_tokens(recipe, start) if start is not None else _tokens(recipe, store, out, again)
     answers = _answers(recipe, store, start)
     task = make_task(recipe, tokens, answers)
     schedule = recipe.objectives.schedule(tokens.vocabulary)
@@ -115,7 +148,20 @@ def _tokens(recipe: Recipe, store: Store, out: Path, again: bool) -> Tokens:
     # Of all splits that are trained on, now or when the model is fine-tuned; never of those that score it.
     scored = {recipe.data.validation, "test", "test_rare"}
     texts = [text for record in iterate(store) if record.split not in scored for text in words_of(record)]
-    return Tokens.train(texts, VOCABULARY_SIZE)
+    return Tokens.train(texts, VOCABULARY_SIZE, recipe.data.lowercase, recipe.data.tokens)
+
+
+def _own_tokens(recipe: Recipe, start: ModelFolder) -> Tokens:
+    """Those of the model that is gone on with: other words would have the ids of its words."""
+    if recipe.data.vocabulary is not None:
+        given = Tokens.from_vocabulary(Path(recipe.data.vocabulary), recipe.data.lowercase)
+        if given.to_json() != start.tokens.to_json():
+            raise RecipeError(
+                f"{recipe.data.vocabulary} ({given.vocabulary.size} words) is not the tokeniser of {start.folder} "
+                f"({start.tokens.vocabulary.size} words), whose ids its weights know; leave data.vocabulary out, or "
+                "begin without --model"
+            )
+    return start.tokens
 
 
 def _answers(recipe: Recipe, store: Store, start: ModelFolder | None) -> Answers | None:

@@ -40,7 +40,8 @@ class DataConfig(BaseModel):
     validation_records: PositiveInt = 200  # the first so many of the validation split
     max_words: PositiveInt = 20
     vocabulary: str | None = None  # a vocab.txt; None: learnt from the words, or the start's own
-    lowercase: bool = True  # of a vocab.txt (bert-base-cased: false)
+    lowercase: bool = True  # of a vocab.txt (bert-base-cased: false), or of one that is learnt
+    tokens: Literal["wordpiece", "bpe"] = "wordpiece"  # what is learnt where no vocabulary is given
 
 
 class Recipe(BaseModel):

@@ -26,6 +26,7 @@ from diptych.recipes.importing import begin
 from diptych.recipes.plan import Plan, in_split, plan
 from diptych.recipes.recipe import Recipe, claim
 from diptych.recipes.tasks import SCORES, make_task
+from diptych.tasks.caption import Captioning
 from diptych.tasks.retrieval import Retrieval
 from diptych.tasks.run import ask
 from diptych.training import Result, TrainingConfig, train
@@ -54,9 +55,9 @@ def run(
         _answer_in_words(model, chosen, start)
     elif recipe.init is not None:
         console.print(f"{recipe.init}: {begin(model, recipe.system, recipe.init).lines()[-1]}")
-    for note in chosen.notes():
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
     batches, validate = chosen.batches(), _validation(chosen)
+    for note in (*chosen.notes(), *chosen.left_out(batches)):
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
     claim(out, recipe)
     chosen.tokens.save(out)
     result = train(
@@ -132,14 +133,22 @@ def _validation(chosen: Plan) -> Callable[[nn.Module, int], dict[str, float]] | 
     if recipe.training.validate_every is None or not chosen.held_out:
         return None
     if recipe.task == "pretrain":
-        most = recipe.model.max_regions
-        batches = Loader(store, chosen.held_out, task.samples, chosen.schedule, 64, seed=0, max_regions=most)
-        return lambda module, _: {"likelihood": _likelihood(module, batches, chosen.schedule)}
+        most, schedule = recipe.model.max_regions, chosen.schedule.first
+        batches = Loader(store, chosen.held_out, task.samples, schedule, 64, seed=0, max_regions=most)
+        return lambda module, _: {"likelihood": _likelihood(module, batches, schedule)}
     records = [store.record(index) for index in chosen.held_out]
     if isinstance(task, Retrieval):
         told = [record for record in records if record.captions][:VALIDATION_GALLERY]
         records = [replace(record, captions=record.captions[:1]) for record in told]
-    return lambda module, _: task.score(ask(task, module, records), records)
+    asked = greedily(task)
+    return lambda module, _: asked.score(ask(asked, module, records), records)
+
+
+def greedily(task: Task) -> Task:
+    """Beams are for tests: all the papers choose their weights by greedy captions."""
+    if not isinstance(task, Captioning):
+        return task
+    return replace(task, decoding=task.decoding.model_copy(update={"beams": 1}))
 
 
 @torch.no_grad()

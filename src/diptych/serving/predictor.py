@@ -182,8 +182,23 @@ class Predictor:
             for (number, record, _), found in zip(opened, regions, strict=True):
                 records[number] = replace(record, regions=found, size=found.size)
         most = self.folder.architecture.config.max_regions
+        for number in self._unseen(records):
+            unseen = DataError(
+                f"no region was found in it, and {self.folder.architecture.system} sees nothing else; lower the score "
+                "threshold of the detector (diptych extract --select), or give a picture that shows more",
+                key=records.pop(number).key,
+            )
+            if refused is None:
+                raise unseen
+            refused(pictures[number], unseen)
         seen = (records[number] for number in sorted(records))
         return [replace(record, regions=record.regions.first(most)) for record in seen if record.regions is not None]
+
+    def _unseen(self, records: dict[int, Record]) -> list[int]:
+        """Those in which there is nothing that the model could see."""
+        if not self.folder.architecture.config.needs_regions:
+            return []
+        return [number for number, record in records.items() if record.regions is None or not len(record.regions)]
 
     def _captions(self, records: list[Record], decoding: DecodingOptions) -> Iterator[Prediction]:
         writer = self.folder.model

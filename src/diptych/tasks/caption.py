@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -22,6 +22,8 @@ class Captioning:
     tokens: Tokens
     decoding: DecodingOptions
     max_words: int = 20  # longer captions are cut, as the papers do
+    # Captions that were left out, by key: the vocabulary knows none of their words, so they teach to write [UNK].
+    unknown: dict[str, str] = field(default_factory=dict, compare=False)
 
     name = "caption"
 
@@ -35,6 +37,9 @@ class Captioning:
     def _sample(self, record: Record, position: int, caption: str) -> list[Sample]:
         words = self.tokens.encode(caption)[: self.max_words]
         if not words:  # empty captions are reported by `diptych check`
+            return []
+        if set(words) == {self.tokens.vocabulary.unknown}:
+            self.unknown[f"{record.key}#{position}"] = caption
             return []
         text = torch.tensor([*words, self.tokens.vocabulary.sep])
         return [Sample(key=f"{record.key}#{position}", picture=record.key, regions=None, text=text)]

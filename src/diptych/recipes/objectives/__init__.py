@@ -8,12 +8,14 @@ from diptych.recipes.objectives.tden import TdenObjectives
 from diptych.recipes.objectives.unified_vlp import UnifiedVLPObjectives
 from diptych.recipes.objectives.vl_bert import VLBertObjectives
 from diptych.recipes.objectives.writing import Writing
+from diptych.recipes.objectives.xgpt import XgptObjectives
 
 OBJECTIVES: dict[str, type[Objectives]] = {
     "unified-vlp": UnifiedVLPObjectives,
     "vl-bert": VLBertObjectives,
     "image-bert": ImageBertObjectives,
     "tden": TdenObjectives,
+    "xgpt": XgptObjectives,
     "answer": Answering,
     "retrieve": Retrieving,
     "write": Writing,
@@ -29,4 +31,5 @@ __all__ = [
     "UnifiedVLPObjectives",
     "VLBertObjectives",
     "Writing",
+    "XgptObjectives",
 ]

@@ -1,0 +1,105 @@
+"""Spans of the text become a [MASK] each and a decoder writes the whole sentence (XGPT's IDA)."""
+
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from math import exp
+from random import Random
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from diptych.core import NOTHING, TARGET_AFTER_BOTH, Batch, Model, Sample, States, Vocabulary
+from diptych.objectives.generate_text import shifted
+from diptych.objectives.words import word_losses
+
+
+@dataclass(frozen=True)
+class Denoise:
+    """Text infilling (BART's, Lewis et al. 2019) beside a picture: XGPT, section 4.3, Eq. 4 and appendix A.2.
+
+    About `share` of the words are hidden, in spans whose lengths are drawn from a Poisson distribution. A span longer
+    than what is left to hide is cut, and there is a word between two spans wherever there are enough.
+
+    single   each span becomes one [MASK]: nothing tells how many words it had
+    multi    each word of a span becomes a [MASK] (Table 4)
+
+    grounded: the encoder does not read the words that are left, but the regions that each of them looks at (the paper's
+    attention matrix A, `models/xgpt_input.py`).
+    """
+
+    vocabulary: Vocabulary
+    share: float = 0.3
+    mean_length: float = 3.0  # lambda
+    masks: Literal["single", "multi"] = "single"
+    grounded: bool = True
+    label_smoothing: float = 0.0
+    name: str = "denoise"
+
+    heads: ClassVar = frozenset({"word"})
+    changes: ClassVar = "input"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({"text", "target", *({"grounded"} if self.grounded else ())})
+
+    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+        return [self._damage(sample, rng) for sample in samples]
+
+    def _damage(self, sample: Sample, rng: Random) -> Sample:
+        spans = draw_spans(len(sample.text) - 1, self.share, self.mean_length, rng)
+        return replace(
+            sample,
+            attention=TARGET_AFTER_BOTH,
+            grounded=self.grounded,
+            text=mask_spans(sample.text, spans, self.vocabulary.mask, self.masks),
+            text_labels=None,
+            text_regions=None,
+            target=shifted(sample.text, self.vocabulary.cls),
+            target_labels=sample.text,
+        )
+
+    def count(self, batch: Batch) -> Tensor:
+        assert batch.target_labels is not None
+        return (batch.target_labels != NOTHING).sum()
+
+    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+        assert states.target is not None
+        assert batch.target_labels is not None
+        return word_losses(model, states.target, batch.target_labels, self.label_smoothing).sum()
+
+
+def draw_spans(words: int, share: float, mean_length: float, rng: Random) -> list[tuple[int, int]]:
+    """Where spans begin and end (exclusive) in a sentence of so many words, in order. Together they have the nearest
+    number of words to `share`, at least one where there is one."""
+    hidden = min(words, max(1, round(share * words)))
+    lengths: list[int] = []
+    while (left := hidden - sum(lengths)) > 0:
+        lengths.append(min(left, max(1, _poisson(mean_length, rng))))
+    seen = words - hidden
+    while len(lengths) > seen + 1:  # too few words to part them all
+        lengths[-2:] = [lengths[-2] + lengths[-1]]
+    rng.shuffle(lengths)
+    # A span stands in a gap: before, between or after the words that stay; no two in the same.
+    gaps = sorted(rng.sample(range(seen + 1), len(lengths)))
+    before = [0, *accumulate(lengths)]
+    return [(gap + past, gap + past + length) for gap, past, length in zip(gaps, before, lengths, strict=False)]
+
+
+def mask_spans(
+    text: Int[Tensor, "T"], spans: list[tuple[int, int]], mask: int, masks: Literal["single", "multi"]
+) -> Int[Tensor, "N"]:
+    parts, done = [], 0
+    for start, end in spans:
+        parts += [text[done:start], text.new_full((1 if masks == "single" else end - start,), mask)]
+        done = end
+    return torch.cat([*parts, text[done:]])
+
+
+def _poisson(mean: float, rng: Random) -> int:
+    """Knuth's way: how many even numbers multiply to less than e^-mean."""
+    count, product = 0, rng.random()
+    while product > exp(-mean):
+        count, product = count + 1, product * rng.random()
+    return count

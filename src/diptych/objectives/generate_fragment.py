@@ -1,0 +1,65 @@
+"""A fragment of the text is hidden and a decoder writes it (XGPT's IMLM; MASS where there is no picture)."""
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import ClassVar
+
+from torch import Tensor
+
+from diptych.core import NOTHING, TARGET_AFTER_BOTH, Batch, Model, Sample, States, Vocabulary
+from diptych.objectives.generate_text import shifted
+from diptych.objectives.words import Scheme, hide_words, word_losses
+
+
+@dataclass(frozen=True)
+class GenerateFragment:
+    """One run of words, about `share` of the sentence, is hidden word by word, so that its length is told.
+
+    The target holds the fragment alone, shifted by one, at its own places in the sentence (`Sample.target_start`), as
+    in MASS (Song et al. 2019, section 3.1): all else has to come from the encoder. The [SEP] that ends the text is
+    neither hidden nor written. XGPT, section 4.3, Eq. 3 and appendix A.2.
+    """
+
+    vocabulary: Vocabulary
+    share: float = 0.5
+    scheme: Scheme = (0.8, 0.1, 0.1)
+    alone: bool = False  # without the picture: pre-training on text
+    label_smoothing: float = 0.0
+    name: str = "generate_fragment"
+
+    needs: ClassVar = frozenset({"text", "target"})
+    heads: ClassVar = frozenset({"word"})
+    changes: ClassVar = "input"
+
+    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+        return [self._hide(sample, rng) for sample in samples]
+
+    def _hide(self, sample: Sample, rng: Random) -> Sample:
+        words = len(sample.text) - 1
+        length = fragment_length(words, self.share)
+        start = rng.randint(0, words - length)
+        fragment = sample.text[start : start + length]
+        places = ([place] for place in range(start, start + length))
+        return replace(
+            sample,
+            regions=None if self.alone else sample.regions,
+            attention=TARGET_AFTER_BOTH,
+            text=hide_words(sample.text, places, self.vocabulary, self.scheme, rng),
+            target=shifted(fragment, self.vocabulary.cls) if length else fragment,
+            target_labels=fragment,
+            target_start=start,
+        )
+
+    def count(self, batch: Batch) -> Tensor:
+        assert batch.target_labels is not None
+        return (batch.target_labels != NOTHING).sum()
+
+    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+        assert states.target is not None
+        assert batch.target_labels is not None
+        return word_losses(model, states.target, batch.target_labels, self.label_smoothing).sum()
+
+
+def fragment_length(words: int, share: float) -> int:
+    """Of a sentence of so many words: the nearest to its share, at least one where there is one."""
+    return min(words, max(1, round(share * words)))

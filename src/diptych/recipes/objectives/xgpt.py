@@ -1,0 +1,91 @@
+"""XGPT's: captions, fragments, damaged sentences and regions, written in turn; on text alone, MLM and MASS."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
+
+from diptych.core import BIDIRECTIONAL, Objective, Vocabulary
+from diptych.objectives import (
+    Denoise,
+    GenerateFragment,
+    GenerateRegions,
+    GenerateText,
+    MaskedLanguage,
+    OneForward,
+    Schedule,
+)
+from diptych.recipes.objectives.kind import Objectives
+
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class XgptObjectives(Objectives):
+    """The weights of the tasks' losses (the paper's lambdas); a task of weight 0 has no turn.
+
+    The tasks take turns in the order below, a batch and an optimizer step each: what the paper calls an iteration is as
+    many steps as there are tasks.
+    """
+
+    kind: Literal["xgpt"] = "xgpt"
+    captions: NonNegativeFloat = 1.0  # IC
+    fragments: NonNegativeFloat = 1.0  # IMLM
+    denoising: NonNegativeFloat = 1.0  # IDA
+    regions: NonNegativeFloat = 1.0  # TIFG
+    text_words: NonNegativeFloat = 0.0  # MLM, without a picture
+    text_fragments: NonNegativeFloat = 0.0  # MASS, without a picture
+    fragment_share: Share = 0.5  # of the words
+    span_share: Share = 0.3  # of the words, by IDA
+    span_length: PositiveFloat = 3.0  # mean of the Poisson distribution
+    masks: Literal["single", "multi"] = "single"  # [MASK]s a span (Table 4)
+    grounded: bool = True  # whether IDA's words are read as the regions that they look at
+    region_error: Literal["sum", "mean"] = "sum"  # over the numbers of a feature
+    word_share: Share = 0.15  # of MLM
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+    @model_validator(mode="after")
+    def _fits(self) -> XgptObjectives:
+        if not any(weight for _, weight in self.weights()):
+            names = ", ".join(name for name, _ in self.weights())
+            raise ValueError(f"{names} are all 0, so there is nothing to train")
+        return self
+
+    def weights(self) -> list[tuple[str, float]]:
+        names = ("captions", "fragments", "denoising", "regions", "text_words", "text_fragments")
+        return [(name, getattr(self, name)) for name in names]
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        updates = []
+        for name, weight in self.weights():
+            if weight:
+                objective = self._objective(name, vocabulary)
+                updates.append((OneForward((objective,), {objective.name: weight}), 1.0))
+        return Schedule(tuple(updates), order="in turn" if len(updates) > 1 else "together")
+
+    def _objective(self, name: str, vocabulary: Vocabulary) -> Objective:
+        smoothing = self.label_smoothing
+        match name:
+            case "captions":
+                return GenerateText(vocabulary, reads="nothing", label_smoothing=smoothing)
+            case "fragments":
+                return GenerateFragment(vocabulary, self.fragment_share, label_smoothing=smoothing)
+            case "denoising":
+                return Denoise(
+                    vocabulary, self.span_share, self.span_length, self.masks, self.grounded, label_smoothing=smoothing
+                )
+            case "regions":
+                return GenerateRegions(vocabulary, self.region_error)
+            case "text_words":
+                return MaskedLanguage(
+                    vocabulary,
+                    rate=self.word_share,
+                    attention=((BIDIRECTIONAL, 1.0),),
+                    hides_end=False,
+                    alone=True,
+                    label_smoothing=smoothing,
+                )
+            case _:
+                return GenerateFragment(
+                    vocabulary, self.fragment_share, alone=True, label_smoothing=smoothing, name="text_fragment"
+                )

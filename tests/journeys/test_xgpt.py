@@ -1,0 +1,141 @@
+"""XGPT from the command line: each stage from the one before, killed and resumed, then captions and answers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from diptych.core import Record
+from diptych.errors import CheckpointError, DataError, RecipeError
+from diptych.loading.store import Store, StoreWriter
+from diptych.loading.tokens import Tokens
+from diptych.recipes import find_recipe
+from diptych.recipes.folder import open_model
+from diptych.recipes.run import run as train
+from diptych.serving import Predictor
+from tests.journeys.conftest import Told
+
+SHAPE = {"model.width": 32, "model.layers": 1, "model.heads": 2, "model.ffn": 64, "model.positions": 32}
+SETTINGS = {"training.steps": 6, "training.batch": 8, "training.precision": "fp32", "training.validate_every": 3}
+LENGTHS = {"training.checkpoint_every": 3, "data.validation_records": 4}
+
+
+def settings(**more: object) -> list[str]:
+    values = {**SETTINGS, **LENGTHS, **more}
+    return [word for key, value in values.items() for word in ("--set", f"{key}={json.dumps(value)}")]
+
+
+@pytest.fixture(scope="module")
+def stages(world: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Text alone, then pictures, then in domain: each from the last."""
+    folder, made, start = tmp_path_factory.mktemp("xgpt"), {}, None
+    for stage in ("text", "pretrain", "in-domain"):
+        given = {**SETTINGS, **LENGTHS, **(SHAPE if start is None else {}), "data.tokens": "bpe"}
+        recipe = find_recipe(f"xgpt/small/{stage}", [f"{k}={json.dumps(v)}" for k, v in given.items()])
+        if start is not None:
+            recipe = recipe.model_copy(update={"model": type(recipe.model)(**_shape(start))})
+        start = train(recipe, Store(world), folder / stage, start=start).model
+        made[stage] = folder / stage
+    return made
+
+
+def _shape(start: object) -> dict[str, object]:
+    config = start.architecture.config
+    return {name: getattr(config, name) for name in find_recipe("xgpt/small/pretrain").model.model_fields}
+
+
+def test_captions_and_answers(stages: dict[str, Path], world: Path, tmp_path: Path, run: Callable[..., Told]) -> None:
+    for task in ("caption", "vqa"):
+        out = tmp_path / task
+        told = run("finetune", task, "--data", world, "--model", stages["in-domain"], "--out", out, *settings())
+        assert told.code == 0, told.error
+    said = open_model(tmp_path / "caption")
+    assert said.tokens.kind == "bpe"
+    told = run("evaluate", "--model", tmp_path / "caption", "--data", world, "--json")
+    assert told.code == 0, told.error
+    assert "CIDEr" in told.said
+    record = Store(world).record(Store(world).split("test")[0])
+    assert isinstance(Predictor(said).caption(record), str)
+    (first,) = Predictor(said).captions([record])
+    assert first.weights.shape == (len(first.words), min(len(record.regions), said.architecture.config.max_regions))
+    assert Predictor(open_model(tmp_path / "vqa")).ask(record, "what colour is it?")
+
+
+def test_a_stage_that_was_stopped_goes_on_to_the_same_weights(
+    stages: dict[str, Path], world: Path, tmp_path: Path
+) -> None:
+    start = open_model(stages["text"])
+    recipe = open_model(stages["pretrain"]).recipe
+    assert recipe is not None
+    half = tmp_path / "half"
+    shutil.copytree(stages["pretrain"], half)
+    shutil.rmtree(half / "checkpoints" / "step-00000006")
+    shutil.rmtree(half / "model")
+    (half / "weights.safetensors").unlink()
+    train(recipe, Store(world), half, start=start)
+    ours, theirs = (load_file(folder / "weights.safetensors") for folder in (half, stages["pretrain"]))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+# ---- what cannot be trained on, or goes with nothing --------------------------------------------------
+
+
+def store_of(folder: Path, records: list[Record], like: Path) -> Store:
+    with StoreWriter(folder, Store(like).contract, 100) as writer:
+        for record in records:
+            writer.add(record)
+    return Store(folder)
+
+
+def test_captions_of_unknown_words_and_pictures_without_regions_are_counted(
+    stages: dict[str, Path], world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = open_model(stages["in-domain"])
+    good = [Store(world).record(index) for index in Store(world).split("train")[:8]]
+    strange = Record("strange", "train", captions=("жжж щщщ",), regions=good[0].regions)
+    nothing = Record("nothing", "train", captions=("a red kite",), regions=good[0].regions.first(0))
+    recipe = find_recipe("xgpt/small/caption", [f"{k}={json.dumps(v)}" for k, v in (SETTINGS | LENGTHS).items()])
+    recipe = recipe.model_copy(update={"model": type(recipe.model)(**_shape(start))})
+    mixed = store_of(tmp_path / "mixed", [*good, strange, nothing], world)
+    train(recipe, mixed, tmp_path / "run", start=start)
+    told = capsys.readouterr().err
+    assert "1 captions are left out: the vocabulary knows none of their words (the first: strange#0" in told
+    assert "1 of 10 pictures are left out: no region was found in them (the first: nothing)" in told
+    alone = store_of(tmp_path / "alone", [strange], world)
+    with pytest.raises(DataError, match=r"nothing to train on.*the vocabulary knows none of their words"):
+        train(recipe, alone, tmp_path / "none", start=start)
+    with pytest.raises(DataError, match=r"no region was found in it, and xgpt sees nothing else; .*score"):
+        Predictor(start).caption(nothing)
+    refused: list[str] = []
+    said = list(Predictor(start).captions([nothing, good[0]], refused=lambda _, error: refused.append(str(error))))
+    assert (len(said), len(refused)) == (1, 1)
+
+
+def test_a_tokeniser_that_is_not_the_checkpoint_s(stages: dict[str, Path], world: Path, tmp_path: Path) -> None:
+    start, other = open_model(stages["in-domain"]), Tokens.train(["a kite", "two dogs"], 60, kind="bpe")
+    other.save(tmp_path)
+    recipe = find_recipe("xgpt/small/caption", [f"data.vocabulary={tmp_path / 'tokenizer.json'}"])
+    with pytest.raises(RecipeError, match=r"is not the tokeniser of .*; leave data.vocabulary out"):
+        train(recipe, Store(world), tmp_path / "run", start=start)
+    copy = tmp_path / "copy"
+    shutil.copytree(start.folder, copy)
+    other.save(copy)
+    with pytest.raises(CheckpointError, match=r"is not the tokeniser that the weights beside it .* as a whole"):
+        open_model(copy)
+    text = (start.folder / "tokenizer.json").read_text()
+    (copy / "tokenizer.json").write_text(text.replace('"lowercase"', '"lowercase" ').replace("Lowercase", "NFKD"))
+    with pytest.raises(CheckpointError, match="the same ids would mean other words"):
+        open_model(copy)
+
+
+def test_tokens_of_both_kinds_from_the_command_line(world: Path, tmp_path: Path, run: Callable[..., Told]) -> None:
+    for kind in ("wordpiece", "bpe"):
+        told = run("tokens", "--data", world, "--out", tmp_path / kind, "--kind", kind, "--size", 300)
+        assert told.code == 0, told.error
+        assert Tokens.load(tmp_path / kind).kind == kind
