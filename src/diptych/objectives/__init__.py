@@ -1,7 +1,11 @@
 """What is hidden, and what it costs to guess wrong: one file an objective."""
 
 from diptych.objectives.answer import AnswerQuestion
+from diptych.objectives.candidates import Candidate, Named, apart, region_of
+from diptych.objectives.choose import ChooseText
 from diptych.objectives.generate_text import GenerateText
+from diptych.objectives.ground import GroundExpression
+from diptych.objectives.judge import JudgeStatement
 from diptych.objectives.masked_features import MaskedRegionFeature
 from diptych.objectives.masked_language import MaskedLanguage
 from diptych.objectives.masked_queries import MaskedQueries
@@ -16,18 +20,25 @@ from diptych.objectives.updates import OneForward
 
 __all__ = [
     "AnswerQuestion",
+    "Candidate",
+    "ChooseText",
     "GenerateText",
+    "GroundExpression",
     "ImageTextMatching",
+    "JudgeStatement",
     "MaskedLanguage",
     "MaskedQueries",
     "MaskedRegionClass",
     "MaskedRegionFeature",
     "MatchGroups",
+    "Named",
     "OneForward",
     "RegionContrast",
     "Schedule",
     "ScheduledSampling",
     "Similarity",
+    "apart",
+    "region_of",
     "together",
     "two_pass_c",
 ]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from diptych.errors import RecipeError, nearest
-from diptych.recipes import image_bert, tden, unified_vlp, vl_bert
+from diptych.recipes import deciding, image_bert, tden, unified_vlp, vl_bert
 from diptych.recipes.recipe import Recipe
 
 _MAKERS: list[Callable[[], Recipe]] = [
@@ -24,6 +24,11 @@ _MAKERS: list[Callable[[], Recipe]] = [
     *(partial(tden.table_2, row, size) for size in ("paper", "small") for row in tden.ROWS),
     *(partial(make, task) for make in (vl_bert.paper, vl_bert.official, vl_bert.large) for task in vl_bert.PUBLISHED),
     *(partial(vl_bert.small, task) for task in vl_bert.TASKS),
+    *(
+        partial(deciding.small, system.small, task)
+        for system in (unified_vlp, vl_bert, image_bert, tden)
+        for task in deciding.TASKS
+    ),
 ]
 RECIPES: dict[str, Callable[[], Recipe]] = {make().name: make for make in _MAKERS}
 
