@@ -46,6 +46,6 @@ class ChooseText:
         if self.form == "sigmoid":
             return F.binary_cross_entropy_with_logits(scores, batch.matched.to(scores), reduction="sum")
         sizes = group_sizes(batch)
-        of_group = pad_sequence(list(scores.split(sizes)), batch_first=True, padding_value=-torch.inf)
-        right = pad_sequence(list(batch.matched.split(sizes)), batch_first=True).to(torch.uint8).argmax(1)
+        of_group = pad_sequence(list(torch.split(scores, sizes)), batch_first=True, padding_value=-torch.inf)
+        right = pad_sequence(list(torch.split(batch.matched, sizes)), batch_first=True).to(torch.uint8).argmax(1)
         return F.cross_entropy(of_group, right, reduction="sum")

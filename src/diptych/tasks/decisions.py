@@ -43,7 +43,8 @@ def choice_bounds(records: Sequence[Record], training: Sequence[Record] = ()) ->
     most = Counter(c.answer for c in taught).most_common(1)[0][0]
     most_reason = Counter(number for _, number in reasons).most_common(1)[0][0] if reasons else 0
     blind = _joint([_blindly(c, answers, by_words) for c in asked])
-    majority = _joint([(c.answer == most, c.rationale == most_reason, c.rationale is not None) for c in asked])
+    usual = [(float(c.answer == most), float(c.rationale == most_reason), c.rationale is not None) for c in asked]
+    majority = _joint(usual)
     notes.append(f"always the place that was right most often in training: {_told(majority)}")
     notes.insert(0, "blind: the text whose words were oftener in right texts than in wrong ones, no picture seen")
     return Bounds(blind, {}, (*notes, f"learnt on {len(taught)} questions"))
@@ -52,7 +53,7 @@ def choice_bounds(records: Sequence[Record], training: Sequence[Record] = ()) ->
 def _blindly(choices: Choices, answers: BlindChoice, rationales: BlindChoice | None) -> tuple[float, float, bool]:
     reasoned = rationales is not None and choices.rationale is not None
     picked = rationales.pick(choices.rationales) if rationales is not None and reasoned else None
-    return answers.pick(choices.answers) == choices.answer, picked == choices.rationale, reasoned
+    return float(answers.pick(choices.answers) == choices.answer), float(picked == choices.rationale), reasoned
 
 
 def _joint(rows: Sequence[tuple[float, float, bool]]) -> dict[str, float]:
