@@ -134,9 +134,9 @@ def test_words_alone_are_the_blind_choice() -> None:
 def test_a_box_counts_from_iou_one_half() -> None:
     assert iou(LEFT, LEFT) == pytest.approx(1)
     assert iou(LEFT, RIGHT) == 0
-    record = Record("r", expressions=(Expression("e", "the left one", (0.0, 0.0, 0.8, 1.0)),))
-    assert score_boxes({"e": LEFT}, [record])["accuracy"].value == 100
-    assert score_boxes({"e": (0.0, 0.0, 0.39, 1.0)}, [record])["accuracy"].value == 0
+    record = Record("r", expressions=(Expression("e", "the left one", (0.0, 0.0, 1.0, 1.0)),))
+    assert score_boxes({"e": (0.0, 0.0, 0.5, 1.0)}, [record])["accuracy"].value == 100
+    assert score_boxes({"e": (0.0, 0.0, 0.49, 1.0)}, [record])["accuracy"].value == 0
     assert score_boxes({"e": None}, [record])["accuracy"].value == 0
     with pytest.raises(DataError, match="no record has expressions"):
         score_boxes({}, [Record("r")])

@@ -53,9 +53,9 @@ def test_eight_samples_are_learnt_by_heart(system: str, task_name: str) -> None:
     assert len(samples) == 8
     model, name = built(recipe), update.objectives[0].name
     batch = collate(update.prepare(samples, Random(0)))
-    count, optimizer = update.counts(batch)[name], torch.optim.AdamW(model.parameters(), lr=2e-3)
+    count, optimizer = update.counts(batch)[name], torch.optim.AdamW(model.parameters(), lr=3e-3)
     loss = torch.tensor(torch.inf)
-    for _ in range(250):
+    for _ in range(400):
         loss = next(update.losses(model, batch))[name] / count
         optimizer.zero_grad()
         loss.backward()
@@ -68,5 +68,5 @@ def test_eight_samples_are_learnt_by_heart(system: str, task_name: str) -> None:
     assert task.score(said, RECORDS)[SCORES[task_name]] == 100
 
 
-def test_every_system_is_here_or_named_in_the_readme_as_an_empty_cell() -> None:
+def test_every_system_is_here() -> None:
     assert set(MODELS) == set(SMALLER)

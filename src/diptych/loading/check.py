@@ -269,7 +269,8 @@ class _Check:
     def _pointing(self, record: Record, regions: Regions) -> None:
         """Words that mean a place in the picture, and whether a region is there."""
         for expression in record.expressions:
-            if not (regions.overlaps(expression.box) >= HALF).any():
+            x1, y1, x2, y2 = expression.box
+            if x1 < x2 and y1 < y2 and not (regions.overlaps(expression.box) >= HALF).any():
                 self.add("expression without a region", expression.key)
         for choices in record.choices:
             for number in choices.named:
