@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from rich.console import Console
 
-from diptych.core import Expression, FeatureContract, Question, Record, Regions, Thing
+from diptych.core import Choices, Expression, FeatureContract, Question, Record, Regions, Thing
 from diptych.loading.check import KINDS, Finding, Report, check
 from diptych.loading.store import Store, StoreWriter
 
@@ -149,6 +149,24 @@ def test_keys_are_unique() -> None:
     assert [(f.kind, f.count) for f in across.findings] == [("key twice", 1), ("key in two splits", 1)]
 
 
+def test_words_that_mean_a_place() -> None:
+    """The one region is (0.1, 0.2, 0.5, 0.6): an expression beside it, a tag beside it, and a tag of nothing."""
+    here, beside = (0.1, 0.2, 0.5, 0.6), (0.6, 0.6, 0.9, 0.9)
+    asked = Choices("c", "is [0] left of [1]", ("[2]", "yes"), 0)
+    records = [
+        good("a", expressions=(Expression("e", "here", here), Expression("f", "there", beside))),
+        good("b", things=(Thing("cat", here), Thing("dog", beside)), choices=(asked,)),
+    ]
+    report = check(records)
+    assert {f.kind: f.examples for f in report.findings} == {
+        "tag of nothing": ["c: [2] of 2 things"],
+        "tag without a region": ["c: [1]"],
+        "expression without a region": ["f"],
+    }
+    assert report.ok
+    assert (report.coverage["choices"], report.coverage["expressions"]) == (50, 50)
+
+
 def test_words() -> None:
     records = [
         good("a", captions=("a cat", "  ", "")),
@@ -166,7 +184,7 @@ def test_words() -> None:
     ]
     assert report.findings[3].examples == ["q1"]
     assert report.ok
-    assert report.coverage == {"captions": 60, "picture": 0, "questions": 20, "regions": 100}
+    assert report.coverage == {"captions": 60, "expressions": 20, "picture": 0, "questions": 20, "regions": 100}
 
 
 def test_another_contract_is_an_error(tmp_path: Path) -> None:

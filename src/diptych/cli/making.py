@@ -32,6 +32,9 @@ class Task(StrEnum):
     caption = "caption"
     vqa = "vqa"
     retrieval = "retrieval"
+    vcr = "vcr"
+    referring = "referring"
+    reasoning = "reasoning"
 
 
 class TokenKind(StrEnum):

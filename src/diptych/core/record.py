@@ -1,10 +1,13 @@
 """A picture and everything that is said about it, as a source reads it: strings, not yet tokens."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from diptych.core.regions import Regions
+
+TAG = re.compile(r"\[(\d+)\]")  # a word that names a thing, by its number
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,12 @@ class Choices:
     answer: int
     rationales: tuple[str, ...] = ()
     rationale: int | None = None
+
+    @property
+    def named(self) -> list[int]:
+        """The things that its texts name, each once."""
+        texts = (self.question, *self.answers, *self.rationales)
+        return sorted({int(number) for text in texts for number in TAG.findall(text)})
 
 
 @dataclass(frozen=True)

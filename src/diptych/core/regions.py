@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -52,6 +53,14 @@ class Regions:
         per_region = ("boxes", "scores", "classes", "features", "masks", "chosen", "hidden")
         kept = {name: value[rows] for name in per_region if (value := getattr(self, name)) is not None}
         return replace(self, **kept)
+
+    def overlaps(self, box: Sequence[float]) -> Float[Tensor, "R"]:
+        """IoU of each region with a box (corners, fractions of the picture)."""
+        other = torch.tensor(box, dtype=self.boxes.dtype)
+        starts, ends = torch.maximum(self.boxes[:, :2], other[:2]), torch.minimum(self.boxes[:, 2:], other[2:])
+        shared = (ends - starts).clamp(min=0).prod(-1)
+        areas = (self.boxes[:, 2:] - self.boxes[:, :2]).prod(-1) + (other[2:] - other[:2]).prod()
+        return shared / (areas - shared).clamp(min=torch.finfo(shared.dtype).tiny)
 
     def first(self, count: int) -> Regions:
         """The best `count`; regions are kept best first."""

@@ -1,21 +1,18 @@
 """Words that name a thing: `[k]` in the texts of `Choices`, k counting from 0 in `Record.things`."""
 
-import re
 from collections.abc import Sequence
 
-from diptych.core.record import Thing
-
-_TAG = re.compile(r"\[(\d+)\]")
+from diptych.core.record import TAG, Thing
 
 
 def tags(text: str) -> list[int]:
     """The things that a text names, as often as it does."""
-    return [int(number) for number in _TAG.findall(text)]
+    return [int(number) for number in TAG.findall(text)]
 
 
 def split_at_tags(text: str) -> list[str | int]:
     """`is [0] red` becomes ["is ", 0, " red"]; empty pieces are left out."""
-    pieces = _TAG.split(text)
+    pieces = TAG.split(text)
     found = [int(piece) if at % 2 else piece for at, piece in enumerate(pieces)]
     return [piece for piece in found if piece != ""]
 

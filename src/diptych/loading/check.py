@@ -28,6 +28,7 @@ from diptych.vision.pictures import open_picture
 Severity = Literal["error", "warning"]
 EXAMPLES = 5
 SCORED = ("val", "dev", "test")  # how the names of splits begin that are not trained on
+HALF, SHOWN = 0.5, 0.3  # IoU from which on a region is what an expression means, and shows what a text names
 SLACK = 1e-3  # of a picture's side: half precision and rounding may put a box end so far outside
 
 # What is looked for, how bad it is, and the way out.
@@ -49,6 +50,12 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "not extracted": ("warning", "the reasons are in failures.jsonl; the same extract command tries again"),
     "caption empty": ("warning", "a caption without a word teaches nothing"),
     "no words": ("warning", "nothing is said about the picture, so no task reads it"),
+    "tag of nothing": ("warning", "a text names [k], and the picture has no such thing: it is read as it is"),
+    "tag without a region": ("warning", "no region shows the thing that a text names: it is read without one"),
+    "expression without a region": (
+        "warning",
+        "none overlaps the true box by half: left out, and scored as wrong",
+    ),
     "question without answers": ("warning", "it can be asked, but neither trained on nor scored"),
     "same picture twice": ("warning", "equal files under several keys of one split"),
     # An error where one of the two is a split that is scored or chosen by.
@@ -232,6 +239,7 @@ class _Check:
         if record.regions is not None:
             self.covered["regions"] += len(record.regions) > 0
             self._regions(record.key, record.regions)
+            self._pointing(record, record.regions)
         boxes = [thing.box for thing in record.things] + [expression.box for expression in record.expressions]
         for box in boxes:
             if not (0 - SLACK <= box[0] <= box[2] <= 1 + SLACK and 0 - SLACK <= box[1] <= box[3] <= 1 + SLACK):
@@ -246,11 +254,28 @@ class _Check:
         for caption in record.captions:
             if not caption.strip():
                 self.add("caption empty", record.key)
+        for name in ("expressions", "choices", "statements"):
+            if getattr(record, name):
+                self.covered[name] += 1
+        for choices in record.choices:
+            if nothing := [number for number in choices.named if number >= len(record.things)]:
+                self.add("tag of nothing", f"{choices.key}: [{nothing[0]}] of {len(record.things)} things")
         for question in record.questions:
             if not question.answers:
                 self.add("question without answers", question.key)
         if not (record.captions or record.questions or record.expressions or record.choices or record.statements):
             self.add("no words", record.key)
+
+    def _pointing(self, record: Record, regions: Regions) -> None:
+        """Words that mean a place in the picture, and whether a region is there."""
+        for expression in record.expressions:
+            x1, y1, x2, y2 = expression.box
+            if x1 < x2 and y1 < y2 and not (regions.overlaps(expression.box) >= HALF).any():
+                self.add("expression without a region", expression.key)
+        for choices in record.choices:
+            for number in choices.named:
+                if number < len(record.things) and not (regions.overlaps(record.things[number].box) >= SHOWN).any():
+                    self.add("tag without a region", f"{choices.key}: [{number}]")
 
     def _regions(self, key: str, regions: Regions) -> None:
         if not len(regions):

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from diptych.core import Batch, States
 from diptych.errors import RecipeError, nearest
+from diptych.models.dropout import Dropout
 from diptych.models.pooling import SimilarityHead
 
 
@@ -28,6 +29,7 @@ class HeadSizes:
     batch_norm: bool = False  # over those vectors
     answer_width: int = 0  # of the pooled vectors from which answers are told
     class_norm: bool = True  # in the head "region_class"
+    dropout: float = 0.0  # before the last layer of the heads "choice" and "verdict"
 
 
 class WordHead(nn.Module):
@@ -129,17 +131,38 @@ class PooledMatchHead(nn.Module):
         return scores[:, 1] - scores[:, 0]
 
 
-class ChoiceHead(nn.Module):
-    """How well an answer fits, from the pooled [CLS] (VL-BERT on VCR)."""
+class PooledHead(nn.Module):
+    """Scores from the pooled state of [CLS]: dropout and one layer over BERT's pooler (VL-BERT's code on VCR)."""
 
-    def __init__(self, sizes: HeadSizes) -> None:
+    def __init__(self, sizes: HeadSizes, scores: int) -> None:
         super().__init__()
         self.pool = Pooler(sizes)
-        self.out = nn.Linear(sizes.width, 1)
+        self.dropout = Dropout(sizes.dropout)
+        self.out = nn.Linear(sizes.width, scores)
+
+    def scores(self, states: States) -> Float[Tensor, "B S"]:
+        scores: Tensor = self.out(self.dropout(self.pool(states.marks["cls"])))
+        return scores
+
+
+class ChoiceHead(PooledHead):
+    """How well a text fits, beside others that are asked of the same picture (VCR)."""
+
+    def __init__(self, sizes: HeadSizes) -> None:
+        super().__init__(sizes, 1)
 
     def forward(self, states: States) -> Float[Tensor, "B"]:
-        scores: Tensor = self.out(self.pool(states.marks["cls"]))[:, 0]
-        return scores
+        return self.scores(states)[:, 0]
+
+
+class VerdictHead(PooledHead):
+    """Whether a statement is false (first) or true of the picture."""
+
+    def __init__(self, sizes: HeadSizes) -> None:
+        super().__init__(sizes, 2)
+
+    def forward(self, states: States) -> Float[Tensor, "B 2"]:
+        return self.scores(states)
 
 
 class RegionScoreHead(nn.Module):
@@ -193,6 +216,9 @@ HEADS: dict[str, Callable[[HeadSizes, nn.Embedding], nn.Module]] = {
     "match": lambda sizes, _: MatchHead(sizes),
     "region_feature": lambda sizes, _: region_feature(sizes),
     "similarity": lambda sizes, _: SimilarityHead(sizes),
+    "choice": lambda sizes, _: ChoiceHead(sizes),
+    "region_score": lambda sizes, _: RegionScoreHead(sizes),
+    "verdict": lambda sizes, _: VerdictHead(sizes),
 }
 
 

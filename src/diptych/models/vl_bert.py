@@ -29,7 +29,7 @@ from diptych.core import NOTHING, Batch, States, attention_mask
 from diptych.errors import DataError
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
-from diptych.models.heads import ChoiceHead, HeadSizes, PooledMatchHead, RegionScoreHead, make_heads, slot_mark
+from diptych.models.heads import HeadSizes, PooledMatchHead, make_heads, slot_mark
 from diptych.models.system import Config, Shape, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Transformer
 from diptych.models.visual import Source, region_features
@@ -129,12 +129,9 @@ class VLBert(SystemModel):
             config.answer_slot,
             config.norm_eps,
             class_norm=False,
+            dropout=config.dropout,
         )
-        own = {
-            "match": lambda: PooledMatchHead(sizes),
-            "choice": lambda: ChoiceHead(sizes),
-            "region_score": lambda: RegionScoreHead(sizes),
-        }
+        own = {"match": lambda: PooledMatchHead(sizes)}
         self.heads = make_heads(heads, sizes, self.text.words, own)
         for module in self.modules():
             as_bert(module, config.init_std)

@@ -1,10 +1,14 @@
 """What is hidden, and what it costs to guess wrong: one file an objective."""
 
 from diptych.objectives.answer import AnswerQuestion
+from diptych.objectives.candidates import Candidate, Named, apart, region_of
+from diptych.objectives.choose import ChooseText
 from diptych.objectives.denoise import Denoise
 from diptych.objectives.generate_fragment import GenerateFragment
 from diptych.objectives.generate_regions import GenerateRegions
 from diptych.objectives.generate_text import GenerateText
+from diptych.objectives.ground import GroundExpression
+from diptych.objectives.judge import JudgeStatement
 from diptych.objectives.masked_features import MaskedRegionFeature
 from diptych.objectives.masked_language import MaskedLanguage
 from diptych.objectives.masked_queries import MaskedQueries
@@ -19,21 +23,28 @@ from diptych.objectives.updates import OneForward
 
 __all__ = [
     "AnswerQuestion",
+    "Candidate",
+    "ChooseText",
     "Denoise",
     "GenerateFragment",
     "GenerateRegions",
     "GenerateText",
+    "GroundExpression",
     "ImageTextMatching",
+    "JudgeStatement",
     "MaskedLanguage",
     "MaskedQueries",
     "MaskedRegionClass",
     "MaskedRegionFeature",
     "MatchGroups",
+    "Named",
     "OneForward",
     "RegionContrast",
     "Schedule",
     "ScheduledSampling",
     "Similarity",
+    "apart",
+    "region_of",
     "together",
     "two_pass_c",
 ]

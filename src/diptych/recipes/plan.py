@@ -17,6 +17,7 @@ from diptych.models import MODELS
 from diptych.objectives import Schedule
 from diptych.recipes.folder import Architecture, ModelFolder
 from diptych.recipes.recipe import Recipe, claimed
+from diptych.recipes.regions import more_regions, pointing_nowhere
 from diptych.recipes.tasks import make_task
 from diptych.tasks.caption import Captioning
 from diptych.tasks.vqa import Answers
@@ -43,6 +44,9 @@ class Plan:
                 f"no records in split {self.recipe.data.validation!r}: nothing to validate on, so the last weights are "
                 "kept; choose another split with --set data.validation=NAME"
             )
+        most = self.recipe.model.max_regions
+        yield from more_regions(self.store, self.records, most)
+        yield from pointing_nowhere(self.store, self.records, self.recipe.task, most)
         if self.answers is not None and self.recipe.task == "vqa":
             asked = [question for index in self.records for question in self.store.words(index).questions]
             outside = [question for question in asked if not self.answers.scores(question.answers)]
@@ -107,7 +111,9 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
     task = make_task(recipe, tokens, answers)
     schedule = recipe.objectives.schedule(tokens.vocabulary)
     architecture = _architecture(recipe, store, tokens, schedule, answers)
-    held_out = store.split(recipe.data.validation)[: recipe.data.validation_records]
+    # Records of which this task can ask something.
+    held_out = [index for index in store.split(recipe.data.validation) if task.questions(store.words(index))]
+    held_out = held_out[: recipe.data.validation_records]
     return Plan(recipe, store, tokens, answers, task, schedule, architecture, records, held_out)
 
 
@@ -181,7 +187,7 @@ def _architecture(
         whole_size=store.contract.whole_size,
         answers=len(answers.names) if answers is not None else 0,
     )
-    wanted = recipe.data.max_words + (3 if config.answer_slot else 1)
+    wanted = recipe.data.max_words + (3 if config.answer_slot else 2 if recipe.task == "vcr" else 1)
     if config.max_text < wanted:
         raise RecipeError(
             f"the model's shape leaves {config.max_text} places for words, and data.max_words={recipe.data.max_words} "

@@ -18,13 +18,14 @@ from diptych.errors import RecipeError
 from diptych.loading.loader import Loader
 from diptych.loading.store import Store
 from diptych.models import SystemModel
-from diptych.models.heads import SlotAnswerHead, WordHead
+from diptych.models.heads import RegionScoreHead, SlotAnswerHead, WordHead
 from diptych.models.weights import load_into, read_weights
 from diptych.objectives import Schedule
 from diptych.recipes.folder import EYES, INNER, ModelFolder
 from diptych.recipes.importing import begin
 from diptych.recipes.plan import Plan, in_split, plan
 from diptych.recipes.recipe import Recipe, claim
+from diptych.recipes.regions import best_regions
 from diptych.recipes.tasks import SCORES, make_task
 from diptych.tasks.caption import Captioning
 from diptych.tasks.retrieval import Retrieval
@@ -53,6 +54,7 @@ def run(
     if start is not None:
         load_into(model, start.model.state_dict())
         _answer_in_words(model, chosen, start)
+        _score_as_class(model, start)
     elif recipe.init is not None:
         console.print(f"{recipe.init}: {begin(model, recipe.system, recipe.init).lines()[-1]}")
     batches, validate = chosen.batches(), _validation(chosen)
@@ -85,6 +87,15 @@ def _answer_in_words(model: SystemModel, chosen: Plan, start: ModelFolder) -> No
         if isinstance(head, SlotAnswerHead) and isinstance(word, WordHead):
             pieces = [chosen.tokens.encode(name) for name in chosen.answers.names[1:]]
             head.begin_as(word, [None, *(ids[0] if len(ids) == 1 else None for ids in pieces)])
+
+
+def _score_as_class(model: SystemModel, start: ModelFolder) -> None:
+    """Scores of regions begin with what told their classes, as in VL-BERT's fine-tuning on RefCOCO+."""
+    before = start.model.heads
+    if "region_score" in model.heads and "region_score" not in before and "region_class" in before:
+        ours, theirs = model.heads["region_score"], before["region_class"]
+        if isinstance(ours, RegionScoreHead) and isinstance(theirs, nn.Sequential):
+            ours.dense.load_state_dict(theirs[0].state_dict())
 
 
 def _saved(chosen: Plan, result: Result, out: Path, start: ModelFolder | None) -> ModelFolder:
@@ -123,7 +134,8 @@ def predict(model: ModelFolder, store: Store, split: str) -> tuple[list[dict[str
     if model.recipe is None:
         raise RecipeError(f"{model.folder} was imported and knows no task yet; fine-tune it: diptych finetune caption")
     model.accept(store.contract, store.folder)
-    records = [store.record(index) for index in in_split(store, split, "--split")]
+    most = model.architecture.config.max_regions
+    records = [best_regions(store.record(index), most) for index in in_split(store, split, "--split")]
     task = make_task(model.recipe, model.tokens, model.answers)
     return ask(task, model.model, records), records, task
 
@@ -136,7 +148,7 @@ def _validation(chosen: Plan) -> Callable[[nn.Module, int], dict[str, float]] | 
         most, schedule = recipe.model.max_regions, chosen.schedule.first
         batches = Loader(store, chosen.held_out, task.samples, schedule, 64, seed=0, max_regions=most)
         return lambda module, _: {"likelihood": _likelihood(module, batches, schedule)}
-    records = [store.record(index) for index in chosen.held_out]
+    records = [best_regions(store.record(index), recipe.model.max_regions) for index in chosen.held_out]
     if isinstance(task, Retrieval):
         told = [record for record in records if record.captions][:VALIDATION_GALLERY]
         records = [replace(record, captions=record.captions[:1]) for record in told]

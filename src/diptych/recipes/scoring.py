@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from diptych.core import Record
 from diptych.errors import RecipeError
 from diptych.loading.store import Store, iterate
 from diptych.metrics.java import unavailable
 from diptych.metrics.results import Results, read_answer_results, read_caption_results, read_references
 from diptych.recipes.folder import ModelFolder
+from diptych.recipes.regions import more_regions
 from diptych.recipes.retrieving import Extent, retrieve
 from diptych.recipes.run import predict
 from diptych.sources import vqa2
+from diptych.tasks.decisions import (
+    box_bounds,
+    choice_bounds,
+    score_boxes,
+    score_choices,
+    score_verdicts,
+    verdict_bounds,
+)
 from diptych.tasks.scores import Scores, answer_bounds, caption_bounds, score_answers, score_captions
 from diptych.tasks.two_towers import score_vectors
+from diptych.tasks.vcr import chosen
+
+TAUGHT = 500  # records of which the blind baseline of referring expressions learns
+Said = list[dict[str, Any]]
+DECIDED: dict[str, Callable[[Said, list[Record], list[Record]], Scores]] = {
+    "vcr": lambda said, records, training: score_choices(chosen(said), records, choice_bounds(records, training)),
+    "referring": lambda said, records, training: score_boxes(
+        {told["key"]: told["box"] for told in said}, records, box_bounds(records, training)
+    ),
+    "reasoning": lambda said, records, training: score_verdicts(
+        {told["key"]: told["true"] for told in said}, records, verdict_bounds(records, training)
+    ),
+}
 
 
 def score_model(
@@ -54,11 +77,16 @@ def score_model(
         return said, score_vectors(said)
     trained_on = model.recipe.data.split if model.recipe is not None else "train"
     training = [record for record in iterate(store, trained_on) if record.split != split]
+    if asked.name != "caption" and also:
+        raise RecipeError(f"{', '.join(also)} score captions, and {model.folder} writes none; leave out --also")
+    if asked.name in DECIDED:
+        if asked.name == "referring":  # its blind baseline looks at boxes
+            indices = store.split(trained_on) if trained_on != split else []
+            training = [store.record(index) for index in indices[:TAUGHT]]
+        scores = DECIDED[asked.name](said, records, training)
+        kept = more_regions(store, store.split(split), model.architecture.config.max_regions)
+        return said, replace(scores, notes=(*scores.notes, *kept))
     if asked.name == "vqa":
-        if also:
-            raise RecipeError(
-                f"{', '.join(also)} score captions, and {model.folder} answers questions; leave out --also"
-            )
         answers = {prediction["key"]: prediction["answer"] for prediction in said}
         questions = [question for record in training for question in record.questions if question.answers]
         return said, score_answers(answers, records, answer_bounds(records, questions))

@@ -10,8 +10,11 @@ from diptych.loading.tokens import Tokens
 from diptych.recipes.objectives import Answering, Retrieving
 from diptych.recipes.recipe import Recipe
 from diptych.tasks.caption import Captioning
+from diptych.tasks.reasoning import Reasoning
+from diptych.tasks.referring import Referring
 from diptych.tasks.retrieval import Retrieval
 from diptych.tasks.two_towers import TwoTowerRetrieval
+from diptych.tasks.vcr import VisualReasoning
 from diptych.tasks.vqa import Answers, QuestionAnswering
 
 Builder = Callable[[Recipe, Tokens, Answers | None], Task]
@@ -34,14 +37,37 @@ def _retrieval(recipe: Recipe, tokens: Tokens, _: Answers | None) -> Task:
     return TwoTowerRetrieval(tokens, recipe.data.max_words)
 
 
+def _visual_reasoning(recipe: Recipe, tokens: Tokens, _: Answers | None) -> Task:
+    return VisualReasoning(tokens, recipe.data.max_words)
+
+
+def _referring(recipe: Recipe, tokens: Tokens, _: Answers | None) -> Task:
+    return Referring(tokens, recipe.data.max_words)
+
+
+def _reasoning(recipe: Recipe, tokens: Tokens, _: Answers | None) -> Task:
+    return Reasoning(tokens, recipe.data.max_words)
+
+
 TASKS: dict[str, Builder] = {
     "pretrain": _captioning,  # its samples are pictures with their captions
     "caption": _captioning,
     "vqa": _question_answering,
     "retrieval": _retrieval,
+    "vcr": _visual_reasoning,
+    "referring": _referring,
+    "reasoning": _reasoning,
 }
 # What validation wants to rise.
-SCORES = {"pretrain": "likelihood", "caption": "CIDEr", "vqa": "accuracy", "retrieval": "pictures R@1"}
+SCORES = {
+    "pretrain": "likelihood",
+    "caption": "CIDEr",
+    "vqa": "accuracy",
+    "retrieval": "pictures R@1",
+    "vcr": "Q->AR",
+    "referring": "accuracy",
+    "reasoning": "accuracy",
+}
 
 
 def make_task(recipe: Recipe, tokens: Tokens, answers: Answers | None) -> Task:

@@ -8,7 +8,14 @@ from rich.text import Text
 
 from diptych.tasks.scores import Score, Scores
 
-NAMES = {"caption": "captions", "vqa": "answers", "retrieval": "queries"}
+NAMES = {
+    "caption": "captions",
+    "vqa": "answers",
+    "retrieval": "queries",
+    "vcr": "questions",
+    "referring": "expressions",
+    "reasoning": "statements",
+}
 
 
 def score_table(scores: Scores) -> Group:

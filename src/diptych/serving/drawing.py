@@ -6,6 +6,7 @@ in nats what the word lost when the region was taken away, and is the fuller of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -42,6 +43,24 @@ def draw(prediction: Prediction, picture: Picture) -> Image.Image:
         pen.text((MARGIN, MARGIN + 26 * number), line, INK, _font(20))
     sheet.paste(panel, (MARGIN, top))
     sheet.paste(table, (panel.width + 2 * MARGIN, top))
+    return sheet
+
+
+def draw_box(picture: Picture, box: Sequence[float], title: str) -> Image.Image:
+    """The picture in its own size with one box (corners, fractions) and, on top, what it is."""
+    image = Image.fromarray(picture.permute(1, 2, 0).numpy())
+    pen = ImageDraw.Draw(image)
+    wide = max(2, round(max(image.size) / 200))
+    corners = _inside([box[0] * image.width, box[1] * image.height, box[2] * image.width, box[3] * image.height], image)
+    x1, y1, x2, y2 = corners
+    pen.rectangle((x1 - wide, y1 - wide, x2 + wide, y2 + wide), outline=PAPER, width=wide)
+    pen.rectangle(corners, outline=COLOURS[0], width=wide)
+    lines = _wrapped(title, max(image.width, 160), _font(16))
+    sheet = Image.new("RGB", (max(image.width, 160), image.height + 24 * len(lines)), PAPER)
+    writing = ImageDraw.Draw(sheet)
+    for number, line in enumerate(lines):
+        writing.text((4, 2 + 24 * number), line, INK, _font(16))
+    sheet.paste(image, (0, 24 * len(lines)))
     return sheet
 
 

@@ -21,6 +21,7 @@ from diptych.errors import CheckpointError, DataError, ServingError
 from diptych.loading.tokens import Tokens
 from diptych.recipes.folder import ModelFolder, open_model
 from diptych.recipes.tasks import make_task
+from diptych.serving.deciding import Chosen, Found, Verdict, choose, ground, verify
 from diptych.serving.search import Progress, Searched, search
 from diptych.tasks.caption import Captioning
 from diptych.tasks.run import ask
@@ -153,6 +154,20 @@ class Predictor:
             )
             for sample, answer in said
         ]
+
+    def ground(self, picture: AnyPicture, expression: str) -> Found:
+        """The region that the words mean."""
+        return ground(self.folder, self.look([picture])[0], expression)
+
+    def choose(
+        self, picture: AnyPicture, question: str, answers: Sequence[str], rationales: Sequence[str] = ()
+    ) -> Chosen:
+        """The best of some answers, and the best reason for it; `[0]` is the first region, or thing of a record."""
+        return choose(self.folder, self.look([picture])[0], question, answers, rationales)
+
+    def verify(self, picture: AnyPicture, statements: Sequence[str]) -> list[Verdict]:
+        """Whether each statement is true of the picture."""
+        return verify(self.folder, self.look([picture])[0], statements)
 
     def search(
         self, query: str, pictures: str | Path, cache: Path | None = None, progress: Progress | None = None

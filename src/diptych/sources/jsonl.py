@@ -2,17 +2,31 @@
 
     {"image": "a.jpg", "captions": ["a dog in the park", "..."], "split": "train"}
     {"image": "a.jpg", "question": "what is this", "answers": ["dog", "dog", "puppy"]}
+    {"image": "a.jpg", "expression": "the small dog", "box": [10, 20, 30, 40]}
+    {"image": "a.jpg", "statement": "there are two dogs", "true": false}
+    {"image": "a.jpg", "things": [{"kind": "dog", "box": [10, 20, 30, 40]}]}
+    {"image": "a.jpg", "question": "why does [0] run", "choices": ["it plays", "it rests", "it eats", "it hides"],
+     "answer": 0, "rationales": ["[0] has a ball", "...", "...", "..."], "rationale": 0}
 
-`split` may be left out. Several lines may speak of one picture.
+Boxes are COCO's: left, top, width, height in pixels. `[0]` is the first of the picture's `things`. `split` may be left
+out. Several lines may speak of one picture.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from diptych.core import Question, Record
+from diptych.core import Choices, Expression, Question, Record, Statement, Thing, tags
 from diptych.errors import DataError
 from diptych.sources.reading import Entry, Skips, picture_at, read_json_lines
+from diptych.vision.pictures import picture_size
+
+
+class Unreadable(DataError):
+    """A picture whose size cannot be told."""
+
+
+KINDS = ("captions", "question", "expression", "statement", "things")
 
 
 def read(
@@ -38,7 +52,9 @@ def read(
                 told.refuse(f"`{told.text()}`", f"`{earlier}`, the split of an earlier line with {name}")
         old = found.get(name) or Record(name, picture=picture_at(pictures, name, entry.where))
         found[name] = _with_words(old, entry, skips)
-    kept = [record for record in found.values() if record.captions or record.questions]
+    for record in found.values():
+        _named(record, lines.name)
+    kept = [record for record in found.values() if _says_something(record)]
     if not kept:
         raise DataError(
             f"{lines.name}: found nothing to learn from ({skips if skips.counts else 'no lines'}), wanted lines with "
@@ -50,14 +66,25 @@ def read(
 
 def _with_words(record: Record, entry: Entry, skips: Skips) -> Record:
     said, asked = entry.get("captions"), entry.get("question")
-    if said is None and asked is None:
+    if not any(key in KINDS for key in entry.names()):
         has = ", ".join(f"`{key}`" for key in entry.names())
-        entry.refuse(f"an object with {has}", "one with `captions`, or with `question` and `answers`")
+        entry.refuse(
+            f"an object with {has}",
+            "one with `captions`, or with `question` and `answers` (or `choices`), `expression` and `box`, `statement` "
+            "and `true`, or `things`",
+        )
     if said is not None:
         captions = _texts(said, "empty captions", skips)
         if said.is_empty():
             skips.add("lines with no captions", said.where)
         record = replace(record, captions=record.captions + captions)
+    record = _with_boxes(record, entry, skips)
+    if (statement := entry.get("statement")) is not None:
+        key = f"{record.key}/{len(record.statements)}"
+        claim = Statement(key, statement.text(), entry["true"].flag())
+        record = replace(record, statements=(*record.statements, claim))
+    if asked is not None and entry.get("choices") is not None:
+        return replace(record, choices=(*record.choices, _choices(entry, f"{record.key}/{len(record.choices)}")))
     if asked is not None:
         text, answers = asked.text(), _texts(entry["answers"], "empty answers", skips)
         if not answers:
@@ -66,6 +93,74 @@ def _with_words(record: Record, entry: Entry, skips: Skips) -> Record:
         key = f"{record.key}/{len(record.questions)}"
         record = replace(record, questions=(*record.questions, Question(key, text, answers, _kind(answers))))
     return record
+
+
+def _with_boxes(record: Record, entry: Entry, skips: Skips) -> Record:
+    """What a line says of places in the picture."""
+    expression, things = entry.get("expression"), entry.get("things")
+    if expression is None and things is None:
+        return record
+    try:
+        size = _size(record, entry)
+    except Unreadable:  # extraction leaves such a picture out, by name
+        skips.add("boxes on pictures that cannot be read", entry.where)
+        return record
+    record = replace(record, size=size)
+    if things is not None:
+        there = tuple(Thing(thing["kind"].text(), thing["box"].corners(*size)) for thing in things.items())
+        if record.things and record.things != there:
+            things.refuse("other things", f"those of an earlier line with {record.key}: say them once")
+        record = replace(record, things=there)
+    if expression is not None:
+        key = f"{record.key}/{len(record.expressions)}"
+        meant = Expression(key, expression.text(), entry["box"].corners(*size))
+        record = replace(record, expressions=(*record.expressions, meant))
+    return record
+
+
+def _size(record: Record, entry: Entry) -> tuple[int, int]:
+    """Of the picture, in pixels: as the line says, as an earlier one did, or of the file."""
+    if entry.get("width") is not None:
+        return entry["width"].size(), entry["height"].size()
+    if record.size is not None:
+        return record.size
+    if record.picture is None:
+        entry.refuse("a box of a picture that is not there", "its `width` and `height` in the line")
+    try:
+        return picture_size(record.picture)
+    except DataError as error:
+        raise Unreadable(str(error)) from error
+
+
+def _choices(entry: Entry, key: str) -> Choices:
+    answers, answer = _options(entry, "choices", "answer")
+    rationales, rationale = _options(entry, "rationales", "rationale") if entry.get("rationales") else ((), None)
+    assert answer is not None
+    return Choices(key, entry["question"].text(), answers, answer, rationales, rationale)
+
+
+def _options(entry: Entry, texts: str, right: str) -> tuple[tuple[str, ...], int | None]:
+    options = tuple(text.text() for text in entry[texts].items(4))
+    label = entry[right]
+    if not 0 <= label.integer() < len(options):
+        label.refuse(str(label.value), "0, 1, 2 or 3")
+    return options, label.integer()
+
+
+def _named(record: Record, file: str) -> None:
+    """Refuse a tag that names no thing. Things may stand in a later line, so it is looked at last."""
+    for choices in record.choices:
+        for text in (choices.question, *choices.answers, *choices.rationales):
+            for tag in tags(text):
+                if tag >= len(record.things):
+                    raise DataError(
+                        f"{file}: found [{tag}] in “{text}”, wanted one of the {len(record.things)} things of "
+                        f"{record.key}, counted from 0; add it to the `things` of a line with that picture"
+                    )
+
+
+def _says_something(record: Record) -> bool:
+    return bool(record.captions or record.questions or record.expressions or record.choices or record.statements)
 
 
 def _texts(entries: Entry, what: str, skips: Skips) -> tuple[str, ...]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +15,8 @@ from diptych.errors import DataError
 from diptych.vision.eyes import Picture
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
+ORIENTATION = 0x0112  # EXIF's tag; 5 to 8 are turned by a quarter
+T = TypeVar("T")
 MOST_PIXELS = 64_000_000  # 8000 x 8000: larger is a mistake or an attack, and would take 200 MB
 SMALLEST_SIDE = 4
 
@@ -22,12 +26,26 @@ def open_picture(path: Path) -> Picture:
 
     Raises DataError for what is missing, no picture, cut short, larger than MOST_PIXELS or under 4 pixels wide or high.
     """
+    return _opened(path, lambda image: to_picture(ImageOps.exif_transpose(image)))
+
+
+def picture_size(path: Path) -> tuple[int, int]:
+    """Width and height in pixels of the upright picture; its first bytes alone are read. Raises as `open_picture`."""
+    return _opened(path, _upright)
+
+
+def _upright(image: Image.Image) -> tuple[int, int]:
+    lies = image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8)
+    return (image.height, image.width) if lies else image.size
+
+
+def _opened(path: Path, take: Callable[[Image.Image], T]) -> T:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of bombs from half its limit on; ours is checked below
             with Image.open(path) as image:
                 _check_size(path, *image.size)
-                return to_picture(ImageOps.exif_transpose(image))
+                return take(image)
     except FileNotFoundError as error:
         raise DataError(
             f"no picture at {path}; check the name, and the folder that relative names start from"

@@ -1,6 +1,7 @@
 """What a recipe can train: any kind goes with any model that provides what it needs. `OBJECTIVES` lists them."""
 
 from diptych.recipes.objectives.answering import Answering
+from diptych.recipes.objectives.deciding import Choosing, Grounding, Judging
 from diptych.recipes.objectives.image_bert import ImageBertObjectives
 from diptych.recipes.objectives.kind import Objectives
 from diptych.recipes.objectives.retrieval import Retrieving
@@ -17,6 +18,9 @@ OBJECTIVES: dict[str, type[Objectives]] = {
     "tden": TdenObjectives,
     "xgpt": XgptObjectives,
     "answer": Answering,
+    "choose": Choosing,
+    "ground": Grounding,
+    "judge": Judging,
     "retrieve": Retrieving,
     "write": Writing,
 }
@@ -24,7 +28,10 @@ OBJECTIVES: dict[str, type[Objectives]] = {
 __all__ = [
     "OBJECTIVES",
     "Answering",
+    "Choosing",
+    "Grounding",
     "ImageBertObjectives",
+    "Judging",
     "Objectives",
     "Retrieving",
     "TdenObjectives",

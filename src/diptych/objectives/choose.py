@@ -1,0 +1,51 @@
+"""Which of several texts is right for a picture (VCR's answers and rationales)."""
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
+
+from diptych.core import Batch, Model, Sample, States
+from diptych.objectives.candidates import apart
+from diptych.objectives.retrieval import group_sizes
+
+
+@dataclass(frozen=True)
+class ChooseText:
+    """A sample with `truth["candidates"]` becomes one for each of them; the head "choice" scores each.
+
+    softmax  the candidates against each other (VL-BERT's paper, section 4.2.1; TDEN's code)
+    sigmoid  each by itself (VL-BERT's code, CLASSIFIER_SIGMOID)
+    It comes before objectives that hide, so that each candidate is hidden in its own way.
+    """
+
+    form: Literal["softmax", "sigmoid"] = "softmax"
+    name: str = "choose"
+
+    needs: ClassVar = frozenset({"regions", "text"})
+    heads: ClassVar = frozenset({"choice"})
+    changes: ClassVar = "pairs"
+
+    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+        return [
+            replace(one, group=f"{number}:{one.group}")  # a batch may hold one question twice
+            for number, sample in enumerate(samples)
+            for one in apart(sample)
+        ]
+
+    def count(self, batch: Batch) -> Tensor:
+        """Questions, or candidates."""
+        return torch.tensor(len(group_sizes(batch)) if self.form == "softmax" else len(batch))
+
+    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+        scores: Tensor = model.heads["choice"](states).float().reshape(len(batch))
+        if self.form == "sigmoid":
+            return F.binary_cross_entropy_with_logits(scores, batch.matched.to(scores), reduction="sum")
+        sizes = group_sizes(batch)
+        of_group = pad_sequence(list(torch.split(scores, sizes)), batch_first=True, padding_value=-torch.inf)
+        right = pad_sequence(list(torch.split(batch.matched, sizes)), batch_first=True).to(torch.uint8).argmax(1)
+        return F.cross_entropy(of_group, right, reduction="sum")

@@ -1,0 +1,127 @@
+"""One picture, and a decision about it: where something is, which text is right, whether a statement is true."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from diptych.core import Choices, Expression, Record, Statement, Task, Thing, tags
+from diptych.errors import ServingError
+from diptych.recipes.folder import ModelFolder
+from diptych.recipes.tasks import make_task
+from diptych.tasks.run import ask
+
+WHOLE = (0.0, 0.0, 1.0, 1.0)
+HEADS = {"vcr": "choice", "referring": "region_score", "reasoning": "verdict"}  # by which a model has learnt a task
+
+
+@dataclass(frozen=True)
+class Found:
+    """A region: its corners as fractions, and the probability that it is the one."""
+
+    box: tuple[float, float, float, float]
+    score: float
+    region: int
+    record: Record
+
+    def pixels(self, width: int, height: int) -> tuple[int, int, int, int]:
+        """COCO's left, top, width, height in a picture of this size."""
+        x1, y1, x2, y2 = self.box
+        left, top = round(x1 * width), round(y1 * height)
+        return left, top, round(x2 * width) - left, round(y2 * height) - top
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The number of the best answer, and of the best rationale for it; the shares that all of them have."""
+
+    answer: int
+    answers: tuple[float, ...]
+    rationale: int | None = None
+    rationales: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    true: bool
+    score: float  # probability of what is said
+
+
+def ground(folder: ModelFolder, record: Record, expression: str) -> Found:
+    _in_words("an expression", expression)
+    asked = replace(record, expressions=(Expression("0", expression, WHOLE),))
+    (said,) = ask(_task(folder, "referring"), folder.model, [asked])
+    if said["box"] is None:
+        raise ServingError(f"the detector saw nothing in {record.key}, so nothing can be pointed at; give another one")
+    x1, y1, x2, y2 = said["box"]
+    return Found((x1, y1, x2, y2), said["score"], said["region"], record)
+
+
+def choose(
+    folder: ModelFolder, record: Record, question: str, answers: Sequence[str], rationales: Sequence[str] = ()
+) -> Chosen:
+    for text in (question, *answers, *rationales):
+        _in_words("a question, answer or rationale", text)
+    if len(answers) < 2 or len(rationales) == 1:
+        raise ServingError(
+            f"{len(answers)} answers and {len(rationales)} rationales leave no choice; give at least two answers, and "
+            "two rationales or none"
+        )
+    record = replace(record, things=record.things or _seen(record, folder.contract.class_names))
+    _all_named(record, (question, *answers, *rationales))
+    task = _task(folder, "vcr")
+    of_answers = _shares(folder, task, record, Choices("0", question, tuple(answers), -1), "answer")
+    best = of_answers.index(max(of_answers))
+    if not rationales:
+        return Chosen(best, of_answers)
+    reasoned = Choices("0", question, tuple(answers), best, tuple(rationales))
+    of_rationales = _shares(folder, task, record, reasoned, "rationale")
+    return Chosen(best, of_answers, of_rationales.index(max(of_rationales)), of_rationales)
+
+
+def verify(folder: ModelFolder, record: Record, statements: Sequence[str]) -> list[Verdict]:
+    for statement in statements:
+        _in_words("a statement", statement)
+    said = tuple(Statement(str(number), text, True) for number, text in enumerate(statements))
+    judged = ask(_task(folder, "reasoning"), folder.model, [replace(record, statements=said)])
+    return [Verdict(told["true"], told["score"]) for told in judged]
+
+
+def _task(folder: ModelFolder, name: str) -> Task:
+    if folder.recipe is None or HEADS[name] not in folder.model.heads:
+        raise ServingError(
+            f"{folder.folder} has not learnt {name}; teach it: diptych finetune {name} --model {folder.folder}"
+        )
+    # `update` is not validated, and mypy does not see it: names are those of TASKS.
+    named: dict[str, Any] = {"task": name}
+    return make_task(folder.recipe.model_copy(update=named), folder.tokens, folder.answers)
+
+
+def _shares(folder: ModelFolder, task: Task, record: Record, choices: Choices, part: str) -> tuple[float, ...]:
+    said = ask(task, folder.model, [replace(record, choices=(choices,))])
+    scores = [told["score"] for told in said if told["group"] == f"{choices.key}/{part}"]
+    return tuple(torch.tensor(scores).softmax(0).tolist())
+
+
+def _seen(record: Record, class_names: Sequence[str]) -> tuple[Thing, ...]:
+    """The regions as things, by what the detector takes them for."""
+    assert record.regions is not None
+    boxes, classes = record.regions.boxes.tolist(), record.regions.classes
+    known = classes.argmax(1).tolist() if classes is not None and class_names else [None] * len(boxes)
+    kinds = ["thing" if number is None else class_names[number] for number in known]
+    return tuple(Thing(kind, (x1, y1, x2, y2)) for kind, (x1, y1, x2, y2) in zip(kinds, boxes, strict=True))
+
+
+def _all_named(record: Record, texts: Sequence[str]) -> None:
+    for text in texts:
+        if over := [tag for tag in tags(text) if tag >= len(record.things)]:
+            there = ", ".join(f"[{number}] {thing.kind}" for number, thing in enumerate(record.things)) or "none"
+            raise ServingError(f"“{text}” names [{over[0]}], and in {record.key} are seen: {there}; name one of them")
+
+
+def _in_words(what: str, text: str) -> None:
+    if not text.strip():
+        raise ServingError(f"{what} is empty; say it in words, such as 'the dog left of the bench'")

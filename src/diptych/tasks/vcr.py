@@ -1,0 +1,173 @@
+"""Visual commonsense reasoning: choose an answer, then the rationale for the right answer (Zellers et al. 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from diptych.core import Batch, Choices, Record, Sample, Thing, split_at_tags
+from diptych.errors import DataError
+from diptych.loading.tokens import Tokens
+from diptych.objectives import Candidate, Named, apart
+
+Part = Literal["answer", "rationale"]
+PARTS: tuple[Part, ...] = ("answer", "rationale")
+PERSON = "person"
+# Names that tell no gender stand for people, whom VCR knows as person 1, person 2: as R2C and VL-BERT do.
+NAMES = ("Casey", "Riley", "Jessie", "Jackie", "Avery", "Jaime", "Peyton", "Kerry", "Jody", "Kendall", "Skyler",
+         "Frankie", "Pat")  # fmt: skip
+Words = list[tuple[int, int | None]]  # a token, and the thing that its word names
+
+
+@dataclass(frozen=True)
+class VisualReasoning:
+    """Q->A and QA->R with one model: four texts a question, scored against each other.
+
+    question [SEP] answer [SEP], and question right-answer [SEP] rationale [SEP] (VL-BERT's code joins question and
+    answer so). A tag `[k]` becomes the name of its thing, and its words point at the thing's region.
+    """
+
+    tokens: Tokens
+    max_words: int = 48  # of both sentences; the longer one is cut
+
+    name = "vcr"
+
+    def samples(self, record: Record) -> list[Sample]:
+        """One a question and part; its four texts become samples of their own when the objective prepares them."""
+        return [
+            sample
+            for choices in record.choices
+            for part in PARTS
+            if (sample := self._sample(record, choices, part)) is not None and sample.truth["right"] is not None
+        ]
+
+    def questions(self, record: Record) -> list[Sample]:
+        """Four a question and part, which share a `group`."""
+        return [
+            one
+            for choices in record.choices
+            for part in PARTS
+            if (sample := self._sample(record, choices, part)) is not None
+            for one in apart(sample)
+        ]
+
+    def _sample(self, record: Record, choices: Choices, part: Part) -> Sample | None:
+        """None where there are no rationales, or the answer that they are for is not known (VCR's test set)."""
+        told = f"{choices.question} {choices.answers[choices.answer]}" if choices.answer >= 0 else None
+        if part == "rationale" and (told is None or not choices.rationales):
+            return None
+        first = choices.question if part == "answer" or told is None else told
+        texts = choices.answers if part == "answer" else choices.rationales
+        right = choices.answer if part == "answer" else choices.rationale
+        candidates = [self.candidate(first, text, record.things) for text in texts]
+        return Sample(
+            key=f"{choices.key}/{part}",
+            picture=record.key,
+            regions=record.regions,
+            text=max((candidate.text for candidate in candidates), key=len),  # how long it is, for the loader
+            truth={"candidates": candidates, "right": right if right is not None and right >= 0 else None},
+        )
+
+    def candidate(self, first: str, second: str, things: Sequence[Thing]) -> Candidate:
+        sep = (self.tokens.vocabulary.sep, None)
+        one, two = cut(self._words(first, things), self._words(second, things), self.max_words)
+        words = [*one, sep, *two, sep]
+        named = [Named(place, k, things[k].box) for place, (_, k) in enumerate(words) if k is not None]
+        return Candidate(torch.tensor([token for token, _ in words]), tuple(named))
+
+    def _words(self, text: str, things: Sequence[Thing]) -> Words:
+        names = names_of(things)
+        words: Words = []
+        for piece in split_at_tags(text):
+            if isinstance(piece, int) and piece < len(things):
+                words += [(token, piece) for token in self.tokens.encode(names[piece])]
+            else:  # a tag of nothing stays as it is; `diptych check` names it
+                plain = piece if isinstance(piece, str) else f"[{piece}]"
+                words += [(token, None) for token in self.tokens.encode(plain)]
+        return words
+
+    def answer(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
+        """How well each text fits. The best of its group is what the model chooses (`chosen`)."""
+        scores = model.heads["choice"](model(batch)).float().reshape(len(batch))
+        finite(scores, batch)
+        told = zip(batch.keys, batch.groups, batch.truths, scores.tolist(), strict=True)
+        return [
+            {"key": key, "group": group, "choice": truth["choice"], "score": score} for key, group, truth, score in told
+        ]
+
+    def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
+        """Accuracy of Q->A, QA->R and both at once (Q->AR), times 100."""
+        return {name: 100 * float(right.mean()) for name, (right, _) in hits(chosen(predictions), records).items()}
+
+
+def cut(first: Words, second: Words, most: int) -> tuple[Words, Words]:
+    """The ends of the longer one go until both have `most` words, as VL-BERT's code does; of equals, the second's."""
+    spare = len(first) + len(second) - most
+    if spare <= 0:
+        return first, second
+    ahead = len(first) - len(second)
+    alone = min(spare, abs(ahead))
+    of_first = (alone if ahead > 0 else 0) + (spare - alone) // 2
+    return first[: len(first) - of_first], second[: len(second) - (spare - of_first)]
+
+
+def names_of(things: Sequence[Thing]) -> list[str]:
+    """What each thing is called: its kind, and people by names, in the order in which the picture has them."""
+    people = [number for number, thing in enumerate(things) if thing.kind == PERSON]
+    return [
+        NAMES[people.index(number) % len(NAMES)] if thing.kind == PERSON else thing.kind
+        for number, thing in enumerate(things)
+    ]
+
+
+def chosen(predictions: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """The best text of each group; of equals, the first."""
+    best: dict[str, tuple[float, int]] = {}
+    for told in predictions:
+        score, choice = told["score"], told["choice"]
+        if told["group"] not in best or score > best[told["group"]][0]:
+            best[told["group"]] = score, choice
+    return {group: choice for group, (_, choice) in best.items()}
+
+
+def hits(said: dict[str, int], records: Sequence[Record]) -> dict[str, tuple[NDArray[np.float64], list[str]]]:
+    """Of each figure: 1 where it is right, and the picture of each. Without rationales the answer alone counts."""
+    found: dict[str, tuple[list[float], list[str]]] = {"Q->A": ([], []), "QA->R": ([], []), "Q->AR": ([], [])}
+
+    def add(name: str, right: bool, picture: str) -> None:
+        found[name][0].append(float(right))
+        found[name][1].append(picture)
+
+    for picture, choices in [(record.key, choices) for record in records for choices in labelled(record)]:
+        answered = said[f"{choices.key}/answer"] == choices.answer
+        add("Q->A", answered, picture)
+        reasoned = True
+        if choices.rationale is not None:
+            reasoned = said[f"{choices.key}/rationale"] == choices.rationale
+            add("QA->R", reasoned, picture)
+        add("Q->AR", answered and reasoned, picture)
+    if not found["Q->A"][0]:
+        raise DataError(
+            "no record has questions with choices of which one is known to be right; choose another split with --split"
+        )
+    return {name: (np.array(right), pictures) for name, (right, pictures) in found.items() if right}
+
+
+def labelled(record: Record) -> list[Choices]:
+    return [choices for choices in record.choices if choices.answer >= 0]
+
+
+def finite(scores: torch.Tensor, batch: Batch) -> None:
+    """NaN in a picture's features comes out as NaN, and would choose without a word."""
+    bad = ~torch.isfinite(scores.flatten(1) if scores.dim() > 1 else scores[:, None]).all(1)
+    if bad.any():
+        raise DataError(
+            "the model's scores are not finite, so the features of the picture are not; `diptych check` finds such "
+            "records: extract them again",
+            key=batch.pictures[int(bad.nonzero()[0, 0])],
+        )
