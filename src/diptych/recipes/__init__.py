@@ -19,6 +19,8 @@ _MAKERS: list[Callable[[], Recipe]] = [
     *(partial(make, task) for make in (image_bert.paper, image_bert.small) for task in image_bert.TASKS),
     *(partial(image_bert.with_losses, losses) for losses in image_bert.LOSSES),
     *(partial(image_bert.changed, name) for name in image_bert.CHANGES),
+    *(partial(unified_vlp.self_critical, size) for size in ("paper", "official", "small")),
+    *(partial(tden.self_critical, size) for size in ("paper", "official", "small")),
     *(partial(make, task) for make in (tden.paper, tden.official, tden.small) for task in tden.TASKS),
     *(partial(tden.structured, kind, size) for size in ("paper", "small") for kind in tden.STRUCTURES),
     *(partial(tden.table_2, row, size) for size in ("paper", "small") for row in tden.ROWS),

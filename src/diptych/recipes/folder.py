@@ -130,11 +130,17 @@ def open_model(path: Path) -> ModelFolder:
     architecture = parse(Architecture, _json(folder / CONFIG), str(folder / CONFIG))
     model = architecture.build()
     load_into(model, read_weights(folder / WEIGHTS), complete=True)
+    tokens = Tokens.load(folder)
+    if tokens.vocabulary != architecture.config.vocabulary:
+        raise CheckpointError(
+            f"the tokeniser in {folder} is not this model's: it has {tokens.vocabulary}, and the weights were trained "
+            f"with {architecture.config.vocabulary}; copy the model folder again"
+        )
     return ModelFolder(
         folder=folder,
         model=model.eval(),
         architecture=architecture,
-        tokens=Tokens.load(folder),
+        tokens=tokens,
         contract=FeatureContract.from_json(_json(folder / FEATURES)),
         recipe=Recipe.load(folder) if (folder / "recipe.json").is_file() else None,
         answers=Answers.load(folder) if (folder / ANSWERS).is_file() else None,

@@ -3,14 +3,16 @@
     {"image": "a.jpg", "captions": ["a dog in the park", "..."], "split": "train"}
     {"image": "a.jpg", "question": "what is this", "answers": ["dog", "dog", "puppy"]}
 
-`split` may be left out. Several lines may speak of one picture.
+`split` may be left out. Several lines may speak of one picture. Captions that a model wrote say so (`diptych augment`):
+
+    {"image": "a.jpg", "captions": ["a dog"], "written": [{"text": "a dog", "by": "xgpt/3f2a9c01d4e5", "score": -2.5}]}
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from diptych.core import Question, Record
+from diptych.core import Question, Record, Written
 from diptych.errors import DataError
 from diptych.sources.reading import Entry, Skips, picture_at, read_json_lines
 
@@ -57,7 +59,9 @@ def _with_words(record: Record, entry: Entry, skips: Skips) -> Record:
         captions = _texts(said, "empty captions", skips)
         if said.is_empty():
             skips.add("lines with no captions", said.where)
-        record = replace(record, captions=record.captions + captions)
+        written = entry.get("written")
+        by_models = tuple(_written(one, captions) for one in written.items()) if written is not None else ()
+        record = replace(record, captions=record.captions + captions, written=record.written + by_models)
     if asked is not None:
         text, answers = asked.text(), _texts(entry["answers"], "empty answers", skips)
         if not answers:
@@ -66,6 +70,13 @@ def _with_words(record: Record, entry: Entry, skips: Skips) -> Record:
         key = f"{record.key}/{len(record.questions)}"
         record = replace(record, questions=(*record.questions, Question(key, text, answers, _kind(answers))))
     return record
+
+
+def _written(entry: Entry, captions: tuple[str, ...]) -> Written:
+    text = entry["text"].text()
+    if text not in captions:
+        entry["text"].refuse(f"`{text}`", "one of the line's captions")
+    return Written(text, entry["by"].text(), entry["score"].number())
 
 
 def _texts(entries: Entry, what: str, skips: Skips) -> tuple[str, ...]:

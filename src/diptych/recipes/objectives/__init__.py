@@ -4,6 +4,7 @@ from diptych.recipes.objectives.answering import Answering
 from diptych.recipes.objectives.image_bert import ImageBertObjectives
 from diptych.recipes.objectives.kind import Objectives
 from diptych.recipes.objectives.retrieval import Retrieving
+from diptych.recipes.objectives.self_critical import SelfCriticalObjectives
 from diptych.recipes.objectives.tden import TdenObjectives
 from diptych.recipes.objectives.unified_vlp import UnifiedVLPObjectives
 from diptych.recipes.objectives.vl_bert import VLBertObjectives
@@ -17,6 +18,7 @@ OBJECTIVES: dict[str, type[Objectives]] = {
     "answer": Answering,
     "retrieve": Retrieving,
     "write": Writing,
+    "self-critical": SelfCriticalObjectives,
 }
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "ImageBertObjectives",
     "Objectives",
     "Retrieving",
+    "SelfCriticalObjectives",
     "TdenObjectives",
     "UnifiedVLPObjectives",
     "VLBertObjectives",
