@@ -48,12 +48,13 @@ def test_no_run_of_words_comes_twice(seed, run, beams, sample):
 
 
 def test_where_every_word_is_refused_the_text_still_ends():
-    """Four words and [SEP] make a vocabulary of five: a fifth different word does not exist."""
-    (found,) = decode(Table(1), pictures(1), DecodingOptions(max_words=8, min_words=8, block_repeats=1))
-    assert len(found[0].tokens) == 8
-    torch.manual_seed(0)
-    (drawn,) = decode(Table(1), pictures(1), DecodingOptions(sample=True, max_words=8, min_words=8, block_repeats=1))
-    assert len(drawn[0].tokens) == 8
+    """Four words and [SEP] make a vocabulary of five: after four different words all is refused."""
+    for sample in (False, True):
+        options = DecodingOptions(sample=sample, max_words=8, min_words=8, block_repeats=1)
+        torch.manual_seed(0)
+        (found,) = decode(Table(1), pictures(1), options)
+        assert 4 <= len(found[0].tokens) <= 8
+        assert len(set(found[0].tokens[:4])) == 4
 
 
 def test_words_are_drawn_as_often_as_the_model_says():
@@ -69,7 +70,7 @@ def test_words_are_drawn_as_often_as_the_model_says():
     [
         ({"temperature": 0.5}, lambda p: p**2),
         ({"top_k": 2}, lambda p: p * (p >= p.sort().values[-2])),
-        ({"top_p": 0.5}, lambda p: p * (p >= p.max())),  # the likeliest word has more than half
+        ({"top_p": 0.4}, lambda p: p * (p >= p.max())),  # the likeliest word has a little more
         ({"temperature": 1e-6}, lambda p: (p == p.max()).float()),
     ],
     ids=str,
@@ -77,7 +78,7 @@ def test_words_are_drawn_as_often_as_the_model_says():
 def test_what_is_left_to_draw_from(options, left):
     table, count = Table(7, sharp=1.0), 4000
     probabilities = table.scores(0, ()).softmax(-1)
-    assert 0.5 < probabilities.max() < 0.8
+    assert 0.4 < probabilities.max() < 0.5
     wanted = left(probabilities)
     torch.manual_seed(0)
     frames = search(table, pictures(1), DecodingOptions(sample=True, captions=count, max_words=1, **options))

@@ -69,4 +69,4 @@ class DecodingOptions(BaseModel):
 
     def weigh(self, score: float, words: int) -> float:
         """What finished texts are compared by; `words` with the final [SEP]."""
-        return score / words**self.length_norm + self.length_penalty * words
+        return score / float(words**self.length_norm) + self.length_penalty * words

@@ -43,14 +43,13 @@ class SelfCriticalObjectives(Objectives):
         return self.rewarded(vocabulary, _Unread(), DecodingOptions().max_words)
 
     def rewarded(self, vocabulary: Vocabulary, reward: Reward, max_words: int) -> Schedule:
-        rivals = {"greedy": {}, "beam": {"beams": self.beams}}
-        rival = rivals.get(self.baseline)
+        beams = {"greedy": 1, "beam": self.beams, "mean": None}[self.baseline]
         drawn = DecodingOptions(sample=True, captions=self.samples, max_words=max_words)
         update = SelfCritical(
             ask=self._ask(vocabulary),
             reward=reward,
             draw=_drawing(drawn),
-            rival=None if rival is None else _drawing(DecodingOptions(max_words=max_words, captions=1, **rival)),
+            rival=None if beams is None else _drawing(DecodingOptions(max_words=max_words, captions=1, beams=beams)),
             samples=self.samples,
             dropout=self.dropout,
         )
