@@ -24,7 +24,7 @@ class Hallucinations:
 def hallucinations(
     captions: Mapping[str, str], there: Mapping[str, Set[str]], names: Mapping[str, str]
 ) -> Hallucinations:
-    """`there`: the kinds in each picture. `names`: each word, or words with blanks between, to the kind that it names."""
+    """`there`: the kinds in each picture. `names`: a word, or several, to the kind named."""
     if not captions:
         raise DataError("no captions, so nothing to look for in the pictures")
     if missing := [key for key in captions if key not in there]:
