@@ -132,7 +132,7 @@ def test_how_captions_are_written_where_it_is_asked_for() -> None:
     assert chosen_decoding(usual, 1, False, length_norm=1.0).length_penalty == 0
     drawn = chosen_decoding(usual, 3, True, top_p=0.8)
     assert (drawn.beams, drawn.captions, drawn.sample, drawn.top_p) == (1, 3, True, 0.8)
-    with pytest.raises(RecipeError, match="top_k belong to drawn words.*add sample=true"):
+    with pytest.raises(RecipeError, match=r"top_k belong to drawn words.*add sample=true"):
         chosen_decoding(usual, 1, False, top_k=4)
     with pytest.raises(RecipeError, match="beams=4 searches"):
         chosen_decoding(usual, 1, True, beams=4)

@@ -182,7 +182,7 @@ def test_pictures_without_references_are_counted_and_left_out(captioner: ModelFo
     assert "2 of 8 pictures have no caption of people's to reward by" in note
     assert store.words(2).key in note
     mute = write_store(tmp_path / "mute", lambda _, one: replace(one, captions=()))
-    with pytest.raises(DataError, match="none of the 8 records of split 'train'.*choose another split"):
+    with pytest.raises(DataError, match=r"none of the 8 records of split 'train'.*choose another split"):
         plan(rewarded(captioner), mute, tmp_path / "run", captioner)
 
 
@@ -241,7 +241,7 @@ def test_a_vocabulary_that_is_not_the_model_s(world: Store, captioner: ModelFold
         plan(recipe, world, tmp_path / "run", captioner)
     moved = captioner.save(tmp_path / "model")
     Tokens.from_vocabulary(tmp_path / "vocab.txt", lowercase=True).save(moved.folder)
-    with pytest.raises(CheckpointError, match="the tokeniser in .* is not this model's"):
+    with pytest.raises(CheckpointError, match=r"the tokeniser in .* is not this model's"):
         open_model(moved.folder)
 
 
