@@ -39,7 +39,7 @@ def test_a_weight_is_what_the_word_loses_without_the_region(model: Any) -> None:
     regions = toy.sample(3).regions
     assert regions is not None
     batch = collate([Sample("", "", regions, torch.zeros(0, dtype=torch.long))])
-    words = decode(model, batch, DecodingOptions(max_words=4, min_words=5))[0][0].tokens
+    words = decode(model, batch, DecodingOptions(max_words=4, min_words=4))[0][0].tokens
     weights = weigh_words(model, regions, torch.tensor(words))
     assert weights.shape == (len(words), len(regions))
     everything = torch.tensor(log_probability(model, regions, words))

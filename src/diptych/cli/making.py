@@ -11,7 +11,9 @@ import typer
 
 from diptych.cli.app import (
     AsJson,
+    Beams,
     Data,
+    DrawSeed,
     Features,
     Model,
     Out,
@@ -19,6 +21,9 @@ from diptych.cli.app import (
     Seed,
     Set,
     SplitSeed,
+    Temperature,
+    TopK,
+    TopP,
     app,
     console,
     open_folder,
@@ -231,6 +236,36 @@ def finetune(
     store = store_of(data, out / "store", str(start.folder), console(), seed)
     made = run(chosen, store, out, start=start, console=console())
     print(f"model folder: {made.model.folder}")
+
+
+@app.command()
+def augment(
+    store: Annotated[Path, typer.Argument(help="A store, from `diptych extract`.")],
+    out: Annotated[Path, typer.Argument(help="The new store; the same command goes on where it stopped.")],
+    model: Model,
+    captions: Annotated[int, typer.Option(min=1, help="New ones for each picture, where the model finds so many.")] = 2,
+    split: Annotated[str, typer.Option(help="Which records get them; the others are copied.")] = "train",
+    beams: Beams = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    seed: DrawSeed = 0,
+) -> None:
+    """Write new captions for a training set, drawn by chance, or with --beams the likeliest."""
+    from diptych.decoding import DecodingOptions
+    from diptych.loading.store import Store
+    from diptych.recipes.augmenting import SPARE
+    from diptych.recipes.augmenting import augment as write_captions
+    from diptych.recipes.writing import chosen_decoding
+
+    start = open_folder(model)
+    usual = start.recipe.decoding if start.recipe is not None else DecodingOptions()
+    if beams is None and top_k is None and top_p is None:
+        top_p = 0.9
+    decoding = chosen_decoding(
+        usual, SPARE * captions, beams is None, beams=beams, temperature=temperature, top_k=top_k, top_p=top_p
+    )
+    print(f"{write_captions(start, Store(store), out, captions, decoding, split, seed).summary()}; {out}")
 
 
 @app.command()

@@ -11,7 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diptych.cli.app import AsJson, Features, Model, app
+from diptych.cli.app import (
+    AsJson,
+    Beams,
+    BlockRepeats,
+    DrawSeed,
+    Features,
+    LengthNorm,
+    LengthPenalty,
+    MaxWords,
+    MinWords,
+    Model,
+    Sample,
+    Temperature,
+    TopK,
+    TopP,
+    app,
+)
 from diptych.errors import DataError
 
 if TYPE_CHECKING:
@@ -26,19 +42,35 @@ def caption(
     model: Model,
     as_json: AsJson = False,
     out: Annotated[Path | None, typer.Option(help="Write the lines to this file.")] = None,
-    beams: Annotated[int | None, typer.Option(min=1, help="Captions followed at once; default: the recipe's.")] = None,
     captions: Annotated[int, typer.Option(min=1, help="How many for each picture, the likeliest first.")] = 1,
+    beams: Beams = None,
+    length_penalty: LengthPenalty = None,
+    length_norm: LengthNorm = None,
+    sample: Sample = False,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    seed: DrawSeed = 0,
+    min_words: MinWords = None,
+    max_words: MaxWords = None,
+    block_repeats: BlockRepeats = None,
     show: Show = None,
     features: Features = None,
 ) -> None:
     """Write a sentence about each picture."""
+    import torch
+
     from diptych.files import write_atomically
+    from diptych.recipes.writing import chosen_decoding
     from diptych.serving import load
 
     predictor, drawn = load(model, features), Shown(show)
-    decoding = predictor.decoding
-    several = {} if captions == 1 else {"stop_early": False}  # or the search ends with the best caption
-    decoding = decoding.model_copy(update={"beams": max(beams or decoding.beams, captions), **several})
+    torch.manual_seed(seed)
+    decoding = chosen_decoding(
+        predictor.decoding, captions, sample,
+        beams=beams, length_penalty=length_penalty, length_norm=length_norm, temperature=temperature, top_k=top_k,
+        top_p=top_p, min_words=min_words, max_words=max_words, block_repeats=block_repeats,
+    )  # fmt: skip
     lines: list[str] = []
     refused: list[DataError] = []
 

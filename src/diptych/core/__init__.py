@@ -23,7 +23,7 @@ from diptych.core.attention import (
 from diptych.core.batch import Batch, collate
 from diptych.core.contract import FeatureContract
 from diptych.core.protocols import Losses, Model, Objective, Task, Update, Writer
-from diptych.core.record import Choices, Expression, Question, Record, Statement, Thing
+from diptych.core.record import Choices, Expression, Question, Record, Statement, Thing, Written
 from diptych.core.regions import Regions
 from diptych.core.sample import NOTHING, Sample
 from diptych.core.states import States, Stream
@@ -58,6 +58,7 @@ __all__ = [
     "Update",
     "Vocabulary",
     "Writer",
+    "Written",
     "attention_mask",
     "collate",
     "split_at_tags",

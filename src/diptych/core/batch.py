@@ -65,6 +65,17 @@ class Batch:
             text_regions=None,
         )
 
+    def repeat(self, times: int) -> Batch:
+        """Each sample `times` times, one after the other."""
+        again: dict[str, Any] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, Tensor):
+                again[f.name] = value.repeat_interleave(times, 0)
+            elif isinstance(value, list):
+                again[f.name] = [item for item in value for _ in range(times)]
+        return replace(self, **again)
+
 
 def collate(samples: Sequence[Sample]) -> Batch:
     """Pad each field to the longest of the batch. A sample without regions (text alone) has none present."""

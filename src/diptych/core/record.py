@@ -71,6 +71,15 @@ class Thing:
 
 
 @dataclass(frozen=True)
+class Written:
+    """Where a caption comes from that a model wrote (`diptych augment`); it is one of the record's captions too."""
+
+    text: str
+    by: str  # the system and the digest of its weights, such as unified-vlp/3f2a9c01d4e5
+    score: float  # the log-probability that the model gave it
+
+
+@dataclass(frozen=True)
 class Record:
     """One picture with its words. `key` is unique in a data set, and the same for the same picture."""
 
@@ -79,6 +88,7 @@ class Record:
     picture: Path | None = None
     size: tuple[int, int] | None = None  # width, height in pixels
     captions: tuple[str, ...] = ()
+    written: tuple[Written, ...] = ()  # which of the captions are a model's
     questions: tuple[Question, ...] = ()
     expressions: tuple[Expression, ...] = ()
     choices: tuple[Choices, ...] = ()

@@ -1,5 +1,6 @@
 """From a picture to words: search over what a model writes."""
 
-from diptych.decoding.search import DecodingOptions, Frames, Hypothesis, decode, search
+from diptych.decoding.options import DecodingOptions
+from diptych.decoding.search import Frames, Hypothesis, decode, search
 
 __all__ = ["DecodingOptions", "Frames", "Hypothesis", "decode", "search"]

@@ -26,7 +26,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from diptych.core import Choices, Expression, FeatureContract, Question, Record, Regions, Statement, Thing
+from diptych.core import Choices, Expression, FeatureContract, Question, Record, Regions, Statement, Thing, Written
 from diptych.errors import DataError
 from diptych.files import write_atomically
 
@@ -231,6 +231,7 @@ def record_from_json(values: dict[str, Any]) -> Record:
         "choices": Choices,
         "statements": Statement,
         "things": Thing,
+        "written": Written,
     }
     read: dict[str, Any] = dict(values)
     for name, noun in nouns.items():

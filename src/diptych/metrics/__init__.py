@@ -7,6 +7,7 @@ from diptych.metrics.bleu import bleu_counts, bleu_scores
 from diptych.metrics.bootstrap import Interval, bootstrap_interval, paired_interval, ratio, rows_by_picture
 from diptych.metrics.captions import CaptionItems, caption_items, caption_scores
 from diptych.metrics.cider import CiderD, DocumentFrequencies, cider_scores
+from diptych.metrics.hallucination import Hallucinations, hallucinations, repeated_ngrams
 from diptych.metrics.java import JAVA_METRICS, unavailable
 from diptych.metrics.results import Results, read_answer_results, read_caption_results, read_references
 from diptych.metrics.retrieval import Ranks, recalls, retrieval_ranks
@@ -19,6 +20,7 @@ __all__ = [
     "CaptionItems",
     "CiderD",
     "DocumentFrequencies",
+    "Hallucinations",
     "Interval",
     "Ranks",
     "Results",
@@ -29,6 +31,7 @@ __all__ = [
     "caption_items",
     "caption_scores",
     "cider_scores",
+    "hallucinations",
     "normalise_answer",
     "paired_interval",
     "ratio",
@@ -36,6 +39,7 @@ __all__ = [
     "read_caption_results",
     "read_references",
     "recalls",
+    "repeated_ngrams",
     "retrieval_ranks",
     "rouge_l",
     "rows_by_picture",

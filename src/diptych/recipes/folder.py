@@ -144,6 +144,12 @@ def open_model(path: Path) -> ModelFolder:
         )
     model = architecture.build()
     load_into(model, read_weights(folder / WEIGHTS), complete=True)
+    tokens = Tokens.load(folder)
+    if tokens.vocabulary != architecture.config.vocabulary:
+        raise CheckpointError(
+            f"the tokeniser in {folder} is not this model's: it has {tokens.vocabulary}, and the weights were trained "
+            f"with {architecture.config.vocabulary}; copy the model folder again"
+        )
     return ModelFolder(
         folder=folder,
         model=model.eval(),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from diptych.core import Record, Task, told_by_name
+from diptych.core import Record, Sample, Task, told_by_name
 from diptych.errors import DataError, RecipeError
 from diptych.loading.loader import Loader
 from diptych.loading.store import Store, iterate
@@ -16,8 +16,10 @@ from diptych.loading.tokens import Tokens
 from diptych.models import MODELS
 from diptych.objectives import Schedule
 from diptych.recipes.folder import Architecture, ModelFolder
+from diptych.recipes.objectives import SelfCriticalObjectives
 from diptych.recipes.recipe import Recipe, claimed
 from diptych.recipes.regions import more_regions, pointing_nowhere
+from diptych.recipes.rewards import check_rewardable, notes, rewarded_samples, rewarded_schedule
 from diptych.recipes.tasks import make_task
 from diptych.tasks.caption import Captioning
 from diptych.tasks.vqa import Answers
@@ -55,6 +57,8 @@ class Plan:
                     f"{len(outside)} of {len(asked)} questions are left out: the model gives none of their answers "
                     f"(the first: {outside[0].key}, {outside[0].answers[0]!r})"
                 )
+        if isinstance(self.recipe.objectives, SelfCriticalObjectives):
+            yield from notes(self.recipe, self.store, self.records)
 
     def batches(self) -> Loader:
         training, shape = self.recipe.training, self.recipe.model
@@ -62,7 +66,7 @@ class Plan:
             return Loader(
                 self.store,
                 self.records,
-                self.task.samples,
+                self._samples,
                 self.schedule,
                 training.batch,
                 training.seed,
@@ -92,6 +96,12 @@ class Plan:
                 f"{caption!r}); learn one from such words (`diptych tokens`), or translate them"
             )
 
+    def _samples(self, record: Record) -> list[Sample]:
+        objectives = self.recipe.objectives
+        if isinstance(objectives, SelfCriticalObjectives):
+            return rewarded_samples(self.task, record, objectives)
+        return self.task.samples(record)
+
 
 def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> Plan:
     """Raises RecipeError, DataError or CheckpointError for whatever would go wrong later."""
@@ -105,16 +115,35 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
     again = claimed(out, recipe)
     if start is not None:
         start.accept(store.contract, store.folder)
+        _same_words(recipe, start)
+    if isinstance(recipe.objectives, SelfCriticalObjectives):
+        check_rewardable(recipe, start)
     records = _choose(recipe, store)
     tokens = _own_tokens(recipe, start) if start is not None else _tokens(recipe, store, out, again)
     answers = _answers(recipe, store, start)
     task = make_task(recipe, tokens, answers)
-    schedule = recipe.objectives.schedule(tokens.vocabulary)
+    schedule = (
+        rewarded_schedule(recipe, recipe.objectives, store, tokens, records, out)
+        if isinstance(recipe.objectives, SelfCriticalObjectives)
+        else recipe.objectives.schedule(tokens.vocabulary)
+    )
     architecture = _architecture(recipe, store, tokens, schedule, answers)
     # Records of which this task can ask something.
     held_out = [index for index in store.split(recipe.data.validation) if task.questions(store.words(index))]
     held_out = held_out[: recipe.data.validation_records]
     return Plan(recipe, store, tokens, answers, task, schedule, architecture, records, held_out)
+
+
+def _same_words(recipe: Recipe, start: ModelFolder) -> None:
+    """Refuse a vocabulary that is not the one of the weights."""
+    if recipe.data.vocabulary is None:
+        return
+    given = Tokens.from_vocabulary(Path(recipe.data.vocabulary), recipe.data.lowercase)
+    if given.to_json() != start.tokens.to_json():
+        raise RecipeError(
+            f"{recipe.data.vocabulary} ({given.vocabulary.size} words) is not the vocabulary of {start.folder} "
+            f"({start.tokens.vocabulary.size}), whose weights know words by their numbers; leave data.vocabulary out"
+        )
 
 
 def in_split(store: Store, split: str, option: str) -> list[int]:

@@ -10,13 +10,17 @@
 
 Boxes are COCO's: left, top, width, height in pixels. `[0]` is the first of the picture's `things`. `split` may be left
 out. Several lines may speak of one picture.
+
+Captions that a model wrote say so (`diptych augment`):
+
+    {"image": "a.jpg", "captions": ["a dog"], "written": [{"text": "a dog", "by": "xgpt/3f2a9c01d4e5", "score": -2.5}]}
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from diptych.core import Choices, Expression, Question, Record, Statement, Thing, tags
+from diptych.core import Choices, Expression, Question, Record, Statement, Thing, Written, tags
 from diptych.errors import DataError
 from diptych.sources.reading import Entry, Skips, picture_at, read_json_lines
 from diptych.vision.pictures import picture_size
@@ -77,7 +81,9 @@ def _with_words(record: Record, entry: Entry, skips: Skips) -> Record:
         captions = _texts(said, "empty captions", skips)
         if said.is_empty():
             skips.add("lines with no captions", said.where)
-        record = replace(record, captions=record.captions + captions)
+        written = entry.get("written")
+        by_models = tuple(_written(one, captions) for one in written.items()) if written is not None else ()
+        record = replace(record, captions=record.captions + captions, written=record.written + by_models)
     record = _with_boxes(record, entry, skips)
     if (statement := entry.get("statement")) is not None:
         key = f"{record.key}/{len(record.statements)}"
@@ -161,6 +167,13 @@ def _named(record: Record, file: str) -> None:
 
 def _says_something(record: Record) -> bool:
     return bool(record.captions or record.questions or record.expressions or record.choices or record.statements)
+
+
+def _written(entry: Entry, captions: tuple[str, ...]) -> Written:
+    text = entry["text"].text()
+    if text not in captions:
+        entry["text"].refuse(f"`{text}`", "one of the line's captions")
+    return Written(text, entry["by"].text(), entry["score"].number())
 
 
 def _texts(entries: Entry, what: str, skips: Skips) -> tuple[str, ...]:

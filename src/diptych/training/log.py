@@ -23,12 +23,13 @@ class Line:
     """One logged step."""
 
     step: int  # steps done
-    losses: dict[str, float]  # per thing predicted; a second pass is called objective/2
+    losses: dict[str, float]  # per thing predicted; a second pass is called objective/2; rewards and lengths too
     total: float  # weighted
     lr: float
     gradient_norm: float
     samples_per_second: float
     validation: dict[str, float] | None = None
+    said: list[dict[str, Any]] | None = None  # some captions drawn in this step, with their rewards
 
 
 class Log:
@@ -64,7 +65,7 @@ class Log:
         self.file.write(json.dumps(fields) + "\n")
         self.file.flush()
         if self.writer is not None:
-            for name, value in _flat(fields):
+            for name, value in _flat({name: value for name, value in fields.items() if name != "said"}):
                 self.writer.add_scalar(name, value, line.step)
         text = _sentence(line)
         if self.bar is not None:

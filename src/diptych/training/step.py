@@ -55,6 +55,7 @@ class Report:
     total: float = 0.0
     gradient_norm: float = 0.0
     stop: bool = False  # some rank was asked to stop
+    said: list[dict[str, Any]] = field(default_factory=list)  # captions that this rank's model drew, where it draws any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +114,7 @@ class Stepper:
             if scales:  # else nothing was predicted anywhere, and decay alone is not a step
                 self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
+        report.said = list(getattr(update, "said", ()))
         return report
 
     def _forward_backward(

@@ -181,7 +181,8 @@ class _Run:
                 now = time.monotonic()
                 speed = (self.step - done) * self.training.batch / max(now - since, 1e-9)
                 since, done = now, self.step
-                log.write(Line(self.step, report.losses, report.total, rate, report.gradient_norm, speed, scores))
+                found = (self.step, report.losses, report.total, rate, report.gradient_norm, speed)
+                log.write(Line(*found, scores, report.said or None))
             if scores is not None or self._due(self.training.checkpoint_every) or report.stop:
                 self._save(log)
             if report.stop and not self._finished():

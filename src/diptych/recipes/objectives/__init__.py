@@ -5,6 +5,7 @@ from diptych.recipes.objectives.deciding import Choosing, Grounding, Judging
 from diptych.recipes.objectives.image_bert import ImageBertObjectives
 from diptych.recipes.objectives.kind import Objectives
 from diptych.recipes.objectives.retrieval import Retrieving
+from diptych.recipes.objectives.self_critical import SelfCriticalObjectives
 from diptych.recipes.objectives.tden import TdenObjectives
 from diptych.recipes.objectives.unified_vlp import UnifiedVLPObjectives
 from diptych.recipes.objectives.vl_bert import VLBertObjectives
@@ -23,6 +24,7 @@ OBJECTIVES: dict[str, type[Objectives]] = {
     "judge": Judging,
     "retrieve": Retrieving,
     "write": Writing,
+    "self-critical": SelfCriticalObjectives,
 }
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "Judging",
     "Objectives",
     "Retrieving",
+    "SelfCriticalObjectives",
     "TdenObjectives",
     "UnifiedVLPObjectives",
     "VLBertObjectives",

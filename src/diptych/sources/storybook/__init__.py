@@ -2,7 +2,7 @@
 
 from diptych.sources.storybook.book import Storybook, record
 from diptych.sources.storybook.files import read, write
-from diptych.sources.storybook.kinds import COLOURS, KINDS
+from diptych.sources.storybook.kinds import COLOURS, KINDS, names_of_kinds
 from diptych.sources.storybook.layout import scene
 from diptych.sources.storybook.render import render
 from diptych.sources.storybook.sheet import show
@@ -15,6 +15,7 @@ __all__ = [
     "Figure",
     "Scene",
     "Storybook",
+    "names_of_kinds",
     "read",
     "record",
     "render",

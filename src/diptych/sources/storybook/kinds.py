@@ -77,6 +77,16 @@ NAMES = tuple(KINDS)
 _RARE = {name: COLOURS[(3 * i + 5) % len(COLOURS)] for i, name in enumerate(NAMES)}
 
 
+def names_of_kinds() -> dict[str, str]:
+    """Every word for a thing, singular and plural, and its kind: {"puppies": "dog", ...}."""
+    return {
+        name: kind.name
+        for kind in KINDS.values()
+        for word in (kind.name, *kind.synonyms)
+        for name in (word, (kind.plurals or {}).get(word, word + "s"))
+    }
+
+
 def is_rare(kind: str, colour: str) -> bool:
     """Whether this combination is kept for the split `test_rare`: one colour of each kind, by this rule alone."""
     return _RARE[kind] == colour

@@ -1,0 +1,72 @@
+"""How words are chosen: the best ones, several beams of them, or drawn by chance."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+
+from diptych.errors import RecipeError
+
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class DecodingOptions(BaseModel):
+    """Greedy by default. Words are counted as the tokeniser cuts them, so `kites` may be two."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    beams: int = Field(default=1, ge=1)  # K; 1 is greedy
+    max_words: int = Field(default=20, ge=1)  # the final [SEP] included
+    min_words: int = Field(default=0, ge=0)  # [SEP] is refused before
+    length_penalty: float = 0.0  # added per word to a finished beam's log-probability; 0 compares the sums alone
+    length_norm: float = Field(default=0.0, ge=0)  # or that log-probability over words ** length_norm; 1 is the mean
+    block_repeats: PositiveInt | None = None  # no run of so many words comes twice in a text
+    # What becomes of a beam that has written [SEP]: it gives its place to another, or keeps it at no further cost, so
+    # that the search may end with fewer alive (TDEN's code).
+    ended: Literal["dropped", "kept"] = "dropped"
+    stop_early: bool = True  # where one text is wanted, once no beam can overtake; without, it is the same and slower
+    sample: bool = False  # words are drawn, by torch's generator, in place of a search
+    temperature: PositiveFloat = 1.0  # below 1: likely words become likelier
+    top_k: PositiveInt | None = None  # drawn from so many words, the likeliest
+    top_p: Share | None = None  # drawn from the fewest words that have this probability together
+    captions: PositiveInt | None = None  # texts a picture, best first; None: all beams that ended, or one drawn text
+
+    @model_validator(mode="after")
+    def _agrees(self) -> DecodingOptions:
+        if self.min_words > self.max_words:
+            raise ValueError(f"min_words={self.min_words} is more than max_words={self.max_words}; lower it")
+        if self.length_norm and self.length_penalty:
+            raise ValueError("length_norm and length_penalty are two ways to weigh length: set one of them to 0")
+        if self.sample and self.beams > 1:
+            raise ValueError(
+                f"sample draws texts one by one, and beams={self.beams} searches; set beams=1, and captions=N for "
+                "several drawn texts"
+            )
+        given = {"temperature": self.temperature != 1, "top_k": self.top_k, "top_p": self.top_p}
+        if not self.sample and (idle := [name for name, value in given.items() if value]):
+            raise ValueError(f"{' and '.join(idle)} belong to drawn words, and none are drawn; add sample=true")
+        if not self.sample and self.captions is not None and self.captions > self.beams:
+            raise ValueError(
+                f"captions={self.captions} wants as many beams, and beams={self.beams}; raise beams, or add sample=true"
+            )
+        return self
+
+    @property
+    def width(self) -> int:
+        """Texts written side by side, K."""
+        return (self.captions or 1) if self.sample else self.beams
+
+    def fit(self, words: int) -> None:
+        """Refuse what a vocabulary of so many words cannot give."""
+        wanted = self.top_k if self.sample else self.beams
+        if wanted is not None and wanted > words:
+            name = "top_k" if self.sample else "beams"
+            raise RecipeError(
+                f"decoding.{name}={wanted}, and the vocabulary has {words} words to choose from; set it to {words} or "
+                "less"
+            )
+
+    def weigh(self, score: float, words: int) -> float:
+        """What finished texts are compared by; `words` with the final [SEP]."""
+        return score / float(words**self.length_norm) + self.length_penalty * words

@@ -1,0 +1,75 @@
+"""Every system that writes, tiny and briefly trained; and the slow way to write, which needs no memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from diptych.core import TEXT_AFTER_REGIONS, Batch, Objective, Sample, collate
+from diptych.models import SystemModel
+from diptych.objectives import GenerateText, MaskedQueries, OneForward
+from tests import toy
+
+# How each is made, and the objective that asks for all words of a caption at once, as decoding asks for them.
+GENERATORS: dict[str, tuple[Callable[[], SystemModel], Objective]] = {
+    "unified-vlp": (lambda: toy.model("word", std=0.05), MaskedQueries(toy.VOCABULARY)),
+    "tden": (lambda: toy.tden("word", std=0.1), GenerateText(toy.VOCABULARY, reads="nothing")),
+}
+COUNTS = (5, 1, 3, 2, 4, 1)  # regions of the pictures asked about
+
+
+def trained(system: str, steps: int = 70) -> SystemModel:
+    """Knows enough that what it writes differs from picture to picture, in length too."""
+    make, objective = GENERATORS[system]
+    model, update, rng = make().train(), OneForward((objective,)), Random(0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=6e-3)
+    for step in range(steps):
+        batch = collate(update.prepare([toy.sample(step * 24 + n) for n in range(24)], rng))
+        for losses in update.losses(model, batch):
+            (losses[objective.name] / update.counts(batch)[objective.name]).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    return model.eval()
+
+
+def ragged() -> Batch:
+    return collate([toy.sample(10_000 + n, count) for n, count in enumerate(COUNTS)])
+
+
+class Uncached:
+    """Reads regions and words anew at every step, each beam for itself."""
+
+    def __init__(self, model: Any, system: str) -> None:
+        self.model, self.system, self.vocabulary = model, system, model.vocabulary
+
+    def begin(self, batch: Batch, room: int) -> tuple[Tensor, Any]:
+        memory = (batch, [[[]] for _ in range(len(batch))])
+        return self._ask(memory)[:, 0], memory
+
+    def follow(self, memory: Any, words: Tensor, parents: Tensor) -> Tensor:
+        _, written = memory
+        for b, (said, of) in enumerate(zip(words.tolist(), parents.tolist(), strict=True)):
+            written[b] = [[*written[b][parent], word] for word, parent in zip(said, of, strict=True)]
+        return self._ask(memory)
+
+    def _ask(self, memory: Any) -> Tensor:
+        batch, written = memory
+        asked = [self._sample(batch, row, words) for row, beams in enumerate(written) for words in beams]
+        states = self.model(collate(asked))
+        last = states.text[:, -1] if self.system == "unified-vlp" else states.target[:, -1]
+        scores: Tensor = self.model.heads["word"](last).view(len(batch), -1, self.vocabulary.size)
+        return scores
+
+    def _sample(self, batch: Batch, row: int, words: Sequence[int]) -> Sample:
+        """The words so far, and the place that asks for the next one."""
+        count = int(batch.regions_present[row].sum())
+        sample = toy.sample(int(batch.keys[row].removeprefix("toy/")), count)
+        if self.system == "unified-vlp":
+            return replace(sample, text=torch.tensor([*words, self.vocabulary.mask]), attention=TEXT_AFTER_REGIONS)
+        nothing, target = torch.zeros(0, dtype=torch.long), torch.tensor([self.vocabulary.cls, *words])
+        return replace(sample, text=nothing, target=target)

@@ -1,0 +1,138 @@
+"""New captions for a training set: which are kept, where they come from, and that they train again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from diptych.core import Written
+from diptych.decoding import DecodingOptions
+from diptych.errors import DataError, RecipeError
+from diptych.loading.extract import extract
+from diptych.loading.store import Store
+from diptych.metrics import tokens_of
+from diptych.recipes import augmenting, find_recipe
+from diptych.recipes.augmenting import augment
+from diptych.recipes.folder import ModelFolder
+from diptych.recipes.run import run
+from diptych.recipes.writing import chosen_decoding
+from diptych.sources import jsonl
+from diptych.sources.storybook import record, scene
+from diptych.vision.ground_truth import GroundTruth
+
+SETTINGS = (
+    "model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32", "training.batch=8", "training.steps=12",
+    "training.validate_every=null", "training.precision=fp32", "decoding.max_words=6", "training.threads=1",
+)  # fmt: skip
+DRAWN = chosen_decoding(DecodingOptions(max_words=6), 6, True, top_p=0.9)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    folder = tmp_path_factory.mktemp("world") / "store"
+    records = [record(scene(0, split, n)) for split, count in {"train": 7, "val": 2}.items() for n in range(count)]
+    eyes = GroundTruth.of(records)
+    extract(records, eyes, folder)
+    (folder / "eyes").mkdir()
+    eyes.save(folder / "eyes")
+    return Store(folder)
+
+
+@pytest.fixture(scope="module")
+def captioner(world: Store, tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
+    recipe = find_recipe("unified-vlp/small/caption", SETTINGS)
+    return run(recipe, world, tmp_path_factory.mktemp("runs") / "caption", console=Console(quiet=True)).model
+
+
+def test_new_captions_are_kept_with_their_origin_and_train_again(
+    world: Store, captioner: ModelFolder, tmp_path: Path
+) -> None:
+    tally = augment(captioner, world, tmp_path / "more", 3, DRAWN, "train", seed=0)
+    more = Store(tmp_path / "more")
+    assert len(more) == len(world) == 9
+    assert tally.pictures == 7
+    assert tally.kept == sum(len(more.words(index).written) for index in range(9)) > 0
+    for index in range(9):
+        before, after = world.record(index), more.record(index)
+        assert after.captions[: len(before.captions)] == before.captions
+        assert [one.text for one in after.written] == list(after.captions[len(before.captions) :])
+        assert all(one.by.startswith("unified-vlp/") and one.score < 0 for one in after.written)
+        said = [tuple(tokens_of(caption)) for caption in after.captions]
+        assert len(set(said)) == len(said), "no repeats, of people's or of its own"
+        assert after.split == "train" or after == replace(before, regions=after.regions)
+        assert after.regions is not None
+        assert before.regions is not None
+        assert after.regions.features is not None
+        assert before.regions.features is not None
+        assert after.regions.features.equal(before.regions.features)
+    again = run(
+        find_recipe("unified-vlp/small/caption", SETTINGS), more, tmp_path / "again", console=Console(quiet=True)
+    )
+    assert again.result.step == 12
+
+
+def test_a_stop_changes_no_caption(
+    world: Store, captioner: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(augmenting, "BATCH", 2)
+    monkeypatch.setattr(augmenting, "SHARD", 4)
+    whole = augment(captioner, world, tmp_path / "whole", 2, DRAWN, "train", seed=0)
+    asked, write = [], augmenting._write
+
+    def stops(*given: object) -> object:
+        asked.append(1)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return write(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(augmenting, "_write", stops)
+    with pytest.raises(KeyboardInterrupt):
+        augment(captioner, world, tmp_path / "stopped", 2, DRAWN, "train", seed=0)
+    assert 0 < len(Store(tmp_path / "stopped")) < 9
+    assert augment(captioner, world, tmp_path / "stopped", 2, DRAWN, "train", seed=0) == whole
+    assert len(asked) < 3 + 4, "what was written is not written again"
+    one, two = (Store(tmp_path / name) for name in ("whole", "stopped"))
+    assert [one.words(n) for n in range(9)] == [two.words(n) for n in range(9)]
+    with pytest.raises(RecipeError, match="another augmentation: captions: 4, was 2; give the same options"):
+        augment(captioner, world, tmp_path / "whole", 4, DRAWN, "train", seed=0)
+
+
+def test_what_cannot_be_augmented(world: Store, captioner: ModelFolder, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="is the store itself; give another folder"):
+        augment(captioner, world, world.folder, 2, DRAWN, "train", 0)
+    with pytest.raises(DataError, match=r"no records in split 'web'.*--split"):
+        augment(captioner, world, tmp_path / "out", 2, DRAWN, "web", 0)
+    assert not (tmp_path / "out").exists()
+
+
+def test_lines_that_say_what_a_model_wrote(tmp_path: Path) -> None:
+    line = {
+        "image": "a.jpg",
+        "captions": ["a dog", "a cat"],
+        "written": [{"text": "a cat", "by": "xgpt/0", "score": -2}],
+    }
+    path = tmp_path / "lines.jsonl"
+    path.write_text(json.dumps(line))
+    (read,) = jsonl.read(path)
+    assert read.written == (Written("a cat", "xgpt/0", -2.0),)
+    line["captions"] = ["a dog"]
+    path.write_text(json.dumps(line))
+    with pytest.raises(DataError, match="found `a cat`, wanted one of the line's captions"):
+        jsonl.read(path)
+
+
+def test_how_captions_are_written_where_it_is_asked_for() -> None:
+    usual = DecodingOptions(beams=5, length_penalty=0.4)
+    assert chosen_decoding(usual, 1, False) == usual
+    assert chosen_decoding(usual, 8, False).beams == 8
+    assert chosen_decoding(usual, 1, False, length_norm=1.0).length_penalty == 0
+    drawn = chosen_decoding(usual, 3, True, top_p=0.8)
+    assert (drawn.beams, drawn.captions, drawn.sample, drawn.top_p) == (1, 3, True, 0.8)
+    with pytest.raises(RecipeError, match=r"top_k belong to drawn words.*add sample=true"):
+        chosen_decoding(usual, 1, False, top_k=4)
+    with pytest.raises(RecipeError, match="beams=4 searches"):
+        chosen_decoding(usual, 1, True, beams=4)
