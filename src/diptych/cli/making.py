@@ -171,14 +171,15 @@ def extract(
     features: Features = None,
     split: Annotated[str | None, typer.Option(help="Of data that name none; without it, --seed draws.")] = None,
     seed: SplitSeed = 0,
+    whole: Annotated[str | None, typer.Option(help="A backbone for whole pictures, such as densenet121.")] = None,
     batch: Annotated[int, typer.Option(min=1, help="Pictures at a time.")] = 16,
     processes: Annotated[int | None, typer.Option(min=1, help="That look; what is seen does not depend on it.")] = None,
 ) -> None:
     """Look at every picture once and keep what was seen, in a store that training reads."""
-    from diptych.recipes.looking import look_and_tell, open_eyes, read_and_tell
+    from diptych.recipes.looking import look_and_tell, open_eyes, read_and_tell, with_whole
 
     records = read_and_tell(data, console(), pictures, split, seed, look=features is None)
-    eyes = open_eyes(detector, records, features, weights, select)
+    eyes = with_whole(open_eyes(detector, records, features, weights, select), whole)
     done = look_and_tell(records, eyes, out, console(), batch, processes)
     print(f"{done.summary()}; {out}")
 

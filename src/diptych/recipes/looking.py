@@ -27,6 +27,7 @@ from diptych.vision.grid import Grid
 from diptych.vision.ground_truth import GroundTruth
 from diptych.vision.load import load_eyes
 from diptych.vision.selection import SELECTIONS
+from diptych.vision.whole import WithWhole
 
 NAMED_SET = re.compile(r"([a-z][a-z0-9_]*)=(.+)")
 MANY = 500  # pictures that are worth processes of their own, which take a few seconds to start
@@ -69,6 +70,18 @@ def open_eyes(
         f"no detector {name!r}; wanted a folder with eyes.json (of a detector, a store or a model), ground-truth, "
         f"given, grid:BACKBONE, or one of torchvision's: {', '.join(WHOLE_NETWORKS)}"
     )
+
+
+def with_whole(eyes: Eyes, backbone: str | None) -> Eyes:
+    """The same regions with the whole picture's feature of a backbone: its name, or a folder of grid eyes."""
+    if backbone is None:
+        return eyes
+    if not (Path(backbone) / "eyes.json").is_file():
+        return WithWhole.of(eyes, backbone)
+    grid = load_eyes(Path(backbone))
+    if not isinstance(grid, Grid):
+        raise RecipeError(f"--whole {backbone} holds {grid.contract.extractor}; wanted a backbone, saved as grid eyes")
+    return WithWhole(eyes, grid.backbone)
 
 
 def look(

@@ -25,6 +25,10 @@ from diptych.vision.weights import fill, fingerprint, write_eyes
 KIND = "grid"
 # ImageNet's; every backbone of torchvision and most of timm's were trained with them.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+# GoogLeNet's released weights want other means and deviations, into which it turns the usual ones by itself.
+BUILDING: dict[str, dict[str, bool]] = {
+    "googlenet": {"init_weights": False, "aux_logits": False, "transform_input": True}
+}
 
 
 class Backbone(nn.Module):
@@ -118,8 +122,8 @@ def _torchvision(name: str) -> nn.Module:
     known = list_models(module=models)
     if name not in known:
         raise RecipeError(f"torchvision has no backbone {name!r}; {nearest(name, known)}; timm's begin with timm/")
-    model = get_model(name, weights=None)
-    pooling = [node for node in get_graph_node_names(model)[1] if "avgpool" in node]
+    model = get_model(name, weights=None, **BUILDING.get(name, {}))
+    pooling = [node for node in get_graph_node_names(model)[1] if "avgpool" in node or "avg_pool" in node]
     nodes = get_graph_node_names(model)[1]
     if not pooling or nodes.index(pooling[-1]) == 0:
         raise RecipeError(f"{name} has no map of cells before a pooling layer; take a ResNet, or a timm/ backbone")

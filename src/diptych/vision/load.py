@@ -13,8 +13,9 @@ from diptych.vision.ground_truth import GroundTruth
 from diptych.vision.selection import Selection
 from diptych.vision.storybook_detector import StorybookDetector
 from diptych.vision.weights import EYES, WEIGHTS, read_eyes, read_weights
+from diptych.vision.whole import REGIONS, WithWhole
 
-KINDS = ("ground-truth", "given", "storybook-detector", "faster-rcnn", "grid")
+KINDS = ("ground-truth", "given", "storybook-detector", "faster-rcnn", "grid", "with-whole")
 
 
 def load_eyes(folder: Path, selection: Selection | None = None) -> Eyes:
@@ -24,9 +25,10 @@ def load_eyes(folder: Path, selection: Selection | None = None) -> Eyes:
     """
     eyes = _load(folder)
     if selection is not None:
-        if not isinstance(eyes, StorybookDetector | FasterRCNN):
+        detector = eyes.regions if isinstance(eyes, WithWhole) else eyes
+        if not isinstance(detector, StorybookDetector | FasterRCNN):
             raise RecipeError(f"{eyes.contract.extractor} finds no boxes to select from; leave the selection out")
-        eyes.selection = selection
+        detector.selection = selection
     return eyes
 
 
@@ -45,6 +47,9 @@ def _load(folder: Path) -> Eyes:
                 return FasterRCNN.from_folder(described, read_weights(folder, described), source)
             case "grid":
                 return Grid.from_folder(described, read_weights(folder, described), source)
+            case "with-whole":
+                inner = _load(folder / REGIONS)
+                return WithWhole.from_folder(described, read_weights(folder, described), source, inner)
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{folder / EYES} is damaged ({error!r}); copy the folder again") from error
     raise CheckpointError(f"{folder / EYES} is of an unknown kind; {nearest(str(described['kind']), KINDS)}")
