@@ -30,6 +30,7 @@ SMALLER: dict[str, dict[str, Any]] = {
     "vl-bert": {"layers": 2, "coordinates": 4},
     "image-bert": {"layers": 2},
     "tden": {"object_layers": 1, "sentence_layers": 1, "cross_layers": 2, "decoder_layers": 1, "similarity_width": 16},
+    "xgpt": {"layers": 2},
 }
 
 

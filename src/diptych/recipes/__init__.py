@@ -36,7 +36,7 @@ _MAKERS: list[Callable[[], Recipe]] = [
     *(partial(xgpt.table_4, masks, size) for size in xgpt.SIZES for masks in ("single", "multi")),
     *(
         partial(deciding.small, system.small, task)
-        for system in (unified_vlp, vl_bert, image_bert, tden)
+        for system in (unified_vlp, vl_bert, image_bert, tden, xgpt)
         for task in deciding.TASKS
     ),
 ]
