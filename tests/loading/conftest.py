@@ -24,7 +24,9 @@ def record(number: int, regions: int | None = None, caption: str | None = None) 
     words = caption if caption is not None else " ".join(["dog"] * (number % 5 + 1))
     questions = (Question(f"q{number}", "what is it?", ("dog", "cat"), "other"),)
     split = "val" if number % 4 == 3 else "train"
-    return Record(f"r{number}", split, Path(f"{number}.png"), (20, 10), (words, "a cat"), questions, regions=seen)
+    return Record(
+        f"r{number}", split, Path(f"{number}.png"), (20, 10), (words, "a cat"), questions=questions, regions=seen
+    )
 
 
 @pytest.fixture

@@ -187,3 +187,18 @@ def test_v1_always_masks_and_the_code_does_not() -> None:
 
     assert changed_to("paper") == {"mask"}
     assert changed_to("official") == {"mask", "kept", "random"}
+
+
+def test_text_beside_pairs_is_asked_by_itself_in_the_code() -> None:
+    """mlm_wvc and mlm_aux: each a mean of its own (multitask.py:288)."""
+    assert VLBertObjectives().schedule(toy.VOCABULARY).objectives[1].name == "masked_language"
+    schedule = VLBertObjectives(relation=0.0, text_alone=1.0, rate=0.9).schedule(toy.VOCABULARY)
+    update = schedule.at(0)
+    assert [o.name for o in update.objectives] == ["masked_language", "masked_text", "masked_region_class"]
+    alone = Sample("t", "t", None, torch.tensor([7, 8, 9]))
+    seen = collate(update.prepare([toy.sample(0), alone], Random(0)))
+    counts = update.counts(seen)
+    asked = (seen.text_labels >= 0).sum(1).tolist()
+    assert [int(counts[name]) for name in ("masked_language", "masked_text")] == asked
+    losses = next(iter(update.losses(model("word", "region_class"), seen)))
+    assert float(losses["masked_text"].detach()) > 0

@@ -163,3 +163,20 @@ def test_whole_words_share_a_fate_and_marks_are_no_words():
             assert bool(masked.all()) or not bool(masked.any())
         sizes.add(int(asked.sum()))
     assert {0, 6} <= sizes  # none is forced, and all can be chosen
+
+
+def test_texts_of_pictures_and_texts_alone_are_two_objectives():
+    alone, pair = text_of(4), replace(toy.sample(1), attention=BIDIRECTIONAL)
+    model = toy.model("word")
+    objectives = [MaskedLanguage(V, rate=0.5, of=of, name=of) for of in ("pictured", "alone")]
+    for objective, own, other in zip(objectives, (pair, alone), (alone, pair), strict=True):
+        hidden, untouched = objective.prepare([own, other], Random(0))
+        assert hidden.text_labels is not None
+        assert untouched is other
+    hidden = [o.prepare([s], Random(0))[0] for o, s in zip(objectives, (pair, alone), strict=True)]
+    batch = collate(hidden)
+    states, both = model(batch), MaskedLanguage(V)
+    asked = [int((s.text_labels != NOTHING).sum()) for s in hidden]
+    assert [int(o.count(batch)) for o in objectives] == asked
+    total = sum(o.loss(model, states, batch) for o in objectives)
+    torch.testing.assert_close(total, both.loss(model, states, batch))

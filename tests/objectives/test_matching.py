@@ -202,3 +202,14 @@ def test_a_group_without_wrong_pairs_has_nothing_to_choose_from():
         assert loss.requires_grad, "a rank with nothing to predict still joins the reduction"
         assert int(MatchGroups(form).count(batch)) == 0
     assert int(MatchGroups("binary").count(batch)) == 2
+
+
+def test_text_alone_is_neither_broken_nor_asked():
+    before = [*samples(3), *(replace(toy.sample(n), picture=f"text/{n}", regions=None) for n in range(3, 6))]
+    after = ImageTextMatching(rate=1.0).prepare(before, Random(0))
+    assert all(
+        pair.matched and torch.equal(pair.text, own.text) for own, pair in zip(before[3:], after[3:], strict=True)
+    )
+    texts = {tuple(s.text.tolist()) for s in before[3:]} - {tuple(s.text.tolist()) for s in before[:3]}
+    assert not any(tuple(pair.text.tolist()) in texts for pair in after[:3])
+    assert int(ImageTextMatching().count(collate(after))) == 3

@@ -200,3 +200,15 @@ def _three_regions() -> Regions:
 
 def _with(regions: Regions) -> Sample:
     return Sample("k", "p", regions, torch.tensor([5, 3]))
+
+
+def test_regions_whose_labels_are_no_distribution_are_not_asked():
+    """VL-BERT's code (misc.py:124): sums within 0.1 of 1."""
+    sample = toy.sample(0, 4)
+    sums = torch.tensor([1.0, 0.92, 0.85, 1.2])
+    regions = replace(sample.regions, classes=sample.regions.classes * sums[:, None])
+    objective = MaskedRegionClass(rate=1.0, labels="soft", within=0.1)
+    batch = collate(objective.prepare([replace(sample, regions=regions)], Random(0)))
+    assert objective._asked(batch).tolist() == [[True, True, False, False]]
+    assert int(objective.count(batch)) == 2
+    assert int(MaskedRegionClass(rate=1.0, labels="soft").count(batch)) == 4

@@ -20,7 +20,9 @@ class Model(Protocol):
     """Reads a batch, hands back states. It knows no objective; heads are made by name (`models/heads.py`)."""
 
     heads: nn.ModuleDict
-    provides: frozenset[str]  # of {"regions", "text", "target", "unimodal", "decode", "grounded", "region queries"}
+    # Of {"regions", "text", "target", "unimodal", "decode", "grounded", "region queries", "alone"}; alone: text without
+    # a picture.
+    provides: frozenset[str]
 
     def __call__(self, batch: Batch) -> States: ...
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from diptych.core import Batch, Record, Sample, Update, collate
 from diptych.errors import DataError
+from diptych.loading.corpus import Corpus
 from diptych.loading.order import Order
 from diptych.loading.store import Store
 
@@ -26,7 +27,10 @@ class Updates(Protocol):
 
 
 class Loader:
-    """The batches of a run. Records whose bytes are damaged are left out, counted and named in `corrupt`."""
+    """The batches of a run. Records whose bytes are damaged are left out, counted and named in `corrupt`.
+
+    With a `corpus`, the share `alone` of each batch is text without pictures; 1: all of it, and no record is read.
+    """
 
     def __init__(
         self,
@@ -38,50 +42,66 @@ class Loader:
         seed: int,
         max_regions: int | None = None,
         needs_regions: bool = False,
+        corpus: Corpus | None = None,
+        alone: float = 0.5,
     ) -> None:
         self.store, self.updates, self.seed, self.max_regions = store, updates, seed, max_regions
-        self.corrupt: dict[str, str] = {}
+        self.corpus, self.corrupt = corpus, dict[str, str]()
         self.without_regions: list[str] = []  # keys of pictures that were left out, as nothing was found in them
+        texts = min(max(round(alone * batch_size), 1), batch_size) if corpus is not None else 0
+        self.text_order = Order(np.ones(len(corpus), dtype=np.int64), texts, seed) if corpus is not None else None
         # Words are parsed and tokenised once for small sets; a large one re-reads what falls out.
         self._samples = lru_cache(maxsize=200_000)(lambda index: tuple(to_samples(store.words(index))))
         self._items: list[tuple[int, int]] = []
         lengths = []
-        for index in records:
+        for index in records if texts < batch_size else ():
             if needs_regions and not store.region_count(index):
                 self.without_regions.append(store.words(index).key)
                 continue
             for position, sample in enumerate(self._samples(index)):
                 self._items.append((index, position))
                 lengths.append(len(sample) + self._region_count(index))
-        if not self._items:
+        if not self._items and texts < batch_size:
             raise DataError(
                 f"nothing to train on: {len(records)} of {len(store)} records in {store.folder} were chosen, and none "
                 f"has words for this task; `diptych check {store.folder}` shows what is there"
             )
-        self.order = Order(np.array(lengths), batch_size, seed)
+        self.order = Order(np.array(lengths), batch_size - texts, seed) if self._items else None
 
     def __len__(self) -> int:
-        """Samples in an epoch."""
-        return len(self._items)
+        """Samples in an epoch: of the pictures, or of the text where there is nothing else."""
+        return len(self._items) or len(self.corpus or ())
 
     @property
     def steps_per_epoch(self) -> int:
-        return self.order.steps_per_epoch
+        order = self.order or self.text_order
+        assert order is not None
+        return order.steps_per_epoch
 
     def at(self, step: int, part: int, parts: int) -> Batch:
         """Part `part` of `parts` of the global batch of `step`, prepared by the update of that step.
 
         Its randomness depends on (seed, step, part) alone, so one process that accumulates equals many that share.
         """
-        chosen = self.order.batch(step)[part::parts]
-        samples = [sample for item in chosen if (sample := self._read(int(item))) is not None]
+        chosen = self._chosen(step)
+        read = (self._read(item) if pictured else self._text(item) for pictured, item in chosen[part::parts])
+        samples = [sample for sample in read if sample is not None]
         if not samples:
             raise DataError(
-                f"step {step}, part {part} of {parts} is empty: a batch of {self.order.batch_size} cannot be cut into "
+                f"step {step}, part {part} of {parts} is empty: a batch of {len(chosen)} cannot be cut into "
                 f"{parts} parts, or its records are all damaged ({len(self.corrupt)} are); use fewer processes"
             )
         rng = Random(f"{self.seed}/{step}/{part}")
         return collate(self.updates.at(step).prepare(samples, rng))
+
+    def _chosen(self, step: int) -> list[tuple[bool, int]]:
+        """The items of the global batch: those with pictures first, so that every part gets its share of both."""
+        orders = ((True, self.order), (False, self.text_order))
+        return [(pictured, int(item)) for pictured, order in orders if order is not None for item in order.batch(step)]
+
+    def _text(self, line: int) -> Sample:
+        assert self.corpus is not None
+        return self.corpus.sample(line)
 
     def _read(self, item: int) -> Sample | None:
         index, position = self._items[item]

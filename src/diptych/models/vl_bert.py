@@ -97,7 +97,7 @@ class VLBertConfig(VLBertShape, Config):
 
 class VLBert(SystemModel):
     config: VLBertConfig
-    provides = frozenset({"regions", "text"})
+    provides = frozenset({"regions", "text", "alone"})
 
     def __init__(self, config: VLBertConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, replace
 from random import Random
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from diptych.core import (
@@ -41,6 +42,7 @@ class MaskedLanguage:
     hides_end: bool = True  # whether the final [SEP] may be chosen; where a decoder learns the end, it need not be
     whole_words: bool = False  # each word by itself with chance `rate`, all of its pieces alike (VL-BERT's code)
     alone: bool = False  # without the picture: pre-training on text
+    of: Literal["all", "pictured", "alone"] = "all"  # texts: of pictures, or those that stand alone (VL-BERT's corpus)
     name: str = "masked_language"
 
     needs: ClassVar = frozenset({"text"})
@@ -48,7 +50,10 @@ class MaskedLanguage:
     changes: ClassVar = "input"
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        return [self._hide(sample, rng) for sample in samples]
+        return [self._hide(s, rng) if self._reads(s.regions is None) else s for s in samples]
+
+    def _reads(self, alone: bool) -> bool:
+        return self.of == "all" or alone == (self.of == "alone")
 
     def _hide(self, sample: Sample, rng: Random) -> Sample:
         if self.alone:
@@ -68,7 +73,8 @@ class MaskedLanguage:
         """The places of each word that is chosen, or of a piece alone."""
         if self.whole_words:
             return [word for word in whole_words(text, self.vocabulary) if rng.random() < self.rate]
-        places = len(text) - (not self.hides_end)
+        ends = len(text) > 0 and int(text[-1]) == self.vocabulary.sep  # a corpus runs on, and its texts do not end
+        places = len(text) - (ends and not self.hides_end)
         return [[place] for place in rng.sample(range(places), min(self.how_many(len(text)), places))]
 
     def how_many(self, length: int) -> int:
@@ -77,18 +83,26 @@ class MaskedLanguage:
         return min(wanted, length if self.most is None else self.most, length)
 
     def count(self, batch: Batch) -> Tensor:
-        return (batch.text_labels != NOTHING).sum()
+        return (self._labels(batch) != NOTHING).sum()
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        losses = word_losses(model, states.text, batch.text_labels, self.label_smoothing, self.vocabulary.pad)
+        losses = word_losses(model, states.text, self._labels(batch), self.label_smoothing, self.vocabulary.pad)
         return self._without_worst(losses, batch) if self.drop_worst else losses.sum()
+
+    def _labels(self, batch: Batch) -> Int[Tensor, "B T"]:
+        """Nothing is asked of the texts that are another objective's."""
+        if self.of == "all":
+            return batch.text_labels
+        alone = ~batch.regions_present.any(1)
+        own = alone if self.of == "alone" else ~alone
+        return batch.text_labels.masked_fill(~own[:, None], NOTHING)
 
     def _without_worst(self, losses: Tensor, batch: Batch) -> Tensor:
         """The kept sum, scaled so that sum / count is the mean over what was kept (the code's drop_worst_ratio).
 
         Which samples are the worst is known after the forward pass only, and the count must be known before.
         """
-        chosen = batch.text_labels != NOTHING
+        chosen = self._labels(batch) != NOTHING
         per_sample = losses.new_zeros(chosen.shape).masked_scatter(chosen, losses).sum(1)
         kept, which = per_sample.topk(int(len(batch) * (1 - self.drop_worst)), largest=False)
         of_kept = chosen.sum(1)[which].sum()

@@ -25,6 +25,7 @@ class MaskedRegionClass:
     # The detector's best class, all its probabilities, or those as a divergence, which is 0 where they are met.
     labels: Literal["hard", "soft", "divergence"] = "hard"
     overlap: float | None = None
+    within: float | None = None  # asked are regions whose probabilities sum to 1 within this (VL-BERT's code: 0.1)
     only_matched: bool = False
     name: str = "masked_region_class"
 
@@ -65,7 +66,9 @@ class MaskedRegionClass:
         """The chosen regions of which a detector has said something."""
         if batch.classes is None:
             return torch.zeros_like(batch.chosen)
-        return batch.chosen & batch.regions_present & (batch.classes.sum(-1) > 0)
+        sums = batch.classes.sum(-1)
+        told = sums > 0 if self.within is None else (sums - 1).abs() <= self.within
+        return batch.chosen & batch.regions_present & told
 
 
 def overlaps(regions: Regions) -> Float[Tensor, "R R"]:

@@ -19,8 +19,8 @@ class ImageTextMatching:
 
     negatives  what a broken pair gets from another: its caption, its picture, or either with even chances (ImageBERT:
                "negative sentences for each image" and "negative images for each sentence")
-    Never within one picture, and never a caption of the same words: those would be right. It prepares before anything
-    is hidden, so that what is hidden is of the pair that is read.
+    Never within one picture, and never a caption of the same words: those would be right. Text alone is not
+    asked. It prepares before anything is hidden, so that what is hidden is of the pair that is read.
     """
 
     rate: float = 0.5  # of the pairs that are broken
@@ -36,17 +36,18 @@ class ImageTextMatching:
 
     def _perhaps_broken(self, sample: Sample, samples: list[Sample], rng: Random) -> Sample:
         sample = replace(sample, attention=BIDIRECTIONAL)
-        others = foreign(sample, samples) if rng.random() < self.rate else []
+        others = foreign(sample, samples) if rng.random() < self.rate and sample.regions is not None else []
         if not others:
             return sample
         return broken(sample, rng.choice(others), self.negatives if self.negatives != "both" else rng.choice(_EITHER))
 
     def count(self, batch: Batch) -> Tensor:
-        return torch.tensor(len(batch))
+        return batch.regions_present.any(1).sum()
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        scores: Tensor = model.heads["match"](states).float()
-        return F.binary_cross_entropy_with_logits(scores, batch.matched.to(scores), reduction="sum")
+        pictured = batch.regions_present.any(1)
+        scores: Tensor = model.heads["match"](states).float()[pictured]
+        return F.binary_cross_entropy_with_logits(scores, batch.matched[pictured].to(scores), reduction="sum")
 
 
 _EITHER: tuple[Literal["captions", "pictures"], ...] = ("captions", "pictures")
@@ -54,7 +55,11 @@ _EITHER: tuple[Literal["captions", "pictures"], ...] = ("captions", "pictures")
 
 def foreign(own: Sample, samples: list[Sample]) -> list[Sample]:
     """Those of other pictures with other words."""
-    return [other for other in samples if other.picture != own.picture and not torch.equal(other.text, own.text)]
+    return [
+        other
+        for other in samples
+        if other.regions is not None and other.picture != own.picture and not torch.equal(other.text, own.text)
+    ]
 
 
 def broken(own: Sample, other: Sample, negative: str) -> Sample:

@@ -21,6 +21,7 @@ from diptych.recipes.recipe import Recipe, claimed
 from diptych.recipes.regions import more_regions, pointing_nowhere
 from diptych.recipes.rewards import check_rewardable, notes, rewarded_samples, rewarded_schedule
 from diptych.recipes.tasks import make_task
+from diptych.recipes.text_alone import check_text, corpus_of, first_lines
 from diptych.tasks.caption import Captioning
 from diptych.tasks.vqa import Answers
 
@@ -72,6 +73,8 @@ class Plan:
                 training.seed,
                 shape.max_regions,
                 shape.needs_regions,
+                corpus_of(self.recipe, self.tokens),
+                self.recipe.data.text_share,
             )
         except DataError as error:
             if lines := list(self._unknown()):
@@ -119,6 +122,7 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
     if isinstance(recipe.objectives, SelfCriticalObjectives):
         check_rewardable(recipe, start)
     records = _choose(recipe, store)
+    check_text(recipe)
     tokens = _own_tokens(recipe, start) if start is not None else _tokens(recipe, store, out, again)
     answers = _answers(recipe, store, start)
     task = make_task(recipe, tokens, answers)
@@ -183,6 +187,7 @@ def _tokens(recipe: Recipe, store: Store, out: Path, again: bool) -> Tokens:
     # Of all splits that are trained on, now or when the model is fine-tuned; never of those that score it.
     scored = {recipe.data.validation, "test", "test_rare"}
     texts = [text for record in iterate(store) if record.split not in scored for text in words_of(record)]
+    texts += first_lines(recipe)
     return Tokens.train(texts, VOCABULARY_SIZE, recipe.data.lowercase, recipe.data.tokens)
 
 
@@ -217,10 +222,13 @@ def _architecture(
         answers=len(answers.names) if answers is not None else 0,
     )
     wanted = recipe.data.max_words + (3 if config.answer_slot else 2 if recipe.task == "vcr" else 1)
+    asked = f"data.max_words={recipe.data.max_words}"
+    if recipe.data.text is not None and recipe.data.text_words >= wanted:
+        asked, wanted = f"data.text_words={recipe.data.text_words}", recipe.data.text_words + 1
     if config.max_text < wanted:
         raise RecipeError(
-            f"the model's shape leaves {config.max_text} places for words, and data.max_words={recipe.data.max_words} "
-            f"wants {wanted}; raise model.positions or lower data.max_words"
+            f"the model's shape leaves {config.max_text} places for words, and {asked} wants {wanted}; raise "
+            f"model.positions or lower {asked.partition('=')[0]}"
         )
     # The word head stays through every task, so that a fine-tuned model can still be trained on words.
     heads = {"word", *schedule.heads} | ({"answer"} if answers is not None else set())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -42,6 +42,10 @@ class DataConfig(BaseModel):
     vocabulary: str | None = None  # a vocab.txt; None: learnt from the words, or the start's own
     lowercase: bool = True  # of a vocab.txt (bert-base-cased: false), or of one that is learnt
     tokens: Literal["wordpiece", "bpe"] = "wordpiece"  # what is learnt where no vocabulary is given
+    text: str | None = None  # a file of text without pictures, a sentence a line, to pre-train on as well
+    text_share: Annotated[float, Field(gt=0, le=1)] = 0.5  # of each batch; 1: nothing but text
+    text_words: PositiveInt = 64  # pieces of words in each
+    text_joined: bool = True  # a text runs on over lines until it is that long; else it is one line, ended by [SEP]
 
 
 class Recipe(BaseModel):

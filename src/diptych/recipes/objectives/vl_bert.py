@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, model_validator
@@ -22,19 +23,21 @@ class VLBertObjectives(Objectives):
     kind: Literal["vl-bert"] = "vl-bert"
     relation: NonNegativeFloat = 1.0  # v1; off in the ICLR version and the code
     words: NonNegativeFloat = 1.0
+    text_alone: NonNegativeFloat = 0.0  # words of data.text by themselves; ICLR version and code: 1
     region_classes: NonNegativeFloat = 1.0
     masking: Source = "paper"  # a chosen piece becomes [MASK]; or whole words, 80/10/10
     rate: Share = 0.15  # of the words
     region_rate: Share = 0.15
     region_hidden: Share = 0.9  # of the chosen regions
     region_labels: Literal["hard", "soft"] = "hard"  # the detector's best class, or (the code) all its probabilities
+    label_sum_within: NonNegativeFloat | None = None  # of 1; other regions are not asked (the code: 0.1)
     broken: Share = 0.5  # of the pairs, where relation is on
     only_matched: bool = True  # nothing is hidden in a broken pair: the text says nothing of that picture
 
     @model_validator(mode="after")
     def _some(self) -> VLBertObjectives:
-        if not (self.relation or self.words or self.region_classes):
-            raise ValueError("relation, words and region_classes are all 0: nothing to train")
+        if not (self.relation or self.words or self.text_alone or self.region_classes):
+            raise ValueError("relation, words, text_alone and region_classes are all 0: nothing to train")
         return self
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
@@ -44,16 +47,22 @@ class VLBertObjectives(Objectives):
             rate=self.rate,
             scheme=_SCHEMES[self.masking],
             attention=((BIDIRECTIONAL, 1.0),),
+            of="pictured" if self.text_alone else "all",
             only_matched=self.only_matched,
             hides_end=False,
             whole_words=self.masking == "official",
         )
         regions = MaskedRegionClass(
-            self.region_rate, self.region_hidden, labels=self.region_labels, only_matched=self.only_matched
+            self.region_rate,
+            self.region_hidden,
+            labels=self.region_labels,
+            within=self.label_sum_within,
+            only_matched=self.only_matched,
         )
         weighed: list[tuple[Objective, float]] = [
             (ImageTextMatching(self.broken, "captions"), self.relation),
             (words, self.words),
+            (replace(words, of="alone", name="masked_text"), self.text_alone),
             (regions, self.region_classes),
         ]
         used = [(objective, weight) for objective, weight in weighed if weight]
