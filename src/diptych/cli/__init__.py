@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import sys
 
-from diptych.cli import deciding, making, scoring, telling
+from diptych.cli import deciding, finding, making, scoring, telling
 from diptych.cli.app import app
 from diptych.errors import DiptychError
 
-__all__ = ["app", "deciding", "main", "making", "scoring", "telling"]
+__all__ = ["app", "deciding", "finding", "main", "making", "scoring", "telling"]
 
 
 def main() -> None:
