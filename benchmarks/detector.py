@@ -1,15 +1,16 @@
 """The Storybook detector: how fast it trains, what it comes to, and what a picture costs it.
 
-    uv run python -m benchmarks.detector [--threads 2]
+    uv run python -m benchmarks.detector [--processes 2]
 
-Trains as `diptych storybook detector` does, on scenes drawn as they are needed, then looks at 500 test scenes. Beside
-the training rate stand its limits: drawing alone, and the network alone on scenes drawn before. Writes
-benchmarks/results/detector.json.
+Trains as `diptych storybook detector` does, on scenes drawn as they are needed, then looks at 500 test scenes with one
+thread. Beside the training rate stand its limits, of one thread: drawing alone, and the network alone on scenes drawn
+before. Writes benchmarks/results/detector.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import tempfile
 import time
 from pathlib import Path
@@ -18,12 +19,15 @@ import torch
 
 from benchmarks.machine import save_result
 from diptych.metrics.detection import detection_scores
+from diptych.processes import PROCESSES
+from diptych.recipes.apart import together
 from diptych.recipes.detector import DetectorRecipe, SceneBatches, drawn, storybook_shape, train_detector, truth
 from diptych.sources.storybook import scene
 from diptych.vision.detection import Detection
+from diptych.vision.eyes import Eyes
+from diptych.vision.load import load_eyes
 from diptych.vision.selection import Selection
 from diptych.vision.small_detector import SmallDetector
-from diptych.vision.storybook_detector import StorybookDetector
 
 TEST = 500
 EVERY = Selection(most=100, score=0.01, overlap=0.6)  # mAP ranks the weak ones too
@@ -53,11 +57,10 @@ def limits(recipe: DetectorRecipe, steps: int = 20) -> dict[str, float]:
     return {"drawing alone": scenes / drawing, "network alone": scenes / (time.perf_counter() - began)}
 
 
-def looking(eyes: StorybookDetector) -> tuple[dict[str, float], float]:
+def looking(eyes: Eyes) -> tuple[dict[str, float], float]:
     """mAP on unseen scenes, and seconds a picture in batches of 16."""
     scenes = [scene(0, "test", index) for index in range(TEST)]
     records, pictures = [truth(s) for s in scenes], [drawn(s) for s in scenes]
-    eyes.selection = EVERY
     eyes.see(pictures[:16], records[:16])
     began = time.perf_counter()
     seen = [r for i in range(0, TEST, 16) for r in eyes.see(pictures[i : i + 16], records[i : i + 16])]
@@ -67,28 +70,30 @@ def looking(eyes: StorybookDetector) -> tuple[dict[str, float], float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=DetectorRecipe().training.steps)
+    parser.add_argument("--processes", type=int, default=PROCESSES)
+    parser.add_argument("--steps", type=int, help="default: the recipe's")
     parser.add_argument("--out", type=Path, help="keep the run")
     chosen = parser.parse_args()
-    torch.set_num_threads(chosen.threads)
-    recipe = DetectorRecipe()
-    training = recipe.training.model_copy(update={"steps": chosen.steps, "threads": chosen.threads})
-    recipe = recipe.model_copy(update={"training": training})
+    recipe = DetectorRecipe.of(chosen.steps, seed=0)
+    training = recipe.training
     with tempfile.TemporaryDirectory() as folder:
-        began, busy = time.perf_counter(), time.process_time()
-        eyes = train_detector(recipe, chosen.out or Path(folder))
-        wall, cpu = time.perf_counter() - began, time.process_time() - busy
+        out = chosen.out or Path(folder)
+        began = time.perf_counter()
+        together(train_detector, recipe, out, processes=chosen.processes)
+        wall = time.perf_counter() - began
+        eyes = load_eyes(out / "eyes", EVERY)
+    cpu = resource.getrusage(resource.RUSAGE_CHILDREN)
+    torch.set_num_threads(1)
     scores, seconds = looking(eyes)
     results = {
-        "threads": chosen.threads,
-        "steps": chosen.steps,
+        "processes": chosen.processes,
+        "steps": training.steps,
         "batch": training.batch,
         "training_seconds": round(wall, 1),
-        "training_cpu_seconds": round(cpu, 1),
+        "training_cpu_seconds": round(cpu.ru_utime + cpu.ru_stime, 1),
         "scenes_per_second": {
             name: round(rate, 1)
-            for name, rate in {"training": chosen.steps * training.batch / wall, **limits(recipe)}.items()
+            for name, rate in {"training": training.steps * training.batch / wall, **limits(recipe)}.items()
         },
         "milliseconds_per_picture": round(1000 * seconds, 2),
         "test_scenes": TEST,

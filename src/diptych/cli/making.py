@@ -98,14 +98,25 @@ def storybook_show(
     out: Annotated[Path, typer.Argument(help="The PNG to write.")],
     split: Annotated[str, typer.Option(help="web, train, val, test or test_rare.")] = "train",
     count: Annotated[int, typer.Option(min=1, max=200)] = 12,
+    detector: Annotated[str | None, typer.Option(help="Show what it finds, instead of what is there.")] = None,
     seed: Seed = 0,
 ) -> None:
-    """A sheet of scenes with their boxes and words."""
+    """A sheet of scenes with their boxes and words, or with what a detector finds in them."""
     from diptych.sources.storybook import SPLITS, Storybook, show
 
     if split not in SPLITS:
         raise RecipeError(f"no split {split!r}; {nearest(split, SPLITS)}")
-    show(Storybook(seed, split, count)[:], out)
+    scenes = Storybook(seed, split, count)[:]
+    if detector is None:
+        show(scenes, out)
+    else:
+        from diptych.recipes.detector import drawn, truth
+        from diptych.recipes.looking import open_eyes
+        from diptych.vision.sheet import detection_sheet
+
+        pictures, records = [drawn(scene) for scene in scenes], [truth(scene) for scene in scenes]
+        eyes = open_eyes(detector, records)
+        detection_sheet(pictures, eyes.see(pictures, records), eyes.contract.class_names, out)
     print(f"{count} scenes in {out}")
 
 
@@ -116,7 +127,7 @@ def storybook_detector(
         str | None,
         typer.Option(help="Train torchvision's Faster R-CNN of this architecture instead, such as resnet18_fpn."),
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Of 8 scenes each; default: the recipe's.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Default: the recipe's.")] = None,
     processes: Annotated[int, typer.Option(min=1, help="That train as one.")] = PROCESSES,
     seed: Seed = 0,
 ) -> None:

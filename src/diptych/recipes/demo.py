@@ -55,7 +55,7 @@ class DemoConfig(BaseModel):
     val: PositiveInt = 200
     test: PositiveInt = 600
     labels: PositiveInt = 100  # labelled scenes that the arms learn from
-    detector_steps: PositiveInt = 1250
+    detector_steps: PositiveInt = 800
     pretrain_steps: PositiveInt = 2000
     most_steps: PositiveInt = 2000  # of an arm on `labels` scenes; it ends when val has stopped rising
     validate_every: PositiveInt = 50
@@ -69,7 +69,7 @@ class DemoConfig(BaseModel):
     @classmethod
     def fast(cls, seed: int = 0) -> DemoConfig:
         """Under 90 seconds: shows that all parts work, and nothing about how well."""
-        return cls(web=600, train=200, val=40, test=60, detector_steps=100, pretrain_steps=300, most_steps=150,
+        return cls(web=600, train=200, val=40, test=60, detector_steps=140, pretrain_steps=300, most_steps=150,
                    width=64, layers=2, batch=32, seed=seed)  # fmt: skip
 
     @property

@@ -13,14 +13,16 @@ class OptimizerConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Literal["adamw", "adam", "sgd", "bert_adam"] = "adamw"
+    kind: Literal["adamw", "adam", "sgd", "bert_adam", "muon"] = "adamw"
     lr: PositiveFloat = 1e-4
     betas: tuple[Share, Share] = (0.9, 0.999)
     eps: NotNegative = 1e-8
     momentum: Share = 0.9  # of sgd
-    weight_decay: NotNegative = 0.0  # decoupled for adamw and bert_adam, L2 for adam and sgd
+    weight_decay: NotNegative = 0.0  # decoupled for adamw, bert_adam and muon, L2 for adam and sgd
     decay_biases_and_norms: bool = False
     groups: dict[str, NotNegative] = Field(default_factory=dict)  # prefix of parameter names -> times the rate
+
+    orthogonal: tuple[str, ...] = ()  # muon: how the names of the weights begin that it turns; the rest takes adamw
 
     clip: PositiveFloat | None = None  # norm of all gradients together
     clip_each: PositiveFloat | None = None  # norm of each parameter's gradient (BERT's code)
@@ -41,6 +43,8 @@ class OptimizerConfig(BaseModel):
             raise ValueError("warmup_steps and warmup_share exclude each other: give one")
         if sum(c is not None for c in (self.clip, self.clip_each, self.clip_value)) > 1:
             raise ValueError("clip, clip_each and clip_value exclude each other: give one")
+        if bool(self.orthogonal) != (self.kind == "muon"):
+            raise ValueError("muon and orthogonal, the names of its weights, go together: give both or neither")
         falls = bool(self.milestones), self.fall_every is not None
         if self.schedule == "step" and sum(falls) != 1:
             raise ValueError("the step schedule wants either milestones or fall_every")

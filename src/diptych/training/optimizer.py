@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from diptych.errors import RecipeError, nearest
 from diptych.training.config import OptimizerConfig
+from diptych.training.muon import ORTHOGONAL, Muon
 
 MULTIPLIER = "multiplier"  # a group's share of the learning rate, kept in the group itself
 
@@ -80,25 +81,27 @@ def _factor(config: OptimizerConfig, step: int, steps: int) -> float:
 
 
 def parameter_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[str, Any]]:
-    """Trainable parameters, grouped by (multiplier, decayed or not), in the order of the module."""
+    """Trainable parameters, grouped by (multiplier, decayed or not, turned or not), in the order of the module."""
     bare = set() if config.decay_biases_and_norms else _biases_and_norms(module)
     names = [name for name, p in module.named_parameters() if p.requires_grad]
-    for prefix in config.groups:
-        if not any(name.startswith(prefix) for name in names):
-            tops = {name.rsplit(".", depth)[0] for name in names for depth in range(1, name.count(".") + 1)}
-            raise RecipeError(
-                f"optimizer.groups: no trainable parameter starts with {prefix!r}: {nearest(prefix, tops)}"
-            )
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for key, prefixes in (("groups", tuple(config.groups)), ("orthogonal", config.orthogonal)):
+        for prefix in prefixes:
+            if not any(name.startswith(prefix) for name in names):
+                tops = {name.rsplit(".", depth)[0] for name in names for depth in range(1, name.count(".") + 1)}
+                raise RecipeError(
+                    f"optimizer.{key}: no trainable parameter starts with {prefix!r}: {nearest(prefix, tops)}"
+                )
+    groups: dict[tuple[float, float, bool], list[nn.Parameter]] = {}
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
             decay = 0.0 if name in bare else config.weight_decay
-            groups.setdefault((_multiplier(name, config.groups), decay), []).append(parameter)
+            turned = parameter.ndim > 1 and name.startswith(config.orthogonal)
+            groups.setdefault((_multiplier(name, config.groups), decay, turned), []).append(parameter)
     if not groups:
         raise RecipeError("nothing to train: every parameter of the model is frozen")
     return [
-        {"params": params, MULTIPLIER: multiplier, "weight_decay": decay}
-        for (multiplier, decay), params in groups.items()
+        {"params": params, MULTIPLIER: multiplier, "weight_decay": decay, ORTHOGONAL: turned}
+        for (multiplier, decay, turned), params in groups.items()
     ]
 
 
@@ -122,6 +125,10 @@ def build_optimizer(module: nn.Module, config: OptimizerConfig, device: torch.de
     fused = device.type in ("cpu", "cuda")
     if config.kind == "bert_adam":
         return BertAdam(groups, config.lr, config.betas, config.eps, config.weight_decay)
+    if config.kind == "muon":
+        if any(is_sharded(parameter) for parameter in module.parameters()):
+            raise RecipeError("optimizer.kind: muon turns whole matrices, not slices: take training.distributed=ddp")
+        return Muon(groups, config.lr, config.betas, config.eps, config.weight_decay)
     if config.kind == "sgd":
         return torch.optim.SGD(groups, config.lr, momentum=config.momentum, fused=fused)
     kind = torch.optim.AdamW if config.kind == "adamw" else torch.optim.Adam

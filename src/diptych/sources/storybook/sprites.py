@@ -19,7 +19,7 @@ class Sprite:
     """A drawing cut out: pixels are multiplied by their opacity."""
 
     pixels: NDArray[np.uint8]  # (h, w, 3)
-    clear: NDArray[np.uint16]  # (h, w, 1), 255 where what is behind shows through
+    clear: NDArray[np.uint8]  # (h, w, 3), thrice the same; 255 where what is behind shows through
     mask: NDArray[np.bool_]  # (h, w), where it covers more than half
 
 
@@ -50,6 +50,6 @@ def cut_out(pixels: NDArray[np.uint8], light: tuple[int, int, int] | None = None
         colours = (colours * np.array(light, np.uint16) >> 8).astype(np.uint8)
     return Sprite(
         pixels=np.ascontiguousarray(colours),
-        clear=np.ascontiguousarray(255 - opacity[..., None].astype(np.uint16)),
+        clear=np.repeat(255 - opacity[..., None], 3, 2),
         mask=np.ascontiguousarray(opacity > 127),
     )

@@ -1,0 +1,117 @@
+"""Samples a second that the loader gives, beside those that training takes, in one run, with a thread each.
+
+    uv run python -m benchmarks.feeding
+
+The demo's pre-training: a small Unified VLP on scenes with 3 to 9 regions of 128 features, 64 a step. Beside them the
+limits: copying the bytes of the store, and the network on batches made before. Each in turn, five rounds; the median
+counts. Under a minute. Writes benchmarks/results/feeding.json.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from benchmarks.machine import save_result
+from diptych.core import FeatureContract, Record, Regions
+from diptych.loading.store import Store, StoreWriter
+from diptych.recipes.demo import DemoConfig, pretraining
+from diptych.recipes.detector import storybook_shape
+from diptych.recipes.plan import Plan, plan
+from diptych.sources.storybook import record, scene
+from diptych.training import train
+from diptych.training.config import TrainingConfig
+from diptych.training.devices import autocast
+
+SCENES, STEPS, ROUNDS = 1500, 20, 5
+CONTRACT = FeatureContract("made up", "", 128, storybook_shape().class_names, whole=True)
+
+
+def regions(number: int) -> Regions:
+    count = Random(number).randint(3, 9)
+    generator = torch.Generator().manual_seed(number)
+    corners = torch.rand(count, 2, 2, generator=generator).sort(1).values.flatten(1)
+    return Regions(
+        boxes=corners,
+        scores=torch.rand(count, generator=generator),
+        size=(160, 160),
+        classes=torch.rand(count, len(CONTRACT.class_names), generator=generator).softmax(1),
+        features=torch.rand(count, CONTRACT.feature_size, generator=generator),
+        whole=torch.rand(CONTRACT.feature_size, generator=generator),
+    )
+
+
+def written(folder: Path) -> Store:
+    with StoreWriter(folder, CONTRACT) as writer:
+        for number in range(SCENES):
+            told = record(scene(0, "web", number))
+            writer.add(Record(told.key, "web", size=(160, 160), captions=told.captions, regions=regions(number)))
+    return Store(folder)
+
+
+def parts(chosen: Plan, store: Store, root: Path) -> dict[str, Callable[[], int]]:
+    """Each deals with so many samples."""
+    loader, training = chosen.batches(), chosen.recipe.training
+    made = [loader.at(step, 0, 1) for step in range(STEPS)]
+    model = chosen.architecture.build()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    shards = [np.memmap(path, np.uint8, "r") for path in sorted(store.folder.glob("*.safetensors"))]
+    runs = iter(range(1000))
+
+    def network() -> int:
+        for step, batch in enumerate(made):
+            with autocast(torch.device("cpu"), training.precision):
+                losses = next(chosen.schedule.at(step).losses(model, batch))
+            (sum(losses.values(), torch.zeros(())) / len(batch)).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return sum(map(len, made))
+
+    def whole() -> int:
+        few = TrainingConfig(steps=STEPS, batch=training.batch, precision=training.precision, checkpoint_every=1000)
+        train(
+            chosen.architecture.build(), chosen.schedule, loader, optimizer=chosen.recipe.optimizer, training=few,
+            folder=root / f"run-{next(runs)}", console=Console(quiet=True),
+        )  # fmt: skip
+        return STEPS * training.batch
+
+    return {
+        "copy of the store's bytes (a limit)": lambda: sum(shard.copy().size > 0 for shard in shards) and SCENES,
+        "the loader alone": lambda: sum(len(loader.at(step, 0, 1)) for step in range(STEPS)),
+        "the network alone, on batches made before (a limit)": network,
+        "training, the loader a thread beside it": whole,
+    }
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        store = written(root / "store")
+        recipe = pretraining(DemoConfig(), 0)
+        measured = parts(plan(recipe, store, root / "plan", None), store, root)
+        rates: dict[str, list[float]] = {name: [] for name in measured}
+        for _ in range(ROUNDS):
+            for name, part in measured.items():
+                began = time.perf_counter()
+                count = part()
+                rates[name].append(count / (time.perf_counter() - began))
+    figures = {
+        "samples_per_second": {name: round(statistics.median(found)) for name, found in rates.items()},
+        "rounds": {name: [round(rate) for rate in found] for name, found in rates.items()},
+    }
+    print(save_result("feeding", "uv run python -m benchmarks.feeding", figures))
+    print(json.dumps(figures["samples_per_second"], indent=2))
+
+
+if __name__ == "__main__":
+    main()

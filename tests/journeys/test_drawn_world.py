@@ -1,0 +1,46 @@
+"""The verbs of the drawn world, as a user runs them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from PIL import Image
+
+from diptych.recipes.detector import storybook_shape
+from diptych.vision.selection import Selection
+from diptych.vision.small_detector import SmallDetector
+from diptych.vision.storybook_detector import StorybookDetector
+from tests.journeys.conftest import Told
+
+
+def test_a_world_is_written_looked_over_and_shown(run: Callable[..., Told], tmp_path: Path) -> None:
+    told = run("storybook", "write", tmp_path / "world", "--web", 4, "--train", 3, "--val", 2, "--test", 2,
+               "--test-rare", 1, "--processes", 1)  # fmt: skip
+    assert (told.code, "12 scenes in" in told.said) == (0, True)
+    checked = run("check", tmp_path / "world", "--json")
+    assert checked.code == 0, checked.said
+    assert json.loads(checked.said)["ok"]
+    run("storybook", "show", tmp_path / "truth.png", "--count", 2)
+    with Image.open(tmp_path / "truth.png") as sheet:
+        assert sheet.size[0] > 600
+
+
+def test_what_a_detector_finds_is_shown_instead(run: Callable[..., Told], tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    eyes = StorybookDetector(SmallDetector(storybook_shape()), Selection(most=4, least=4))
+    (tmp_path / "eyes").mkdir()
+    eyes.save(tmp_path / "eyes")
+    told = run("storybook", "show", tmp_path / "seen.png", "--count", 2, "--detector", tmp_path / "eyes")
+    assert told.code == 0, told.error
+    with Image.open(tmp_path / "seen.png") as sheet:
+        assert sheet.size == (2 * 326 + 6, 326 + 6)
+
+
+def test_an_unknown_faster_rcnn_is_refused_before_a_process_is_started(
+    run: Callable[..., Told], tmp_path: Path
+) -> None:
+    told = run("storybook", "detector", tmp_path / "run", "--faster-rcnn", "resnet19_fpn")
+    assert told.code == 2
+    assert "did you mean resnet18_fpn" in told.error
+    assert not (tmp_path / "run").exists()
