@@ -73,7 +73,7 @@ def test_words_are_drawn_as_often_as_the_model_says():
         ({"top_p": 0.4}, lambda p: p * (p >= p.max())),  # the likeliest word has a little more
         ({"temperature": 1e-6}, lambda p: (p == p.max()).float()),
     ],
-    ids=str,
+    ids=["temperature", "top k", "top p", "cold"],
 )
 def test_what_is_left_to_draw_from(options, left):
     table, count = Table(7, sharp=1.0), 4000
