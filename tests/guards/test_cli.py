@@ -18,5 +18,5 @@ def test_the_verbs_are_there() -> None:
 
     verbs = {c.name or c.callback.__name__ for c in app.registered_commands if c.callback is not None}
     verbs |= {g.name for g in app.registered_groups}
-    wanted = "demo storybook check extract augment pretrain finetune evaluate caption ask import tokens"
+    wanted = "demo storybook check extract augment pretrain finetune evaluate caption ask search import tokens"
     assert set(wanted.split()) <= verbs

@@ -1,4 +1,4 @@
-"""Eight samples learnt by heart: pre-training, retrieval with each of its losses, questions."""
+"""Eight samples learnt by heart: pre-training, questions."""
 
 from dataclasses import replace
 from random import Random
@@ -6,12 +6,10 @@ from random import Random
 import pytest
 import torch
 
-from diptych.core import Sample, collate
-from diptych.metrics.retrieval import recalls, retrieval_ranks
+from diptych.core import collate
 from diptych.models import ImageBert, ImageBertConfig
 from diptych.objectives import AnswerQuestion, OneForward
-from diptych.recipes.objectives import ImageBertObjectives, Retrieving
-from diptych.tasks.retrieval import match_scores
+from diptych.recipes.objectives import ImageBertObjectives
 from tests import toy
 from tests.models.test_tden_overfit import learn
 
@@ -27,34 +25,11 @@ def model(*heads: str, **changes) -> ImageBert:
     return ImageBert(ImageBertConfig(vocabulary=V, **{**sizes, **changes}), heads)
 
 
-def table(one: ImageBert, samples: list[Sample]) -> list[list[float]]:
-    """A row a picture, a column a text."""
-    with torch.no_grad():
-        return [match_scores(one, collate([replace(s, regions=p.regions) for s in samples])).tolist() for p in samples]
-
-
 @pytest.mark.parametrize("region_norm", ["sum", "each"])
 def test_pretraining(region_norm):
     one = model("word", "region_class", "region_feature", "match", region_norm=region_norm)
     kind = ImageBertObjectives(distance="mean")
     assert learn(one, [update for update, _ in kind.schedule(V).updates], EIGHT, 90) < 0.1
-
-
-@pytest.mark.parametrize("losses", [("binary",), ("choice",), ("triplet",), ("binary", "choice", "triplet")])
-def test_retrieval(losses):
-    weights = {form: float(form in losses) for form in ("binary", "choice", "triplet")}
-    kind, one = Retrieving(pairs=8, negatives="captions", **weights), model("match")
-    assert learn(one, [update for update, _ in kind.schedule(V).updates], EIGHT, 90) < 0.05
-    found = recalls(retrieval_ranks(table(one, EIGHT), list(range(8))))
-    assert found["captions R@1"] == 1
-    if "binary" in losses:  # the others compare the texts of one picture, never the pictures of one text
-        assert found["pictures R@1"] == 1
-
-
-def test_retrieval_by_pictures():
-    kind, one = Retrieving(pairs=8, negatives="pictures"), model("match")
-    assert learn(one, [update for update, _ in kind.schedule(V).updates], EIGHT, 90) < 0.05
-    assert set(recalls(retrieval_ranks(table(one, EIGHT), list(range(8)))).values()) == {1}
 
 
 @pytest.mark.parametrize("slot", [False, True])
