@@ -22,6 +22,7 @@ from diptych.recipes.looking import look
 from diptych.recipes.run import run as train
 from diptych.sources.anything import read
 from diptych.sources.storybook import record, render, scene
+from diptych.sources.storybook.world import SIDE
 from diptych.vision.ground_truth import GroundTruth
 from diptych.vision.selection import Selection
 from diptych.vision.small_detector import DetectorShape, SmallDetector
@@ -93,8 +94,22 @@ def drawn_pictures(folder: Path, count: int) -> Path:
         said = record(drawn)
         lines.append({"image": name, "captions": list(said.captions)})
         lines += [{"image": name, "question": q.text, "answers": list(q.answers)} for q in said.questions[:3]]
+        lines.append({"image": name, "things": [{"kind": t.kind, "box": in_pixels(t.box)} for t in said.things]})
+        lines += [{"image": name, "expression": e.text, "box": in_pixels(e.box)} for e in said.expressions[:2]]
+        lines += [{"image": name, "statement": s.text, "true": s.true} for s in said.statements[:2]]
+        lines += [
+            {"image": name, "question": c.question, "choices": list(c.answers), "answer": c.answer,
+             "rationales": list(c.rationales), "rationale": c.rationale}
+            for c in said.choices
+        ]  # fmt: skip
     (folder / "mine.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder / "mine.jsonl"
+
+
+def in_pixels(box: Sequence[float]) -> list[int]:
+    """Left, top, width, height of a drawn thing."""
+    x1, y1, x2, y2 = (round(end * SIDE) for end in box)
+    return [x1, y1, x2 - x1, y2 - y1]
 
 
 def diptych(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import diptych as library
 from diptych.loading.store import Store, iterate
@@ -70,6 +71,12 @@ def test_the_page_from_top_to_bottom(begun: Path, run: Callable[..., Told]) -> N
     assert {path.name for path in (begun / "shown").iterdir()} == {"000.png", "001.png"}
     assert len(next(text for line, text in said.items() if "--captions 3" in line).splitlines()) == 3
     assert len(next(text for line, text in said.items() if line.startswith("ask")).splitlines()) == 2
+    assert (begun / "found.png").is_file()
+    assert "; found.png" in next(text for line, text in said.items() if line.startswith("ground"))
+    verdicts = next(text for line, text in said.items() if line.startswith("verify")).splitlines()
+    assert all(line.startswith(("true: ", "false: ")) for line in verdicts)
+    chosen = next(text for line, text in said.items() if line.startswith("choose")).splitlines()
+    assert (chosen[0] in ("it rests", "it runs"), chosen[1] in ("it lies", "it is wet")) == (True, True)
     assert Store(begun / "coco").splits == {"train": 16, "val": 4}
     (snippet,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     exec(snippet, {})
@@ -86,8 +93,15 @@ def test_the_lines_of_the_page_are_read(tmp_path: Path) -> None:
 
     lines = re.findall(r"^    (\{.*\})$", PAGE, re.MULTILINE)
     (tmp_path / "mine.jsonl").write_text("\n".join(lines))
-    first, second = read(tmp_path / "mine.jsonl", look=False)
+    (tmp_path / "photos").mkdir()
+    for name in ("000.jpg", "001.jpg"):
+        Image.new("RGB", (100, 200)).save(tmp_path / "photos" / name)
+    first, second = read(tmp_path / "mine.jsonl")
     assert (len(first.captions), len(first.questions), second.split) == (2, 1, "test")
+    assert first.expressions[0].box == (0.4, 0.3, 0.7, 0.425)
+    assert [thing.kind for thing in first.things] == ["dog", "tree"]
+    assert (first.choices[0].answer, first.choices[0].rationale, first.choices[0].named) == (0, 0, [0, 1])
+    assert [statement.true for statement in first.statements] == [False]
 
 
 def test_several_processes_do_not_look(begun: Path, run: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ Captions that a model wrote say so (`diptych augment`):
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def read(
             if told.text() != earlier:
                 told.refuse(f"`{told.text()}`", f"`{earlier}`, the split of an earlier line with {name}")
         old = found.get(name) or Record(name, picture=picture_at(pictures, name, entry.where))
-        found[name] = _with_words(old, entry, skips)
+        found[name] = _with_words(old, entry, skips, lines.parent)
     for record in found.values():
         _named(record, lines.name)
     kept = [record for record in found.values() if _says_something(record)]
@@ -68,7 +69,7 @@ def read(
     return [replace(record, split=splits.get(record.key) or drawn(record.key)) for record in kept]
 
 
-def _with_words(record: Record, entry: Entry, skips: Skips) -> Record:
+def _with_words(record: Record, entry: Entry, skips: Skips, beside: Path) -> Record:
     said, asked = entry.get("captions"), entry.get("question")
     if not any(key in KINDS for key in entry.names()):
         has = ", ".join(f"`{key}`" for key in entry.names())
@@ -84,7 +85,7 @@ def _with_words(record: Record, entry: Entry, skips: Skips) -> Record:
         written = entry.get("written")
         by_models = tuple(_written(one, captions) for one in written.items()) if written is not None else ()
         record = replace(record, captions=record.captions + captions, written=record.written + by_models)
-    record = _with_boxes(record, entry, skips)
+    record = _with_boxes(record, entry, skips, beside)
     if (statement := entry.get("statement")) is not None:
         key = f"{record.key}/{len(record.statements)}"
         claim = Statement(key, statement.text(), entry["true"].flag())
@@ -101,13 +102,13 @@ def _with_words(record: Record, entry: Entry, skips: Skips) -> Record:
     return record
 
 
-def _with_boxes(record: Record, entry: Entry, skips: Skips) -> Record:
+def _with_boxes(record: Record, entry: Entry, skips: Skips, beside: Path) -> Record:
     """What a line says of places in the picture."""
     expression, things = entry.get("expression"), entry.get("things")
     if expression is None and things is None:
         return record
     try:
-        size = _size(record, entry)
+        size = _size(record, entry, beside)
     except Unreadable:  # extraction leaves such a picture out, by name
         skips.add("boxes on pictures that cannot be read", entry.where)
         return record
@@ -124,16 +125,23 @@ def _with_boxes(record: Record, entry: Entry, skips: Skips) -> Record:
     return record
 
 
-def _size(record: Record, entry: Entry) -> tuple[int, int]:
-    """Of the picture, in pixels: as the line says, as an earlier one did, or of the file."""
+def _size(record: Record, entry: Entry, beside: Path) -> tuple[int, int]:
+    """Of the picture, in pixels: as the line says, as an earlier one did, or of the file.
+
+    Where pictures are not asked for (their features are given), one beside the lines tells its size all the same.
+    """
     if entry.get("width") is not None:
         return entry["width"].size(), entry["height"].size()
     if record.size is not None:
         return record.size
-    if record.picture is None:
+    picture = record.picture
+    if picture is None:
+        with suppress(DataError):
+            picture = picture_at(beside, record.key, entry.where)
+    if picture is None:
         entry.refuse("a box of a picture that is not there", "its `width` and `height` in the line")
     try:
-        return picture_size(record.picture)
+        return picture_size(picture)
     except DataError as error:
         raise Unreadable(str(error)) from error
 

@@ -1,0 +1,85 @@
+"""Lines of a user's own about places, choices and statements, and what can be wrong with them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from diptych.errors import DataError
+from diptych.sources import jsonl
+from diptych.sources.reading import Skips
+
+POINTED = {"image": "a.png", "expression": "the dog", "box": [10, 20, 30, 40]}
+TRUE = {"image": "a.png", "statement": "it rains", "true": True}
+THINGS = {"image": "a.png", "things": [{"kind": "dog", "box": [0, 0, 50, 50]}]}
+CHOSEN = {"image": "a.png", "question": "why [0]", "choices": ["a", "b", "c", "[0]"], "answer": 3,
+          "rationales": ["e", "f", "g", "h"], "rationale": 1}  # fmt: skip
+
+
+def read(folder: Path, *lines: Any, skips: Skips | None = None) -> Any:
+    (folder / "o.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return jsonl.read(folder / "o.jsonl", folder, skips=skips)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    Image.new("RGB", (100, 200)).save(tmp_path / "a.png")
+    return tmp_path
+
+
+def test_all_three_kinds(folder: Path) -> None:
+    (record,) = read(folder, CHOSEN, POINTED, TRUE, THINGS)
+    assert (record.size, record.expressions[0].box) == ((100, 200), (0.1, 0.1, 0.4, 0.3))
+    assert (record.things[0].kind, record.things[0].box) == ("dog", (0.0, 0.0, 0.5, 0.25))
+    assert (record.choices[0].answer, record.choices[0].rationale, record.statements[0].true) == (3, 1, True)
+    (bare,) = read(folder, THINGS, {k: v for k, v in CHOSEN.items() if "rationale" not in k})
+    assert (bare.choices[0].rationales, bare.choices[0].rationale) == ((), None)
+
+
+def test_a_photo_that_lies_on_its_side_is_measured_upright(tmp_path: Path) -> None:
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    Image.new("RGB", (200, 100)).save(tmp_path / "a.png", exif=turned)
+    (record,) = read(tmp_path, POINTED)
+    assert record.size == (100, 200)
+
+
+def test_without_pictures_the_line_says_how_large_it_is(tmp_path: Path) -> None:
+    (tmp_path / "o.jsonl").write_text(json.dumps({**POINTED, "width": 100, "height": 100}))
+    assert jsonl.read(tmp_path / "o.jsonl")[0].expressions[0].box == (0.1, 0.2, 0.4, 0.6)
+    (tmp_path / "o.jsonl").write_text(json.dumps(POINTED))
+    with pytest.raises(DataError, match="a box of a picture that is not there, wanted its `width` and `height`"):
+        jsonl.read(tmp_path / "o.jsonl")
+
+
+def test_a_picture_that_cannot_be_read_costs_its_boxes_alone(folder: Path) -> None:
+    (folder / "b.png").write_bytes(b"x")
+    skips = Skips()
+    (record,) = read(folder, {**POINTED, "image": "b.png"}, POINTED, skips=skips)
+    assert record.key == "a.png"
+    assert skips.counts == {"boxes on pictures that cannot be read": 1}
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([{**POINTED, "box": [200, 0, 5, 5]}], "with an extent inside 100 x 200 pixels"),
+        ([{**POINTED, "box": [1, 2, 3]}], "box: found a list of 3, wanted one of 4"),
+        ([{"image": "a.png", "expression": "x"}], "wanted one with `box`"),
+        ([{**POINTED, "expression": " "}], "found an empty text"),
+        ([{**TRUE, "true": "maybe"}], r"true: found a text \(maybe\), wanted true or false"),
+        ([{"image": "a.png", "statement": "x"}], "wanted one with `true`"),
+        ([THINGS, {**CHOSEN, "choices": ["a", "b"]}], "choices: found a list of 2, wanted one of 4"),
+        ([THINGS, {**CHOSEN, "answer": 4}], "answer: found 4, wanted 0, 1, 2 or 3"),
+        ([THINGS, {**CHOSEN, "rationale": -1}], "rationale: found -1"),
+        ([CHOSEN], r"found \[0\] in “why \[0\]”, wanted one of the 0 things of a.png"),
+        ([THINGS, {**CHOSEN, "question": "is it [7]"}], r"found \[7\].*one of the 1 things of a.png"),
+        ([THINGS, {**THINGS, "things": [{"kind": "cat", "box": [0, 0, 9, 9]}]}], "line 2: things: found other things"),
+        ([THINGS], "found nothing to learn from"),
+    ],
+)
+def test_what_is_wrong_is_named(folder: Path, lines: list[Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read(folder, *lines)
