@@ -128,11 +128,9 @@ def storybook_detector(
         typer.Option(help="Train torchvision's Faster R-CNN of this architecture instead, such as resnet18_fpn."),
     ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Default: the recipe's.")] = None,
-    processes: Annotated[int, typer.Option(min=1, help="That train as one.")] = PROCESSES,
     seed: Seed = 0,
 ) -> None:
     """Train a small detector to see the drawn world."""
-    from diptych.recipes.apart import together
     from diptych.recipes.detector import DetectorRecipe, FasterRCNNRecipe, train_detector
 
     recipe = (
@@ -140,8 +138,7 @@ def storybook_detector(
         if faster_rcnn is None
         else FasterRCNNRecipe.of(steps, seed, architecture=faster_rcnn)
     )
-    recipe.network()  # an unknown architecture is refused here, not by each process
-    together(train_detector, recipe, out, processes=processes)
+    train_detector(recipe, out, console=console())
     print(f"eyes: {out / 'eyes'}")
 
 

@@ -55,7 +55,7 @@ class DemoConfig(BaseModel):
     val: PositiveInt = 200
     test: PositiveInt = 600
     labels: PositiveInt = 100  # labelled scenes that the arms learn from
-    detector_steps: PositiveInt = 800
+    detector_steps: PositiveInt = 850
     pretrain_steps: PositiveInt = 2000
     most_steps: PositiveInt = 2000  # of an arm on `labels` scenes; it ends when val has stopped rising
     validate_every: PositiveInt = 50
@@ -114,7 +114,7 @@ def see_world(out: Path, config: DemoConfig, times: Times) -> Store:
         apart(_draw, out / "world", config)
     with times.stage("learn to see"):
         recipe = DetectorRecipe.of(config.detector_steps, config.seed)
-        together(train_detector, recipe, out / "detector", processes=PROCESSES)
+        apart(_learn_to_see, recipe, out / "detector")
     with times.stage("find regions"):
         apart(_look, out / "world", out / "detector" / EYES, out / "store")
     return Store(out / "store")
@@ -151,6 +151,11 @@ def _draw(folder: Path, config: DemoConfig) -> None:
     with bar("scenes") as progress:
         task = progress.add_task("scenes", total=sum(config.splits.values()))
         storybook.write(folder, config.splits, config.seed, lambda done: progress.advance(task, done), PROCESSES)
+
+
+def _learn_to_see(recipe: DetectorRecipe, folder: Path) -> None:
+    """In one process, however many cores there are, so that batch norms see the whole batch."""
+    train_detector(recipe, folder)
 
 
 def _look(world: Path, eyes: Path, folder: Path) -> None:
