@@ -7,7 +7,7 @@ from torch import Tensor
 from diptych.core import BIDIRECTIONAL, Regions, Sample, collate
 from diptych.errors import CheckpointError
 from diptych.models.vl_bert_official import load_vl_bert
-from tests.parity.checkpoints import SMALL, random, sections, vocabulary
+from tests.parity.checkpoints import SMALL, Keys, random, sections, vocabulary
 
 pytestmark = pytest.mark.parity
 # 4,096 numbers go into a look: 2,048 of coordinates, which stay 8 x 256 / k, and 2,048 of the feature.
@@ -21,22 +21,37 @@ HEADS = {
 PIXELS = "image_feature_extractor."
 
 
+def drawn(keys: Keys) -> dict[str, Tensor]:
+    """Small, but the network has the one size that torchvision builds; of its tensors one number is stored."""
+    network = any(name.startswith(f"{PIXELS}backbone") for name in keys)
+    theirs = random({n: k for n, k in keys.items() if not (network and n.startswith(PIXELS))}, SIZES, half=False)
+    for name, (shape, kind) in keys.items():
+        if name not in theirs:
+            value = torch.full([], 7 if kind == "int64" else 0.01).to(getattr(torch, kind))
+            theirs[name] = value.expand([64 if size == 768 else size for size in shape])
+    return theirs
+
+
 @pytest.mark.parametrize("wrapped", ["", "module."])
 @pytest.mark.parametrize("section", HEADS)
 def test_every_key_is_read_and_told(parity_folder, tmp_path, section, wrapped):
     torch.manual_seed(0)
-    theirs = random(sections(parity_folder / "vl_bert" / "keys.txt")[section], SIZES, half=False)
+    theirs = drawn(sections(parity_folder / "vl_bert" / "keys.txt")[section])
     torch.save({"state_dict": {wrapped + name: value for name, value in theirs.items()}}, tmp_path / "model.pth")
     model, report = load_vl_bert(tmp_path / "model.pth", vocabulary(tmp_path, SMALL[30522]))
     assert set(report.renamed) | set(report.left) == {wrapped + name for name in theirs}
     left = {name.removeprefix(wrapped) for name in report.left}
+    pixels = {name for name in theirs if name.startswith(PIXELS) and ".head.0." not in name}
+    assert pixels.isdisjoint(left)  # with the network, where there is one
+    assert model.config.network == ("resnet101" if section in ("VCR", "RefCOCO+") else None)
     expected = {"vlbert.mlm_head.predictions.decoder.weight", "vlbert.pooler.dense.weight", "vlbert.pooler.dense.bias"}
     assert all(name in expected or name.startswith(PIXELS) for name in left)
     assert set(model.heads) == HEADS[section]
     assert not any(name.startswith(("encoder", "text", "heads", "word_norm", "region_norm")) for name in report.missing)
     boxes = torch.tensor([[0.1, 0.1, 0.5, 0.9], [0.0, 0.2, 1.0, 1.0]])
     features = torch.rand(2, model.config.feature_size)
-    regions = Regions(boxes=boxes, scores=torch.tensor([0.9, 0.8]), size=(640, 480), features=features)
+    pixels = torch.rand(3, 48, 64) if model.config.network is not None else None
+    regions = Regions(boxes, torch.tensor([0.9, 0.8]), (640, 480), features=features, pixels=pixels)
     sample = Sample("k", "p", regions, torch.tensor([10, 20, 3, 4, 3]), attention=BIDIRECTIONAL)
     assert model.eval()(collate([sample])).text.isfinite().all()
 

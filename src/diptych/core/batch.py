@@ -39,6 +39,7 @@ class Batch:
     features: Float[Tensor, "B R F"] | None = None
     whole: Float[Tensor, "B whole_size"] | None = None
     pixels: Float[Tensor, "B 3 height width"] | None = None
+    pixel_sizes: Int[Tensor, "B 2"] | None = None  # width, height of each picture there, without padding
     text_regions: Int[Tensor, "B T"] | None = None
     target: Int[Tensor, "B U"] | None = None
     target_present: Bool[Tensor, "B U"] | None = None
@@ -113,7 +114,8 @@ def collate(samples: Sequence[Sample]) -> Batch:
         classes=_optional(regions, count, "classes"),
         features=_optional(regions, count, "features"),
         whole=_whole(regions),
-        pixels=_pixels(regions),
+        pixels=(pixels := _pixels(regions)),
+        pixel_sizes=None if pixels is None else torch.tensor([_pixel_size(r) for r in regions]),
     )
 
 
@@ -160,14 +162,21 @@ def _whole(regions: Sequence[Regions]) -> Tensor | None:
 
 
 def _pixels(regions: Sequence[Regions]) -> Tensor | None:
-    pictures = [r.pixels for r in regions if r.pixels is not None]
-    if len(pictures) < len(regions):
+    """Padded with zeros right and below. Of all pictures with regions, or None; text alone gets zeros."""
+    pictures = [r.pixels for r in regions]
+    known = [p for p in pictures if p is not None]
+    if not known or any(r.pixels is None and len(r) for r in regions):
         return None
-    height, width = (max(p.shape[axis] for p in pictures) for axis in (1, 2))
-    stacked = pictures[0].new_zeros(len(pictures), 3, height, width)
+    height, width = (max(p.shape[axis] for p in known) for axis in (1, 2))
+    stacked = known[0].new_zeros(len(pictures), 3, height, width)
     for row, picture in zip(stacked, pictures, strict=True):
-        row[:, : picture.shape[1], : picture.shape[2]] = picture
+        if picture is not None:
+            row[:, : picture.shape[1], : picture.shape[2]] = picture
     return stacked
+
+
+def _pixel_size(regions: Regions) -> tuple[int, int]:
+    return (1, 1) if regions.pixels is None else (regions.pixels.shape[2], regions.pixels.shape[1])
 
 
 def _no_regions() -> Regions:

@@ -14,6 +14,7 @@ from diptych.core import Batch, Record, Sample, Update, collate
 from diptych.errors import DataError
 from diptych.loading.corpus import Corpus
 from diptych.loading.order import Order
+from diptych.loading.pixels import Pixels
 from diptych.loading.store import Store
 
 ToSamples = Callable[[Record], list[Sample]]
@@ -44,9 +45,10 @@ class Loader:
         needs_regions: bool = False,
         corpus: Corpus | None = None,
         alone: float = 0.5,
+        pixels: Pixels | None = None,
     ) -> None:
         self.store, self.updates, self.seed, self.max_regions = store, updates, seed, max_regions
-        self.corpus, self.corrupt = corpus, dict[str, str]()
+        self.corpus, self.pixels, self.corrupt = corpus, pixels, dict[str, str]()
         self.without_regions: list[str] = []  # keys of pictures that were left out, as nothing was found in them
         texts = min(max(round(alone * batch_size), 1), batch_size) if corpus is not None else 0
         self.text_order = Order(np.ones(len(corpus), dtype=np.int64), texts, seed) if corpus is not None else None
@@ -108,8 +110,10 @@ class Loader:
         sample = self._samples(index)[position]
         try:
             regions = self.store.regions(index)
+            if self.pixels is not None and len(regions):
+                regions = replace(regions, pixels=self.pixels.of(self.store.words(index)))
         except DataError as error:
-            self.corrupt[error.key or str(index)] = str(error)
+            self.corrupt[error.key or self.store.words(index).key] = str(error)
             return None
         return replace(sample, regions=regions if self.max_regions is None else regions.first(self.max_regions))
 

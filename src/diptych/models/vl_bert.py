@@ -29,6 +29,7 @@ from diptych.core import NOTHING, Batch, States, attention_mask
 from diptych.errors import DataError
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
+from diptych.models.fast_rcnn import FastRCNN, Network
 from diptych.models.heads import HeadSizes, PooledMatchHead, make_heads, slot_mark
 from diptych.models.system import Config, Shape, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Transformer
@@ -58,6 +59,8 @@ class VLBertShape(Shape):
     whole: Literal["mean", "given"] = "mean"  # the whole picture's feature: of the visible regions, or the store's
     visual_norm_init: Source = "paper"  # the visual norms begin with weight 1; or 0, so that training begins as BERT
     region_budget: Source = "paper"  # max_regions; or 64 places for text and regions together
+    network: Network | None = None  # what looks at pixels, trained with the rest; None: stored features
+    network_frozen: int = 2  # of its stem and stages 1 to 3, from the stem on
 
     @model_validator(mode="after")
     def _fits(self) -> VLBertShape:
@@ -135,7 +138,8 @@ class VLBert(SystemModel):
         self.heads = make_heads(heads, sizes, self.text.words, own)
         for module in self.modules():
             as_bert(module, config.init_std)
-        nn.init.zeros_(self.regions.hidden)
+        if self.regions.hidden is not None:
+            nn.init.zeros_(self.regions.hidden)
         if config.visual_norm_init == "official":
             nn.init.zeros_(self.word_norm.weight)
             nn.init.zeros_(self.region_norm.weight)
@@ -231,18 +235,41 @@ class RegionLooks(nn.Module):
     def __init__(self, config: VLBertConfig) -> None:
         super().__init__()
         self.config = config
-        self.hidden = nn.Parameter(torch.zeros(config.feature_size))  # what a hidden region looks like
+        self.network = None if config.network is None else FastRCNN(config.network, config.network_frozen)
+        size = config.feature_size if self.network is None else self.network.size
+        # What a hidden region looks like; where there are pixels, like a blank.
+        self.hidden = nn.Parameter(torch.zeros(size)) if self.network is None else None
         self.dropout = Dropout(config.dropout)
-        self.out = nn.Linear(8 * config.coordinates + config.feature_size, config.width)
+        self.out = nn.Linear(8 * config.coordinates + size, config.width)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B P D"]:
         """P = 1 + R."""
-        features = region_features(batch, self.config.feature_size)
-        whole = self._whole(batch, features)
-        features = torch.where(batch.hidden[..., None], self.hidden, features)
-        features = torch.cat([whole[:, None], features], 1)
+        features = self._stored(batch) if self.network is None else self._seen(batch, self.network)
         places = sines(self._places(batch), self.config.coordinates)
         looks: Tensor = torch.relu(self.out(self.dropout(torch.cat([places.to(features), features], -1))))
+        return looks
+
+    def _stored(self, batch: Batch) -> Float[Tensor, "B P F"]:
+        features = region_features(batch, self.config.feature_size)
+        whole = self._whole(batch, features)
+        assert self.hidden is not None
+        features = torch.where(batch.hidden[..., None], self.hidden, features)
+        return torch.cat([whole[:, None], features], 1)
+
+    def _seen(self, batch: Batch, network: FastRCNN) -> Float[Tensor, "B P F"]:
+        """From pixels, in which hidden regions are blank (`Regions.hide`)."""
+        pictured = batch.regions_present.any(1)
+        present = torch.cat([pictured[:, None], batch.regions_present], 1)
+        if not pictured.any():
+            return batch.boxes.new_zeros(*present.shape, network.size)
+        if batch.pixels is None or batch.pixel_sizes is None:
+            raise DataError(
+                f"the model looks at pixels (model.network={self.config.network}), and some pictures have none",
+                key=batch.keys[int(pictured.long().argmax())],
+            )
+        sizes = batch.pixel_sizes.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
+        whole = (sizes - 1) * sizes.new_tensor([0.0, 0.0, 1.0, 1.0])  # pixels are counted from 0
+        looks: Tensor = network(batch.pixels, torch.cat([whole, batch.boxes * sizes], 1), present)
         return looks
 
     def _whole(self, batch: Batch, features: Float[Tensor, "B R F"]) -> Float[Tensor, "B F"]:
@@ -262,7 +289,8 @@ class RegionLooks(nn.Module):
         whole = batch.boxes.new_tensor([0.0, 0.0, 1.0, 1.0]).expand(len(batch), 1, 4)
         if self.config.geometry == "paper":
             return SCALE * torch.cat([whole, batch.boxes], 1)
-        sizes = batch.sizes.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
+        pixels = batch.sizes if batch.pixel_sizes is None else batch.pixel_sizes
+        sizes = pixels.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
         whole = whole - torch.tensor([0.0, 0.0, 1.0, 1.0]).to(sizes) / sizes  # pixels are counted from 0
         boxes = torch.cat([whole, batch.boxes], 1)
         starts, ends = boxes[..., :2], boxes[..., 2:]

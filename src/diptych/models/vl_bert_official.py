@@ -14,6 +14,7 @@ import torch
 
 from diptych.errors import CheckpointError
 from diptych.loading.tokens import Tokens
+from diptych.models.fast_rcnn import Network
 from diptych.models.vl_bert import VLBert, VLBertConfig
 from diptych.models.weights import Report, Tensors, load_into, read_weights
 
@@ -63,6 +64,12 @@ PRETRAINED = {"vlbert.pooler.dense": "heads.match.pool.0"}
 HIDDEN_LOOK = "object_mask_visual_embedding.weight"  # (1, F) there, (F,) here
 TIED = "vlbert.mlm_head.predictions.decoder.weight"
 QKV = ("query", "key", "value")
+NETWORK = {
+    "image_feature_extractor.backbone.": "regions.network.backbone.",
+    "image_feature_extractor.roi_head_feature_extractor.": "regions.network.head.",
+}
+HEAD_AGAIN = "image_feature_extractor.head.0."  # the same tensors under the name of what pools them
+DEPTHS: dict[int, Network] = {6: "resnet50", 23: "resnet101", 36: "resnet152"}  # blocks of stage 3
 LAYER = re.compile(r"vlbert\.encoder\.layer\.(\d+)\.(.+)\.(weight|bias)")
 
 
@@ -137,6 +144,8 @@ def _renamed(theirs: Tensors, there: dict[str, str]) -> tuple[Tensors, Report]:
             continue
         elif stem in names:
             new = f"{names[stem]}.{kind}"
+        elif start := next((start for start in NETWORK if name.startswith(start)), None):
+            new = NETWORK[start] + name.removeprefix(start)
         else:
             report.left[there[name]] = _why(name)
             continue
@@ -159,8 +168,8 @@ def _heads(theirs: Tensors) -> dict[str, str]:
 def _why(name: str) -> str:
     if name.startswith("vlbert.pooler."):
         return "a pooler that no head of this task reads"
-    if name.startswith("image_feature_extractor."):
-        return "of the convolutional network that reads pixels; stored features take its place"
+    if name.startswith(HEAD_AGAIN):
+        return "the network's last stage once more"
     return "not known"
 
 
@@ -179,6 +188,7 @@ def _join_projections(theirs: Tensors, there: dict[str, str], ours: Tensors, rep
 def _sizes(ours: Tensors, feature: int | None) -> dict[str, Any]:
     layers = {name.split(".")[2] for name in ours if name.startswith("encoder.layers.")}
     read = ours.get("regions.out.weight")
+    blocks = {name.split(".")[4] for name in ours if name.startswith("regions.network.backbone.layer3.")}
     if "regions.hidden" in ours:
         feature = len(ours["regions.hidden"])
     if read is not None and feature is None:
@@ -192,6 +202,7 @@ def _sizes(ours: Tensors, feature: int | None) -> dict[str, Any]:
         "coordinates": (read.shape[1] - feature) // 8 if read is not None and feature is not None else 256,
         "classes": len(ours.get("heads.region_class.2.bias", range(1601))),
         "answers": len(ours["heads.answer.outer.bias"]) if "heads.answer.outer.bias" in ours else 0,
+        "network": DEPTHS.get(len(blocks)),
         "geometry": "official",
         "visual_norm_init": "official",
     }

@@ -30,6 +30,7 @@ _MAKERS: list[Callable[[], Recipe]] = [
     *(partial(make, task) for make in (vl_bert.paper, vl_bert.official, vl_bert.large) for task in vl_bert.PUBLISHED),
     *(partial(vl_bert.small, task) for task in vl_bert.TASKS),
     *(partial(vl_bert.with_text, size) for size in ("iclr", "official", "small")),
+    *(partial(vl_bert.end_to_end, size) for size in ("official", "small")),
     *(partial(make, task) for make in (xgpt.paper, xgpt.small) for task in xgpt.TASKS),
     *(partial(xgpt.table_2, row, size) for size in xgpt.SIZES for row in xgpt.ROWS),
     *(partial(xgpt.table_3, depth, structure) for depth, structure in xgpt.STRUCTURES),

@@ -18,7 +18,7 @@ from diptych.objectives import Schedule
 from diptych.recipes.folder import Architecture, ModelFolder
 from diptych.recipes.objectives import SelfCriticalObjectives
 from diptych.recipes.recipe import Recipe, claimed
-from diptych.recipes.regions import more_regions, pointing_nowhere
+from diptych.recipes.regions import more_regions, pixels_of, pointing_nowhere
 from diptych.recipes.rewards import check_rewardable, notes, rewarded_samples, rewarded_schedule
 from diptych.recipes.tasks import make_task
 from diptych.recipes.text_alone import check_text, corpus_of, first_lines
@@ -75,6 +75,7 @@ class Plan:
                 shape.needs_regions,
                 corpus_of(self.recipe, self.tokens),
                 self.recipe.data.text_share,
+                pixels_of(self.recipe),
             )
         except DataError as error:
             if lines := list(self._unknown()):

@@ -21,6 +21,7 @@ from pydantic import (
 from diptych.decoding import DecodingOptions
 from diptych.errors import RecipeError, nearest
 from diptych.files import write_atomically
+from diptych.loading.pixels import Colours
 from diptych.models import MODELS, Config, Shape
 from diptych.recipes.objectives import OBJECTIVES, Objectives
 from diptych.training.config import OptimizerConfig, TrainingConfig
@@ -42,6 +43,9 @@ class DataConfig(BaseModel):
     vocabulary: str | None = None  # a vocab.txt; None: learnt from the words, or the start's own
     lowercase: bool = True  # of a vocab.txt (bert-base-cased: false), or of one that is learnt
     tokens: Literal["wordpiece", "bpe"] = "wordpiece"  # what is learnt where no vocabulary is given
+    pixels_shorter: PositiveInt = 600  # of a picture's shorter side, where the model looks at pixels (model.network)
+    pixels_longer: PositiveInt = 1000
+    pixels_colours: Colours = "rgb"  # as torchvision's weights read them; or bgr, as Caffe's
     text: str | None = None  # a file of text without pictures, a sentence a line, to pre-train on as well
     text_share: Annotated[float, Field(gt=0, le=1)] = 0.5  # of each batch; 1: nothing but text
     text_words: PositiveInt = 64  # pieces of words in each

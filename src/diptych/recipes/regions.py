@@ -6,8 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from diptych.core import NOTHING, Record
+from diptych.loading.pixels import Pixels
 from diptych.loading.store import Store
+from diptych.models import VLBertShape
 from diptych.objectives import region_of
+from diptych.recipes.recipe import Recipe
 from diptych.tasks.referring import can_be_found
 
 LOOKED_AT = 1000  # records whose regions are read to count; more would keep a large run waiting
@@ -16,6 +19,13 @@ LOOKED_AT = 1000  # records whose regions are read to count; more would keep a l
 def best_regions(record: Record, most: int) -> Record:
     """The record with the best of its regions."""
     return record if record.regions is None else replace(record, regions=record.regions.first(most))
+
+
+def pixels_of(recipe: Recipe) -> Pixels | None:
+    """How pictures are read, where the model looks at pixels."""
+    if not isinstance(recipe.model, VLBertShape) or recipe.model.network is None:
+        return None
+    return Pixels(recipe.data.pixels_shorter, recipe.data.pixels_longer, recipe.data.pixels_colours)
 
 
 def more_regions(store: Store, records: Sequence[int], most: int) -> Iterator[str]:

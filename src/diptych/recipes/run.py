@@ -25,7 +25,7 @@ from diptych.recipes.folder import EYES, INNER, ModelFolder
 from diptych.recipes.importing import begin
 from diptych.recipes.plan import Plan, in_split, plan
 from diptych.recipes.recipe import Recipe, claim
-from diptych.recipes.regions import best_regions
+from diptych.recipes.regions import best_regions, pixels_of
 from diptych.recipes.tasks import SCORES, make_task
 from diptych.tasks.caption import Captioning
 from diptych.tasks.retrieval import Retrieval
@@ -137,7 +137,12 @@ def predict(model: ModelFolder, store: Store, split: str) -> tuple[list[dict[str
     most = model.architecture.config.max_regions
     records = [best_regions(store.record(index), most) for index in in_split(store, split, "--split")]
     task = make_task(model.recipe, model.tokens, model.answers)
-    return ask(task, model.model, records), records, task
+    return ask(task, model.model, records, look=_look(model.recipe)), records, task
+
+
+def _look(recipe: Recipe) -> Callable[[Record], Record] | None:
+    pixels = pixels_of(recipe)
+    return None if pixels is None else pixels.beside
 
 
 def _validation(chosen: Plan) -> Callable[[nn.Module, int], dict[str, float]] | None:
@@ -146,14 +151,16 @@ def _validation(chosen: Plan) -> Callable[[nn.Module, int], dict[str, float]] | 
         return None
     if recipe.task == "pretrain":
         most, schedule = recipe.model.max_regions, chosen.schedule.first
-        batches = Loader(store, chosen.held_out, task.samples, schedule, 64, seed=0, max_regions=most)
+        pixels = pixels_of(recipe)
+        size = 64 if pixels is None else recipe.training.batch
+        batches = Loader(store, chosen.held_out, task.samples, schedule, size, seed=0, max_regions=most, pixels=pixels)
         return lambda module, _: {"likelihood": _likelihood(module, batches, schedule)}
     records = [best_regions(store.record(index), recipe.model.max_regions) for index in chosen.held_out]
     if isinstance(task, Retrieval):
         told = [record for record in records if record.captions][:VALIDATION_GALLERY]
         records = [replace(record, captions=record.captions[:1]) for record in told]
-    asked = greedily(task)
-    return lambda module, _: asked.score(ask(asked, module, records), records)
+    asked, look = greedily(task), _look(recipe)
+    return lambda module, _: asked.score(ask(asked, module, records, look=look), records)
 
 
 def greedily(task: Task) -> Task:

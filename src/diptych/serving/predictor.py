@@ -20,6 +20,7 @@ from diptych.decoding.influence import weigh_answer, weigh_words
 from diptych.errors import CheckpointError, DataError, ServingError
 from diptych.loading.tokens import Tokens
 from diptych.recipes.folder import ModelFolder, open_model
+from diptych.recipes.regions import pixels_of
 from diptych.recipes.tasks import make_task
 from diptych.serving.deciding import Chosen, Found, Verdict, choose, ground, verify
 from diptych.serving.search import Progress, Searched, search
@@ -194,8 +195,10 @@ class Predictor:
                 refused(picture, error)
         if opened:
             regions = self.eyes.see([picture for _, _, picture in opened], [record for _, record, _ in opened])
-            for (number, record, _), found in zip(opened, regions, strict=True):
-                records[number] = replace(record, regions=found, size=found.size)
+            pixels = pixels_of(self.folder.recipe) if self.folder.recipe is not None else None
+            for (number, record, picture), found in zip(opened, regions, strict=True):
+                seen = found if pixels is None else replace(found, pixels=pixels.read(picture))
+                records[number] = replace(record, regions=seen, size=found.size)
         most = self.folder.architecture.config.max_regions
         for number in self._unseen(records):
             unseen = DataError(
@@ -206,8 +209,8 @@ class Predictor:
             if refused is None:
                 raise unseen
             refused(pictures[number], unseen)
-        seen = (records[number] for number in sorted(records))
-        return [replace(record, regions=record.regions.first(most)) for record in seen if record.regions is not None]
+        shown = (records[number] for number in sorted(records))
+        return [replace(record, regions=record.regions.first(most)) for record in shown if record.regions is not None]
 
     def _unseen(self, records: dict[int, Record]) -> list[int]:
         """Those in which there is nothing that the model could see."""

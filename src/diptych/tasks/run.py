@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -19,20 +19,21 @@ def ask(
     records: Sequence[Record],
     batch_size: int = 64,
     progress: Callable[[int], object] | None = None,
+    look: Callable[[Record], Record] | None = None,
 ) -> list[dict[str, Any]]:
-    """One prediction for each question of each record, in order. `records` have regions.
+    """One prediction for each question of each record, in order. `records` have regions; `look` adds their pixels.
 
     Of retrieval the questions are all pairs of the records, and a prediction says what a query found.
     """
     if isinstance(task, Retrieval):
-        return task.rank(model, records)
+        return task.rank(model, records if look is None else [look(record) for record in records])
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
     predictions: list[dict[str, Any]] = []
     try:
         with torch.inference_mode():
-            for samples in _batches(task, records, batch_size):
+            for samples in _batches(task, map(look, records) if look is not None else records, batch_size):
                 predictions += task.answer(model, collate(samples).to(device))
                 if progress is not None:
                     progress(len(predictions))
@@ -41,7 +42,7 @@ def ask(
     return predictions
 
 
-def _batches(task: Task, records: Sequence[Record], size: int) -> Iterator[list[Sample]]:
+def _batches(task: Task, records: Iterable[Record], size: int) -> Iterator[list[Sample]]:
     samples = (sample for record in records for sample in task.questions(record))
     while batch := list(islice(samples, size)):
         yield batch

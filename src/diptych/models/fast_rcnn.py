@@ -1,0 +1,98 @@
+"""Fast R-CNN (Girshick 2015) as VL-BERT trains it end to end: pixels and boxes -> a feature of each region.
+
+    pixels ── stem, stages 1 to 3 ──▶ maps at 1/16 ── RoIAlign ──▶ 14 x 14 of each box ── stage 4 ──▶ mean ──▶ feature
+              (stem, stage 1 frozen)                               (dilated, so that it stays 14 x 14)
+
+A ResNet of torchvision's, with the stride of a stage in its first 1 x 1 convolution, where the weights that VL-BERT
+begins from have it. Batch norms keep their statistics and their scale. RoIAlign is the code's: one sample a cell, and
+pixels are points (not `aligned`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, cast
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torchvision import models
+from torchvision.ops import roi_align
+
+Network = Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
+STRIDE = 16  # pixels a step of the maps
+CELLS = 14  # of a region, both ways
+STAGES = ("stem", "layer1", "layer2", "layer3")
+
+
+class FastRCNN(nn.Module):
+    def __init__(self, network: Network, frozen: int = 2) -> None:
+        """`frozen`: how many of stem, stage 1, stage 2, stage 3 keep their weights."""
+        super().__init__()
+        whole: Any = getattr(models, network)(weights=None)
+        self.backbone = nn.Module()
+        for name in ("conv1", "bn1", "layer1", "layer2", "layer3"):
+            setattr(self.backbone, name, getattr(whole, name))
+        self.head: nn.Sequential = whole.layer4
+        self.size: int = whole.fc.in_features  # F
+        for stage in (whole.layer2, whole.layer3):
+            _stride_first(stage[0])
+        _dilate(self.head)
+        early = [(self.backbone.conv1, self.backbone.bn1), *((getattr(self.backbone, n),) for n in STAGES[1:])]
+        for stage in early[:frozen]:
+            for part in cast("tuple[nn.Module, ...]", stage):
+                part.requires_grad_(False)
+        for part in self.modules():
+            if isinstance(part, nn.BatchNorm2d):
+                part.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> FastRCNN:
+        """Batch norms stay as they are: a batch of a few large pictures would tell them little."""
+        super().train(mode)
+        for part in self.modules():
+            if isinstance(part, nn.BatchNorm2d):
+                part.eval()
+        return self
+
+    def forward(
+        self,
+        pixels: Float[Tensor, "B 3 height width"],
+        boxes: Float[Tensor, "B P 4"],
+        present: Bool[Tensor, "B P"],
+        masks: Float[Tensor, "B P m m"] | None = None,
+    ) -> Float[Tensor, "B P F"]:
+        """Boxes in pixels, corners; zeros where none is present. `masks` (14 x 14) close what is not the thing."""
+        rows, places = present.nonzero(as_tuple=True)
+        found = pixels.new_zeros(*present.shape, self.size)
+        if not len(rows):
+            return found
+        rois = torch.cat([rows[:, None].to(boxes), boxes[rows, places]], 1)
+        cells = self.head(self.cells(self.maps(pixels), rois))
+        if masks is not None:
+            cells = cells * masks[rows, places][:, None].to(cells)
+        return found.index_put((rows, places), cells.mean((2, 3)).to(found))
+
+    def maps(self, pixels: Float[Tensor, "B 3 height width"]) -> Float[Tensor, "B c h w"]:
+        net = cast("Any", self.backbone)
+        x = torch.max_pool2d(torch.relu(net.bn1(net.conv1(pixels))), 3, 2, 1)
+        out: Tensor = net.layer3(net.layer2(net.layer1(x)))
+        return out
+
+    def cells(self, maps: Float[Tensor, "B c h w"], rois: Float[Tensor, "N 5"]) -> Float[Tensor, "N c cells cells"]:
+        pooled: Tensor = roi_align(maps, rois.to(maps), CELLS, 1 / STRIDE, sampling_ratio=1, aligned=False)
+        return pooled
+
+
+def _stride_first(block: nn.Module) -> None:
+    """Into the 1 x 1 convolution that begins a bottleneck; torchvision has it in the 3 x 3 one."""
+    if isinstance(block, models.resnet.Bottleneck):
+        block.conv1.stride, block.conv2.stride = (2, 2), (1, 1)
+
+
+def _dilate(stage: nn.Sequential) -> None:
+    """No stride, and 3 x 3 convolutions that reach as far as they did behind one."""
+    for block in stage:
+        for part in block.modules():
+            if isinstance(part, nn.Conv2d):
+                part.stride = (1, 1)
+                if part.kernel_size == (3, 3):
+                    part.dilation = part.padding = (2, 2)

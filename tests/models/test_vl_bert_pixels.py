@@ -1,0 +1,112 @@
+"""VL-BERT end to end: the network learns with the rest, and what is hidden is hidden in the pixels."""
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from diptych.core import BIDIRECTIONAL, Record, Sample, collate
+from diptych.errors import DataError
+from diptych.loading.pixels import Pixels
+from diptych.models import VLBert, VLBertConfig
+from diptych.objectives import MaskedRegionClass
+from diptych.training.config import OptimizerConfig
+from diptych.training.optimizer import MULTIPLIER, parameter_groups
+from tests import toy
+
+
+def model(**changes: Any) -> VLBert:
+    torch.manual_seed(0)
+    sizes = {"width": 32, "layers": 2, "heads": 2, "ffn": 64, "positions": 80, "coordinates": 4, "feature_size": 6}
+    config = VLBertConfig(
+        vocabulary=toy.VOCABULARY,
+        **{**sizes, "classes": toy.KINDS, "init_std": 0.2, "network": "resnet18", "dropout": 0.0, **changes},
+    )
+    return VLBert(config, ("word", "region_class")).eval()
+
+
+def sample(seed: int = 0, height: int = 48, width: int = 64) -> Sample:
+    seen = toy.sample(seed, 3)
+    assert seen.regions is not None
+    pixels = torch.rand(3, height, width, generator=torch.Generator().manual_seed(seed))
+    return replace(seen, regions=replace(seen.regions, features=None, pixels=pixels), attention=BIDIRECTIONAL)
+
+
+def test_no_pixel_of_a_hidden_region_reaches_any_state() -> None:
+    vlbert, seen = model(), sample()
+    assert seen.regions is not None
+    assert seen.regions.pixels is not None
+    box = torch.tensor([10.3, 5.2, 30.1, 20.7])  # between pixels: a line of them would leak
+    boxes = seen.regions.boxes.clone()
+    boxes[1] = box / torch.tensor([64, 48, 64, 48])
+    regions = replace(seen.regions, boxes=boxes)
+    other = seen.regions.pixels.clone()
+    other[:, 5:21, 10:31] = 7.0  # every pixel that the box touches
+    hidden = torch.tensor([False, True, False])
+
+    def states(pixels: torch.Tensor, hide: bool) -> list[torch.Tensor]:
+        whole = replace(regions, pixels=pixels)
+        found = vlbert(collate([replace(seen, regions=whole.hide(hidden) if hide else whole)]))
+        return [found.text, found.regions, *found.marks.values()]
+
+    for ours, theirs in zip(states(seen.regions.pixels, True), states(other, True), strict=True):
+        assert torch.equal(ours, theirs)
+    assert not torch.allclose(states(seen.regions.pixels, False)[0], states(other, False)[0])
+
+
+def test_the_network_learns_and_its_early_stages_do_not() -> None:
+    vlbert = model(network_frozen=2).train()
+    objective = MaskedRegionClass(rate=1.0, labels="soft")
+    seen = collate(objective.prepare([sample(n) for n in range(2)], Random(0)))
+    before = {name: value.clone() for name, value in vlbert.state_dict().items() if "network" in name}
+    groups = parameter_groups(vlbert, OptimizerConfig(groups={"regions.network.": 0.1}))
+    of_network = [p for group in groups if group[MULTIPLIER] == 0.1 for p in group["params"]]
+    trained = [p for name, p in vlbert.named_parameters() if "network" in name and p.requires_grad]
+    assert {id(p) for p in of_network} == {id(p) for p in trained}
+    optimizer = torch.optim.SGD(groups, lr=0.1)
+    objective.loss(vlbert, vlbert(seen), seen).backward()
+    optimizer.step()
+    moved = {name for name, value in vlbert.state_dict().items() if "network" in name and (value != before[name]).any()}
+    convolutions = {name for name in before if "conv" in name or "downsample.0" in name}
+    frozen = {name for name in convolutions if ".backbone.conv1" in name or ".layer1." in name}
+    assert moved == convolutions - frozen  # no norm either, neither scale nor statistics
+
+
+def test_company_of_the_same_size_changes_nothing() -> None:
+    """Beside a larger picture it would: convolutions see the padding, as they do in the authors' code."""
+    vlbert = model()
+    alone, beside = vlbert(collate([sample(0)])), vlbert(collate([sample(0), sample(1)]))
+    torch.testing.assert_close(alone.text[0], beside.text[0, : alone.text.shape[1]], atol=1e-5, rtol=1e-5)
+
+
+def test_text_alone_beside_pictures() -> None:
+    vlbert = model()
+    text = Sample("t", "t", None, torch.tensor([7, 8, 9]), attention=BIDIRECTIONAL)
+    beside, alone = vlbert(collate([text, sample()])), vlbert(collate([text]))
+    torch.testing.assert_close(alone.text[0], beside.text[0, :3], atol=1e-5, rtol=1e-5)
+
+
+def test_a_picture_without_pixels_is_refused() -> None:
+    with pytest.raises(DataError, match=r"looks at pixels \(model.network=resnet18\), and some pictures have none"):
+        model()(collate([toy.sample(0)]))
+
+
+def test_pictures_are_read_as_the_networks_weights_want_them(tmp_path: Path) -> None:
+    Image.new("RGB", (40, 20), (255, 0, 51)).save(tmp_path / "a.png")
+    record = Record("a", picture=tmp_path / "a.png", regions=toy.regions(1))
+    rgb = Pixels(shorter=10, longer=100).of(record)
+    assert rgb.shape == (3, 10, 20)
+    torch.testing.assert_close(rgb[:, 3, 3], torch.tensor([(1 - 0.485) / 0.229, -0.456 / 0.224, (0.2 - 0.406) / 0.225]))
+    bgr = Pixels(shorter=20, longer=30, colours="bgr").of(record)
+    assert bgr.shape == (3, 15, 30)  # the longer side has a limit
+    torch.testing.assert_close(bgr[:, 3, 3], torch.tensor([51 - 102.9801, -115.9465, 255 - 122.7717]))
+    beside = Pixels(10, 100).beside(record).regions
+    assert beside is not None
+    assert beside.pixels is not None
+    assert torch.equal(beside.pixels, rgb)
+    with pytest.raises(DataError, match="the record names no picture"):
+        Pixels().of(Record("b"))
