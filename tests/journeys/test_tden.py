@@ -93,7 +93,7 @@ def test_it_searches(run, world, pretrained, tmp_path) -> None:
     assert {"pictures R@1", "captions R@10"} <= set(scores)
     assert scores["pictures R@1"]["blind"] == pytest.approx(100 / 12)
     told = run("evaluate", "--model", tmp_path / "found", "--data", world)
-    assert "captions of 12 pictures" in told.said
+    assert "of 12 pictures" in told.said
     model = library.load(tmp_path / "found").folder
     store = Store(world)
     gallery = Gallery.of_pictures(model.model, [store.record(index) for index in range(10)])

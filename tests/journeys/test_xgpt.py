@@ -47,7 +47,7 @@ def stages(world: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
 
 def _shape(start: object) -> dict[str, object]:
     config = start.architecture.config
-    return {name: getattr(config, name) for name in find_recipe("xgpt/small/pretrain").model.model_fields}
+    return {name: getattr(config, name) for name in type(find_recipe("xgpt/small/pretrain").model).model_fields}
 
 
 def test_captions_and_answers(stages: dict[str, Path], world: Path, tmp_path: Path, run: Callable[..., Told]) -> None:

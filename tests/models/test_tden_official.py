@@ -30,7 +30,7 @@ def test_bert_begins_the_sentence_encoder(tmp_path, tied):
     assert torch.equal(ours["text.positions.weight"], first["text.positions.weight"][:16])
     assert torch.equal(ours["text.segments.weight"], first["text.segments.weight"][[0, 1, 0]])
     assert torch.equal(model.heads["word"].rows, first["text.words.weight"])
-    for name in ("objects.0.inner.weight", "cross.1.outer.weight", "decoder.0.own_cross.qkv.weight"):
+    for name in ("objects.0.inner.weight", "cross.1.outer.weight", "decoder.0.cross.qkv.weight"):
         assert torch.equal(ours[name], fresh[name])
         assert name in report.missing
     assert not any(name.startswith(("text.", "sentence.", "heads.word.dense")) for name in report.missing)

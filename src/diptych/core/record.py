@@ -88,7 +88,6 @@ class Record:
     picture: Path | None = None
     size: tuple[int, int] | None = None  # width, height in pixels
     captions: tuple[str, ...] = ()
-    written: tuple[Written, ...] = ()  # which of the captions are a model's
     questions: tuple[Question, ...] = ()
     expressions: tuple[Expression, ...] = ()
     choices: tuple[Choices, ...] = ()
@@ -96,3 +95,4 @@ class Record:
     things: tuple[Thing, ...] = ()
     relations: tuple[tuple[int, str, int], ...] = ()  # (subject, relation, object), indices into things
     regions: Regions | None = None  # what a detector saw, once extracted
+    written: tuple[Written, ...] = field(default=(), repr=False)  # which of the captions are a model's
