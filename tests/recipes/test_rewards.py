@@ -237,7 +237,7 @@ def test_what_cannot_be_rewarded(world: Store, captioner: ModelFolder, tmp_path:
 def test_a_vocabulary_that_is_not_the_model_s(world: Store, captioner: ModelFolder, tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ndog\n")
     recipe = rewarded(captioner, f"data.vocabulary={tmp_path / 'vocab.txt'}")
-    with pytest.raises(RecipeError, match=r"6 words\) is not the vocabulary of"):
+    with pytest.raises(RecipeError, match=r"6 words\) is not the tokeniser of"):
         plan(recipe, world, tmp_path / "run", captioner)
     moved = captioner.save(tmp_path / "model")
     Tokens.from_vocabulary(tmp_path / "vocab.txt", lowercase=True).save(moved.folder)

@@ -119,7 +119,6 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
     again = claimed(out, recipe)
     if start is not None:
         start.accept(store.contract, store.folder)
-        _same_words(recipe, start)
     if isinstance(recipe.objectives, SelfCriticalObjectives):
         check_rewardable(recipe, start)
     records = _choose(recipe, store)
@@ -137,18 +136,6 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
     held_out = [index for index in store.split(recipe.data.validation) if task.questions(store.words(index))]
     held_out = held_out[: recipe.data.validation_records]
     return Plan(recipe, store, tokens, answers, task, schedule, architecture, records, held_out)
-
-
-def _same_words(recipe: Recipe, start: ModelFolder) -> None:
-    """Refuse a vocabulary that is not the one of the weights."""
-    if recipe.data.vocabulary is None:
-        return
-    given = Tokens.from_vocabulary(Path(recipe.data.vocabulary), recipe.data.lowercase)
-    if given.to_json() != start.tokens.to_json():
-        raise RecipeError(
-            f"{recipe.data.vocabulary} ({given.vocabulary.size} words) is not the vocabulary of {start.folder} "
-            f"({start.tokens.vocabulary.size}), whose weights know words by their numbers; leave data.vocabulary out"
-        )
 
 
 def in_split(store: Store, split: str, option: str) -> list[int]:
