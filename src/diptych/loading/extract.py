@@ -12,8 +12,9 @@ from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,7 +32,9 @@ MOST_BYTES = 256 * 2**20  # of opened pictures that wait: some are as large as 2
 
 Whole: TypeAlias = "tuple[Record, Picture | None]"  # None where the eyes look at the record alone
 Opened: TypeAlias = "tuple[Record, Picture | DataError | None]"
-Seen: TypeAlias = "tuple[list[tuple[Record, Regions]], dict[str, str]]"  # of a window, and why others could not be
+Failed: TypeAlias = dict[str, str]  # by key: why
+Seen: TypeAlias = tuple[list[tuple[Record, Regions]], Failed]  # of a window
+Packed: TypeAlias = dict[str, Any]  # the fields of regions, arrays for tensors
 
 
 @dataclass
@@ -127,12 +130,24 @@ def _shared(records: Iterator[Record], eyes: Eyes, batch: int, processes: int) -
         pieces = iter(lambda: list(islice(records, batch * WINDOW)), [])
         work = shared(partial(_look_apart, folder, batch), pieces, processes)
         with closing(work):
-            for seen in work:
-                yield from seen
+            for windows in work:
+                for found, failed in windows:
+                    yield [(record, _unpacked(regions)) for record, regions in found], failed
 
 
-def _look_apart(eyes: str, batch: int, records: list[Record]) -> list[Seen]:
-    return list(_Looking(_eyes_in(eyes), batch, threads=1).at(records))
+def _look_apart(eyes: str, batch: int, records: list[Record]) -> list[tuple[list[tuple[Record, Packed]], Failed]]:
+    seen = _Looking(_eyes_in(eyes), batch, threads=1).at(records)
+    return [([(record, _packed(regions)) for record, regions in found], failed) for found, failed in seen]
+
+
+def _packed(regions: Regions) -> Packed:
+    """With arrays for tensors, of which torch would send each through a shared file: slower than the looking."""
+    return {name: value.numpy() if isinstance(value, Tensor) else value for name, value in vars(regions).items()}
+
+
+def _unpacked(values: Packed) -> Regions:
+    fields: dict[str, Any] = {n: torch.from_numpy(v) if isinstance(v, np.ndarray) else v for n, v in values.items()}
+    return Regions(**fields)
 
 
 @cache

@@ -55,7 +55,7 @@ class DemoConfig(BaseModel):
     val: PositiveInt = 200
     test: PositiveInt = 600
     labels: PositiveInt = 100  # labelled scenes that the arms learn from
-    detector_steps: PositiveInt = 850
+    detector_steps: PositiveInt = 900
     pretrain_steps: PositiveInt = 2000
     most_steps: PositiveInt = 2000  # of an arm on `labels` scenes; it ends when val has stopped rising
     validate_every: PositiveInt = 50

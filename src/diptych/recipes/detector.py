@@ -39,7 +39,7 @@ def storybook_shape() -> DetectorShape:
 
 
 class DetectorRecipe(BaseModel):
-    """850 steps of 6 scenes, each drawn once; what that comes to stands in docs/results.md. Muon needs half as many
+    """900 steps of 6 scenes, each drawn once; what that comes to stands in docs/results.md. Muon needs half as many
     steps as AdamW here, and small batches fewer scenes. In one process: batch norms want to see them all (docs/log.md).
     """
 
@@ -62,7 +62,7 @@ class DetectorRecipe(BaseModel):
     )
     training: TrainingConfig = Field(
         default_factory=lambda: TrainingConfig(
-            steps=850, batch=6, precision="bf16", ema=0.99, checkpoint_every=250, log_every=25
+            steps=900, batch=6, precision="bf16", ema=0.99, checkpoint_every=250, log_every=25
         )
     )
 
@@ -123,7 +123,7 @@ class FasterRCNNRecipe(DetectorRecipe):
     )
     training: TrainingConfig = Field(
         default_factory=lambda: TrainingConfig(
-            steps=400, batch=8, precision="bf16", ema=0.98, checkpoint_every=50, log_every=10
+            steps=300, batch=6, precision="bf16", ema=0.98, checkpoint_every=50, log_every=10
         )
     )
 
