@@ -17,6 +17,7 @@ from diptych.loading.store import Store, StoreWriter
 from diptych.loading.tokens import Tokens
 from diptych.recipes import find_recipe
 from diptych.recipes.folder import open_model
+from diptych.recipes.run import fit_to
 from diptych.recipes.run import run as train
 from diptych.serving import Predictor
 from tests.journeys.conftest import Told
@@ -39,15 +40,10 @@ def stages(world: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
         given = {**SETTINGS, **LENGTHS, **(SHAPE if start is None else {}), "data.tokens": "bpe"}
         recipe = find_recipe(f"xgpt/small/{stage}", [f"{k}={json.dumps(v)}" for k, v in given.items()])
         if start is not None:
-            recipe = recipe.model_copy(update={"model": type(recipe.model)(**_shape(start))})
+            recipe = fit_to(recipe, start)
         start = train(recipe, Store(world), folder / stage, start=start).model
         made[stage] = folder / stage
     return made
-
-
-def _shape(start: object) -> dict[str, object]:
-    config = start.architecture.config
-    return {name: getattr(config, name) for name in type(find_recipe("xgpt/small/pretrain").model).model_fields}
 
 
 def test_captions_and_answers(stages: dict[str, Path], world: Path, tmp_path: Path, run: Callable[..., Told]) -> None:
@@ -83,6 +79,25 @@ def test_a_stage_that_was_stopped_goes_on_to_the_same_weights(
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
+def test_any_text_file_will_do(world: Path, tmp_path: Path, run: Callable[..., Told]) -> None:
+    """Then no picture is read, and its words are known; captions go on from there."""
+    book, out = tmp_path / "book.txt", tmp_path / "text"
+    book.write_text("the zebra wears a hat\nzebras sing at night, don't they?\n\n" * 8)
+    text = settings(**SHAPE, **{"data.text": str(book), "data.text_words": 20, "data.tokens": "bpe"})
+    told = run("pretrain", "xgpt/small/text", "--data", world, "--out", out, *text)
+    assert told.code == 0, told.error
+    made = open_model(out)
+    assert made.tokens.vocabulary.unknown not in made.tokens.encode("zebra")
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert {"masked_language", "text_fragment"} == {name for line in lines for name in line["losses"]}
+    further = ("pretrain", "xgpt/small/pretrain", "--data", world, "--model", out, *settings(**SHAPE))
+    told = run(*further, "--out", tmp_path / "further")
+    assert told.code == 0, told.error
+    told = run(*further, "--out", tmp_path / "mixed", "--set", f"data.text={book}", "--set", "data.text_words=20")
+    assert told.code == 2
+    assert "has tasks of pictures (captions, fragments, denoising, regions)" in " ".join(told.error.split())
+
+
 # ---- what cannot be trained on, or goes with nothing --------------------------------------------------
 
 
@@ -101,7 +116,7 @@ def test_captions_of_unknown_words_and_pictures_without_regions_are_counted(
     strange = Record("strange", "train", captions=("жжж щщщ",), regions=good[0].regions)
     nothing = Record("nothing", "train", captions=("a red kite",), regions=good[0].regions.first(0))
     recipe = find_recipe("xgpt/small/caption", [f"{k}={json.dumps(v)}" for k, v in (SETTINGS | LENGTHS).items()])
-    recipe = recipe.model_copy(update={"model": type(recipe.model)(**_shape(start))})
+    recipe = fit_to(recipe, start)
     mixed = store_of(tmp_path / "mixed", [*good, strange, nothing], world)
     train(recipe, mixed, tmp_path / "run", start=start)
     told = capsys.readouterr().err

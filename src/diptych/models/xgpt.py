@@ -113,7 +113,7 @@ class XgptConfig(XgptShape, Config):
 
 class Xgpt(SystemModel):
     config: XgptConfig
-    provides = frozenset({"regions", "text", "target", "decode", "grounded", "region queries"})
+    provides = frozenset({"regions", "text", "target", "decode", "grounded", "region queries", "alone"})
     decodes = True
 
     def __init__(self, config: XgptConfig, heads: Iterable[str] = ("word",)) -> None:

@@ -23,6 +23,7 @@ _MAKERS: list[Callable[[], Recipe]] = [
     *(partial(image_bert.on, "paper", split) for split in image_bert.ONE_STAGE["paper"]),
     *(partial(image_bert.on, "small", split) for split in image_bert.ONE_STAGE["small"]),
     *(partial(unified_vlp.self_critical, size) for size in ("paper", "official", "small")),
+    xgpt.self_critical,
     *(partial(tden.self_critical, size) for size in ("paper", "official", "small")),
     *(partial(make, task) for make in (tden.paper, tden.official, tden.small) for task in tden.TASKS),
     *(partial(tden.structured, kind, size) for size in ("paper", "small") for kind in tden.STRUCTURES),

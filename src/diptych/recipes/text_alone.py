@@ -8,6 +8,7 @@ from diptych.errors import RecipeError
 from diptych.loading.corpus import Corpus, Lines
 from diptych.loading.tokens import Tokens
 from diptych.models import MODELS
+from diptych.recipes.objectives import XgptObjectives
 from diptych.recipes.recipe import Recipe
 
 VOCABULARY_LINES = 20_000  # that a vocabulary is learnt from, beside all the captions
@@ -40,4 +41,9 @@ def check_text(recipe: Recipe) -> None:
     elif recipe.system not in can:
         raise RecipeError(
             f"{recipe.system} reads no text without a picture; leave out data.text, or take {' or '.join(can)}"
+        )
+    elif isinstance(recipe.objectives, XgptObjectives) and (pictured := recipe.objectives.of_pictures):
+        raise RecipeError(
+            f"{recipe.name} has tasks of pictures ({', '.join(pictured)}), and XGPT's tasks take turns with whole "
+            "batches; learn from data.text in a stage of its own (xgpt/text), and go on from its model with --model"
         )

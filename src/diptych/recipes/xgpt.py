@@ -4,7 +4,7 @@ Sections 5.1 and 5.3: text pre-training; then Conceptual Captions, batch 512, ra
 square root, all weights 1; then COCO's own captions, rate 1e-5, 0.3 on all tasks but captioning; then captioning alone,
 30 epochs. Eight days on 8 V100. Each stage starts from the mean of the 4 best weights of the one before.
 
-    diptych pretrain xgpt/text --data STORE --out text
+    diptych pretrain xgpt/text --data STORE --out text --set data.text=sentences.txt
     diptych pretrain xgpt/pretrain --data STORE --out web --model text
     diptych pretrain xgpt/in-domain --data COCO --out coco --model web
     diptych finetune caption --recipe xgpt/caption --data COCO --out caption --model coco
@@ -21,6 +21,7 @@ from diptych.decoding import DecodingOptions
 from diptych.models.xgpt import Structure, XgptShape
 from diptych.recipes.objectives import Answering, Objectives, Retrieving, Writing, XgptObjectives
 from diptych.recipes.recipe import DataConfig, Recipe
+from diptych.recipes.scst import small_scst
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 Task = Literal["text", "pretrain", "in-domain", "caption", "vqa", "retrieval"]
@@ -50,6 +51,8 @@ STRUCTURES: tuple[tuple[str, Structure], ...] = (
     ("base", "encdec-share"),
 )
 IN_DOMAIN = 0.3  # lambda of all tasks but captioning
+# Of a text file, where one is named (data.text): sentence by sentence, and nothing else in a batch.
+_LINES: dict[str, Any] = {"text_joined": False, "text_share": 1.0, "text_words": 57}
 
 _TEXT = XgptObjectives(captions=0, fragments=0, denoising=0, regions=0, text_words=1, text_fragments=1)
 _OBJECTIVES: dict[Task, Objectives] = {
@@ -103,7 +106,8 @@ def paper(task: Task) -> Recipe:
             keep=2,
         ),
         decoding=DecodingOptions(beams=2),
-        data=DataConfig(max_words=57, tokens="bpe"),  # 60 with [SEP], an answer's [MASK] and its [SEP]
+        # 60 with [SEP], an answer's [MASK] and its [SEP]
+        data=DataConfig(max_words=57, tokens="bpe", **(_LINES if task == "text" else {})),
     )
 
 
@@ -129,7 +133,13 @@ def small(task: Task) -> Recipe:
             checkpoint_every=200,
         ),
         decoding=DecodingOptions(beams=1),
+        data=DataConfig(**(_LINES if task == "text" else {})),
     )
+
+
+def self_critical() -> Recipe:
+    """The paper has no such stage; as the other systems that write have it."""
+    return small_scst(small("caption"), "decoder")
 
 
 def table_2(row: int, size: Size) -> Recipe:

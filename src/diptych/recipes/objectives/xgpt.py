@@ -51,6 +51,11 @@ class XgptObjectives(Objectives):
             raise ValueError(f"{names} are all 0, so there is nothing to train")
         return self
 
+    @property
+    def of_pictures(self) -> list[str]:
+        """The tasks among them that look at a picture."""
+        return [name for name, weight in self.weights() if weight and not name.startswith("text_")]
+
     def weights(self) -> list[tuple[str, float]]:
         names = ("captions", "fragments", "denoising", "regions", "text_words", "text_fragments")
         return [(name, getattr(self, name)) for name in names]
