@@ -67,5 +67,5 @@ def orthogonalised(matrix: Tensor) -> Tensor:
         polynomial.diagonal().add_(A)
         factor = polynomial @ factor
         gram = polynomial @ gram @ polynomial
-    wide = factor @ wide
-    return wide.T if high else wide
+    turned: Tensor = factor @ wide
+    return turned.T if high else turned
