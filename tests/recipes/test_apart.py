@@ -7,12 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import pytest
 
 from diptych.errors import CheckpointError, DataError, TrainingError
-from diptych.recipes.apart import apart, together
+from diptych.recipes.apart import _until_all_ended, apart, together
 from diptych.recipes.detector import DetectorRecipe, train_detector
 from diptych.recipes.folder import open_model
 
@@ -83,3 +84,30 @@ def test_the_message_of_a_process_that_fails_is_shown(tmp_path: Path, capfd: pyt
     with pytest.raises(TrainingError, match="exit code 1; what it said stands above"):
         together(open_model, tmp_path, processes=2)
     assert "no model folder" in capfd.readouterr().err
+
+
+class Ending(SpawnProcess):
+    """Ends right after the first look at it."""
+
+    exitcode = 0
+    looks = 0
+
+    def is_alive(self) -> bool:
+        self.looks += 1
+        return self.looks == 1
+
+    @property
+    def sentinel(self) -> int:
+        here, there = os.pipe()
+        os.close(there)
+        return here
+
+    def join(self, timeout: float | None = None) -> None: ...
+
+    def terminate(self) -> None: ...
+
+
+@pytest.mark.timeout(20)
+def test_ranks_that_end_between_two_looks_are_not_waited_for() -> None:
+    rank = Ending()
+    assert _until_all_ended([rank]) == [rank]
