@@ -56,19 +56,25 @@ def demo(
     thorough: Annotated[
         bool, typer.Option("--thorough", help="100, 300 and 1,000 labelled scenes, 3 seeds; about 3 CPU-hours.")
     ] = False,
+    system: Annotated[
+        str, typer.Option(help="unified-vlp, vl-bert, image-bert, tden or xgpt; all share OUT's world and regions.")
+    ] = "unified-vlp",
     seed: Seed = 0,
 ) -> None:
     """Draw a world, find its regions, pre-train, fine-tune, caption and answer: the main job, end to end."""
     from diptych.recipes.demo import DemoConfig
     from diptych.recipes.demo import demo as run_demo
+    from diptych.recipes.demo_systems import DEFAULT
     from diptych.recipes.thorough import ThoroughConfig
     from diptych.recipes.thorough import thorough as compare_thoroughly
 
     config = DemoConfig.fast(seed) if fast else DemoConfig(seed=seed)
+    if thorough and system != DEFAULT:
+        raise RecipeError(f"--thorough measures {DEFAULT} alone; leave out --system, or --thorough")
     if thorough:
         compare_thoroughly(out, ThoroughConfig.of(config), console())
     else:
-        run_demo(out, config, console())
+        run_demo(out, config, console(), system)
 
 
 @storybook.command("write")

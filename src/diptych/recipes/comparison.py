@@ -22,7 +22,7 @@ from diptych.recipes.apart import workers
 from diptych.recipes.folder import open_model
 from diptych.recipes.run import Run, evaluate, fit_to, run
 
-Task = Literal["caption", "vqa"]
+Task = Literal["caption", "vqa", "reasoning"]
 ROW, SAID = "row.json", "said.json"
 
 
@@ -39,6 +39,7 @@ class Cell:
     store: str
     out: str
     settings: tuple[str, ...]  # dotted overrides, the same for all arms
+    system: str = "unified-vlp"
 
     @property
     def folder(self) -> Path:
@@ -98,7 +99,7 @@ def train_cell(cell: Cell, store: Store) -> Run:
     """Without a look at the test split, as the choice of a learning rate wants it."""
     torch.set_num_threads(1)
     start = open_model(Path(cell.start)) if cell.start is not None else None
-    recipe = find_recipe(f"unified-vlp/small/{cell.task}")
+    recipe = find_recipe(f"{cell.system}/small/{cell.task}")
     if start is not None:
         recipe = fit_to(recipe, start)
     own = (f"optimizer.lr={cell.lr}", f"training.seed={cell.seed}", f"data.records={cell.labels}")

@@ -1,11 +1,16 @@
-"""The main job, end to end, on drawn pictures: draw, find regions, pre-train, fine-tune, caption and answer."""
+"""The main job, end to end, on drawn pictures: draw, find regions, pre-train, fine-tune, caption and answer.
+
+OUT/world, detector, store     drawn and looked at once, for whichever systems are run
+OUT/pretrain, arms, ...        Unified VLP, the default
+OUT/NAME/pretrain, arms, ...   any other system
+"""
 
 from __future__ import annotations
 
 import json
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -21,28 +26,36 @@ from diptych.processes import PROCESSES
 from diptych.progress import bar
 from diptych.recipes.apart import apart, together
 from diptych.recipes.comparison import Cell, Row, Task, compare, read_said
+from diptych.recipes.demo_systems import DEFAULT, FULL_NAMES, begin_with, layers_of, tasks_of
 from diptych.recipes.detector import DetectorRecipe, train_detector
 from diptych.recipes.folder import EYES, INNER, open_model
 from diptych.recipes.looking import look
 from diptych.recipes.recipe import Recipe
-from diptych.recipes.reporting import Measured, measure, report_arms, said_by
+from diptych.recipes.reporting import Measured, Said, measure, report_arms, said_by
 from diptych.recipes.run import run
-from diptych.recipes.unified_vlp import masked_queries
+from diptych.reports.demo import TITLE
+from diptych.reports.html import FILE as PAGE
+from diptych.reports.html import link_pages, write_report
+from diptych.reports.report import Report
 from diptych.reports.tables import score_table
 from diptych.sources import storybook
 from diptych.sources.anything import read
 from diptych.vision.load import load_eyes
 
 # The best of four on val, with 100 labelled scenes and a seed that the demo does not use (benchmarks/rates.py).
-RATES = {
+# They were chosen for Unified VLP; other systems take the same, and statements those of questions.
+RATES: dict[tuple[Task, str], float] = {
     ("caption", "from scratch"): 5e-4,
     ("caption", "pre-trained"): 2.5e-4,
     ("vqa", "from scratch"): 1e-3,
     ("vqa", "pre-trained"): 1e-3,
+    ("reasoning", "from scratch"): 1e-3,
+    ("reasoning", "pre-trained"): 1e-3,
 }
-TASKS: tuple[Task, ...] = ("caption", "vqa")
-DEMO = "demo.json"  # what the folder was begun with
+TASKS = tasks_of(DEFAULT)
+DEMO, RESULTS = "demo.json", "results.json"  # what the folder was begun with; what a system came to
 SCRATCH, PRETRAINED = "from scratch", "pre-trained"
+SEEING = ("draw", "learn to see", "find regions")
 
 
 class DemoConfig(BaseModel):
@@ -77,20 +90,25 @@ class DemoConfig(BaseModel):
         return {"web": self.web, "train": self.train, "val": self.val, "test": self.test}
 
 
-def demo(out: Path, config: DemoConfig, console: Console) -> dict[str, Any]:
-    """Run every stage that is not done yet; hands back what `out/results.json` holds."""
+def demo(out: Path, config: DemoConfig, console: Console, system: str = DEFAULT) -> dict[str, Any]:
+    """Run every stage that is not done yet; hands back what `results.json` of the system's folder holds."""
+    tasks = tasks_of(system)  # an unknown name is refused before anything is drawn
     times = Times(out / "stages.json", console)
     store = see_world(out, config, times)
+    home = home_of(out, system)
+    if system != DEFAULT:
+        times = times.of_seeing(home / "stages.json")
     with times.stage("pre-train"):
-        start = pretrain(pretraining(config, config.seed), store, out / "pretrain")
-    cells = _cells(config, store, start, out)
+        start = pretrain(pretraining(config, config.seed, system), store, home / "pretrain")
+    cells = _cells(config, store, start, home, system)
     with times.stage("fine-tune both arms", at_once=PROCESSES):
         rows = run_cells(cells, console)
     with times.stage("evaluate"):
-        measured = _measure(cells, store)
+        measured = _measure(cells, store, tasks)
         for cell in cells:
             if cell.arm == PRETRAINED:
-                open_model(cell.folder).save(out / cell.task)
+                open_model(cell.folder).save(home / cell.task)
+    settings = ({} if system == DEFAULT else {"system": system}) | config.model_dump()
     results = {
         "scores": {t: {arm: scores.to_json() for arm, scores in arms.items()} for t, arms in measured.scores.items()},
         "gains": {task: gain.to_json() for task, gain in measured.gains.items()},
@@ -98,13 +116,19 @@ def demo(out: Path, config: DemoConfig, console: Console) -> dict[str, Any]:
         "seconds": times.seconds,
         "memory_mib": times.memory,
         "regions": store.contract.extractor,
-        "config": config.model_dump(),
+        "config": settings,
     }
-    write_atomically(out / "results.json", (json.dumps(results, indent=2) + "\n").encode())
-    page = _report(out, measured, rows, cells, store, times, config)
+    _report(home, measured, rows, cells, store, times, {"detector": out / "detector"}, settings)
+    write_atomically(home / RESULTS, (json.dumps(results, indent=2) + "\n").encode())
+    _link(out)
     _show(measured, times, console)
-    console.print(f"the report, with pictures: {page}")
+    console.print(f"the report, with pictures: {home / PAGE}")
     return results
+
+
+def home_of(out: Path, system: str) -> Path:
+    """Where a system's part of the demo lies."""
+    return out if system == DEFAULT else out / system
 
 
 def see_world(out: Path, config: DemoConfig, times: Times) -> Store:
@@ -166,11 +190,11 @@ def _look(world: Path, eyes: Path, folder: Path) -> None:
         look(records, load_eyes(eyes), folder, progress=lambda done: progress.advance(task, done))
 
 
-def _cells(config: DemoConfig, store: Store, start: Path, out: Path) -> list[Cell]:
+def _cells(config: DemoConfig, store: Store, start: Path, home: Path, system: str) -> list[Cell]:
     return [
         Cell(task, arm, config.labels, config.seed, RATES[task, arm], str(start) if arm == PRETRAINED else None,
-             str(store.folder), str(out / "arms"), arm_settings(config, config.labels))
-        for task in TASKS for arm in (SCRATCH, PRETRAINED)
+             str(store.folder), str(home / "arms"), arm_settings(config, config.labels, system), system)
+        for task in tasks_of(system) for arm in (SCRATCH, PRETRAINED)
     ]  # fmt: skip
 
 
@@ -187,9 +211,9 @@ def run_cells(cells: list[Cell], console: Console) -> list[Row]:
         return compare(cells, PROCESSES, done)
 
 
-def _measure(cells: list[Cell], store: Store) -> Measured:
+def _measure(cells: list[Cell], store: Store, tasks: tuple[Task, ...]) -> Measured:
     """Beside blind baselines, which know the words of all labelled scenes, and ceilings."""
-    said: dict[str, dict[str, dict[str, str]]] = {task: {} for task in TASKS}
+    said: dict[str, dict[str, Said]] = {task: {} for task in tasks}
     for cell in cells:
         said[cell.task][cell.arm] = said_by(cell.task, read_said(cell))
     test = [store.record(index) for index in store.split("test")]
@@ -197,42 +221,56 @@ def _measure(cells: list[Cell], store: Store) -> Measured:
 
 
 def _report(
-    out: Path, measured: Measured, rows: list[Row], cells: list[Cell], store: Store, times: Times, config: DemoConfig
-) -> Path:
-    runs: dict[str, dict[str, Path]] = {"detector": {"": out / "detector"}, "pretrain": {"": out / "pretrain"}}
+    home: Path, measured: Measured, rows: list[Row], cells: list[Cell], store: Store, times: Times,
+    seen: Mapping[str, Path], configuration: dict[str, Any],
+) -> Path:  # fmt: skip
+    runs: dict[str, dict[str, Path]] = {name: {"": folder} for name, folder in seen.items()}
+    runs["pretrain"] = {"": home / "pretrain"}
     notes: dict[str, dict[str, str]] = {}
+    system = cells[0].system
     for cell, row in zip(cells, rows, strict=True):
         runs.setdefault(cell.task, {})[cell.arm] = cell.folder
-        told = f"learning rate {row.lr:g}, chosen on val beforehand; {row.best_step} steps until val stopped rising"
+        chosen = "chosen on val beforehand" if system == DEFAULT else "which was chosen for Unified VLP, not for this"
+        told = f"learning rate {row.lr:g}, {chosen}; {row.best_step} steps until val stopped rising"
         notes.setdefault(cell.task, {})[cell.arm] = told
     names, seconds = store.contract.class_names, times.seconds
-    return report_arms(out, measured, names, runs, seconds, config.model_dump(), notes, times.memory)
+    title = TITLE if system == DEFAULT else f"{TITLE}: {FULL_NAMES[system]}"
+    return report_arms(home, measured, names, runs, seconds, configuration, notes, times.memory, title=title)
 
 
-def arm_settings(config: DemoConfig, labels: int) -> tuple[str, ...]:
+def _link(out: Path) -> None:
+    """`out/report.html` leads to the page of each system that has been run; the default's is that file itself."""
+    pages = {FULL_NAMES[s]: home_of(out, s) / PAGE for s in FULL_NAMES if (home_of(out, s) / RESULTS).exists()}
+    front = out / PAGE
+    if not (out / RESULTS).exists():
+        write_report(out, Report(TITLE, "Each system that was run has a page of its own."))
+    link_pages(pages, front)
+
+
+def arm_settings(config: DemoConfig, labels: int, system: str = DEFAULT) -> tuple[str, ...]:
     """Of every arm. Nobody knows when val stops rising, so the rate stays and a running average stands in for decay.
 
     It is looked at as often, and averaged over as long, as the labelled scenes are many.
     """
     every = max(config.validate_every, labels // 5)
     return (
-        *_size(config), f"training.batch={config.arm_batch}",
+        *_size(config, system), f"training.batch={config.arm_batch}",
         f"training.steps={config.most_steps * max(1, labels // config.labels)}", f"training.validate_every={every}",
         f"training.patience={config.patience}", f"training.ema={1 - 1 / every}", "optimizer.schedule=constant",
         f"training.checkpoint_every={every}", "training.threads=1",
     )  # fmt: skip
 
 
-def _size(config: DemoConfig) -> tuple[str, ...]:
+def _size(config: DemoConfig, system: str) -> tuple[str, ...]:
     return (
-        f"model.width={config.width}", f"model.layers={config.layers}", f"model.ffn={4 * config.width}",
+        f"model.width={config.width}", *layers_of(system, config.layers), f"model.ffn={4 * config.width}",
         f"training.batch={config.batch}",
     )  # fmt: skip
 
 
-def pretraining(config: DemoConfig, seed: int) -> Recipe:
-    return masked_queries("small").override([
-        *_size(config), f"training.steps={config.pretrain_steps}", f"training.seed={seed}", "data.split=web",
+def pretraining(config: DemoConfig, seed: int, system: str = DEFAULT) -> Recipe:
+    return begin_with(system).override([
+        *_size(config, system), f"training.steps={config.pretrain_steps}", f"training.seed={seed}", "data.split=web",
         "training.validate_every=200", "training.checkpoint_every=200",
     ])  # fmt: skip
 
@@ -250,11 +288,20 @@ def _show(measured: Measured, times: Times, console: Console) -> None:
 class Times:
     """Seconds of each stage, over all the times that it was gone on with."""
 
-    def __init__(self, path: Path, console: Console) -> None:
+    def __init__(self, path: Path, console: Console, seen: Times | None = None) -> None:
+        """`seen`: whose stages up to the store are these, too."""
         self.path, self.console = path, console
         kept = json.loads(path.read_text()) if path.exists() else {}
         self.seconds: dict[str, float] = kept.get("seconds", {})
         self.memory: dict[str, float] = kept.get("memory_mib", {})
+        if seen is not None:
+            self.seconds = {name: seen.seconds[name] for name in SEEING} | self.seconds
+            self.memory = {name: seen.memory[name] for name in SEEING} | self.memory
+
+    def of_seeing(self, path: Path) -> Times:
+        """Those of another system, which shares world, eyes and store."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return Times(path, self.console, self)
 
     @contextmanager
     def stage(self, name: str, at_once: int = 1) -> Iterator[None]:

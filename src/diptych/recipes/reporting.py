@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ from diptych.core import Question, Record
 from diptych.loading.store import Store
 from diptych.recipes.folder import open_model
 from diptych.recipes.run import predict
-from diptych.reports.demo import demo_report
+from diptych.reports.demo import TITLE, demo_report
 from diptych.reports.html import write_report
+from diptych.tasks.decisions import STATEMENT, as_question, score_verdicts, verdict_bounds, verdict_gain
 from diptych.tasks.scores import (
     Bounds,
     Score,
@@ -25,7 +26,8 @@ from diptych.tasks.scores import (
     score_captions,
 )
 
-Said = dict[str, str]  # captions by record, or answers by question
+Said = dict[str, Any]  # captions by record, answers by question, verdicts by statement
+SPOKEN = {"caption": "caption", "vqa": "answer", "reasoning": "true"}  # what a task's predictions call it
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,7 @@ def ask_arms(arms: Mapping[str, Mapping[str, Path]], store: Store, split: str = 
 
 def said_by(task: str, predictions: Sequence[Mapping[str, Any]]) -> Said:
     """The words of a task's predictions, by key."""
-    name = "caption" if task == "caption" else "answer"
-    return {told["key"]: told[name] for told in predictions}
+    return {told["key"]: told[SPOKEN[task]] for told in predictions}
 
 
 def measure(said: Mapping[str, Mapping[str, Said]], records: Sequence[Record], training: Sequence[Record]) -> Measured:
@@ -82,9 +83,12 @@ def report_arms(
     notes: Mapping[str, Mapping[str, str]] | None = None,
     memory_mib: Mapping[str, float] | None = None,
     footer: str = "",
+    title: str = TITLE,
 ) -> Path:
     """Writes `out/report.html`. Pictures show what the last arm says. `runs`: task, "detector" or "pretrain" -> arm."""
     last = {task: list(by_arm.items())[-1] for task, by_arm in measured.said.items()}
+    judged = last["reasoning"][1] if "reasoning" in last else {}
+    answers = last["vqa"][1] if "vqa" in last else {}
     return write_report(
         out,
         demo_report(
@@ -92,11 +96,12 @@ def report_arms(
             gains=measured.gains,
             notes=notes,
             runs=runs,
-            records=measured.records,
+            records=[_asked(record, judged) for record in measured.records],
             class_names=class_names,
             captions=last["caption"][1] if "caption" in last else {},
-            answers=last["vqa"][1] if "vqa" in last else {},
-            training=_questions(measured.training),
+            answers=answers | {f"{key}/{STATEMENT}": "yes" if true else "no" for key, true in judged.items()},
+            training=_questions([_asked(record, judged) for record in measured.training]),
+            title=title,
             seconds=seconds,
             memory_mib=memory_mib,
             configuration=configuration,
@@ -106,7 +111,16 @@ def report_arms(
     )
 
 
+def _asked(record: Record, judged: Said) -> Record:
+    """Statements stand among the questions, where they were judged."""
+    if not judged:
+        return record
+    return replace(record, questions=(*record.questions, *map(as_question, record.statements)))
+
+
 def _bounds(task: str, records: Sequence[Record], training: Sequence[Record]) -> Bounds:
+    if task == "reasoning":
+        return verdict_bounds(records, training)
     if task == "vqa":
         return answer_bounds(records, _questions(training))
     return caption_bounds(_references(records), [record.captions for record in training if record.captions])
@@ -121,10 +135,14 @@ def _references(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
 
 
 def _score(task: str, said: Said, records: Sequence[Record], bounds: Bounds) -> Scores:
+    if task == "reasoning":
+        return score_verdicts(said, records, bounds)
     return score_answers(said, records, bounds) if task == "vqa" else score_captions(said, _references(records), bounds)
 
 
 def _gain(task: str, arms: list[Said], records: Sequence[Record]) -> Score:
+    if task == "reasoning":
+        return verdict_gain(arms[0], arms[-1], records)
     if task == "vqa":
         return answer_gain(arms[0], arms[-1], records)
     return caption_gain(arms[0], arms[-1], _references(records))

@@ -13,14 +13,20 @@ from diptych.reports.gallery import STORYBOOK, evenly, shown
 from diptych.reports.report import Arm, Chart, Comparison, Report, Stage
 from diptych.tasks.scores import Score, Scores
 
-DRAWN = {"caption": ("CIDEr", "BLEU-4"), "vqa": ("accuracy", "accuracy yes/no", "accuracy number", "accuracy other")}
-TITLES = {"caption": "Captions", "vqa": "Questions"}
-VALIDATION = {"caption": "CIDEr", "vqa": "accuracy", "pretrain": "likelihood"}
+TITLE = "Diptych: a drawn world, learnt"
+DRAWN = {
+    "caption": ("CIDEr", "BLEU-4"),
+    "vqa": ("accuracy", "accuracy yes/no", "accuracy number", "accuracy other"),
+    "reasoning": ("accuracy",),
+}
+TITLES = {"caption": "Captions", "vqa": "Questions", "reasoning": "Statements"}
+LEARNS = {"caption": "write", "vqa": "answer", "reasoning": "judge"}
+VALIDATION = {"caption": "CIDEr", "vqa": "accuracy", "reasoning": "accuracy", "pretrain": "likelihood"}
 
 
 def demo_report(
     *,
-    title: str = "Diptych: a drawn world, learnt",
+    title: str = TITLE,
     lead: str = "",  # by default the main scores in a sentence
     scores: Mapping[str, Mapping[str, Scores]],  # task -> arm -> scores
     notes: Mapping[str, Mapping[str, str]] | None = None,  # task -> arm -> how it was trained
@@ -61,7 +67,8 @@ def demo_report(
 
 
 def _lead(scores: Mapping[str, Mapping[str, Scores]]) -> str:
-    sentences = ["Drawn scenes, a detector that learns to see them, a model that learns to write and to answer."]
+    learns = " and to ".join(LEARNS[task] for task in scores)
+    sentences = [f"Drawn scenes, a detector that learns to see them, a model that learns to {learns}."]
     for task, arms in scores.items():
         name = DRAWN[task][0]
         told = ", ".join(f"{arm} {scores[name].value:.1f}" for arm, scores in arms.items())
@@ -98,7 +105,7 @@ def _gain(arms: Sequence[str], gain: Score) -> str:
 
 
 def _charts(runs: Mapping[str, Mapping[str, Path]]) -> list[Chart]:
-    names = {"detector": "Learning to see", "pretrain": "Pre-training", "caption": "Captions", "vqa": "Questions"}
+    names = {"detector": "Learning to see", "pretrain": "Pre-training", **TITLES}
     wanted = [(task, what) for task in runs for what in ("loss", VALIDATION.get(task)) if what]
     charts = [
         chart(f"{names.get(task, task)}: {'training loss' if what == 'loss' else f'{what} on val'}", runs[task], what)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import io
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +32,8 @@ LARGEST = 480  # pixels of a picture's longer side, in the page
 QUALITY = 88  # of JPEG
 # Overrides, embeddings and isolates of text direction, and control characters, which XML and HTML forbid.
 TURNING = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(9), *range(14, 32), *range(0x7F, 0xA0)])
+# What the links between pages stand between. Text that is reported is escaped and cannot hold these.
+BEFORE_LINKS, AFTER_LINKS = "<!--pages-->", "<!--/pages-->"
 COLOURS = 6  # that the style sheet has for arms, curves and boxes
 
 
@@ -56,6 +60,20 @@ def page(report: Report) -> str:
             longest=max((stage.seconds for stage in report.stages), default=1.0) or 1.0,
         )
     )
+
+
+def link_pages(pages: Mapping[str, Path], *front: Path) -> None:
+    """`pages` of `write_report` and those in front of them lead to each other. Called again, to new ones too."""
+    everywhere = {*pages.values(), *front}
+    if len(everywhere) < 2:
+        return
+    for path in everywhere:
+        links = [(name, os.path.relpath(page, path.parent), page == path) for name, page in pages.items()]
+        written = path.read_text("utf-8")
+        before, _, rest = written.partition(BEFORE_LINKS)
+        _, _, after = rest.partition(AFTER_LINKS)
+        told = _environment().get_template("links.html.jinja").render(links=links)
+        write_atomically(path, f"{before}{BEFORE_LINKS}{told}{AFTER_LINKS}{after}".encode())
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from diptych.core import Choices, Question, Record, Regions
-from diptych.metrics.bootstrap import bootstrap_interval, rows_by_picture
+from diptych.core import Choices, Question, Record, Regions, Statement
+from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
 from diptych.tasks.bounds import BlindAnswers, BlindChoice
 from diptych.tasks.reasoning import verdict_hits
 from diptych.tasks.referring import FOUND, Box, box_hits, can_be_found, expressions_of
 from diptych.tasks.scores import Bounds, Score, Scores
 from diptych.tasks.vcr import hits, labelled
 
+STATEMENT = "statement"  # the kind of such a question
 FIRST = "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its {what}"
 
 
@@ -126,7 +127,7 @@ def verdict_bounds(records: Sequence[Record], training: Sequence[Record] = ()) -
     taught = [statement for record in training for statement in record.statements]
     if not asked or not taught:
         return Bounds({"accuracy": 0.5} if asked else {}, {}, ("blind: at random",) if asked else ())
-    known = BlindAnswers.of(Question(s.key, s.text, (_word(s.true),) * 10, "yes/no") for s in taught)
+    known = BlindAnswers.of(map(as_question, taught))
     said = [known.answer(Question(s.key, s.text, ())) for s in asked]
     right = float(np.mean([one == _word(s.true) for one, s in zip(said, asked, strict=True)]))
     majority = float(np.mean([known.overall == _word(s.true) for s in asked]))
@@ -135,6 +136,18 @@ def verdict_bounds(records: Sequence[Record], training: Sequence[Record] = ()) -
         f"learnt on {len(taught)} statements; “{known.overall}” to every statement gets {100 * majority:.1f}",
     )
     return Bounds({"accuracy": right}, {}, notes)
+
+
+def verdict_gain(first: Mapping[str, bool], second: Mapping[str, bool], records: Sequence[Record]) -> Score:
+    """Accuracy of the second minus the first; a bootstrap draw takes both, a picture with all its statements."""
+    ours, theirs = (rows_by_picture(*verdict_hits(dict(said), records)) for said in (second, first))
+    found = paired_interval(ours, theirs)
+    return Score("accuracy", 100 * found.value, 100 * found.low, 100 * found.high)
+
+
+def as_question(statement: Statement) -> Question:
+    """Ten people say yes or no."""
+    return Question(f"{statement.key}/{STATEMENT}", statement.text, (_word(statement.true),) * 10, STATEMENT)
 
 
 def _word(true: bool) -> str:
