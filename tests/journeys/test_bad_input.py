@@ -45,6 +45,8 @@ CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
     ("no such recipe", nothing, "pretrain unified-vlp/smal --data WORLD --out OUT", 2, "did you mean"),
     ("unknown key", nothing, "PRETRAIN --data WORLD --out OUT --set optimizer.lrr=1", 2, "did you mean lr"),
     ("another type", nothing, "PRETRAIN --data WORLD --out OUT --set training.steps=many", 2, "training.steps"),
+    ("demo of no system", nothing, "demo --out OUT --system vlbert", 2, "did you mean vl-bert"),
+    ("thorough of another", nothing, "demo --out OUT --thorough --system tden", 2, "leave out --system"),
     ("no such store", nothing, "PRETRAIN --data FILE --out OUT", 1, "diptych extract"),
     ("no such split", nothing, "PRETRAIN --data WORLD --out OUT --set data.split=webb", 1, "'webb'; it has train (40)"),
     ("no such model", nothing, "caption a.png --model FILE", 1, "no model at"),
