@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import one_hot
 
 from diptych.core import Regions, Sample, Vocabulary
-from diptych.models import Tden, TdenConfig, UnifiedVLP, UnifiedVLPConfig
+from diptych.models import Tden, TdenConfig, UnifiedVLP, UnifiedVLPConfig, Xgpt, XgptConfig
 
 VOCABULARY = Vocabulary(size=20, pad=0, unknown=1, cls=2, sep=3, mask=4)
 KINDS = 4
@@ -83,3 +83,23 @@ def tden(*heads: str, seed: int = 0, std: float = 0.2, vocabulary_of: Vocabulary
     torch.manual_seed(seed)
     config = TdenConfig(vocabulary=vocabulary_of, **{**sizes, **layers, **changes})
     return Tden(config, heads or ("word", "region_class", "similarity")).eval()
+
+
+def xgpt(*heads: str, seed: int = 0, std: float = 0.2, **changes: Any) -> Xgpt:
+    """The same of XGPT."""
+    sizes = {
+        "width": 32,
+        "layers": 2,
+        "heads": 2,
+        "ffn": 64,
+        "positions": 12,
+        "max_regions": 5,
+        "feature_size": 6,
+        "classes": KINDS,
+        "answers": 7,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "init_std": std,
+    }
+    torch.manual_seed(seed)
+    return Xgpt(XgptConfig(vocabulary=VOCABULARY, **{**sizes, **changes}), heads or ("word", "region_feature")).eval()

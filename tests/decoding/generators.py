@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from diptych.core import TEXT_AFTER_REGIONS, Batch, Objective, Sample, collate
+from diptych.core import TARGET_AFTER_BOTH, TEXT_AFTER_REGIONS, Batch, Objective, Sample, collate
 from diptych.models import SystemModel
 from diptych.objectives import GenerateText, MaskedQueries, OneForward
 from tests import toy
@@ -19,6 +19,7 @@ from tests import toy
 GENERATORS: dict[str, tuple[Callable[[], SystemModel], Objective]] = {
     "unified-vlp": (lambda: toy.model("word", std=0.05), MaskedQueries(toy.VOCABULARY)),
     "tden": (lambda: toy.tden("word", std=0.1), GenerateText(toy.VOCABULARY, reads="nothing")),
+    "xgpt": (lambda: toy.xgpt("word", std=0.1), GenerateText(toy.VOCABULARY, reads="nothing")),
 }
 COUNTS = (5, 1, 3, 2, 4, 1)  # regions of the pictures asked about
 
@@ -72,4 +73,4 @@ class Uncached:
         if self.system == "unified-vlp":
             return replace(sample, text=torch.tensor([*words, self.vocabulary.mask]), attention=TEXT_AFTER_REGIONS)
         nothing, target = torch.zeros(0, dtype=torch.long), torch.tensor([self.vocabulary.cls, *words])
-        return replace(sample, text=nothing, target=target)
+        return replace(sample, text=nothing, target=target, attention=TARGET_AFTER_BOTH)

@@ -11,7 +11,7 @@ from torch import Tensor
 from diptych.core import REGIONS_AFTER_TEXT, TARGET_AFTER_BOTH, Batch, Sample, collate
 from diptych.decoding import DecodingOptions, decode, search
 from diptych.errors import DataError, RecipeError
-from diptych.models import Xgpt, XgptConfig, XgptShape
+from diptych.models import Xgpt, XgptShape
 from diptych.models.transformer import LayerSizes
 from diptych.models.xgpt_input import Grounding, RefiningLayer
 from diptych.objectives import (
@@ -26,19 +26,12 @@ from diptych.objectives import (
     OneForward,
 )
 from tests import toy
+from tests.toy import xgpt as model
 
 V = toy.VOCABULARY
 STRUCTURES = ["enc", "encdec", "encdec-share"]
 CAPTION = GenerateText(V, reads="nothing")
 SIZES = LayerSizes(width=8, heads=2, ffn=16, dropout=0.0, attention_dropout=0.0, norm_eps=1e-12)
-
-
-def model(*heads: str, std: float = 0.2, seed: int = 0, **changes: Any) -> Xgpt:
-    """Untrained, with weights large enough that every input matters."""
-    torch.manual_seed(seed)
-    sizes = {"width": 32, "layers": 2, "heads": 2, "ffn": 64, "positions": 12, "max_regions": 5, "feature_size": 6}
-    sizes |= {"classes": toy.KINDS, "answers": 7, "dropout": 0.0, "attention_dropout": 0.0, "init_std": std}
-    return Xgpt(XgptConfig(vocabulary=V, **{**sizes, **changes}), heads or ("word", "region_feature")).eval()
 
 
 def asked(objective: Any, samples: list[Sample], seed: int = 0) -> Batch:
