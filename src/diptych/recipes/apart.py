@@ -71,8 +71,8 @@ def _prepare_children() -> None:
 def _until_all_ended(ranks: list[SpawnProcess]) -> list[SpawnProcess]:
     """One that fails takes the others with it: they would wait for it."""
     try:
-        while any(rank.is_alive() for rank in ranks):
-            wait([rank.sentinel for rank in ranks if rank.is_alive()])
+        while going := [rank.sentinel for rank in ranks if rank.is_alive()]:  # once: waiting for none never ends
+            wait(going)
             if any(rank.exitcode not in {None, 0, Stopped.exit_code} for rank in ranks):
                 break
     finally:
