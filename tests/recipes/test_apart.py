@@ -7,12 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
-from diptych.errors import CheckpointError, DataError, TrainingError
+from diptych.errors import CheckpointError, DataError
 from diptych.recipes.apart import _until_all_ended, apart, together
 from diptych.recipes.detector import DetectorRecipe, train_detector
 from diptych.recipes.folder import open_model
@@ -29,6 +29,16 @@ def work(path):
 
 if __name__ == "__main__":
     apart(work, sys.argv[1])
+"""
+
+FAILING = """
+import sys
+from pathlib import Path
+from diptych.recipes.apart import together
+from diptych.recipes.folder import open_model
+
+if __name__ == "__main__":
+    together(open_model, Path(sys.argv[1]), processes=2)
 """
 
 
@@ -80,13 +90,15 @@ def test_a_detector_is_trained_by_two_processes_as_one(tmp_path: Path) -> None:
     assert json.loads(steps[-1])["step"] == 2
 
 
-def test_the_message_of_a_process_that_fails_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(TrainingError, match="exit code 1; what it said stands above"):
-        together(open_model, tmp_path, processes=2)
-    assert "no model folder" in capfd.readouterr().err
+def test_the_message_of_a_process_that_fails_is_shown(tmp_path: Path) -> None:
+    script = tmp_path / "failing.py"  # processes write where the first one that was begun does
+    script.write_text(FAILING)
+    ended = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, check=False)
+    assert "TrainingError: a training process ended with exit code 1; what it said stands above" in ended.stderr
+    assert f"diptych: {tmp_path} is no model folder" in ended.stderr
 
 
-class Ending(SpawnProcess):
+class Ending(BaseProcess):
     """Ends right after the first look at it."""
 
     exitcode = 0

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from multiprocessing.connection import wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from typing import ParamSpec, TypeVar
 
 import torch
 
 from diptych.errors import DiptychError, Stopped, TrainingError
-from diptych.processes import end_with_parent
+from diptych.processes import end_with_parent, fresh
 from diptych.training.devices import leave
 
 GRACE = 30.0  # seconds for the others to end when one has
@@ -33,8 +32,7 @@ def apart(work: Callable[Arguments, Made], *given: Arguments.args, **named: Argu
 def workers(count: int) -> ProcessPoolExecutor:
     """Processes that end when this one does, so that nobody writes on into a folder that is gone on with."""
     _prepare_children()
-    spawn = get_context("spawn")
-    return ProcessPoolExecutor(count, spawn, initializer=end_with_parent, max_tasks_per_child=1)
+    return ProcessPoolExecutor(count, fresh(), initializer=end_with_parent, max_tasks_per_child=1)
 
 
 def together(work: Callable[..., object], *given: object, processes: int) -> None:
@@ -46,9 +44,9 @@ def together(work: Callable[..., object], *given: object, processes: int) -> Non
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    spawn = get_context("spawn")
     _prepare_children()
-    ranks = [spawn.Process(target=_as_rank, args=(rank, processes, port, work, given)) for rank in range(processes)]
+    begun = fresh()
+    ranks = [begun.Process(target=_as_rank, args=(rank, processes, port, work, given)) for rank in range(processes)]
     for rank in ranks:
         rank.start()
     ended = {rank.exitcode for rank in _until_all_ended(ranks)} - {0}
@@ -68,7 +66,7 @@ def _prepare_children() -> None:
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 
-def _until_all_ended(ranks: list[SpawnProcess]) -> list[SpawnProcess]:
+def _until_all_ended(ranks: Sequence[BaseProcess]) -> Sequence[BaseProcess]:
     """One that fails takes the others with it: they would wait for it."""
     try:
         while going := [rank.sentinel for rank in ranks if rank.is_alive()]:  # once: waiting for none never ends
