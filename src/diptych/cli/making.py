@@ -62,6 +62,9 @@ def demo(
     seed: Seed = 0,
 ) -> None:
     """Draw a world, find its regions, pre-train, fine-tune, caption and answer: the main job, end to end."""
+    from diptych.processes import begin_loading
+
+    begin_loading()
     from diptych.recipes.demo import DemoConfig
     from diptych.recipes.demo import demo as run_demo
     from diptych.recipes.demo_systems import DEFAULT

@@ -31,7 +31,6 @@ def apart(work: Callable[Arguments, Made], *given: Arguments.args, **named: Argu
 
 def workers(count: int) -> ProcessPoolExecutor:
     """Processes that end when this one does, so that nobody writes on into a folder that is gone on with."""
-    _prepare_children()
     return ProcessPoolExecutor(count, fresh(), initializer=end_with_parent, max_tasks_per_child=1)
 
 
@@ -44,7 +43,6 @@ def together(work: Callable[..., object], *given: object, processes: int) -> Non
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    _prepare_children()
     begun = fresh()
     ranks = [begun.Process(target=_as_rank, args=(rank, processes, port, work, given)) for rank in range(processes)]
     for rank in ranks:
@@ -56,14 +54,6 @@ def together(work: Callable[..., object], *given: object, processes: int) -> Non
         raise TrainingError(
             f"a training process ended with exit code {min(map(str, ended))}; what it said stands above"
         )
-
-
-def _prepare_children() -> None:
-    """Libraries read these when they are loaded, so they must be there before a process begins."""
-    # DDP warns that it looked for unused heads and found none.
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    # oneDNN keeps code for 1,024 shapes, 0.4 GB where lengths differ from batch to batch.
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 
 def _until_all_ended(ranks: Sequence[BaseProcess]) -> Sequence[BaseProcess]:

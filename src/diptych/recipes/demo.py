@@ -135,12 +135,12 @@ def see_world(out: Path, config: DemoConfig, times: Times) -> Store:
     """Draw the pictures, train the eyes and find the regions."""
     claim(out, config)
     with times.stage("draw"):
-        apart(_draw, out / "world", config)
+        _draw(out / "world", config)
     with times.stage("learn to see"):
         recipe = DetectorRecipe.of(config.detector_steps, config.seed)
         apart(_learn_to_see, recipe, out / "detector")
     with times.stage("find regions"):
-        apart(_look, out / "world", out / "detector" / EYES, out / "store")
+        _look(out / "world", out / "detector" / EYES, out / "store")
     return Store(out / "store")
 
 
