@@ -22,7 +22,7 @@ from diptych.recipes.apart import workers
 from diptych.recipes.folder import open_model
 from diptych.recipes.run import Run, evaluate, fit_to, run
 
-Task = Literal["caption", "vqa", "reasoning"]
+Task = Literal["caption", "vqa", "vcr", "referring", "reasoning", "retrieval"]
 ROW, SAID = "row.json", "said.json"
 
 

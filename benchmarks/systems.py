@@ -1,0 +1,101 @@
+"""Each system with each task it can: what it scores on Storybook's test scenes, in detected regions, beside the blind.
+
+    uv run diptych demo                                   # the world, and what the detector found in it
+    uv run python -m benchmarks.systems --store demo/store --out runs/systems
+
+Every system is pre-trained on the web scenes for the same number of steps, then fine-tuned for each task on all
+labelled scenes for the same number of steps, at one learning rate, without a look at val: the systems are not tuned
+against each other, so small differences between them say nothing. Each figure stands beside its blind baseline.
+Retrieval ranks exactly for a sample of queries. Cells are kept one by one: the same command goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import save_result
+from diptych.files import write_atomically
+from diptych.loading.store import Store
+from diptych.models import MODELS
+from diptych.processes import PROCESSES
+from diptych.recipes import RECIPES
+from diptych.recipes.apart import workers
+from diptych.recipes.comparison import Cell, Task, train_cell
+from diptych.recipes.demo import DemoConfig, arm_settings, pretrain, pretraining
+from diptych.recipes.retrieving import Extent
+from diptych.recipes.scoring import score_model
+
+TASKS: tuple[Task, ...] = ("caption", "vqa", "vcr", "referring", "reasoning", "retrieval")
+RATE = 1e-3
+QUERIES = 50  # pictures, and captions, whose ranking among all is exact
+SHOWN = {
+    "caption": ("CIDEr", "BLEU-4"),
+    "vqa": ("accuracy", "accuracy yes/no"),
+    "vcr": ("Q->A", "QA->R", "Q->AR"),
+    "referring": ("accuracy",),
+    "reasoning": ("accuracy",),
+    "retrieval": ("pictures R@1", "pictures R@10", "texts R@1", "texts R@10"),
+}
+SCORED = "scores.json"
+
+
+def cells(store: Path, out: Path, demo: DemoConfig, steps: int, systems: Sequence[str]) -> Iterator[Cell]:
+    for system in systems:
+        start = str(pretrain(pretraining(demo, demo.seed, system), Store(store), out / system / "pretrain"))
+        own = (
+            f"training.steps={steps}", "training.validate_every=null", "training.patience=null", "training.ema=null",
+            "optimizer.schedule=linear", f"training.checkpoint_every={steps}",
+        )  # fmt: skip
+        for task in TASKS:
+            if f"{system}/small/{task}" in RECIPES:
+                batch = () if task == "caption" else (f"training.batch={16 if task == 'vcr' else 32}",)
+                yield Cell(
+                    task, "pre-trained", demo.train, demo.seed, RATE, start, str(store), str(out / system),
+                    (*arm_settings(demo, demo.train, system), *own, *batch), system,
+                )  # fmt: skip
+
+
+def scored(cell: Cell) -> dict[str, Any]:
+    """Figures of the test split, looked at once; in a process of its own."""
+    kept = cell.folder / SCORED
+    if not kept.exists():
+        store = Store(Path(cell.store))
+        model = train_cell(cell, store).model
+        extent = Extent(queries=QUERIES) if cell.task == "retrieval" and "match" in model.model.heads else None
+        _, scores = score_model(model, store, "test", extent=extent)
+        write_atomically(kept, (json.dumps(scores.to_json(), indent=1) + "\n").encode())
+    found: dict[str, Any] = json.loads(kept.read_text("utf-8"))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--systems", nargs="+", default=list(MODELS))
+    parser.add_argument("--pretrain-steps", type=int, default=1000)
+    parser.add_argument("--steps", type=int, default=800)
+    chosen = parser.parse_args()
+    demo = DemoConfig(pretrain_steps=chosen.pretrain_steps)
+    figures: dict[str, Any] = {}
+    waiting = list(cells(chosen.store, chosen.out, demo, chosen.steps, chosen.systems))
+    with workers(PROCESSES) as pool:
+        for cell, found in zip(waiting, pool.map(scored, waiting), strict=True):
+            here = {name: _told(found["scores"][name]) for name in SHOWN[cell.task] if name in found["scores"]}
+            print(cell.system, cell.task, here, flush=True)
+            figures.setdefault(cell.task, {})[cell.system] = here
+    figures["pre-training steps"], figures["fine-tuning steps"] = chosen.pretrain_steps, chosen.steps
+    print(save_result("systems", "uv run python -m benchmarks.systems --store demo/store --out runs/systems", figures))
+
+
+def _told(score: dict[str, Any]) -> str:
+    blind = "" if score.get("blind") is None else f" (blind {score['blind']:.1f})"
+    return f"{score['value']:.1f}{blind}"
+
+
+if __name__ == "__main__":
+    main()
