@@ -97,6 +97,14 @@ def test_made_ahead_keeps_order_and_is_bounded():
         assert list(results) == [n * 10 for n in range(7)]
 
 
+def test_without_threads_nothing_is_made_before_it_is_asked_for():
+    made = []
+    with made_ahead(lambda n: made.append(n) or n, range(5), threads=0, waiting=4) as results:
+        assert not made
+        assert [next(results), next(results)] == [0, 1]
+        assert made == [0, 1]
+
+
 def test_an_error_while_making_is_raised_at_its_place():
     with made_ahead(lambda n: 1 // (2 - n), range(9), threads=1, waiting=4) as results:
         assert [next(results), next(results)] == [0, 1]

@@ -15,7 +15,13 @@ Made = TypeVar("Made")
 def made_ahead(
     make: Callable[[Place], Made], places: Iterable[Place], threads: int, waiting: int
 ) -> Iterator[Iterator[Made]]:
-    """`make(place)` for each place in order; at most `waiting` are under way or ready."""
+    """`make(place)` for each place in order; at most `waiting` are under way or ready.
+
+    Without threads each is made when it is asked for.
+    """
+    if threads == 0:
+        yield map(make, places)
+        return
     left = iter(places)
     with ThreadPoolExecutor(threads, thread_name_prefix="batches") as pool:
         queue: deque[Future[Made]] = deque(pool.submit(make, place) for place in islice(left, waiting))

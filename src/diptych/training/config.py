@@ -65,7 +65,7 @@ class TrainingConfig(BaseModel):
     device: str = "auto"
     precision: Literal["fp32", "bf16"] = "fp32"
     threads: PositiveInt | None = None  # of torch; None leaves them
-    loading_threads: PositiveInt = 1
+    loading_threads: Annotated[int, Field(ge=0)] = 1  # that make batches ahead; 0: the training thread itself
     distributed: Literal["ddp", "fsdp"] = "ddp"  # under torchrun only
 
     log_every: PositiveInt = 10
