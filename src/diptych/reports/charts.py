@@ -12,7 +12,7 @@ from diptych.reports.report import Chart, Curve
 from diptych.training.log import METRICS
 
 WIDTH, HEIGHT = 440, 250
-LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 34  # margins for the numbers of the axes
+LEFT, RIGHT, TOP, BOTTOM = 46, 18, 12, 34  # margins for the numbers of the axes
 STEPS = (1, 2, 2.5, 5, 10)  # what a reader counts in
 
 
