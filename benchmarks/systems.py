@@ -81,15 +81,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=800)
     chosen = parser.parse_args()
     demo = DemoConfig(pretrain_steps=chosen.pretrain_steps)
-    figures: dict[str, Any] = {}
+    figures: dict[str, Any] = {"pre-training steps": chosen.pretrain_steps, "fine-tuning steps": chosen.steps}
+    command = "uv run python -m benchmarks.systems --store demo/store --out runs/systems"
     waiting = list(cells(chosen.store, chosen.out, demo, chosen.steps, chosen.systems))
     with workers(PROCESSES) as pool:
         for cell, found in zip(waiting, pool.map(scored, waiting), strict=True):
             here = {name: _told(found["scores"][name]) for name in SHOWN[cell.task] if name in found["scores"]}
             print(cell.system, cell.task, here, flush=True)
             figures.setdefault(cell.task, {})[cell.system] = here
-    figures["pre-training steps"], figures["fine-tuning steps"] = chosen.pretrain_steps, chosen.steps
-    print(save_result("systems", "uv run python -m benchmarks.systems --store demo/store --out runs/systems", figures))
+            save_result("systems", command, figures)
 
 
 def _told(score: dict[str, Any]) -> str:
