@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import comb
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -71,7 +72,7 @@ class Gallery:
         if not self.keys:
             raise DataError("the gallery is empty: nothing can be found in it")
         count = min(count, len(self.keys))
-        index = _index(self.vectors) if len(self.keys) > MANY else None
+        index = self._index if len(self.keys) > MANY else None
         if index is not None:
             found, places = index.search(queries.cpu().float().numpy(), count)
             scores, numbers = torch.from_numpy(found), torch.from_numpy(places)
@@ -79,6 +80,17 @@ class Gallery:
             scores, numbers = (queries.cpu().float() @ self.vectors.T).topk(count, -1)
         rows = zip(scores.tolist(), numbers.tolist(), strict=True)
         return [[Found(self.keys[n], s) for s, n in zip(*row, strict=True)] for row in rows]
+
+    @cached_property
+    def _index(self) -> Any | None:
+        """faiss's exact index over products, built once; None where the extra `search` is not installed."""
+        try:
+            import faiss
+        except ImportError:
+            return None
+        index = faiss.IndexFlatIP(self.vectors.shape[1])
+        index.add(self.vectors.contiguous().numpy())
+        return index
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -219,14 +231,3 @@ class _Pictures:
 
 def _text(tokens: Tokens, sentence: str, max_words: int) -> Tensor:
     return torch.tensor([*tokens.encode(sentence)[:max_words], tokens.vocabulary.sep])
-
-
-def _index(vectors: Float[Tensor, "N S"]) -> Any | None:
-    """faiss's exact index over products, where the extra `search` is installed."""
-    try:
-        import faiss
-    except ImportError:
-        return None
-    index = faiss.IndexFlatIP(vectors.shape[1])
-    index.add(vectors.contiguous().numpy())
-    return index

@@ -1,0 +1,140 @@
+"""Beam-5 decoding of Unified VLP at its published size, beside a plain cache of hidden states; both in one run.
+
+    uv run python -m benchmarks.decoding [--threads 2] [--small]
+
+The peer caches as the authors' decoder does (modeling.py of LuoweiZhou/VLP, BertForSeq2SeqDecoder): of every layer it
+keeps what went in, regions and words, a copy for each beam, and at each step projects keys and values of all of it
+again. It has the same weights and the same search, in fp32 as the authors' has, so what it writes must be the same:
+that is asserted in fp32, word for word. Ours remembers keys and values, those of the regions once a picture, in bf16;
+its time in fp32 stands beside. Eight pictures of 100 regions, 20 words, nobody stops early. They take turns in each
+round; what counts is the median of the ratios. The authors' own decoder took 11.3 s on two threads of an idle Xeon with
+AMX. Writes benchmarks/results/decoding.json; --small, which shows that it works, does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.machine import save_result
+from benchmarks.vlp import VOCABULARY, samples, seconds
+from diptych.core import TEXT_AFTER_REGIONS, Batch, attention_mask, collate
+from diptych.decoding import DecodingOptions, Frames, search
+from diptych.models import UnifiedVLP, UnifiedVLPConfig
+from diptych.models.transformer import CLOSED, Layer
+
+WORDS, BEAMS = 20, 5
+SMALL: dict[str, Any] = {"width": 64, "heads": 4, "ffn": 128, "layers": 2}
+
+
+@dataclass
+class Hidden:
+    """What went into each layer, (B x K, P + t, D), and what of the regions' block is closed, (B x K, 1, 1, P)."""
+
+    layers: list[Tensor]
+    closed: Tensor
+    written: int = 0
+
+
+class HiddenStates:
+    """A Writer over the same weights."""
+
+    def __init__(self, model: UnifiedVLP) -> None:
+        self.model, self.vocabulary = model, model.vocabulary
+
+    def begin(self, batch: Batch, room: int) -> tuple[Tensor, Hidden]:
+        model, attention = self.model, [TEXT_AFTER_REGIONS] * len(batch)
+        read, present, _ = model._read(batch, attention)
+        mask = model._write(model._filled(len(batch), 1, "mask"), 0, model._segments(attention)[:, 1:])
+        present = torch.cat([present, present.new_ones(len(batch), 1)], 1)
+        x = model.text.finish(torch.cat([read, mask], 1))
+        closed = (~attention_mask(attention, read.shape[1], 1, 0, present))[:, None].to(x.dtype) * CLOSED
+        kept = []
+        for layer in model.encoder.layers:
+            kept.append(x[:, :-1])  # [MASK] is never kept
+            x = layer(x, closed)
+        return model.heads["word"](x[:, -1]), Hidden(kept, closed[:, :, -1:, :-1])
+
+    def follow(self, memory: Hidden, words: Tensor, parents: Tensor) -> Tensor:
+        model, (batch, beams) = self.model, words.shape
+        before = len(memory.closed) // batch
+        rows = (torch.arange(batch)[:, None] * before + parents).flatten()
+        closed = memory.closed[rows]
+        both = torch.stack([words, torch.full_like(words, self.vocabulary.mask)], -1).flatten(0, 1)
+        segments = model._segments([TEXT_AFTER_REGIONS]).expand(len(both), 2)[:, 1:]
+        x = model.text.finish(model._write(both, memory.written, segments))
+        own = x.new_zeros(len(both), 1, 2, memory.written + 2)
+        own[:, :, 0, -1] = CLOSED  # the word does not see the [MASK] that asks for the next one
+        seen, kept = torch.cat([closed.expand(-1, -1, 2, -1), own], -1), []
+        for layer, past in zip(model.encoder.layers, memory.layers, strict=True):
+            assert isinstance(layer, Layer)
+            all_ = torch.cat([past[rows], x], 1)
+            kept.append(all_[:, :-1])
+            keys, values = layer.attention.keys_values(all_)
+            x = layer.finish(x, layer.attention.mix(layer.attention.queries(x), keys, values, seen))
+        memory.layers, memory.closed, memory.written = kept, closed, memory.written + 1
+        return model.heads["word"](x[:, 1]).view(batch, beams, -1)
+
+
+def written(frames: Frames) -> list[Tensor]:
+    return [torch.stack(frames.words), torch.stack(frames.parents)]
+
+
+def same(ours: Frames, theirs: Frames) -> float:
+    """All words and parents of all beams are the same; how far the scores are apart."""
+    assert all(torch.equal(a, b) for a, b in zip(written(ours), written(theirs), strict=True)), "they write apart"
+    return float((torch.stack(ours.scores) - torch.stack(theirs.scores)).abs().max())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--small", action="store_true", help="64 wide, 2 layers: to see that it works")
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    torch.manual_seed(0)
+    shape: dict[str, Any] = {"region_embedding": "official", **(SMALL if given.small else {})}
+    model = UnifiedVLP(UnifiedVLPConfig(vocabulary=VOCABULARY, **shape)).eval()
+    # So that words differ by more than rounding: of fresh weights, all are about as likely.
+    torch.nn.init.normal_(model.text.words.weight, std=0.1)
+    batch, options = collate(samples()), DecodingOptions(beams=BEAMS, max_words=WORDS, stop_early=False)
+
+    def run(writer: Any, half: bool) -> Frames:
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=half):
+            return search(writer, batch, options)
+
+    plain = HiddenStates(model)
+    writers = {"ours, bf16": (model, True), "ours, fp32": (model, False), "hidden states, fp32": (plain, False)}
+    said = {name: run(*writer) for name, writer in writers.items()}  # warm, too
+    apart = same(said["ours, fp32"], said["hidden states, fp32"])
+    taken: dict[str, list[float]] = {name: [] for name in writers}
+    for _ in range(given.rounds):
+        for name, writer in writers.items():
+            taken[name].append(seconds(lambda writer=writer: run(*writer)))
+
+    def ratio(name: str) -> float:
+        return median(theirs / ours for theirs, ours in zip(taken["hidden states, fp32"], taken[name], strict=True))
+
+    figures = {
+        "threads": given.threads,
+        "seconds, median": {name: round(median(all_), 3) for name, all_ in taken.items()},
+        "hidden states over ours, bf16 (goal 8)": round(ratio("ours, bf16"), 2),
+        "hidden states over ours, fp32": round(ratio("ours, fp32"), 2),
+        "largest difference of scores in fp32, all words the same": apart,
+        "rounds": taken,
+    }
+    if given.small:
+        print(json.dumps(figures, indent=2))
+    else:
+        print(save_result("decoding", "uv run python -m benchmarks.decoding", figures).read_text())
+
+
+if __name__ == "__main__":
+    main()
