@@ -17,6 +17,7 @@ KINDS = ("ddp", "fsdp")
 SCENARIOS = {  # name -> arguments of one run; the one process takes as many parts as the two have together
     "one pass": {"passes": 1, "micro_batch": 4},
     "two passes, accumulated": {"passes": 2, "micro_batch": 1},
+    "sgd": {"micro_batch": 4, "optimizer": {"kind": "sgd"}},
 }
 
 

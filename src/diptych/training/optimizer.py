@@ -123,14 +123,16 @@ def _biases_and_norms(module: nn.Module) -> set[str]:
 def build_optimizer(module: nn.Module, config: OptimizerConfig, device: torch.device) -> torch.optim.Optimizer:
     groups = parameter_groups(module, config)
     fused = device.type in ("cpu", "cuda")
+    sharded = any(is_sharded(parameter) for parameter in module.parameters())
     if config.kind == "bert_adam":
         return BertAdam(groups, config.lr, config.betas, config.eps, config.weight_decay)
     if config.kind == "muon":
-        if any(is_sharded(parameter) for parameter in module.parameters()):
+        if sharded:
             raise RecipeError("optimizer.kind: muon turns whole matrices, not slices: take training.distributed=ddp")
         return Muon(groups, config.lr, config.betas, config.eps, config.weight_decay)
     if config.kind == "sgd":
-        return torch.optim.SGD(groups, config.lr, momentum=config.momentum, fused=fused)
+        # torch (2.15) has no rule by which the fused step of SGD would go over slices (FSDP); of Adam it has.
+        return torch.optim.SGD(groups, config.lr, momentum=config.momentum, fused=fused and not sharded)
     kind = torch.optim.AdamW if config.kind == "adamw" else torch.optim.Adam
     return kind(groups, config.lr, betas=config.betas, eps=config.eps, fused=fused)
 
