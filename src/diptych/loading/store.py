@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -73,15 +74,15 @@ class Store:
     def split(self, name: str) -> list[int]:
         """Of one split, or of several: `cc+sbu`."""
         names = name.split("+")
-        return [i for i in range(len(self)) if self.words(i).split in names]
+        return [i for i, split in enumerate(self._splits) if split in names]
+
+    @cached_property
+    def _splits(self) -> list[str]:
+        return [shard.split(row) for shard in self._shards for row in range(len(shard))]
 
     @property
     def splits(self) -> dict[str, int]:
-        counts: dict[str, int] = {}
-        for i in range(len(self)):
-            split = self.words(i).split
-            counts[split] = counts.get(split, 0) + 1
-        return counts
+        return dict(Counter(self._splits))
 
     def keys(self) -> set[str]:
         return {self.words(i).key for i in range(len(self))}
@@ -167,8 +168,14 @@ class _Shard:
         return _span(self._tables["ends"], row)
 
     def words(self, row: int) -> Record:
+        return record_from_json(self._written(row))
+
+    def split(self, row: int) -> str:
+        return str(self._written(row)["split"])
+
+    def _written(self, row: int) -> dict[str, Any]:
         start, end = _span(self._tables["word_ends"], row)
-        return record_from_json(json.loads(self._tables["words"][start:end].tobytes()))
+        return cast(dict[str, Any], json.loads(self._tables["words"][start:end].tobytes()))
 
     def regions(self, row: int) -> Regions:
         start, end = self.span(row)
@@ -266,8 +273,5 @@ def _read_index(folder: Path) -> dict[str, Any]:
 
 def iterate(store: Store, split: str | None = None) -> Iterator[Record]:
     """The words of all records, of one split, or of several (`cc+sbu`), in order."""
-    names = None if split is None else split.split("+")
-    for index in range(len(store)):
-        record = store.words(index)
-        if names is None or record.split in names:
-            yield record
+    for index in range(len(store)) if split is None else store.split(split):
+        yield store.words(index)

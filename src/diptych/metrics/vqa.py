@@ -7,6 +7,7 @@ score is min(1, other people who said so / 3), and the accuracy is the mean of t
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Literal
 
 from diptych.core.record import Question
@@ -38,6 +39,7 @@ _CONTRACTIONS = {missing: word for word in _CONTRACTED.split() for missing in _w
 _CONTRACTIONS["somebody'd"] = "somebodyd"
 
 
+@lru_cache(maxsize=2**16)  # people say the same few things
 def normalise_answer(answer: str) -> str:
     """The official normal form: `Two  dogs.` and `2 dogs` are one answer, and so are `the cat` and `cat`.
 
