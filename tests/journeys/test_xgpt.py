@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,11 +23,12 @@ from diptych.recipes.folder import open_model
 from diptych.recipes.run import fit_to
 from diptych.recipes.run import run as train
 from diptych.serving import Predictor
-from tests.journeys.conftest import Told
+from tests.journeys.conftest import ENVIRONMENT, Told, command
+from tests.journeys.test_unified_vlp import steps, weights
 
 SHAPE = {"model.width": 32, "model.layers": 1, "model.heads": 2, "model.ffn": 64, "model.positions": 32}
 SETTINGS = {"training.steps": 6, "training.batch": 8, "training.precision": "fp32", "training.validate_every": 3}
-LENGTHS = {"training.checkpoint_every": 3, "data.validation_records": 4}
+LENGTHS = {"training.checkpoint_every": 3, "training.log_every": 1, "data.validation_records": 4}
 
 
 def settings(**more: object) -> list[str]:
@@ -77,6 +81,25 @@ def test_a_stage_that_was_stopped_goes_on_to_the_same_weights(
     train(recipe, Store(world), half, start=start)
     ours, theirs = (load_file(folder / "weights.safetensors") for folder in (half, stages["pretrain"]))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_a_killed_run_ends_with_the_same_weights(world: Path, tmp_path: Path) -> None:
+    """Through all four tasks in turn, which stand at another one when the run goes on."""
+    given = {**SHAPE, **LENGTHS, **SETTINGS, "training.steps": 30, "training.validate_every": 30}
+    chosen = [f"{key}={json.dumps(value)}" for key, value in given.items()]
+    train(find_recipe("xgpt/small/pretrain", chosen), Store(world), tmp_path / "whole")
+    words = [word for one in chosen for word in ("--set", one)]
+    again = command(("pretrain", "xgpt/small/pretrain", "--data", world, "--out", tmp_path / "killed", *words))
+    running = subprocess.Popen(again, env=ENVIRONMENT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while not list(tmp_path.glob("killed/checkpoints/step-*")):
+        assert running.poll() is None, "it ended before it could be killed"
+        time.sleep(0.005)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    assert not (tmp_path / "killed" / "model").exists()
+    subprocess.run(again, env=ENVIRONMENT, check=True, capture_output=True)
+    assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
+    assert steps(tmp_path / "killed") == list(range(1, 31))
 
 
 def test_any_text_file_will_do(world: Path, tmp_path: Path, run: Callable[..., Told]) -> None:

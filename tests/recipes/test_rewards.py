@@ -153,6 +153,21 @@ def test_a_run_keeps_frequencies_and_logs_rewards_and_captions(
     assert "CIDEr" in lines[-1]["validation"]
 
 
+@pytest.mark.parametrize("system", ["tden", "xgpt"])
+def test_every_system_that_writes_is_rewarded(system: str, world: Store, tmp_path: Path) -> None:
+    """By its own recipe, from its own captioner; the words are its decoder's."""
+    few = [one for one in TINY if "layers" not in one] if system == "tden" else TINY
+    taught = find_recipe(f"{system}/small/caption", [*few, *SETTINGS])
+    start = run(taught, world, tmp_path / "caption", console=Console(quiet=True)).model
+    recipe = fit_to(find_recipe(f"{system}/small/scst"), start).override([*SETTINGS, "training.steps=2"])
+    made = run(recipe, world, tmp_path / "scst", start, Console(quiet=True))
+    assert made.result.step == 2
+    (first, *_) = (tmp_path / "scst" / "metrics.jsonl").read_text().splitlines()
+    assert set(json.loads(first)["losses"]) == {"self_critical", "reward", "baseline", "length"}
+    moved = [n for n, p in made.model.model.state_dict().items() if not torch.equal(p, start.model.state_dict()[n])]
+    assert any({"tden": "decoder", "xgpt": "encoder"}[system] in name for name in moved), "XGPT's layers are one set"
+
+
 @pytest.mark.parametrize("settings", [
     ("objectives.baseline=greedy", "objectives.samples=1"),
     ("objectives.baseline=beam", "objectives.samples=2", "objectives.beams=2"),
