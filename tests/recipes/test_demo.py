@@ -22,7 +22,7 @@ def test_a_folder_of_another_size_is_refused_before_anything_is_drawn(tmp_path: 
         demo(tmp_path / "demo", DemoConfig.fast(seed=3), Console(quiet=True))
     told = str(refused.value)
     assert "holds a demo of another size:" in told
-    assert "\n  web: 600, was 8000" in told
+    assert "\n  web: 600, was 10000" in told
     assert "\n  seed: 3, was 0" in told
     assert "patience" not in told  # the same in both
     assert "another --out to begin anew" in told

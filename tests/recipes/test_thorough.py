@@ -43,7 +43,7 @@ def test_labels_are_a_tenth_three_tenths_and_all(train: int, labels: tuple[int, 
 
 def test_more_labels_are_validated_more_seldom_and_may_take_longer() -> None:
     few, many = (arm_settings(DemoConfig(), labels) for labels in (100, 1000))
-    assert {"training.validate_every=75", "training.steps=2000"} <= set(few)
+    assert {"training.validate_every=50", "training.steps=2000"} <= set(few)
     assert {"training.validate_every=200", "training.steps=20000"} <= set(many)
 
 

@@ -63,16 +63,16 @@ class DemoConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    web: PositiveInt = 8_000
+    web: PositiveInt = 10_000
     train: PositiveInt = 1000
     val: PositiveInt = 200
     test: PositiveInt = 600
     labels: PositiveInt = 100  # labelled scenes that the arms learn from
     detector_steps: PositiveInt = 900
-    pretrain_steps: PositiveInt = 1400
+    pretrain_steps: PositiveInt = 2000
     most_steps: PositiveInt = 2000  # of an arm on `labels` scenes; it ends when val has stopped rising
-    validate_every: PositiveInt = 75
-    patience: PositiveInt = 4
+    validate_every: PositiveInt = 50
+    patience: PositiveInt = 5
     width: PositiveInt = 128
     layers: PositiveInt = 3
     batch: PositiveInt = 64  # of pre-training
@@ -83,7 +83,7 @@ class DemoConfig(BaseModel):
     def fast(cls, seed: int = 0) -> DemoConfig:
         """Under 90 seconds: shows that all parts work, and nothing about how well."""
         return cls(web=600, train=200, val=40, test=60, detector_steps=140, pretrain_steps=300, most_steps=150,
-                   validate_every=50, width=64, layers=2, batch=32, seed=seed)  # fmt: skip
+                   width=64, layers=2, batch=32, seed=seed)  # fmt: skip
 
     @property
     def splits(self) -> dict[str, int]:
@@ -272,7 +272,7 @@ def _size(config: DemoConfig, system: str) -> tuple[str, ...]:
 def pretraining(config: DemoConfig, seed: int, system: str = DEFAULT) -> Recipe:
     return begin_with(system).override([
         *_size(config, system), f"training.steps={config.pretrain_steps}", f"training.seed={seed}", "data.split=web",
-        "training.validate_every=200", "training.checkpoint_every=200",
+        "training.validate_every=500", "training.checkpoint_every=500",
     ])  # fmt: skip
 
 
