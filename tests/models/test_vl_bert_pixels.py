@@ -110,3 +110,36 @@ def test_pictures_are_read_as_the_networks_weights_want_them(tmp_path: Path) -> 
     assert torch.equal(beside.pixels, rgb)
     with pytest.raises(DataError, match="the record names no picture"):
         Pixels().of(Record("b"))
+
+
+def masked(cells: torch.Tensor) -> Sample:
+    seen = sample()
+    assert seen.regions is not None
+    return replace(seen, regions=replace(seen.regions, masks=cells))
+
+
+def test_instance_masks_are_multiplied_with_the_cells_of_a_region() -> None:
+    """As in the authors' code (tests/parity has its numbers): from the batch to the states."""
+    vlbert = model()
+    network = vlbert.regions.network
+    assert network is not None
+    cells = torch.ones(3, 14, 14, dtype=torch.bool)
+    cells[1, :, 7:] = False
+    batch = collate([masked(cells), masked(torch.ones_like(cells))])
+    assert batch.masks is not None
+    assert batch.masks.dtype == torch.float32
+    assert batch.pixels is not None
+    looks = vlbert.regions._seen(batch, network)
+    rois = torch.cat([torch.zeros(3, 1), batch.boxes[0] * torch.tensor([64.0, 48.0, 64.0, 48.0])], 1)
+    felt = network.head(network.cells(network.maps(batch.pixels[:1]), rois))
+    torch.testing.assert_close(looks[0, 2], felt[1, :, :, :7].sum((1, 2)) / 14**2, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(looks[0, [0, 1, 3]], looks[1, [0, 1, 3]])  # the whole picture has all of its cells
+    assert not torch.allclose(looks[0, 2], looks[1, 2])
+    open_, none = vlbert(batch), vlbert(collate([sample()]))
+    torch.testing.assert_close(open_.text[1], none.text[0], atol=1e-5, rtol=1e-5)  # all cells: as without masks
+    assert not torch.allclose(open_.text[0], open_.text[1])
+
+
+def test_masks_of_another_size_are_refused() -> None:
+    with pytest.raises(DataError, match="masks of 7 x 7 cells; the network makes 14 x 14"):
+        model()(collate([masked(torch.ones(3, 7, 7, dtype=torch.bool))]))

@@ -23,7 +23,7 @@ from diptych.core.attention import (
 from diptych.core.batch import Batch, collate
 from diptych.core.contract import FeatureContract
 from diptych.core.protocols import Losses, Model, Objective, Task, Update, Writer
-from diptych.core.record import Choices, Expression, Question, Record, Statement, Thing, Written
+from diptych.core.record import MASK_CELLS, Choices, Expression, Question, Record, Statement, Thing, Written
 from diptych.core.regions import Regions
 from diptych.core.sample import NOTHING, Sample
 from diptych.core.states import States, Stream
@@ -32,6 +32,7 @@ from diptych.core.vocabulary import Vocabulary
 
 __all__ = [
     "BIDIRECTIONAL",
+    "MASK_CELLS",
     "NOTHING",
     "QUERIES_BEFORE",
     "REGIONS_AFTER_TEXT",

@@ -37,6 +37,7 @@ class Batch:
     hidden: Bool[Tensor, "B R"]
     classes: Float[Tensor, "B R C"] | None = None
     features: Float[Tensor, "B R F"] | None = None
+    masks: Float[Tensor, "B R m m"] | None = None  # 1 where a cell of a region's box shows the thing
     whole: Float[Tensor, "B whole_size"] | None = None
     pixels: Float[Tensor, "B 3 height width"] | None = None
     pixel_sizes: Int[Tensor, "B 2"] | None = None  # width, height of each picture there, without padding
@@ -113,6 +114,7 @@ def collate(samples: Sequence[Sample]) -> Batch:
         hidden=_stack(regions, count, lambda r: r.hidden if r.hidden is not None else _false(r)),
         classes=_optional(regions, count, "classes"),
         features=_optional(regions, count, "features"),
+        masks=_optional(regions, count, "masks"),
         whole=_whole(regions),
         pixels=(pixels := _pixels(regions)),
         pixel_sizes=None if pixels is None else torch.tensor([_pixel_size(r) for r in regions]),

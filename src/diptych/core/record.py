@@ -7,6 +7,7 @@ from pathlib import Path
 
 from diptych.core.regions import Regions
 
+MASK_CELLS = 14  # VL-BERT's, of the cells that RoIAlign makes of a box
 TAG = re.compile(r"\[(\d+)\]")  # a word that names a thing, by its number
 
 
@@ -68,6 +69,7 @@ class Thing:
     box: tuple[float, float, float, float]  # of its visible part, fractions of the picture
     attributes: Mapping[str, str] = field(default_factory=dict)  # such as colour, size, pose
     visible: float = 1.0  # share of it that nothing covers
+    mask: tuple[str, ...] = ()  # which of MASK_CELLS x MASK_CELLS cells of the box show it: "#" or "."; (): not known
 
 
 @dataclass(frozen=True)

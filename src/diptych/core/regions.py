@@ -25,7 +25,7 @@ class Regions:
     features: Float[Tensor, "R F"] | None = None
     pixels: Float[Tensor, "3 H W"] | None = None
     whole: Float[Tensor, "whole_size"] | None = None  # the picture's own feature; of size F from most eyes
-    masks: Bool[Tensor, "R m m"] | None = None  # instance masks inside each box
+    masks: Bool[Tensor, "R m m"] | None = None  # which of the cells of each box show the thing; see `Thing.mask`
     chosen: Bool[Tensor, "R"] | None = None  # predicted by an objective
     hidden: Bool[Tensor, "R"] | None = None  # not seen by the model
 
@@ -53,6 +53,12 @@ class Regions:
         per_region = ("boxes", "scores", "classes", "features", "masks", "chosen", "hidden")
         kept = {name: value[rows] for name in per_region if (value := getattr(self, name)) is not None}
         return replace(self, **kept)
+
+    def mirrored(self) -> Regions:
+        """With left and right swapped. Features stay as they are: nobody looks again."""
+        x1, y1, x2, y2 = self.boxes.unbind(-1)
+        turned = {name: value.flip(-1) for name in ("masks", "pixels") if (value := getattr(self, name)) is not None}
+        return replace(self, boxes=torch.stack([1 - x2, y1, 1 - x1, y2], -1), **turned)
 
     def overlaps(self, box: Sequence[float]) -> Float[Tensor, "R"]:
         """IoU of each region with a box (corners, fractions of the picture)."""

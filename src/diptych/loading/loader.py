@@ -13,6 +13,7 @@ import numpy as np
 from diptych.core import Batch, Record, Sample, Update, collate
 from diptych.errors import DataError
 from diptych.loading.corpus import Corpus
+from diptych.loading.mirror import mirrored
 from diptych.loading.order import Order
 from diptych.loading.pixels import Pixels
 from diptych.loading.store import Store
@@ -30,6 +31,7 @@ class Updates(Protocol):
 class Loader:
     """The batches of a run. Records whose bytes are damaged are left out, counted and named in `corrupt`.
 
+    `mirror`: the share of samples that are seen in a mirror, with left and right swapped in their words.
     With a `corpus`, the share `alone` of each batch is text without pictures; 1: all of it, and no record is read.
     """
 
@@ -46,14 +48,20 @@ class Loader:
         corpus: Corpus | None = None,
         alone: float = 0.5,
         pixels: Pixels | None = None,
+        mirror: float = 0.0,
     ) -> None:
         self.store, self.updates, self.seed, self.max_regions = store, updates, seed, max_regions
         self.corpus, self.pixels, self.corrupt = corpus, pixels, dict[str, str]()
+        self.mirror = mirror
         self.without_regions: list[str] = []  # keys of pictures that were left out, as nothing was found in them
         texts = min(max(round(alone * batch_size), 1), batch_size) if corpus is not None else 0
         self.text_order = Order(np.ones(len(corpus), dtype=np.int64), texts, seed) if corpus is not None else None
         # Words are parsed and tokenised once for small sets; a large one re-reads what falls out.
         self._samples = lru_cache(maxsize=200_000)(lambda index: tuple(to_samples(store.words(index))))
+        # By key: a mirrored question may be left out, if its answer is then none that the model gives.
+        self._mirrored = lru_cache(maxsize=200_000)(
+            lambda index: {sample.key: sample for sample in to_samples(mirrored(store.words(index)))}
+        )
         self._items: list[tuple[int, int]] = []
         lengths = []
         for index in records if texts < batch_size else ():
@@ -86,7 +94,8 @@ class Loader:
         Its randomness depends on (seed, step, part) alone, so one process that accumulates equals many that share.
         """
         chosen = self._chosen(step)
-        read = (self._read(item) if pictured else self._text(item) for pictured, item in chosen[part::parts])
+        turn = Random(f"{self.seed}/{step}/{part}/mirror")
+        read = (self._read(item, turn) if pictured else self._text(item) for pictured, item in chosen[part::parts])
         samples = [sample for sample in read if sample is not None]
         if not samples:
             raise DataError(
@@ -105,9 +114,10 @@ class Loader:
         assert self.corpus is not None
         return self.corpus.sample(line)
 
-    def _read(self, item: int) -> Sample | None:
+    def _read(self, item: int, turn: Random) -> Sample | None:
         index, position = self._items[item]
         sample = self._samples(index)[position]
+        turned = self._mirrored(index).get(sample.key) if turn.random() < self.mirror else None
         try:
             regions = self.store.regions(index)
             if self.pixels is not None and len(regions):
@@ -115,7 +125,8 @@ class Loader:
         except DataError as error:
             self.corrupt[error.key or self.store.words(index).key] = str(error)
             return None
-        return replace(sample, regions=regions if self.max_regions is None else regions.first(self.max_regions))
+        regions = regions if self.max_regions is None else regions.first(self.max_regions)
+        return replace(sample, regions=regions) if turned is None else replace(turned, regions=regions.mirrored())
 
     def _region_count(self, index: int) -> int:
         count = self.store.region_count(index)

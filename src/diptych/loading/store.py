@@ -32,7 +32,7 @@ from diptych.errors import DataError
 from diptych.files import write_atomically
 
 INDEX, FAILURES = "store.json", "failures.jsonl"
-PER_REGION = ("boxes", "scores", "classes", "features")
+PER_REGION = ("boxes", "scores", "classes", "features", "masks")
 
 
 class Store:
@@ -187,7 +187,8 @@ class _Shard:
             raise DataError(
                 "its bytes are not what was written; extract again", key=self.words(row).key, shard=self.path.name
             )
-        return Regions(size=(width, height), **{name: value.float() for name, value in columns.items()})
+        read = {name: value if name == "masks" else value.float() for name, value in columns.items()}
+        return Regions(size=(width, height), **read)
 
 
 def _span(ends: npt.NDArray[Any], row: int) -> tuple[int, int]:
@@ -221,7 +222,8 @@ def _columns(record: Record) -> dict[str, Tensor]:
     tensors = cast(Regions, record.regions).tensors()
     halves = ("features", "classes", "whole")
     kept = {name: value for name, value in tensors.items() if name in (*PER_REGION, "whole")}
-    return {name: (value.half() if name in halves else value.float()).contiguous() for name, value in kept.items()}
+    kinds = dict.fromkeys(halves, torch.float16) | {"masks": torch.bool}
+    return {name: value.to(kinds.get(name, torch.float32)).contiguous() for name, value in kept.items()}
 
 
 def record_to_json(record: Record) -> dict[str, Any]:

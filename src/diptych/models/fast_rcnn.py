@@ -60,7 +60,11 @@ class FastRCNN(nn.Module):
         present: Bool[Tensor, "B P"],
         masks: Float[Tensor, "B P m m"] | None = None,
     ) -> Float[Tensor, "B P F"]:
-        """Boxes in pixels, corners; zeros where none is present. `masks` (14 x 14) close what is not the thing."""
+        """Boxes in pixels, corners; zeros where none is present.
+
+        `masks` (14 x 14) close what is not the thing: they are multiplied with what stage 4 makes of the cells, and the
+        mean is over all cells, open or not (the code's fast_rcnn.py:151-154).
+        """
         rows, places = present.nonzero(as_tuple=True)
         found = pixels.new_zeros(*present.shape, self.size)
         if not len(rows):

@@ -29,7 +29,7 @@ from diptych.core import NOTHING, Batch, States, attention_mask
 from diptych.errors import DataError
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
-from diptych.models.fast_rcnn import FastRCNN, Network
+from diptych.models.fast_rcnn import CELLS, FastRCNN, Network
 from diptych.models.heads import HeadSizes, PooledMatchHead, make_heads, slot_mark
 from diptych.models.system import Config, Shape, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Transformer
@@ -269,8 +269,20 @@ class RegionLooks(nn.Module):
             )
         sizes = batch.pixel_sizes.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
         whole = (sizes - 1) * sizes.new_tensor([0.0, 0.0, 1.0, 1.0])  # pixels are counted from 0
-        looks: Tensor = network(batch.pixels, torch.cat([whole, batch.boxes * sizes], 1), present)
+        looks: Tensor = network(batch.pixels, torch.cat([whole, batch.boxes * sizes], 1), present, self._shown(batch))
         return looks
+
+    def _shown(self, batch: Batch) -> Float[Tensor, "B P m m"] | None:
+        """The cells of each box that show the thing itself; of the whole picture all."""
+        if batch.masks is None:
+            return None
+        if batch.masks.shape[-2:] != (CELLS, CELLS):
+            raise DataError(
+                f"instance masks of {batch.masks.shape[-2]} x {batch.masks.shape[-1]} cells; the network makes "
+                f"{CELLS} x {CELLS} of a box: make the masks so, or leave them out",
+                key=batch.keys[0],
+            )
+        return torch.cat([torch.ones_like(batch.masks[:, :1]), batch.masks], 1)
 
     def _whole(self, batch: Batch, features: Float[Tensor, "B R F"]) -> Float[Tensor, "B F"]:
         if self.config.whole == "given" and batch.regions_present.any():

@@ -76,6 +76,7 @@ class Plan:
                 corpus_of(self.recipe, self.tokens),
                 self.recipe.data.text_share,
                 pixels_of(self.recipe),
+                self.recipe.data.mirror,
             )
         except DataError as error:
             if lines := list(self._unknown()):

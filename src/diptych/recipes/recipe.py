@@ -46,6 +46,7 @@ class DataConfig(BaseModel):
     pixels_shorter: PositiveInt = 600  # of a picture's shorter side, where the model looks at pixels (model.network)
     pixels_longer: PositiveInt = 1000
     pixels_colours: Colours = "rgb"  # as torchvision's weights read them; or bgr, as Caffe's
+    mirror: Annotated[float, Field(ge=0, lt=1)] = 0.0  # share of samples seen in a mirror, left and right swapped
     text: str | None = None  # a file of text without pictures, a sentence a line, to pre-train on as well
     text_share: Annotated[float, Field(gt=0, le=1)] = 0.5  # of each batch; 1: nothing but text
     text_words: PositiveInt = 64  # pieces of words in each

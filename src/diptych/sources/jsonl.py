@@ -23,6 +23,7 @@ from pathlib import Path
 
 from diptych.core import Choices, Expression, Question, Record, Statement, Thing, Written, tags
 from diptych.errors import DataError
+from diptych.sources.outlines import mask_of
 from diptych.sources.reading import Entry, Skips, picture_at, read_json_lines
 from diptych.vision.pictures import picture_size
 
@@ -114,7 +115,7 @@ def _with_boxes(record: Record, entry: Entry, skips: Skips, beside: Path) -> Rec
         return record
     record = replace(record, size=size)
     if things is not None:
-        there = tuple(Thing(thing["kind"].text(), thing["box"].corners(*size)) for thing in things.items())
+        there = tuple(_thing(thing, size) for thing in things.items())
         if record.things and record.things != there:
             things.refuse("other things", f"those of an earlier line with {record.key}: say them once")
         record = replace(record, things=there)
@@ -123,6 +124,11 @@ def _with_boxes(record: Record, entry: Entry, skips: Skips, beside: Path) -> Rec
         meant = Expression(key, expression.text(), entry["box"].corners(*size))
         record = replace(record, expressions=(*record.expressions, meant))
     return record
+
+
+def _thing(entry: Entry, size: tuple[int, int]) -> Thing:
+    box, outlines = entry["box"].corners(*size), entry.get("outline")
+    return Thing(entry["kind"].text(), box, mask=mask_of(outlines, box, *size) if outlines is not None else ())
 
 
 def _size(record: Record, entry: Entry, beside: Path) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from diptych.core import Choices, Record, Thing
+from diptych.sources.outlines import mask_of
 from diptych.sources.reading import Entry, Once, key_of_name, picture_at, read_json, read_json_lines
 
 _FOUR = 4
@@ -81,4 +82,7 @@ def _metadata(entry: Entry, folder: Path) -> tuple[tuple[int, int], tuple[Thing,
     boxes = [box.corner_pixels(width, height) for box in file["boxes"].items(len(names))]
     if names != [name.text() for name in entry["objects"].items()]:
         file["names"].refuse(f"{len(names)} names", f"the `objects` of {entry.where}")
-    return (width, height), tuple(Thing(name, box) for name, box in zip(names, boxes, strict=True))
+    outlines = file["segms"].items(len(names)) if file.get("segms") is not None else ()
+    masks = [mask_of(outline, box, width, height) for outline, box in zip(outlines, boxes, strict=False)]
+    things = zip(names, boxes, masks or [()] * len(names), strict=True)
+    return (width, height), tuple(Thing(name, box, mask=mask) for name, box, mask in things)

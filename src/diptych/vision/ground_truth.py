@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import torch
+from jaxtyping import Bool
+from torch import Tensor
 
-from diptych.core import FeatureContract, Record, Regions
+from diptych.core import MASK_CELLS, FeatureContract, Record, Regions, Thing
 from diptych.errors import DataError
 from diptych.vision.eyes import Picture
 from diptych.vision.weights import write_eyes
@@ -18,8 +20,9 @@ class GroundTruth:
 
     looks = False
 
-    def __init__(self, kinds: Sequence[str], attributes: Mapping[str, Sequence[str]]) -> None:
-        self.kinds = tuple(kinds)
+    def __init__(self, kinds: Sequence[str], attributes: Mapping[str, Sequence[str]], masks: bool = False) -> None:
+        """`masks`: whether regions have instance masks (a thing without one fills its box)."""
+        self.kinds, self.masks = tuple(kinds), masks
         self.attributes = {name: tuple(values) for name, values in attributes.items()}
         self._columns = {kind: column for column, kind in enumerate(self.kinds)}
         for name, values in self.attributes.items():
@@ -31,14 +34,16 @@ class GroundTruth:
         """With the kinds and attributes that occur."""
         kinds: set[str] = set()
         attributes: dict[str, set[str]] = {}
+        masks = False
         for record in records:
             for thing in record.things:
                 kinds.add(thing.kind)
+                masks = masks or bool(thing.mask)
                 for name, value in thing.attributes.items():
                     attributes.setdefault(name, set()).add(value)
         if not kinds:
             raise DataError("ground truth was asked for, but no record holds any thing; choose a detector instead")
-        return cls(sorted(kinds), {name: sorted(values) for name, values in sorted(attributes.items())})
+        return cls(sorted(kinds), {name: sorted(values) for name, values in sorted(attributes.items())}, masks)
 
     @property
     def contract(self) -> FeatureContract:
@@ -69,8 +74,16 @@ class GroundTruth:
             size=record.size or (1, 1),
             classes=features[:, : len(self.kinds)],
             features=features,
+            masks=self._masks(record.things) if self.masks else None,
         )
 
+    def _masks(self, things: Sequence[Thing]) -> Bool[Tensor, "R m m"]:
+        shown = torch.ones(len(things), MASK_CELLS, MASK_CELLS, dtype=torch.bool)
+        for cells, thing in zip(shown, things, strict=True):
+            if thing.mask:
+                cells[:] = torch.tensor([[cell == "#" for cell in row] for row in thing.mask])
+        return shown
+
     def save(self, folder: Path) -> None:
-        known = {"kind": "ground-truth", "kinds": self.kinds, "attributes": self.attributes}
+        known = {"kind": "ground-truth", "kinds": self.kinds, "attributes": self.attributes, "masks": self.masks}
         write_eyes(folder, known)

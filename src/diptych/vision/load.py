@@ -38,7 +38,7 @@ def _load(folder: Path) -> Eyes:
     try:
         match described["kind"]:
             case "ground-truth":
-                return GroundTruth(described["kinds"], described["attributes"])
+                return GroundTruth(described["kinds"], described["attributes"], described.get("masks", False))
             case "given":
                 return Given(described["feature_size"], described["class_names"])
             case "storybook-detector":
