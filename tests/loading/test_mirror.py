@@ -59,7 +59,7 @@ def test_no_other_word_is_touched() -> None:
 def test_regions_of_a_mirror_image() -> None:
     regions = Regions(
         boxes=torch.tensor([BOX]), scores=torch.ones(1), size=(4, 2), features=torch.rand(1, 3),
-        masks=torch.tensor([[[1, 0, 0], [1, 1, 0], [0, 1, 0]]], dtype=torch.bool), pixels=torch.arange(24.0).reshape(3, 2, 4),
+        masks=torch.tensor([[[1, 0, 0], [1, 1, 0], [0, 1, 0]]]).bool(), pixels=torch.arange(24.0).reshape(3, 2, 4),
     )  # fmt: skip
     seen = regions.mirrored()
     torch.testing.assert_close(seen.boxes, torch.tensor([OTHER]))

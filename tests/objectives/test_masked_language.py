@@ -124,10 +124,21 @@ def test_drop_worst_leaves_out_the_samples_with_the_greatest_sum():
     torch.testing.assert_close(mean, sums[kept].sum() / asked[kept].sum())
 
 
+def test_means_by_sample_by_hand():
+    batch, states, cost, asked = three_samples()
+    objective = MaskedLanguage(V, by_sample=True)
+    samples = asked.any(1)
+    assert int(objective.count(batch)) == int(samples.sum())
+    means = ((cost * asked).sum(1) / (asked.sum(1) + 1e-4))[samples]
+    mean = objective.loss(Fixed(), states, batch) / objective.count(batch)
+    torch.testing.assert_close(mean, means.sum() / (len(means) + 1e-4))
+
+
 def test_nothing_hidden_costs_nothing_and_still_has_a_gradient():
     batch = collate([text_of(2)])
     states = States(regions=torch.zeros(1, 0, V.size), text=torch.zeros(1, 3, V.size, requires_grad=True))
-    for objective in (MaskedLanguage(V), MaskedLanguage(V, drop_worst=0.5), MaskedLanguage(V, label_smoothing=0.1)):
+    switches = ({}, {"drop_worst": 0.5}, {"label_smoothing": 0.1}, {"by_sample": True})
+    for objective in (MaskedLanguage(V, **switch) for switch in switches):
         loss = objective.loss(Fixed(), states, batch)
         assert loss.detach() == 0
         assert objective.count(batch) == 0

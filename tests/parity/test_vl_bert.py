@@ -150,6 +150,18 @@ def test_losses_and_gradients_of_pretraining(official: Official) -> None:
     assert compared == len(report.renamed) - ("aux_text_visual_embedding.weight" in report.renamed)
 
 
+def test_means_by_sample(official: Official) -> None:
+    """`MLM_LOSS_NORM_IN_BATCH_FIRST` and `MVRC_LOSS_NORM_IN_BATCH_FIRST`."""
+    model, _ = official.model("pretrain")
+    batch = collate([official.pretrain(row) for row in range(official.config["batch"])])
+    states = model(batch)
+    words = MaskedLanguage(model.config.vocabulary, by_sample=True)
+    for name, objective in (("mlm", words), ("mvrc", MaskedRegionClass(labels="soft", by_sample=True))):
+        loss = objective.loss(model, states, batch) / objective.count(batch)
+        close(loss, official.outputs[f"pretrain.{name}_loss_norm_in_batch_first"])
+        assert not torch.allclose(loss, official.outputs[f"pretrain.{name}_loss"], atol=1e-4)
+
+
 def test_text_alone_beside_pairs(official: Official) -> None:
     model, _ = official.model("pretrain")
     pairs = [official.pretrain(row) for row in range(official.config["batch"])]

@@ -1,7 +1,9 @@
 """A run that looks at pixels: trained, saved, opened, asked; what cannot be read is counted."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import torch
 from PIL import Image
 from rich.console import Console
 
@@ -9,8 +11,10 @@ from diptych.core import FeatureContract, Question, Record
 from diptych.loading.store import Store, StoreWriter
 from diptych.recipes import find_recipe
 from diptych.recipes.folder import open_model
+from diptych.recipes.plan import plan
 from diptych.recipes.run import evaluate, fit_to, run
 from tests import toy
+from tests.deciding import RECORDS
 
 QUIET = Console(quiet=True)
 TINY = [
@@ -53,9 +57,33 @@ def test_from_pixels_to_answers(tmp_path: Path) -> None:
     assert scores["accuracy"] == 100
 
 
-def test_a_picture_that_cannot_be_read_is_named_and_left_out(tmp_path: Path) -> None:
-    from diptych.recipes.plan import plan
+def test_vcr_from_pixels_and_masks(tmp_path: Path) -> None:
+    """The things' own boxes, with outlines, as VCR has them; half of the samples mirrored."""
+    contract = FeatureContract("given", "", feature_size=6, class_names=tuple("abcd"))
+    with StoreWriter(tmp_path / "store", contract) as writer:
+        for number, told in enumerate(RECORDS):
+            path = tmp_path / f"{number}.png"
+            Image.effect_noise((100, 80), 50).convert("RGB").save(path)
+            assert told.regions is not None
+            masks = torch.rand(len(told.regions), 14, 14, generator=torch.Generator().manual_seed(number)) < 0.5
+            seen = replace(told.regions, masks=masks)
+            writer.add(
+                replace(told, key=f"r{number}", split="train" if number < 6 else "val", picture=path, regions=seen)
+            )
+    store = Store(tmp_path / "store")
+    recipe = find_recipe("vl-bert/official/vcr", [*TINY, "model.network=resnet18", "data.vocabulary=null"])
+    recipe = recipe.override(["training.batch=2", "training.micro_batch=1", "optimizer.milestones=[1]"])
+    batch = plan(recipe, store, tmp_path / "none", None).batches().at(0, 0, 1)
+    assert batch.masks is not None
+    assert batch.masks.shape[2:] == (14, 14)
+    assert len(batch) == 8  # two questions of four texts
+    done = run(recipe, store, tmp_path / "run", console=QUIET)
+    said, scores = evaluate(done.model, store, "val")
+    assert len(said) == 8
+    assert set(scores) == {"Q->A", "QA->R", "Q->AR"}
 
+
+def test_a_picture_that_cannot_be_read_is_named_and_left_out(tmp_path: Path) -> None:
     recipe = find_recipe("vl-bert/small/end-to-end", [*TINY, "training.batch=7"])
     batches = plan(recipe, store_in(tmp_path, broken=True), tmp_path / "run", None).batches()
     assert len(batches.at(0, 0, 1)) == 6

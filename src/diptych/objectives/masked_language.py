@@ -19,7 +19,7 @@ from diptych.core import (
     States,
     Vocabulary,
 )
-from diptych.objectives.words import Scheme, hide_words, whole_words, word_losses
+from diptych.objectives.words import Scheme, hide_words, mean_by_sample, whole_words, word_losses
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class MaskedLanguage:
     label_smoothing: float = 0.0
     hides_end: bool = True  # whether the final [SEP] may be chosen; where a decoder learns the end, it need not be
     whole_words: bool = False  # each word by itself with chance `rate`, all of its pieces alike (VL-BERT's code)
+    by_sample: bool = False  # a mean over samples of their means (VL-BERT's code, NORM_IN_BATCH_FIRST)
     alone: bool = False  # without the picture: pre-training on text
     of: Literal["all", "pictured", "alone"] = "all"  # texts: of pictures, or those that stand alone (VL-BERT's corpus)
     name: str = "masked_language"
@@ -83,10 +84,14 @@ class MaskedLanguage:
         return min(wanted, length if self.most is None else self.most, length)
 
     def count(self, batch: Batch) -> Tensor:
-        return (self._labels(batch) != NOTHING).sum()
+        chosen = self._labels(batch) != NOTHING
+        return chosen.any(1).sum() if self.by_sample else chosen.sum()
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        losses = word_losses(model, states.text, self._labels(batch), self.label_smoothing, self.vocabulary.pad)
+        labels = self._labels(batch)
+        losses = word_losses(model, states.text, labels, self.label_smoothing, self.vocabulary.pad)
+        if self.by_sample:
+            return mean_by_sample(losses, labels != NOTHING)
         return self._without_worst(losses, batch) if self.drop_worst else losses.sum()
 
     def _labels(self, batch: Batch) -> Int[Tensor, "B T"]:

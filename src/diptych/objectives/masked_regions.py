@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from diptych.core import Batch, Model, Regions, Sample, States
+from diptych.objectives.words import mean_by_sample
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class MaskedRegionClass:
     overlap: float | None = None
     within: float | None = None  # asked are regions whose probabilities sum to 1 within this (VL-BERT's code: 0.1)
     only_matched: bool = False
+    by_sample: bool = False  # as in MaskedLanguage
     name: str = "masked_region_class"
 
     needs: ClassVar = frozenset({"regions"})
@@ -47,7 +49,8 @@ class MaskedRegionClass:
         return replace(sample, regions=sample.regions.hide(hidden, chosen))
 
     def count(self, batch: Batch) -> Tensor:
-        return self._asked(batch).sum()
+        asked = self._asked(batch)
+        return asked.any(1).sum() if self.by_sample else asked.sum()
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         asked = self._asked(batch)
@@ -55,12 +58,17 @@ class MaskedRegionClass:
         if batch.classes is None:
             return scores.sum() * 0
         wanted = batch.classes[asked]
+        if self.by_sample:
+            return mean_by_sample(self._costs(scores, wanted, "none").flatten(1).sum(1), asked)
+        return self._costs(scores, wanted, "sum").sum()
+
+    def _costs(self, scores: Float[Tensor, "n C"], wanted: Float[Tensor, "n C"], reduction: str) -> Tensor:
+        """By region, by region and class, or in one sum."""
         if self.labels == "hard":
-            return F.cross_entropy(scores, wanted.argmax(-1), reduction="sum")
+            costs = F.cross_entropy(scores, wanted.argmax(-1), reduction=reduction)
+            return costs if reduction == "sum" else costs[:, None]
         logs = scores.log_softmax(-1)
-        if self.labels == "divergence":
-            return F.kl_div(logs, wanted, reduction="sum")
-        return -(wanted * logs).sum()
+        return F.kl_div(logs, wanted, reduction=reduction) if self.labels == "divergence" else -(wanted * logs)
 
     def _asked(self, batch: Batch) -> Tensor:
         """The chosen regions of which a detector has said something."""

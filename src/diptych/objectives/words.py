@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -41,6 +41,19 @@ def whole_words(text: Int[Tensor, "T"], vocabulary: Vocabulary) -> list[list[int
         elif piece not in marks:
             words.append([place])
     return words
+
+
+def mean_by_sample(losses: Float[Tensor, "n"], chosen: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
+    """Each sample's mean over what is asked of it, summed: the count that goes with it is that of such samples.
+
+    VL-BERT's `*_LOSS_NORM_IN_BATCH_FIRST` (resnet_vlbert_for_pretraining.py), its 1e-4 under both fractions included.
+    `losses` are those of the chosen, row by row.
+    """
+    counts = chosen.sum(1)
+    sums = losses.new_zeros(chosen.shape).masked_scatter(chosen, losses).sum(1)
+    samples = (counts > 0).sum()
+    total: Tensor = (sums / (counts + 1e-4)).sum() * samples / (samples + 1e-4)
+    return total
 
 
 def word_losses(

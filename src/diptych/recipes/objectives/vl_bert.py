@@ -31,6 +31,7 @@ class VLBertObjectives(Objectives):
     region_hidden: Share = 0.9  # of the chosen regions
     region_labels: Literal["hard", "soft"] = "hard"  # the detector's best class, or (the code) all its probabilities
     label_sum_within: NonNegativeFloat | None = None  # of 1; other regions are not asked (the code: 0.1)
+    means: Literal["all", "samples"] = "all"  # over all that is asked, or first by sample
     broken: Share = 0.5  # of the pairs, where relation is on
     only_matched: bool = True  # nothing is hidden in a broken pair: the text says nothing of that picture
 
@@ -51,6 +52,7 @@ class VLBertObjectives(Objectives):
             only_matched=self.only_matched,
             hides_end=False,
             whole_words=self.masking == "official",
+            by_sample=self.means == "samples",
         )
         regions = MaskedRegionClass(
             self.region_rate,
@@ -58,6 +60,7 @@ class VLBertObjectives(Objectives):
             labels=self.region_labels,
             within=self.label_sum_within,
             only_matched=self.only_matched,
+            by_sample=self.means == "samples",
         )
         weighed: list[tuple[Objective, float]] = [
             (ImageTextMatching(self.broken, "captions"), self.relation),

@@ -1,0 +1,67 @@
+"""VL-BERT's recipes: the paper's numbers, and the code's where they differ."""
+
+from diptych.models import VLBertShape
+from diptych.recipes import Recipe, find_recipe
+from diptych.recipes.objectives import Choosing, Grounding
+from diptych.training.optimizer import highest_rate, learning_rate
+
+
+def shape_of(recipe: Recipe) -> VLBertShape:
+    assert isinstance(recipe.model, VLBertShape)
+    return recipe.model
+
+
+def test_the_papers_vcr() -> None:
+    """Section 4.2.1: 256 triplets, SGD at 2e-3, momentum 0.9, warm-up 1,000, a tenth at epochs 14 and 18 of 20."""
+    recipe = find_recipe("vl-bert/vcr")
+    optimizer, steps = recipe.optimizer, recipe.training.steps
+    assert (optimizer.kind, optimizer.lr, optimizer.momentum, optimizer.weight_decay) == ("sgd", 2e-3, 0.9, 1e-4)
+    assert recipe.training.batch * 4 == 256
+    rates = [learning_rate(optimizer, step, steps, 64) for step in (499, 999, 7 * steps // 10, 9 * steps // 10)]
+    assert [round(rate, 9) for rate in rates] == [1e-3, 2e-3, 2e-4, 2e-5]
+    assert recipe.objectives == Choosing(vcr_loss="softmax", region_classes="masked")
+    assert shape_of(recipe).network == "resnet101"
+    assert recipe.data.mirror == 0
+
+
+def test_the_codes_vcr() -> None:
+    """cfgs/vcr/base_q2a_4x16G_fp32.yaml: 7e-5 times 4 x 4 x 4 questions, clip 10, 600 x 1200 pixels, half mirrored."""
+    recipe = find_recipe("vl-bert/official/vcr")
+    assert round(highest_rate(recipe.optimizer, recipe.training.batch), 9) == 4.48e-3
+    assert (recipe.optimizer.kind, recipe.optimizer.clip, recipe.optimizer.warmup_steps) == ("sgd", 10.0, 1000)
+    assert recipe.optimizer.decay_biases_and_norms
+    assert recipe.objectives == Choosing(vcr_loss="sigmoid", region_classes="every")
+    assert (recipe.data.pixels_shorter, recipe.data.pixels_longer, recipe.data.pixels_colours) == (600, 1200, "bgr")
+    assert (recipe.data.max_words, recipe.data.mirror) == (64, 0.5)
+    shape = shape_of(recipe)
+    assert (shape.geometry, shape.visual_norm_init, shape.region_budget) == ("official", "official", "paper")
+
+
+def test_the_papers_referring_expressions() -> None:
+    """Section 4.2.3: 256 pairs, Adam at 2e-4, warm-up 500, 20 epochs."""
+    recipe = find_recipe("vl-bert/referring")
+    optimizer = recipe.optimizer
+    assert (optimizer.kind, optimizer.lr, optimizer.warmup_steps, optimizer.schedule) == ("adam", 2e-4, 500, "linear")
+    assert recipe.training.batch == 256
+    assert recipe.objectives == Grounding(overlap=0.5)
+
+
+def test_the_codes_referring_expressions() -> None:
+    """cfgs/refcoco/base_detected_regions_4x16G.yaml: 8e-7 times 4 x 4 x 2 pairs, clip 1, warm-up 3,750."""
+    recipe = find_recipe("vl-bert/official/referring")
+    assert round(highest_rate(recipe.optimizer, recipe.training.batch), 9) == 2.56e-5
+    assert (recipe.optimizer.kind, recipe.optimizer.clip, recipe.optimizer.warmup_steps) == ("adamw", 1.0, 3750)
+    assert recipe.data.pixels_longer == 1000
+
+
+def test_what_the_code_mirrors() -> None:
+    shares = {task: find_recipe(f"vl-bert/official/{task}").data.mirror for task in ("pretrain", "vqa", "referring")}
+    assert shares == {"pretrain": 0.0, "vqa": 0.5, "referring": 0.5}  # stored features of captions are not
+    assert find_recipe("vl-bert/official/end-to-end").data.mirror == 0.5
+
+
+def test_large_is_as_deep_for_every_task() -> None:
+    assert {
+        shape_of(find_recipe(f"vl-bert/large/{task}")).layers for task in ("pretrain", "vqa", "vcr", "referring")
+    } == {24}
+    assert shape_of(find_recipe("vl-bert/large/vcr")).network == "resnet101"
