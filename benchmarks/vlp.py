@@ -12,16 +12,14 @@ Writes benchmarks/results/vlp.json.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from random import Random
 from statistics import median
-from typing import Any
 
 import torch
-from torch.nn import functional as F
 
 from benchmarks.machine import save_result
+from benchmarks.steps import bert_step, matmul_seconds, seconds, stepping
 from diptych.core import Batch, Regions, Sample, Vocabulary, collate
 from diptych.decoding import DecodingOptions, search
 from diptych.models import UnifiedVLP, UnifiedVLPConfig
@@ -46,23 +44,6 @@ def samples() -> list[Sample]:
     return [one(number) for number in range(PICTURES)]
 
 
-def seconds(run: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    run()
-    return time.perf_counter() - began
-
-
-def stepping(parameters: Any, loss: Callable[[], torch.Tensor]) -> Callable[[], None]:
-    optimizer = torch.optim.AdamW(parameters, lr=1e-5, fused=True)
-
-    def step() -> None:
-        loss().backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    return step
-
-
 def ours(model: UnifiedVLP, half: bool) -> Callable[[], None]:
     update = OneForward((MaskedLanguage(VOCABULARY, rate=1.0, most=HIDDEN),))
     batch = collate(update.prepare(samples(), Random(0)))
@@ -74,30 +55,6 @@ def ours(model: UnifiedVLP, half: bool) -> Callable[[], None]:
         return sum(losses.values(), torch.zeros(()))
 
     return stepping(model.train().parameters(), loss)
-
-
-def theirs() -> Callable[[], None]:
-    from transformers import BertConfig, BertForMaskedLM
-
-    bert = BertForMaskedLM(BertConfig(vocab_size=VOCABULARY.size)).train()
-    words = torch.randint(5, VOCABULARY.size, (PICTURES, POSITIONS))
-    hidden = (slice(None), slice(POSITIONS - HIDDEN, None))
-
-    def loss() -> torch.Tensor:
-        states = bert.bert(words).last_hidden_state[hidden]
-        return F.cross_entropy(bert.cls(states).flatten(0, 1), words[hidden].flatten())
-
-    return stepping(bert.parameters(), loss)
-
-
-def matmul_peak() -> float:
-    """Seconds that the matrix products of one step would take at this machine's rate in bf16."""
-    rows, width, inner = PICTURES * POSITIONS, 768, 3072
-    a, b = torch.rand(rows, width).bfloat16(), torch.rand(width, inner).bfloat16()
-    a @ b
-    one = min(seconds(lambda: a @ b) for _ in range(20))
-    products = 12 * (4 * width * width + 2 * width * inner) / (width * inner)  # of 12 layers, in units of that one
-    return 3 * products * one  # forward, and backward twice as much
 
 
 def decoding(model: UnifiedVLP, batch: Batch, beams: int) -> Callable[[], None]:
@@ -114,7 +71,11 @@ def main() -> None:
     torch.set_num_threads(int(sys.argv[1]) if len(sys.argv) > 1 else torch.get_num_threads())
     torch.manual_seed(0)
     model = UnifiedVLP(UnifiedVLPConfig(vocabulary=VOCABULARY, region_embedding="official"))
-    steps = {"ours, bf16": ours(model, half=True), "ours, fp32": ours(model, half=False), "BERT, fp32": theirs()}
+    steps = {
+        "ours, bf16": ours(model, half=True),
+        "ours, fp32": ours(model, half=False),
+        "BERT, fp32": bert_step(VOCABULARY.size, PICTURES, POSITIONS, HIDDEN),
+    }
     taken: dict[str, list[float]] = {name: [] for name in (*steps, "matmuls alone, bf16", "beam 5", "greedy")}
     for step in steps.values():
         step()
@@ -123,7 +84,7 @@ def main() -> None:
         for name, step in steps.items():
             model.train()
             taken[name].append(seconds(step))
-        taken["matmuls alone, bf16"].append(matmul_peak())
+        taken["matmuls alone, bf16"].append(matmul_seconds(PICTURES * POSITIONS))
         taken["greedy"].append(seconds(decoding(model, asked, 1)))
         taken["beam 5"].append(seconds(decoding(model, asked, 5)))
     ratios = [bert / mine for bert, mine in zip(taken["BERT, fp32"], taken["ours, bf16"], strict=True)]

@@ -68,7 +68,7 @@ def test_vcr_from_pixels_and_masks(tmp_path: Path) -> None:
             masks = torch.rand(len(told.regions), 14, 14, generator=torch.Generator().manual_seed(number)) < 0.5
             seen = replace(told.regions, masks=masks)
             writer.add(
-                replace(told, key=f"r{number}", split="train" if number < 6 else "val", picture=path, regions=seen)
+                replace(told, key=f"r{number}", split="train" if number < 3 else "val", picture=path, regions=seen)
             )
     store = Store(tmp_path / "store")
     recipe = find_recipe("vl-bert/official/vcr", [*TINY, "model.network=resnet18", "data.vocabulary=null"])

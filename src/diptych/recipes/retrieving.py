@@ -58,7 +58,7 @@ def retrieve(
     short = None
     if extent.shortlist:
         short = _shortlister(model, store, split).choose(gallery, extent.shortlist)
-        cells = joined(cells, _together(short))
+        cells = joined(cells, shortlist_cells(short))
     asked = sum(map(len, cells))
     with bar("pairs", console) as progress:
         scoring = progress.add_task("scoring", total=asked)
@@ -72,7 +72,7 @@ def retrieve(
         p | ({"exact_rank": exact[p["asks"], p["key"]]} if (p["asks"], p["key"]) in exact else {})
         for p in rankings(gallery, table, among=short)
     ]
-    pairs = sum(map(len, _together(short)))
+    pairs = sum(map(len, shortlist_cells(short)))
     return through, recall_scores(
         gallery, through, shortlist_notes(through, extent.shortlist or 0, pairs, int(np.prod(gallery.shape)))
     )
@@ -113,7 +113,7 @@ def _cells(gallery: Gallery, pictures: Sequence[int], captions: Sequence[int]) -
     return [whole if row in asked else some for row in range(len(gallery.keys))]
 
 
-def _together(short: tuple[Cells, Cells]) -> Cells:
+def shortlist_cells(short: tuple[Cells, Cells]) -> Cells:
     """The cells that either direction's shortlist needs."""
     of_pictures, of_captions = short
     columns: list[list[int]] = [list(map(int, row)) for row in of_pictures]

@@ -1,0 +1,210 @@
+"""VL-BERT and ImageBERT at their published size, beside Hugging Face's BERT of the same size and sequence; and VL-BERT
+from pixels, its step split into pixels and words.
+
+    uv run --with transformers python -m benchmarks.encoders [--threads N] [--tiny] [--without-pixels]
+
+A step is forward, backward and AdamW on eight pictures of 100 regions with 36 words ([SEP] among them): 139 positions
+in VL-BERT ([CLS], the whole picture and [END] besides), 137 in ImageBERT. Five words of each text and 15% of the
+regions are hidden and asked for; BERT passes as many states through heads of the same size. All take turns within each
+round; what counts is the median of the ratios. The authors' VL-BERT step took 3.18 s on two threads of an idle Xeon
+with AMX (design/demo.md, section 8), which this machine need not be.
+
+From pixels: two pictures of 600 x 1,000 pixels with 100 regions through ResNet-101 (`official`), and sixteen of 128 x
+192 with 8 regions through ResNet-18 at the small recipe's size (`small`). `pixels` is the network alone, forward and
+backward; `words` is the same step on stored features of the same size.
+
+Writes benchmarks/results/encoders.json; with --tiny (does all of it work?) nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+from statistics import median
+from typing import Any
+
+import torch
+
+from benchmarks.machine import save_result
+from benchmarks.steps import bert_step, in_turn, matmul_seconds, stepping
+from diptych.core import BIDIRECTIONAL, Batch, Regions, Sample, Vocabulary, collate
+from diptych.models import MODELS, SystemModel, VLBert
+from diptych.models.fast_rcnn import FastRCNN
+from diptych.objectives import MaskedLanguage, MaskedRegionClass, OneForward
+
+COMMAND = "uv run --with transformers python -m benchmarks.encoders"
+MARKS = {"vl-bert": 3, "image-bert": 1}  # positions beside words and regions
+HEADS = ("word", "region_class")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    pictures: int = 8
+    regions: int = 100
+    words: int = 36
+    hidden: int = 5  # words of each text
+    vocabulary: int = 30_522
+    classes: int = 1601
+    features: int = 2048
+    width: int = 768
+    layers: int = 12
+    heads: int = 12
+    ffn: int = 3072
+    rounds: int = 5
+    network: str = "resnet101"  # from pixels
+    height: int = 600
+    across: int = 1000
+
+    def shape(self) -> dict[str, int]:
+        return {"width": self.width, "layers": self.layers, "heads": self.heads, "ffn": self.ffn}
+
+
+BASE = Sizes()
+TINY = Sizes(pictures=2, regions=4, words=6, hidden=1, vocabulary=50, classes=7, features=6, width=16, layers=1,
+             heads=2, ffn=32, rounds=2)  # fmt: skip
+PIXELS = {
+    "official": replace(BASE, pictures=2, rounds=3),
+    "small": replace(BASE, pictures=16, regions=8, words=16, hidden=2, width=128, layers=3, heads=4, ffn=512,
+                     network="resnet18", height=128, across=192),
+}  # fmt: skip
+TINY_PIXELS = {"tiny": replace(TINY, network="resnet18", height=64, across=96)}
+
+
+def prepared(sizes: Sizes, pixels: bool = False) -> tuple[OneForward, Batch]:
+    """The update, and what it asks of random pictures."""
+    vocabulary = Vocabulary(sizes.vocabulary, 0, 1, 2, 3, 4)
+    words = MaskedLanguage(vocabulary, rate=1.0, most=sizes.hidden, attention=((BIDIRECTIONAL, 1.0),), hides_end=False)
+    update = OneForward((words, MaskedRegionClass(rate=0.15, hidden=0.9)))
+
+    def sample(number: int) -> Sample:
+        corner = torch.rand(sizes.regions, 2) / 2
+        seen = Regions(
+            boxes=torch.cat([corner, corner + 0.4], 1),
+            scores=torch.rand(sizes.regions),
+            size=(640, 480),
+            classes=torch.rand(sizes.regions, sizes.classes).softmax(-1),
+            features=None if pixels else torch.rand(sizes.regions, sizes.features),
+            pixels=torch.rand(3, sizes.height, sizes.across) if pixels else None,
+        )
+        text = torch.randint(5, sizes.vocabulary, (sizes.words,))
+        text[-1] = vocabulary.sep
+        return Sample(str(number), str(number), seen, text)
+
+    batch = collate(update.prepare([sample(number) for number in range(sizes.pictures)], Random(0)))
+    assert int((batch.text_labels >= 0).sum()) == sizes.pictures * sizes.hidden
+    return update, batch
+
+
+def built(system: str, sizes: Sizes, **changes: Any) -> SystemModel:
+    config = MODELS[system].config(
+        vocabulary=Vocabulary(sizes.vocabulary, 0, 1, 2, 3, 4),
+        feature_size=sizes.features,
+        classes=sizes.classes,
+        max_regions=sizes.regions,
+        **sizes.shape(),
+        **changes,
+    )
+    return MODELS[system].model(config, HEADS).train()
+
+
+def ours(model: SystemModel, update: OneForward, batch: Batch, half: bool = True) -> Callable[[], None]:
+    counts = update.counts(batch)
+
+    def loss() -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            (losses,) = list(update.losses(model, batch))
+        return sum((cost / counts[name].clamp(min=1) for name, cost in losses.items()), torch.zeros(()))
+
+    return stepping([p for p in model.parameters() if p.requires_grad], loss)
+
+
+def beside_bert(system: str, sizes: Sizes) -> dict[str, Any]:
+    positions = sizes.words + sizes.regions + MARKS[system]
+    update, batch = prepared(sizes)
+    asked = int(update.counts(batch)["masked_region_class"])
+    shape = {"hidden_size": sizes.width, "num_hidden_layers": sizes.layers, "num_attention_heads": sizes.heads,
+             "intermediate_size": sizes.ffn}  # fmt: skip
+    bert = bert_step(sizes.vocabulary, sizes.pictures, positions, sizes.hidden, sizes.classes, asked, **shape)
+    half, full = (ours(built(system, sizes), update, batch, half) for half in (True, False))
+    taken = in_turn({"ours, bf16": half, "ours, fp32": full, "BERT, fp32": bert}, sizes.rounds)
+    rows = sizes.pictures * positions
+    taken["matmuls alone, bf16"] = [
+        matmul_seconds(rows, sizes.width, sizes.ffn, sizes.layers) for _ in range(sizes.rounds)
+    ]
+    ratios = [theirs / mine for theirs, mine in zip(taken["BERT, fp32"], taken["ours, bf16"], strict=True)]
+    return {
+        "positions": positions,
+        "seconds, median": _medians(taken),
+        "BERT over ours (goal 2.5)": round(median(ratios), 2),
+        "of the step, matmuls alone": round(median(taken["matmuls alone, bf16"]) / median(taken["ours, bf16"]), 2),
+        "rounds": taken,
+    }
+
+
+def from_pixels(sizes: Sizes) -> dict[str, Any]:
+    """The whole step; the network alone; the same step on stored features."""
+    update, batch = prepared(sizes, pixels=True)
+    whole = built("vl-bert", sizes, network=sizes.network)
+    assert isinstance(whole, VLBert)
+    network = whole.regions.network
+    assert network is not None
+    stored = replace(sizes, features=network.size)
+    told, features = prepared(stored)
+    steps = {
+        "step": ours(whole, update, batch),
+        "pixels": _looking(network, batch),
+        "words": ours(built("vl-bert", stored), told, features),
+    }
+    taken = in_turn(steps, sizes.rounds)
+    medians = _medians(taken)
+    return {
+        "pictures": f"{sizes.pictures} of {sizes.height} x {sizes.across}, {sizes.regions} regions, {sizes.network}",
+        "seconds, median": medians,
+        "share of the step, pixels": round(medians["pixels"] / medians["step"], 2),
+        "share of the step, words": round(medians["words"] / medians["step"], 2),
+        "rounds": taken,
+    }
+
+
+def _looking(network: FastRCNN, batch: Batch) -> Callable[[], None]:
+    assert batch.pixels is not None
+    assert batch.pixel_sizes is not None
+    boxes = batch.boxes * batch.pixel_sizes[:, [0, 1, 0, 1]][:, None]
+    pixels = batch.pixels
+
+    def look() -> None:
+        with torch.autocast("cpu", torch.bfloat16):
+            found = network(pixels, boxes, batch.regions_present)
+        found.float().sum().backward()
+        network.zero_grad(set_to_none=True)
+
+    return look
+
+
+def _medians(taken: dict[str, list[float]]) -> dict[str, float]:
+    return {name: round(median(all_), 4) for name, all_ in taken.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--without-pixels", action="store_true")
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    torch.manual_seed(0)
+    figures: dict[str, Any] = {"threads": given.threads}
+    for system in MARKS:
+        figures[system] = beside_bert(system, TINY if given.tiny else BASE)
+        print(system, figures[system], flush=True)
+    for name, sizes in {} if given.without_pixels else (TINY_PIXELS if given.tiny else PIXELS).items():
+        figures[f"vl-bert from pixels, {name}"] = from_pixels(sizes)
+        print(name, figures[f"vl-bert from pixels, {name}"], flush=True)
+    if not given.tiny:
+        print(save_result("encoders", COMMAND, figures))
+
+
+if __name__ == "__main__":
+    main()

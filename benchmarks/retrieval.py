@@ -1,0 +1,134 @@
+"""Retrieval by pairs: pairs a second, and what a shortlist saves at which loss of R@1.
+
+    uv run python -m benchmarks.retrieval MODEL STORE [--split test] [--pictures N] [--shortlist 20 50] [--threads N]
+
+MODEL is a run of `diptych finetune retrieval`, of a system that reads pairs; all pairs of the first N pictures with
+their captions are scored once, in bf16, and the rankings through shortlists are read off the same table, so that the
+difference is the shortlist's alone. What it saves is timed: choosing it, and scoring its pairs into an empty table.
+fp32 is timed on a sample of the pairs, and bf16 on the same. Writes benchmarks/results/retrieval.json; `--base` adds
+pairs a second of an untrained model of the published size (12 layers, 768 wide, 100 regions of 2,048, 36 words).
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.encoders import BASE, TINY, Sizes, built, prepared
+from benchmarks.machine import save_result
+from benchmarks.steps import in_turn, seconds, timed
+from diptych.core import Record
+from diptych.loading.store import Store
+from diptych.models import MODELS
+from diptych.recipes.folder import ModelFolder, open_model
+from diptych.recipes.plan import in_split
+from diptych.recipes.retrieving import shortlist_cells
+from diptych.tasks.gallery import Cells, Gallery, open_table
+from diptych.tasks.retrieval import Retrieval, everything, match_scores, rankings
+from diptych.tasks.shortlist import MOST, Shortlister
+
+SAMPLE = 20  # pictures, with all captions, of which fp32 and bf16 are timed
+
+
+def fill(task: Retrieval, model: ModelFolder, gallery: Gallery, cells: Cells, half: bool = True) -> Any:
+    table = open_table(gallery, None, "")
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        task.fill(model.model, gallery, table, cells)
+    return table
+
+
+def shortlist(teachers: list[Record], model: ModelFolder, gallery: Gallery, most: int) -> tuple[Cells, Cells]:
+    return Shortlister.of(teachers, model.tokens).choose(gallery, most)
+
+
+def recalled(task: Retrieval, found: list[dict[str, Any]]) -> dict[str, float]:
+    figures = task.score(found, [])
+    return {name: round(figures[name], 2) for name in ("captions R@1", "pictures R@1", "recall")}
+
+
+def measure(model: ModelFolder, store: Store, split: str, pictures: int | None, lengths: list[int]) -> dict[str, Any]:
+    records: list[Record] = [store.record(index) for index in in_split(store, split, "--split")[:pictures]]
+    gallery, config = Gallery.of(records), model.architecture.config
+    words = model.recipe.data.max_words if model.recipe is not None else 20
+    task = Retrieval(model.tokens, words, config.max_regions)
+    some = Gallery.of(records[:SAMPLE])
+    rates = {
+        name: int(np.prod(some.shape)) / seconds(partial(fill, task, model, some, everything(some), half))
+        for name, half in (("warm-up", True), ("bf16", True), ("fp32", False))
+    }
+    took, table = timed(partial(fill, task, model, gallery, everything(gallery)))
+    pairs = int(np.prod(gallery.shape))
+    exact = recalled(task, rankings(gallery, table))
+    trained = model.recipe.data.split if model.recipe is not None else "train"
+    teachers = [r for r in (store.record(i) for i in store.split(trained)[:MOST]) if r.captions and r.split != split]
+    figures: dict[str, Any] = {
+        "pairs a second": {name: round(rate) for name, rate in rates.items() if name != "warm-up"},
+        "all pairs": {"pairs": pairs, "seconds": round(took, 2), **exact},
+    }
+    for most in lengths:
+        choosing, short = timed(partial(shortlist, teachers, model, gallery, most))
+        cells = shortlist_cells(short)
+        scoring = seconds(partial(fill, task, model, gallery, cells))
+        through = recalled(task, rankings(gallery, table, among=short))
+        figures[f"shortlist of {most}"] = {
+            "pairs": sum(map(len, cells)),
+            "share of all": round(sum(map(len, cells)) / pairs, 3),
+            "seconds": round(choosing + scoring, 2),
+            "of them choosing": round(choosing, 2),
+            **through,
+            "loss of R@1, captions and pictures": [
+                round(exact[name] - through[name], 2) for name in ("captions R@1", "pictures R@1")
+            ],
+        }
+    return figures
+
+
+def published(sizes: Sizes) -> dict[str, float]:
+    """Pairs a second of untrained models of the published size; `pictures` pairs at a time."""
+    _, batch = prepared(sizes)
+    found = {}
+    for system in ("vl-bert", "image-bert"):
+        whole = built(system, sizes)
+        model = MODELS[system].model(whole.config, ("match",)).eval()
+
+        def score(half: bool, model: Any = model) -> None:
+            with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=half):
+                match_scores(model, batch)
+
+        taken = in_turn({"bf16": lambda: score(True), "fp32": lambda: score(False)}, sizes.rounds)
+        found |= {f"{system}, {name}": round(sizes.pictures / median(all_), 1) for name, all_ in taken.items()}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model", type=Path)
+    parser.add_argument("store", type=Path)
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--pictures", type=int, default=None)
+    parser.add_argument("--shortlist", type=int, nargs="+", default=[20, 50, 100])
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--base", action="store_true")
+    parser.add_argument("--tiny", action="store_true", help="Does all of it work? Nothing is written.")
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    torch.manual_seed(0)
+    model = open_model(given.model)
+    figures = {"system": model.architecture.system, "threads": given.threads}
+    figures |= measure(model, Store(given.store), given.split, given.pictures, given.shortlist)
+    if given.base:
+        figures["pairs a second, published size"] = published(TINY if given.tiny else BASE)
+    print(figures)
+    if not given.tiny:
+        shown = f"python -m benchmarks.retrieval {given.model.name} {given.store.name} --split {given.split}"
+        print(save_result("retrieval", shown, figures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""What benchmarks of steps share: a step, Hugging Face's BERT of the same size, the matrix products alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+Step = Callable[[], object]
+Made = TypeVar("Made")
+
+
+def seconds(run: Step) -> float:
+    return timed(run)[0]
+
+
+def timed(run: Callable[[], Made]) -> tuple[float, Made]:
+    """Seconds, and what came of it."""
+    began = time.perf_counter()
+    made = run()
+    return time.perf_counter() - began, made
+
+
+def in_turn(steps: Mapping[str, Step], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each step in each round, after one that is not counted: what is held together ran together."""
+    taken: dict[str, list[float]] = {name: [] for name in steps}
+    for step in steps.values():
+        step()
+    for _ in range(rounds):
+        for name, step in steps.items():
+            taken[name].append(seconds(step))
+    return taken
+
+
+def stepping(parameters: Any, loss: Callable[[], torch.Tensor]) -> Callable[[], None]:
+    optimizer = torch.optim.AdamW(parameters, lr=1e-5, fused=True)
+
+    def step() -> None:
+        loss().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
+
+
+def bert_step(
+    words: int, pictures: int, positions: int, hidden: int, classes: int = 0, regions: int = 0, **shape: int
+) -> Callable[[], None]:
+    """Hugging Face's BERT in fp32 on as many positions: `hidden` words of each pass its word head. With `classes`, the
+    states of `regions` positions in all pass a second head, of two layers as wide as the model."""
+    from transformers import BertConfig, BertForMaskedLM
+
+    config = BertConfig(vocab_size=words, **shape)
+    bert = BertForMaskedLM(config).train()
+    width = config.hidden_size
+    told = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, classes)) if classes else None
+    ids = torch.randint(5, words, (pictures, positions))
+    wanted = torch.randint(0, classes, (regions,)) if classes else None
+    asked = (slice(None), slice(positions - hidden, None))
+
+    def loss() -> torch.Tensor:
+        states = bert.bert(ids).last_hidden_state
+        total = F.cross_entropy(bert.cls(states[asked]).flatten(0, 1), ids[asked].flatten())
+        if told is not None and wanted is not None:
+            total = total + F.cross_entropy(told(states.flatten(0, 1)[:regions]), wanted)
+        return total
+
+    return stepping([*bert.parameters(), *([] if told is None else told.parameters())], loss)
+
+
+def matmul_seconds(rows: int, width: int = 768, inner: int = 3072, layers: int = 12) -> float:
+    """Seconds that the matrix products of one step would take at this machine's rate in bf16."""
+    a, b = torch.rand(rows, width).bfloat16(), torch.rand(width, inner).bfloat16()
+    a @ b
+    one = min(seconds(lambda: a @ b) for _ in range(20))
+    products = layers * (4 * width * width + 2 * width * inner) / (width * inner)  # in units of that one
+    return 3 * products * one  # forward, and backward twice as much
