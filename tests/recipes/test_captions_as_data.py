@@ -65,6 +65,8 @@ def test_two_arms_search_the_same_pictures(plan: CaptionStudy) -> None:
     study = caption_study(plan, 1, seen.append)
     assert not seen, "what has a row is not run again"
     assert study["written"] == told
+    with pytest.raises(RecipeError, match=r"holds another study \(written: 9, was 2\); ask for the same"):
+        caption_study(replace(plan, written=9), 1, seen.append)
     assert set(study["gain of written captions"]) == {f"{a} R@{k}" for a in ASKS for k in (1, 5, 10)}
     assert {row["arm"]: row["pictures R@1"] for row in study["rounds"]} == {r["arm"]: r["pictures R@1"] for r in rows}
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import as_completed
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -38,7 +38,7 @@ from diptych.tasks.retrieval import AT
 
 PLAIN, MORE = "people's captions alone", "people's and written captions"
 ARMS = (PLAIN, MORE)
-ROW, FEW, AUGMENTED, CAPTIONER = "row.json", "few", "augmented", "captioner"
+ROW, STUDY, FEW, AUGMENTED, CAPTIONER = "row.json", "study.json", "few", "augmented", "captioner"
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ class CaptionStudy:
 
 def caption_study(plan: CaptionStudy, processes: int, done: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
     """Does what is not done yet; hands back the figures. The same call goes on where it was stopped."""
+    _claim(plan)
     keep_few(plan)
     told = write_more(plan)
     cells = [(arm, seed) for seed in range(plan.seeds) for arm in ARMS]
@@ -78,6 +79,17 @@ def caption_study(plan: CaptionStudy, processes: int, done: Callable[[dict[str, 
             done({name: value for name, value in finished.result().items() if name != "found"})
     rows = {cell: json.loads((plan.folder(*cell) / ROW).read_text("utf-8")) for cell in cells}
     return {"written": told} | figures(rows, plan.seeds)
+
+
+def _claim(plan: CaptionStudy) -> None:
+    """Make the folder this study's, or refuse it with the difference. More seeds go on from fewer."""
+    asked, kept = json.loads(json.dumps(asdict(plan))), Path(plan.out) / STUDY
+    before = json.loads(kept.read_text("utf-8")) if kept.is_file() else asked
+    if different := [n for n in asked if n not in ("seeds", "out") and asked[n] != before.get(n)]:
+        told = "; ".join(f"{name}: {asked[name]}, was {before.get(name)}" for name in different)
+        raise RecipeError(f"{plan.out} holds another study ({told}); ask for the same, or give another folder")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(kept, json.dumps(asked, indent=1).encode())
 
 
 def keep_few(plan: CaptionStudy) -> None:
