@@ -69,7 +69,8 @@ class Thing:
     box: tuple[float, float, float, float]  # of its visible part, fractions of the picture
     attributes: Mapping[str, str] = field(default_factory=dict)  # such as colour, size, pose
     visible: float = 1.0  # share of it that nothing covers
-    mask: tuple[str, ...] = ()  # which of MASK_CELLS x MASK_CELLS cells of the box show it: "#" or "."; (): not known
+    # Which of MASK_CELLS x MASK_CELLS cells of the box show it: "#" or "."; (): not known.
+    mask: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -35,8 +36,11 @@ class SeveralStores(Store):
     def words(self, index: int) -> Record:
         name, row = self._which(index)
         record = self.stores[name].words(row)
-        split = name if record.split == TRAIN else record.split
-        return replace(record, key=f"{name}/{record.key}", split=split)
+        return replace(record, key=f"{name}/{record.key}", split=_joined(name, record.split))
+
+    @cached_property
+    def split_names(self) -> list[str]:
+        return [_joined(name, split) for name, store in self.stores.items() for split in store.split_names]
 
     def _which(self, index: int) -> tuple[str, int]:
         if not 0 <= index < len(self):
@@ -51,3 +55,7 @@ class SeveralStores(Store):
     def region_count(self, index: int) -> int:
         name, row = self._which(index)
         return self.stores[name].region_count(row)
+
+
+def _joined(store: str, split: str) -> str:
+    return store if split == TRAIN else split

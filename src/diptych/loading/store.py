@@ -74,15 +74,16 @@ class Store:
     def split(self, name: str) -> list[int]:
         """Of one split, or of several: `cc+sbu`."""
         names = name.split("+")
-        return [i for i, split in enumerate(self._splits) if split in names]
+        return [i for i, split in enumerate(self.split_names) if split in names]
 
     @cached_property
-    def _splits(self) -> list[str]:
+    def split_names(self) -> list[str]:
+        """Of each record, in order."""
         return [shard.split(row) for shard in self._shards for row in range(len(shard))]
 
     @property
     def splits(self) -> dict[str, int]:
-        return dict(Counter(self._splits))
+        return dict(Counter(self.split_names))
 
     def keys(self) -> set[str]:
         return {self.words(i).key for i in range(len(self))}
