@@ -2,6 +2,8 @@
 
 import math
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from diptych.errors import DataError, DiptychError
-from diptych.processes import shared
+from diptych.processes import peak_memory, shared
 from diptych.vision.pictures import open_picture
 
 
@@ -44,3 +46,14 @@ def test_an_error_is_raised_here(tmp_path: Path) -> None:
 def test_a_process_that_was_killed_is_named() -> None:
     with pytest.raises(DiptychError, match=r"one of 2 processes was ended from outside.*--processes 1"):
         list(shared(os._exit, [9], 2))
+
+
+def test_memory_is_that_of_all_processes_together() -> None:
+    """A process that another one started is counted too; `resource` knows nothing of it while it lives."""
+    hold = "held = b'x' * (300 * 2**20); import time; time.sleep(5)"  # longer than between two looks
+    begin = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
+    with peak_memory() as before:
+        pass
+    with peak_memory() as peak:
+        subprocess.run([sys.executable, "-c", begin], check=True)
+    assert 0 < before[0] < before[0] + 300 <= peak[0]

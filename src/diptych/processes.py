@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
 from itertools import islice
 from multiprocessing import forkserver, get_all_start_methods, get_context, parent_process
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING, TypeVar
+
+import psutil
 
 from diptych.errors import DiptychError
 
@@ -76,6 +79,37 @@ def shared(work: Callable[[Piece], Made], pieces: Iterable[Piece], processes: in
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def peak_memory() -> Iterator[list[float]]:
+    """Hands out a list whose one number is the most that this process and all it started held at one time, in MiB.
+
+    A look costs a tenth of a second, so there is one every three. What several share is counted once where the system
+    says so (Linux).
+    """
+    peak, ended = [_held()], Event()
+
+    def watch() -> None:
+        while not ended.wait(3):
+            peak[0] = max(peak[0], _held())
+
+    thread = Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _held() -> float:
+    total, own = 0, psutil.Process()
+    for process in (own, *own.children(recursive=True)):
+        with suppress(psutil.Error):  # gone by now
+            memory = process.memory_full_info()
+            total += getattr(memory, "pss", memory.uss)
+    return total / 2**20
 
 
 def _begin() -> None:

@@ -8,7 +8,6 @@ OUT/NAME/pretrain, arms, ...   any other system
 from __future__ import annotations
 
 import json
-import resource
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from rich.console import Console
 from diptych.errors import RecipeError
 from diptych.files import write_atomically
 from diptych.loading.store import Store, iterate
-from diptych.processes import PROCESSES
+from diptych.processes import PROCESSES, peak_memory
 from diptych.progress import bar
 from diptych.recipes.apart import apart, together
 from diptych.recipes.comparison import Cell, Row, Task, compare, read_said
@@ -101,7 +100,7 @@ def demo(out: Path, config: DemoConfig, console: Console, system: str = DEFAULT)
     with times.stage("pre-train"):
         start = pretrain(pretraining(config, config.seed, system), store, home / "pretrain")
     cells = _cells(config, store, start, home, system)
-    with times.stage("fine-tune both arms", at_once=PROCESSES):
+    with times.stage("fine-tune both arms"):
         rows = run_cells(cells, console)
     with times.stage("evaluate"):
         measured = _measure(cells, store, tasks)
@@ -305,18 +304,17 @@ class Times:
         return Times(path, self.console, self)
 
     @contextmanager
-    def stage(self, name: str, at_once: int = 1) -> Iterator[None]:
-        """`at_once` processes share the work of the stage."""
+    def stage(self, name: str) -> Iterator[None]:
         self.console.rule(name, align="left")
         began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - began, 1)
-            # Of this process and of the largest of those it has started so far, in KiB on Linux: an upper bound.
-            own, other = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-            self.memory[name] = round((own + at_once * other) / 1024)
-            write_atomically(self.path, json.dumps({"seconds": self.seconds, "memory_mib": self.memory}).encode())
+        with peak_memory() as peak:
+            try:
+                yield
+            finally:
+                self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - began, 1)
+                self.memory[name] = round(max(peak[0], self.memory.get(name, 0)))
+                kept = {"seconds": self.seconds, "memory_mib": self.memory}
+                write_atomically(self.path, json.dumps(kept).encode())
 
     def summary(self) -> str:
         return ", ".join(f"{name} {seconds:.0f}" for name, seconds in self.seconds.items())

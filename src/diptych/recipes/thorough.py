@@ -20,7 +20,6 @@ from rich.table import Table
 
 from diptych.files import write_atomically
 from diptych.loading.store import Store, iterate
-from diptych.processes import PROCESSES
 from diptych.recipes.comparison import Cell, Row, read_said
 from diptych.recipes.demo import (
     PRETRAINED,
@@ -68,9 +67,9 @@ def thorough(out: Path, config: ThoroughConfig, console: Console) -> dict[str, A
             for seed in range(config.pretrainings)
         ]
     cells = list(_cells(config, store, starts, out))
-    with times.stage("arms", PROCESSES):
+    with times.stage("arms"):
         rows = run_cells(cells, console)
-    with times.stage("scratch, longer", PROCESSES):
+    with times.stage("scratch, longer"):
         longer = list(_longer(cells, rows, config))
         rows += run_cells(longer, console)
     bounds = _bounds(store, cells)

@@ -115,7 +115,7 @@ class Finding:
 class Stage:
     name: str
     seconds: float
-    memory_mib: float | None = None  # peak of the process until its end
+    memory_mib: float | None = None  # the most that all processes held at one time
 
 
 @dataclass(frozen=True)

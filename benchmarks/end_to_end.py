@@ -1,0 +1,108 @@
+"""VL-BERT from pixels: what it is worth on Storybook that Fast R-CNN learns too, beside the same recipe with it frozen.
+
+    uv run python -m benchmarks.end_to_end --store demo/store --out runs/end_to_end
+
+Both arms pre-train on the web scenes (`vl-bert/small/end-to-end`), then learn referring expressions from all labelled
+scenes, for the same steps, seeds and rates; in the frozen one the network's share of the rate is 0, so it stays the
+ResNet-18 of random weights that both begin with. Boxes are the detector's. Test is looked at once, beside the blind
+baseline (the box that the words and boxes of training suggest). The same command goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from benchmarks.machine import save_result
+from diptych.files import write_atomically
+from diptych.loading.store import Store
+from diptych.processes import PROCESSES
+from diptych.recipes import find_recipe
+from diptych.recipes.apart import workers
+from diptych.recipes.run import Run, fit_to, run
+from diptych.recipes.scoring import score_model
+
+FROZEN, LEARNING = "frozen", "learning"
+NETWORK = "regions.network."
+SCORED = "scores.json"
+
+
+@dataclass(frozen=True)
+class Arm:
+    name: str
+    seed: int
+    store: str
+    out: str
+    pretrain_steps: int
+    steps: int
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.out) / f"{self.name}-{self.seed}"
+
+
+def trained(arm: Arm) -> Run:
+    """Pre-trained, then taught to ground; on one thread."""
+    torch.set_num_threads(1)
+    store, quiet = Store(Path(arm.store)), Console(quiet=True)
+    share = {NETWORK: 0.0 if arm.name == FROZEN else 1.0}
+    own = [f"optimizer.groups={json.dumps(share)}", f"training.seed={arm.seed}", "training.threads=1"]
+    whole = find_recipe("vl-bert/small/end-to-end", [*own, f"training.steps={arm.pretrain_steps}", "data.split=web"])
+    start = run(whole, store, arm.folder / "pretrain", console=quiet).model
+    looking = {name: getattr(whole.data, name) for name in ("pixels_shorter", "pixels_longer", "pixels_colours")}
+    recipe = fit_to(find_recipe("vl-bert/small/referring"), start).override(
+        [*own, *(f"data.{name}={value}" for name, value in looking.items()), f"training.steps={arm.steps}",
+         "training.batch=16", "training.validate_every=null"]
+    )  # fmt: skip
+    return run(recipe, store, arm.folder / "referring", start, quiet)
+
+
+def scored(arm: Arm) -> dict[str, Any]:
+    kept = arm.folder / SCORED
+    if not kept.exists():
+        _, scores = score_model(trained(arm).model, Store(Path(arm.store)), "test")
+        write_atomically(kept, (json.dumps(scores.to_json(), indent=1) + "\n").encode())
+    found: dict[str, Any] = json.loads(kept.read_text("utf-8"))["scores"]["accuracy"]
+    log = [json.loads(line) for line in (arm.folder / "pretrain" / "metrics.jsonl").read_text("utf-8").splitlines()]
+    return found | {"likelihood": [row["validation"]["likelihood"] for row in log if "validation" in row][-1]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--pretrain-steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=400)
+    chosen = parser.parse_args()
+    arms = [
+        Arm(name, seed, chosen.store, chosen.out, chosen.pretrain_steps, chosen.steps)
+        for seed in range(chosen.seeds)
+        for name in (FROZEN, LEARNING)
+    ]
+    figures: dict[str, Any] = {
+        "seeds": chosen.seeds, "pre-training steps": chosen.pretrain_steps, "fine-tuning steps": chosen.steps,
+    }  # fmt: skip
+    with workers(PROCESSES) as pool:
+        found = dict(zip(arms, pool.map(scored, arms), strict=True))
+    for name in (FROZEN, LEARNING):
+        rows = [row for arm, row in found.items() if arm.name == name]
+        accuracies = [row["value"] for row in rows]
+        figures[name] = {
+            "referring accuracy": f"{mean(accuracies):.1f} ({', '.join(f'{value:.1f}' for value in accuracies)})",
+            "masked words, log-likelihood on val": round(mean(row["likelihood"] for row in rows), 3),
+        }
+        figures["blind"] = {"referring accuracy": f"{rows[0]['blind']:.1f}"}
+    command = "uv run python -m benchmarks.end_to_end --store demo/store --out runs/end_to_end"
+    print(json.dumps(figures, indent=1), save_result("end_to_end", command, figures))
+
+
+if __name__ == "__main__":
+    main()
