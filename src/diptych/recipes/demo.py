@@ -68,7 +68,7 @@ class DemoConfig(BaseModel):
     test: PositiveInt = 600
     labels: PositiveInt = 100  # labelled scenes that the arms learn from
     detector_steps: PositiveInt = 900
-    pretrain_steps: PositiveInt = 2000
+    pretrain_steps: PositiveInt = 1200
     most_steps: PositiveInt = 2000  # of an arm on `labels` scenes; it ends when val has stopped rising
     validate_every: PositiveInt = 50
     patience: PositiveInt = 5

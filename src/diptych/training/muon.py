@@ -61,11 +61,12 @@ def orthogonalised(matrix: Tensor) -> Tensor:
     wide = matrix.T if high else matrix
     wide = wide / (wide.norm() + 1e-7)
     gram = wide @ wide.T
-    factor = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-    for _ in range(STEPS):
+    factor = None
+    for step in range(STEPS):
         polynomial = torch.addmm(gram, gram, gram, beta=B, alpha=C)
         polynomial.diagonal().add_(A)
-        factor = polynomial @ factor
-        gram = polynomial @ gram @ polynomial
+        factor = polynomial if factor is None else polynomial @ factor
+        if step < STEPS - 1:
+            gram = polynomial @ gram @ polynomial
     turned: Tensor = factor @ wide
     return turned.T if high else turned
