@@ -79,6 +79,18 @@ def test_a_stage_that_was_stopped_goes_on(tmp_path, monkeypatch):
     assert all(torch.equal(whole[name], value) for name, value in weights(tmp_path / "cut").items())
 
 
+def test_a_model_that_is_gone_on_with_keeps_its_sizes(tmp_path):
+    data = store(tmp_path / "store", *["web"] * 8, *["train"] * 8)
+    one = find_stages("image-bert/small/pretrain", TINY)
+    start = run_stages(one, data, tmp_path / "one", console=QUIET)
+    fitted = find_stages(STAGES).fitted(start)
+    assert {(recipe.model.width, recipe.model.layers) for recipe in fitted.recipes} == {(16, 1)}
+    steps = [setting for setting in TINY if not setting.startswith("model.")]
+    assert run_stages(fitted.override(steps), data, tmp_path / "more", start, QUIET).architecture.config.width == 16
+    with pytest.raises(RecipeError, match=r"xgpt/small/pretrain trains xgpt, and .* holds a model of image-bert"):
+        find_stages("xgpt/small/pretrain").fitted(start)
+
+
 def test_settings_are_of_every_stage_or_of_one():
     stages = find_stages(STAGES, ("optimizer.lr=0.5", "1.training.steps=7", "init=bert.bin", "data.vocabulary=v.txt"))
     assert [recipe.optimizer.lr for recipe in stages.recipes] == [0.5, 0.5]

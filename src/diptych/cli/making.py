@@ -222,9 +222,10 @@ def pretrain(
     from diptych.recipes.stages import run_stages
 
     given = [f"{key}={json.dumps(value)}" for key, value in (("init", init), ("data.vocabulary", vocab)) if value]
-    chosen = find_stages(recipe, [*given, *(settings or ())])
-    chosen.claimed(out)
     start = open_folder(model) if model is not None else None
+    named = find_stages(recipe)
+    chosen = (named if start is None else named.fitted(start)).override([*given, *(settings or ())])
+    chosen.claimed(out)
     own = str(start.folder) if start is not None else None
     store = stores_of(data, out, detector or own, console(), seed)
     made = run_stages(chosen, store, out, start=start, console=console())

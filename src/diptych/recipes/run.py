@@ -117,7 +117,12 @@ def _saved(chosen: Plan, result: Result, out: Path, start: ModelFolder | None) -
 
 
 def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
-    """The recipe for the sizes and switches of the model that it continues."""
+    """The recipe for the sizes and switches of the model that it continues, which is of the same system."""
+    if recipe.system != start.architecture.system:
+        raise RecipeError(
+            f"{recipe.name} trains {recipe.system}, and {start.folder} holds a model of {start.architecture.system}; "
+            "give a model and a recipe of one system"
+        )
     config = start.architecture.config
     shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}
     return recipe.model_copy(update={"model": type(recipe.model)(**shape)})

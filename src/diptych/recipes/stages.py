@@ -21,7 +21,7 @@ from diptych.loading.store import Store
 from diptych.recipes.folder import CONFIG, INNER, ModelFolder, open_model
 from diptych.recipes.looking import tell
 from diptych.recipes.recipe import Recipe, claimed
-from diptych.recipes.run import run
+from diptych.recipes.run import fit_to, run
 
 STAGE = re.compile(r"(\d+)\.(.+)")
 FIRST_ALONE = ("init", "data.vocabulary")  # later stages have weights and words from the one before
@@ -65,6 +65,10 @@ class Stages:
                 own[int(numbered[1]) - 1].append(numbered[2])
         changed = tuple(recipe.override(settings) for recipe, settings in zip(self.recipes, own, strict=True))
         return Stages(self.name, changed)
+
+    def fitted(self, start: ModelFolder) -> Stages:
+        """For the sizes and switches of the model that they begin from."""
+        return Stages(self.name, tuple(fit_to(recipe, start) for recipe in self.recipes))
 
     def folders(self, out: Path) -> Iterator[tuple[Path, Recipe]]:
         if len(self.recipes) == 1:
