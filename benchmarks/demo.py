@@ -32,7 +32,7 @@ def of_demo(results: dict[str, Any]) -> dict[str, Any]:
             task: f"{gain['value']:+.1f} ({gain['interval'][0]:.1f} to {gain['interval'][1]:.1f})"
             for task, gain in results["gains"].items()
         },
-        "config": results["config"],
+        "config": ", ".join(f"{name} {value}" for name, value in results["config"].items()),
     }
 
 
