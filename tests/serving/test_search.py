@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from diptych.errors import DataError, ServingError
 from diptych.loading.store import Store
 from diptych.loading.tokens import Tokens
 from diptych.models import MODELS
+from diptych.recipes import find_recipe
 from diptych.recipes.folder import Architecture, ModelFolder
 from diptych.serving import Predictor
 from diptych.serving.contact_sheet import write_sheet
@@ -47,10 +50,12 @@ def photos(tmp_path: Path) -> Path:
     return folder
 
 
-def opened(folder: Path, eyes: StorybookDetector, system: str = "image-bert", head: str = "match") -> Predictor:
+def opened(
+    folder: Path, eyes: StorybookDetector, system: str = "image-bert", head: str = "match", **changes: Any
+) -> Predictor:
     torch.manual_seed(1)
-    sizes = {"width": 32, "heads": 2, "ffn": 64, "positions": 24, "init_std": 0.3}
-    sizes |= {"layers": 1} if system == "image-bert" else {"object_layers": 1, "sentence_layers": 1, "cross_layers": 1}
+    sizes: dict[str, Any] = {"width": 32, "heads": 2, "ffn": 64, "positions": 24, "init_std": 0.3, **changes}
+    sizes |= {"object_layers": 1, "sentence_layers": 1, "cross_layers": 1} if system == "tden" else {"layers": 1}
     config = MODELS[system].config(
         vocabulary=TOKENS.vocabulary, feature_size=16, classes=len(eyes.contract.class_names), **sizes
     )
@@ -98,6 +103,80 @@ def test_what_was_seen_is_kept_until_the_file_changes(tmp_path, photos, eyes, mo
     assert len(Store(cache)) == 6
 
 
+def test_a_second_search_by_vectors_encodes_no_picture(tmp_path, photos, eyes):
+    predictor, cache, passes = opened(tmp_path, eyes, "tden", "similarity"), tmp_path / "cache", []
+    predictor.folder.model.objects[0].register_forward_hook(lambda _, given, __: passes.append(len(given[0])))
+    first = predictor.search("a red kite", photos, cache)
+    assert sum(passes) == 5
+    passes.clear()
+    assert predictor.search("a red kite", photos, cache).hits == first.hits
+    predictor.search("a beach", photos, cache)
+    assert not passes, "a query costs one pass, of its words"
+    Image.effect_noise((48, 40), 99).convert("RGB").save(photos / "new.png")
+    third = predictor.search("a red kite", photos, cache)
+    assert sum(passes) == 1, "the new picture alone"
+    assert {hit.picture.name: hit.score for hit in third.hits if hit.picture.name != "new.png"} == {
+        hit.picture.name: hit.score for hit in first.hits
+    }
+    other = opened(tmp_path, eyes, "tden", "similarity", ffn=32)
+    other.folder.model.objects[0].register_forward_hook(lambda _, given, __: passes.append(len(given[0])))
+    passes.clear()
+    other.search("a red kite", photos, cache)
+    assert sum(passes) == 6, "another model's vectors are its own"
+
+
+def test_vectors_that_are_damaged_are_made_anew(tmp_path, photos, eyes):
+    predictor, cache = opened(tmp_path, eyes, "tden", "similarity"), tmp_path / "cache"
+    first = predictor.search("a red kite", photos, cache)
+    (kept,) = (cache / "vectors").glob("*/gallery.safetensors")
+    kept.write_bytes(kept.read_bytes()[:100])
+    assert predictor.search("a red kite", photos, cache).hits == first.hits
+
+
+@pytest.mark.parametrize(("system", "head"), [("image-bert", "match"), ("tden", "similarity")])
+def test_a_model_reads_the_best_regions_where_the_detector_finds_more(tmp_path, photos, eyes, system, head):
+    eyes.selection = Selection(most=4, least=4)
+    found = opened(tmp_path, eyes, system, head, max_regions=2).search("a red kite", photos, tmp_path / "cache")
+    assert len(found.hits) == 5
+
+
+def test_two_towers_pick_the_shortlist_that_another_model_ranks(tmp_path, photos, eyes):
+    pairs, towers = opened(tmp_path, eyes), opened(tmp_path, eyes, "tden", "similarity")
+    cache = tmp_path / "cache"
+    whole, picked = pairs.search("a red kite", photos, cache), towers.search("a red kite", photos, cache).hits[:2]
+    read: list[int] = []
+    pairs.folder.model.heads["match"].register_forward_hook(lambda _, __, out: read.append(len(out)))
+    found = pairs.search("a red kite", photos, cache, shortlist=2, by=towers)
+    assert sum(read) == 2
+    among = {hit.picture for hit in picked}
+    assert [hit.picture for hit in found.hits] == [hit.picture for hit in whole.hits if hit.picture in among]
+    assert (found.looked, len(found.hits)) == (5, 2)
+    assert len(pairs.search("a red kite", photos, cache, shortlist=50, by=towers).hits) == 5
+
+
+def test_a_shortlist_that_cannot_be_is_refused(tmp_path, photos, eyes):
+    pairs, towers, cache = opened(tmp_path, eyes), opened(tmp_path, eyes, "tden", "similarity"), tmp_path / "cache"
+    with pytest.raises(ServingError, match="give both, --shortlist N and --shortlist-by MODEL"):
+        pairs.search("a kite", photos, cache, shortlist=2)
+    with pytest.raises(ServingError, match=r"cannot pick a shortlist: wanted a model that makes vectors"):
+        pairs.search("a kite", photos, cache, shortlist=2, by=pairs)
+    with pytest.raises(ServingError, match=r"a query costs it one pass.*leave out --shortlist"):
+        towers.search("a kite", photos, cache, shortlist=2, by=towers)
+    eyes.selection = Selection(most=3, least=1)
+    other = opened(tmp_path / "other", eyes, "tden", "similarity")
+    with pytest.raises(DataError, match=r"are not what the model .* was trained on"):
+        pairs.search("a kite", photos, cache, shortlist=2, by=other)
+
+
+def test_a_model_that_looks_at_pixels_searches(tmp_path, photos, eyes):
+    recipe = find_recipe("vl-bert/small/end-to-end", ["data.pixels_shorter=32", "data.pixels_longer=64"])
+    assert recipe.model.network is not None
+    with_network = opened(tmp_path, eyes, "vl-bert", "match", network=recipe.model.network)
+    looking = Predictor(replace(with_network.folder, recipe=recipe))
+    found = looking.search("a red kite", photos, tmp_path / "cache")
+    assert len({hit.score for hit in found.hits}) == 5
+
+
 def test_the_default_cache_is_one_for_each_folder_and_each_way_of_seeing(tmp_path, photos, eyes, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     opened(tmp_path, eyes).search("a kite", photos)
@@ -123,6 +202,8 @@ def test_bad_galleries_are_refused(tmp_path, photos, eyes):
         predictor.search("a kite", tmp_path / "bad", tmp_path / "c2")
     with pytest.raises(ServingError, match="the query is empty"):
         predictor.search("  ", photos, tmp_path / "c3")
+    with pytest.raises(ServingError, match="knows none of the words of 'жжж'; describe the picture in words"):
+        predictor.search("жжж", photos, tmp_path / "c4")
 
 
 def test_a_model_that_cannot_match_is_refused(tmp_path, photos, eyes):

@@ -11,7 +11,7 @@ from diptych.core import Record, collate
 from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.loading.tokens import Tokens
 from diptych.tasks.run import ask
-from diptych.tasks.two_towers import Found, Gallery, TwoTowerRetrieval, embed_sentences, score_vectors
+from diptych.tasks.two_towers import Found, Gallery, TwoTowerRetrieval, choose, embed_sentences, score_vectors
 from tests import toy
 
 WORDS = ["a dog", "two red boats", "a boat", "the dog", "a red dog"]
@@ -99,6 +99,14 @@ def test_scores_are_those_of_the_whole_table(tokens) -> None:
     assert told["captions R@1"].blind == pytest.approx(100 * (2 / 5 + 1 / 5 + 2 / 5) / 3)
     assert told["captions R@10"].blind == 100.0
     assert (told.pictures, told.items) == (3, 5)
+
+
+def test_the_shortlist_is_the_best_of_the_table(tokens) -> None:
+    model, texts = model_for(tokens), [text for record in records() for text in record.captions]
+    table = Gallery.of_pictures(model, records()).vectors @ embed_sentences(model, tokens, texts).T
+    of_pictures, of_captions = choose(model, tokens, records(), texts, 2)
+    assert [set(row.tolist()) for row in of_pictures] == [set(row.topk(2)[1].tolist()) for row in table]
+    assert [set(row.tolist()) for row in of_captions] == [set(row.topk(2)[1].tolist()) for row in table.T]
 
 
 def test_what_cannot_be_searched_is_refused(tokens) -> None:

@@ -41,6 +41,9 @@ def evaluate(
     task: Annotated[EvaluatedTask | None, typer.Option(help="Another than it was trained for: zero-shot.")] = None,
     queries: Annotated[int | None, typer.Option(min=1, help="Retrieval: so many queries each way, exactly.")] = None,
     shortlist: Annotated[int | None, typer.Option(min=1, help="Retrieval: so many candidates a query.")] = None,
+    shortlist_by: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Picked by its vectors (tden's), not by a regression.")
+    ] = None,
     pairs: Annotated[Path | None, typer.Option(help="Retrieval: a folder for the scores; goes on with them.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
 ) -> None:
@@ -57,7 +60,8 @@ def evaluate(
         opened = open_folder(model)
         with TemporaryDirectory() as scratch:  # of data that are no store; `extract` keeps what was seen
             store = store_of(data, Path(scratch) / "store", str(opened.folder), console(), seed)
-            extent = Extent(queries, shortlist) if queries or shortlist else None
+            by = open_folder(shortlist_by) if shortlist_by is not None else None
+            extent = Extent(queries, shortlist, by=by) if queries or shortlist or by else None
             asked = task.value if task is not None else None
             said, scores = score_model(opened, store, split, also or (), asked, extent, pairs, console())
         if predictions is not None:

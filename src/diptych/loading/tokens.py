@@ -6,7 +6,7 @@ WordPiece is BERT's, and what a recipe gets that asks for nothing else. BPE is X
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
@@ -83,6 +83,10 @@ class Tokens:
     def encode(self, text: str) -> list[int]:
         """Ids without special tokens."""
         return list(self._encoded(text).ids)
+
+    def knows(self, ids: Sequence[int]) -> bool:
+        """Whether at least one of a text's ids stands for something in the vocabulary."""
+        return any(number != self.vocabulary.unknown for number in ids)
 
     def words(self, text: str) -> list[tuple[str, list[int]]]:
         """The words that `encode` cuts into pieces, each with their ids."""

@@ -15,15 +15,19 @@ import numpy as np
 from rich.console import Console
 
 from diptych.core import Record
+from diptych.errors import RecipeError
+from diptych.loading.pixels import Pixels
 from diptych.loading.store import Store
 from diptych.progress import bar
 from diptych.recipes.folder import ModelFolder
 from diptych.recipes.plan import in_split
+from diptych.recipes.regions import best_regions, pixels_of
 from diptych.tasks.gallery import Cells, Gallery, Records, joined, open_table
 from diptych.tasks.recall import recall_scores, shortlist_notes
 from diptych.tasks.retrieval import Retrieval, rankings
 from diptych.tasks.scores import Scores
 from diptych.tasks.shortlist import MOST, Shortlister
+from diptych.tasks.two_towers import choose
 
 EXACT_BESIDE_SHORTLIST = 100  # queries each way, where none were asked for: the loss has to be known
 
@@ -36,6 +40,7 @@ class Extent:
     shortlist: int | None = None  # of what else, so many candidates for each query
     seed: int = 0
     batch: int = 64  # pairs at a time
+    by: ModelFolder | None = None  # with two towers, picks the shortlist; None: a regression does
 
 
 def retrieve(
@@ -49,15 +54,17 @@ def retrieve(
     """What each query found, and the scores. `folder` keeps the scored pairs: the same call goes on with them."""
     extent = extent or Extent()
     model.accept(store.contract, store.folder)
-    gallery = Gallery.of(*_records(store, in_split(store, split, "--split")))
+    if extent.by is not None and not extent.shortlist:
+        raise RecipeError("--shortlist-by picks the candidates of --shortlist N; give both")
+    gallery = Gallery.of(*_records(model, store, in_split(store, split, "--split")))
     task = _task(model)
-    table = open_table(gallery, folder, _fingerprint(model))
+    table = open_table(gallery, folder, fingerprint(model))
     sampled = extent.queries or (EXACT_BESIDE_SHORTLIST if extent.shortlist else None)
     pictures, captions = _drawn(len(gallery.keys), sampled, extent), _drawn(len(gallery.captions), sampled, extent)
     cells = _cells(gallery, pictures, captions)
     short = None
     if extent.shortlist:
-        short = _shortlister(model, store, split).choose(gallery, extent.shortlist)
+        short = _shortlist(model, store, split, gallery, extent.shortlist, extent.by)
         cells = joined(cells, shortlist_cells(short))
     asked = sum(map(len, cells))
     with bar("pairs", console) as progress:
@@ -85,20 +92,22 @@ def _task(model: ModelFolder) -> Retrieval:
 
 
 class _Lazy:
-    """Records of a store, read when asked for."""
+    """Records of a store, with their pixels where the model looks at them; read when asked for."""
 
-    def __init__(self, store: Store, indices: Sequence[int]) -> None:
-        self.store, self.indices = store, indices
+    def __init__(self, store: Store, indices: Sequence[int], pixels: Pixels | None = None) -> None:
+        self.store, self.indices, self.pixels = store, indices, pixels
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def __getitem__(self, row: int, /) -> Record:
-        return self.store.record(self.indices[row])
+        record = self.store.record(self.indices[row])
+        return record if self.pixels is None else self.pixels.beside(record)
 
 
-def _records(store: Store, indices: Sequence[int]) -> tuple[Records, list[Record]]:
-    return _Lazy(store, indices), [store.words(index) for index in indices]
+def _records(model: ModelFolder, store: Store, indices: Sequence[int]) -> tuple[Records, list[Record]]:
+    pixels = pixels_of(model.recipe) if model.recipe is not None else None
+    return _Lazy(store, indices, pixels), [store.words(index) for index in indices]
 
 
 def _drawn(count: int, sampled: int | None, extent: Extent) -> list[int]:
@@ -123,6 +132,19 @@ def shortlist_cells(short: tuple[Cells, Cells]) -> Cells:
     return [np.unique(np.array(row, dtype=np.int64)) for row in columns]
 
 
+def _shortlist(
+    model: ModelFolder, store: Store, split: str, gallery: Gallery, most: int, by: ModelFolder | None
+) -> tuple[Cells, Cells]:
+    if by is None:
+        return _shortlister(model, store, split).choose(gallery, most)
+    by.accept(store.contract, store.folder)
+    config = by.architecture.config
+    records = (best_regions(gallery.records[row], config.max_regions) for row in range(len(gallery.keys)))
+    texts = [caption.text for caption in gallery.captions]
+    words = by.recipe.data.max_words if by.recipe is not None else 20
+    return choose(by.model, by.tokens, records, texts, most, min(words, config.max_text - 1))
+
+
 def _shortlister(model: ModelFolder, store: Store, split: str) -> Shortlister:
     trained_on = model.recipe.data.split if model.recipe is not None else "train"
 
@@ -135,7 +157,8 @@ def _shortlister(model: ModelFolder, store: Store, split: str) -> Shortlister:
     return Shortlister.of(islice(training(), MOST), model.tokens)
 
 
-def _fingerprint(model: ModelFolder) -> str:
+def fingerprint(model: ModelFolder) -> str:
+    """Of its shape and all its weights: what was computed with them is kept under it."""
     digest = hashlib.sha256(model.architecture.model_dump_json().encode())
     for name, tensor in sorted(model.model.state_dict().items()):
         digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())

@@ -21,6 +21,7 @@ from diptych.errors import CheckpointError, DataError, ServingError
 from diptych.loading.tokens import Tokens
 from diptych.recipes.folder import ModelFolder, open_model
 from diptych.recipes.regions import pixels_of
+from diptych.recipes.retrieving import fingerprint
 from diptych.recipes.tasks import make_task
 from diptych.serving.deciding import Chosen, Found, Verdict, choose, ground, verify
 from diptych.serving.search import Progress, Searched, search
@@ -171,10 +172,24 @@ class Predictor:
         return verify(self.folder, self.look([picture])[0], statements)
 
     def search(
-        self, query: str, pictures: str | Path, cache: Path | None = None, progress: Progress | None = None
+        self,
+        query: str,
+        pictures: str | Path,
+        cache: Path | None = None,
+        progress: Progress | None = None,
+        shortlist: int | None = None,
+        by: Predictor | None = None,
     ) -> Searched:
-        """All pictures below a folder, those that fit the query best first; what cannot be read is named beside."""
-        return search(self, query, Path(pictures), cache, progress=progress)
+        """All pictures below a folder, those that fit the query best first; what cannot be read is named beside.
+
+        With a `shortlist`, only so many: those that `by`, a model with two towers, finds best.
+        """
+        return search(self, query, Path(pictures), cache, progress=progress, shortlist=shortlist, by=by)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the model's shape and weights: what it computed is kept under it."""
+        return fingerprint(self.folder)
 
     def look(self, pictures: Sequence[AnyPicture], refused: Refused | None = None) -> list[Record]:
         """The pictures as records with regions."""

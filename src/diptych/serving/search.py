@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,10 +17,12 @@ from diptych.core import FeatureContract, Record
 from diptych.errors import DataError, ServingError
 from diptych.loading.extract import extract
 from diptych.loading.store import Store
-from diptych.loading.tokens import Tokens
-from diptych.tasks import two_towers
-from diptych.tasks.gallery import Caption, Gallery, open_table
-from diptych.tasks.retrieval import Retrieval, can_match
+from diptych.recipes.folder import ModelFolder
+from diptych.recipes.regions import best_regions, pixels_of
+from diptych.serving.vectors import gallery_of
+from diptych.tasks.gallery import Caption, Gallery, Rows, open_table
+from diptych.tasks.retrieval import Retrieval, can_match, everything
+from diptych.tasks.two_towers import Found, TwoTowers, embed_sentences
 from diptych.vision.pictures import ENDINGS, find_pictures
 
 if TYPE_CHECKING:
@@ -38,11 +40,12 @@ class Hit:
 
 @dataclass(frozen=True)
 class Searched:
-    """All pictures that could be read, the best first, and those that could not with the reason."""
+    """The best first: all pictures that could be read, or those of a shortlist; and what could not, with the reason."""
 
     query: str
     hits: tuple[Hit, ...]
     refused: dict[Path, str]
+    looked: int  # pictures that could be read
 
 
 def search(
@@ -52,22 +55,24 @@ def search(
     cache: Path | None = None,
     batch_size: int = 64,
     progress: Progress | None = None,
+    shortlist: int | None = None,
+    by: Predictor | None = None,
 ) -> Searched:
     """Each picture below the folder is looked at once: what was seen of it is kept in `cache` (default: under the
-    user's cache folder) until the file changes.
+    user's cache folder) until the file changes, and so is its vector where the model makes one.
+
+    With a `shortlist` the model `by`, which has two towers, picks so many, and only those are read and ranked.
 
     Raises ServingError for a model that cannot match, DataError where no picture can be read.
     """
-    model = predictor.folder.model
-    if not (can_match(model) or (isinstance(model, two_towers.TwoTowers) and "similarity" in model.heads)):
-        raise ServingError(
-            f"{predictor.folder.folder} has learnt no matching of pictures and texts, so it cannot search; teach it: "
-            f"diptych finetune retrieval --model {predictor.folder.folder}"
-        )
-    if not query.strip():
-        raise ServingError("the query is empty; describe a picture, such as 'a red kite over a beach'")
+    _check(predictor, shortlist, by)
+    for one in (predictor, by):
+        if one is not None:
+            _check_query(one, query)
     records = _records(pictures)
     folder = cache if cache is not None else _cache(pictures, predictor.eyes.contract)
+    if by is not None:
+        by.folder.accept(predictor.eyes.contract, folder)
     with (progress or _silent)("looking", len(records)) as told:
         try:
             seen = extract(records, predictor.eyes, folder, progress=told)
@@ -75,45 +80,109 @@ def search(
             raise DataError(f"none of the {len(records)} pictures in {pictures} can be read: {error}") from error
     named = {record.key: record.picture for record in records if record.picture is not None}
     refused = {path: seen.failed[key] for key, path in named.items() if key in seen.failed}
-    kept = _Kept(Store(folder), named, predictor.folder.architecture.config.max_regions)
-    with (progress or _silent)("matching", len(kept)) as told:
-        scores = _scores(model, predictor.tokens, query, kept, batch_size, told)
-    order = np.argsort(-scores, kind="stable")
-    return Searched(query, tuple(Hit(kept.paths[row], float(scores[row])) for row in order), refused)
+    kept = _Kept(Store(folder), named, predictor.folder)
+    if can_match(predictor.folder.model):
+        rows: Sequence[int] = range(len(kept))
+        if by is not None:
+            first = _by_vectors(by, query, _Kept(kept.store, named, by.folder), folder, shortlist, progress)
+            chosen = {found.key for found in first}
+            rows = [row for row in rows if kept.keys[row] in chosen]
+        hits = _by_pairs(predictor, query, kept, rows, batch_size, progress)
+    else:
+        hits = _by_vectors(predictor, query, kept, folder, None, progress)
+    return Searched(query, tuple(Hit(named[hit.key], hit.score) for hit in hits), refused, len(kept))
 
 
 class _Kept:
-    """The records of a cache that are of this folder as it is now; each is read when asked for."""
+    """The records of a cache that are of this folder as it is now, as a model reads them: each when asked for."""
 
-    def __init__(self, store: Store, named: dict[str, Path], max_regions: int) -> None:
+    def __init__(self, store: Store, named: dict[str, Path], model: ModelFolder) -> None:
         there = {store.words(index).key: index for index in range(len(store))}
-        self.store, self.max_regions = store, max_regions
+        self.store, self._named = store, named
         self.keys = tuple(key for key in named if key in there)
-        self.paths = [named[key] for key in self.keys]
         self._indices = [there[key] for key in self.keys]
+        self._most = model.architecture.config.max_regions
+        self._pixels = pixels_of(model.recipe) if model.recipe is not None else None
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def __getitem__(self, row: int, /) -> Record:
-        return self.store.record(self._indices[row])
+        record = best_regions(self.store.record(self._indices[row]), self._most)
+        if self._pixels is None:
+            return record
+        return self._pixels.beside(replace(record, picture=self._named[self.keys[row]]))
 
 
-def _scores(
-    model: Any, tokens: Tokens, query: str, kept: _Kept, batch_size: int, told: Callable[[int], object]
-) -> np.ndarray[Any, np.dtype[np.float64]]:
-    words = min(WORDS, model.config.max_text - 1)
-    if not can_match(model):
-        seen = [kept[row] for row in range(len(kept))]
-        vectors = two_towers.Gallery.of_pictures(model, seen).vectors
-        asked = two_towers.embed_sentences(model, tokens, [query], words)
-        told(len(kept))
-        return (vectors @ asked[0]).double().numpy()
-    gallery = Gallery(kept, kept.keys, (Caption("query", query, 0),))
+def _by_pairs(
+    predictor: Predictor,
+    query: str,
+    kept: _Kept,
+    rows: Sequence[int],
+    batch_size: int,
+    progress: Progress | None,
+) -> list[Found]:
+    keys = tuple(kept.keys[row] for row in rows)
+    gallery = Gallery(Rows(kept, rows), keys, (Caption("query", query, 0),))
     table = open_table(gallery, None, "")
-    task = Retrieval(tokens, words, kept.max_regions)
-    task.fill(model, gallery, table, [np.zeros(1, dtype=np.int64)] * len(kept), batch_size, told)
-    return 1 / (1 + np.exp(-table[:, 0].astype(np.float64)))
+    task = Retrieval(predictor.tokens, _words(predictor))
+    with (progress or _silent)("matching", len(keys)) as told:
+        task.fill(predictor.folder.model, gallery, table, everything(gallery), batch_size, told)
+    scores = 1 / (1 + np.exp(-table[:, 0].astype(np.float64)))
+    return [Found(keys[row], float(scores[row])) for row in np.argsort(-scores, kind="stable")]
+
+
+def _by_vectors(
+    predictor: Predictor, query: str, kept: _Kept, cache: Path, most: int | None, progress: Progress | None
+) -> list[Found]:
+    model = predictor.folder.model
+    with (progress or _silent)("encoding", len(kept)) as told:
+        gallery = gallery_of(model, predictor.fingerprint, kept, kept.keys, cache, told)
+    (found,) = gallery.search(embed_sentences(model, predictor.tokens, [query], _words(predictor)), most or len(kept))
+    return found
+
+
+def _words(predictor: Predictor) -> int:
+    return min(WORDS, predictor.folder.architecture.config.max_text - 1)
+
+
+def _has_towers(model: object) -> bool:
+    return isinstance(model, TwoTowers) and "similarity" in getattr(model, "heads", ())
+
+
+def _check(predictor: Predictor, shortlist: int | None, by: Predictor | None) -> None:
+    folder = predictor.folder
+    if not (can_match(folder.model) or _has_towers(folder.model)):
+        raise ServingError(
+            f"{folder.folder} has learnt no matching of pictures and texts, so it cannot search; teach it: "
+            f"diptych finetune retrieval --model {folder.folder}"
+        )
+    if (shortlist is None) != (by is None):
+        raise ServingError(
+            "a shortlist is some pictures that another model picks: give both, --shortlist N and --shortlist-by MODEL"
+        )
+    if by is None:
+        return
+    if not can_match(folder.model):
+        raise ServingError(
+            f"{folder.folder} makes a vector of each picture, so a query costs it one pass; a shortlist is for a model "
+            "that reads picture and text together: leave out --shortlist"
+        )
+    if not _has_towers(by.folder.model):
+        raise ServingError(
+            f"{by.folder.folder} ({by.folder.architecture.system}) cannot pick a shortlist: wanted a model that makes "
+            "vectors of pictures and of texts apart, such as one of `diptych finetune retrieval` by tden"
+        )
+
+
+def _check_query(predictor: Predictor, query: str) -> None:
+    if not query.strip():
+        raise ServingError("the query is empty; describe a picture, such as 'a red kite over a beach'")
+    if not predictor.tokens.knows(predictor.tokens.encode(query)):
+        raise ServingError(
+            f"{predictor.folder.folder} knows none of the words of {query!r}; describe the picture in words that it "
+            "was trained on"
+        )
 
 
 def _records(pictures: Path) -> list[Record]:

@@ -38,7 +38,7 @@ class Captioning:
         words = self.tokens.encode(caption)[: self.max_words]
         if not words:  # empty captions are reported by `diptych check`
             return []
-        if set(words) == {self.tokens.vocabulary.unknown}:
+        if not self.tokens.knows(words):
             self.unknown[f"{record.key}#{position}"] = caption
             return []
         text = torch.tensor([*words, self.tokens.vocabulary.sep])

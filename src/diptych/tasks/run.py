@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -16,7 +16,7 @@ from diptych.tasks.retrieval import Retrieval
 def ask(
     task: Task,
     model: nn.Module,
-    records: Sequence[Record],
+    records: Iterable[Record],
     batch_size: int = 64,
     progress: Callable[[int], object] | None = None,
     look: Callable[[Record], Record] | None = None,
@@ -26,7 +26,7 @@ def ask(
     Of retrieval the questions are all pairs of the records, and a prediction says what a query found.
     """
     if isinstance(task, Retrieval):
-        return task.rank(model, records if look is None else [look(record) for record in records])
+        return task.rank(model, list(records) if look is None else [look(record) for record in records])
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()

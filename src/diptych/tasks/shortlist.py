@@ -74,7 +74,7 @@ class Shortlister:
         """For each picture the `most` best captions, for each caption the best pictures; their order says nothing."""
         pictures = self.of_pictures(gallery.records[row] for row in range(len(gallery.keys)))
         captions = self.of_captions([caption.text for caption in gallery.captions])
-        return [_top(captions @ row, most) for row in pictures], [_top(pictures @ row, most) for row in captions]
+        return [top(captions @ row, most) for row in pictures], [top(pictures @ row, most) for row in captions]
 
 
 def _looks(record: Record) -> NDArray[np.float64]:
@@ -104,7 +104,8 @@ def _unit(rows: Matrix) -> Matrix:
     return unit
 
 
-def _top(scores: NDArray[np.float64], most: int) -> NDArray[np.int64]:
+def top(scores: NDArray[np.float64], most: int) -> NDArray[np.int64]:
+    """The places of the best, in no order."""
     if most >= len(scores):
         return np.arange(len(scores))
     return np.argpartition(-scores, most)[:most].astype(np.int64)

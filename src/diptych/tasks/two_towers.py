@@ -7,15 +7,17 @@ search finds can also be the shortlist of a model that reads picture and text to
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -28,9 +30,11 @@ from diptych.metrics.retrieval import Ranks, recalls, retrieval_ranks
 from diptych.models.weights import read_weights
 from diptych.tasks.run import ask
 from diptych.tasks.scores import Score, Scores
+from diptych.tasks.shortlist import top
 
 VECTORS, KEYS = "gallery.safetensors", "gallery.json"
 MANY = 30_000  # from here on an index answers faster than a product with every vector, where faiss is installed
+SENTENCES = 256  # at a time, of a shortlist
 PICTURE = "picture"  # how a prediction that is a picture's vector is told from a text's
 
 
@@ -58,14 +62,11 @@ class Gallery:
 
     @classmethod
     def of_pictures(
-        cls, model: Any, records: Sequence[Record], progress: Callable[[int], object] | None = None
+        cls, model: Any, records: Iterable[Record], progress: Callable[[int], object] | None = None
     ) -> Gallery:
-        """Encode each record's regions once."""
-        for record in records:
-            if record.regions is None:
-                raise DataError("the record has no regions to be found by; extract them first", key=record.key)
-        said = ask(_Pictures(), towers_of(model), records, progress=progress)
-        return cls(tuple(record.key for record in records), torch.tensor([each["vector"] for each in said]))
+        """Encode each record's regions once. `progress` is told of each more picture."""
+        said = ask(_Pictures(progress), towers_of(model), records)
+        return cls(tuple(each["key"] for each in said), torch.tensor([each["vector"] for each in said]))
 
     def search(self, queries: Float[Tensor, "Q S"], count: int = 10) -> list[list[Found]]:
         """For each query the `count` nearest, nearest first."""
@@ -122,6 +123,17 @@ def embed_sentences(model: Any, tokens: Tokens, sentences: Sequence[str], max_wo
     with torch.inference_mode():
         vectors: Tensor = towers.embed_texts(collate(samples).to(device)).cpu()
     return vectors
+
+
+def choose(
+    model: Any, tokens: Tokens, records: Iterable[Record], captions: Sequence[str], most: int, max_words: int = 30
+) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
+    """A shortlist for a model that reads pairs: for each picture the `most` best captions, for each caption the best
+    pictures; their order says nothing."""
+    pictures = Gallery.of_pictures(model, records).vectors.double().numpy()
+    asked = (captions[at : at + SENTENCES] for at in range(0, len(captions), SENTENCES))
+    texts = torch.cat([embed_sentences(model, tokens, some, max_words) for some in asked]).double().numpy()
+    return [top(texts @ row, most) for row in pictures], [top(pictures @ row, most) for row in texts]
 
 
 def towers_of(model: Any) -> Any:
@@ -214,16 +226,23 @@ def _ranks(predictions: Sequence[dict[str, Any]]) -> tuple[Ranks, list[int]]:
 class _Pictures:
     """The task of encoding a gallery."""
 
+    progress: Callable[[int], object] | None = None
+
     name = "gallery"
 
     def samples(self, record: Record) -> list[Sample]:
         return []
 
     def questions(self, record: Record) -> list[Sample]:
+        if record.regions is None:
+            raise DataError("the record has no regions to be found by; extract them first", key=record.key)
         return [Sample(record.key, record.key, record.regions, torch.zeros(0, dtype=torch.long))]
 
     def answer(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
-        return [{"vector": vector} for vector in model.embed_pictures(batch).tolist()]
+        vectors = model.embed_pictures(batch).tolist()
+        if self.progress is not None:
+            self.progress(len(vectors))
+        return [{"key": key, "vector": vector} for key, vector in zip(batch.keys, vectors, strict=True)]
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
         return {}
