@@ -41,7 +41,7 @@ def main(demo: Path, out: Path, steps: int) -> None:
             "steps until val stopped rising": [step for _, step in found],
         }
         print(name, figures[name], flush=True)
-    save_result("masking", f"uv run python -m benchmarks.masking {demo} {out} {steps}", figures)
+    save_result("masking", f"uv run python -m benchmarks.masking DEMO OUT {steps}", figures)
 
 
 if __name__ == "__main__":
