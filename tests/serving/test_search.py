@@ -10,15 +10,20 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
+from rich.console import Console
 
-from diptych.errors import DataError, ServingError
+from diptych.core import Record
+from diptych.errors import DataError, RecipeError, ServingError
+from diptych.loading.extract import extract
 from diptych.loading.store import Store
 from diptych.loading.tokens import Tokens
 from diptych.models import MODELS
 from diptych.recipes import find_recipe
 from diptych.recipes.folder import Architecture, ModelFolder
+from diptych.recipes.retrieving import Extent, retrieve
 from diptych.serving import Predictor
 from diptych.serving.contact_sheet import write_sheet
+from diptych.tasks.two_towers import choose
 from diptych.vision.selection import Selection
 from diptych.vision.small_detector import DetectorShape, SmallDetector
 from diptych.vision.storybook_detector import StorybookDetector
@@ -152,6 +157,22 @@ def test_two_towers_pick_the_shortlist_that_another_model_ranks(tmp_path, photos
     assert [hit.picture for hit in found.hits] == [hit.picture for hit in whole.hits if hit.picture in among]
     assert (found.looked, len(found.hits)) == (5, 2)
     assert len(pairs.search("a red kite", photos, cache, shortlist=50, by=towers).hits) == 5
+
+
+def test_two_towers_pick_the_shortlist_of_an_evaluation(tmp_path, photos, eyes):
+    paths = sorted([*photos.glob("*.png"), *photos.glob("below/*.png")])
+    records = [Record(p.stem, "test", p, captions=(f"a {p.stem} kite",)) for p in paths if p.stem in COLOURS]
+    extract(records, eyes, tmp_path / "store")
+    store, pairs = Store(tmp_path / "store"), opened(tmp_path, eyes).folder
+    towers = opened(tmp_path, eyes, "tden", "similarity").folder
+    said, scores = retrieve(pairs, store, "test", Extent(shortlist=2, by=towers), console=Console(quiet=True))
+    seen, texts = [store.record(index) for index in range(5)], [record.captions[0] for record in records]
+    _, of_captions = choose(towers.model, towers.tokens, seen, texts, 2)
+    found = {told["caption"]: set(told["first"]) for told in said if told["asks"] == "pictures"}
+    assert found == {text: {seen[n].key for n in row} for text, row in zip(texts, of_captions, strict=True)}
+    assert any("through a shortlist of 2 a query" in note for note in scores.notes)
+    with pytest.raises(RecipeError, match="give both"):
+        retrieve(pairs, store, "test", Extent(by=towers))
 
 
 def test_a_shortlist_that_cannot_be_is_refused(tmp_path, photos, eyes):
