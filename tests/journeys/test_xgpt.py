@@ -177,3 +177,15 @@ def test_tokens_of_both_kinds_from_the_command_line(world: Path, tmp_path: Path,
         told = run("tokens", "--data", world, "--out", tmp_path / kind, "--kind", kind, "--size", 300)
         assert told.code == 0, told.error
         assert Tokens.load(tmp_path / kind).kind == kind
+
+
+def test_a_vocabulary_of_plain_text(tmp_path: Path, run: Callable[..., Told]) -> None:
+    (tmp_path / "one.txt").write_text("a zebra walks\n\nit stops\n" * 3)
+    (tmp_path / "two.txt").write_text("a quiet lake\n" * 3)
+    files = ("--text", tmp_path / "one.txt", "--text", tmp_path / "two.txt")
+    told = run("tokens", *files, "--out", tmp_path / "made", "--size", 300)
+    assert told.code == 0, told.error
+    learnt = Tokens.load(tmp_path / "made")
+    assert len(learnt.encode("zebra quiet lake")) == 3, "words of both files stay whole"
+    told = run("tokens", "--out", tmp_path / "none")
+    assert (told.code, "give --data STORE, --text FILE, or both" in told.error) == (2, True), told.error

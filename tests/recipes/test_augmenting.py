@@ -10,15 +10,17 @@ import pytest
 from rich.console import Console
 
 from diptych.core import Written
-from diptych.decoding import DecodingOptions
+from diptych.decoding import DecodingOptions, Hypothesis
 from diptych.errors import DataError, RecipeError
 from diptych.loading.extract import extract
-from diptych.loading.store import Store
+from diptych.loading.store import Store, StoreWriter
 from diptych.metrics import tokens_of
 from diptych.recipes import augmenting, find_recipe
 from diptych.recipes.augmenting import augment
 from diptych.recipes.folder import ModelFolder
+from diptych.recipes.regions import best_regions
 from diptych.recipes.run import run
+from diptych.recipes.scoring import score_model
 from diptych.recipes.writing import chosen_decoding
 from diptych.sources import jsonl
 from diptych.sources.storybook import record, scene
@@ -73,6 +75,31 @@ def test_new_captions_are_kept_with_their_origin_and_train_again(
         find_recipe("unified-vlp/small/caption", SETTINGS), more, tmp_path / "again", console=Console(quiet=True)
     )
     assert again.result.step == 12
+
+
+def test_a_picture_without_regions_and_captions_that_go_round(
+    world: Store, captioner: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second of the training pictures has no region; of each other one, the first caption says all twice."""
+    said = "a red dog a red dog"
+    monkeypatch.setattr(captioner.tokens, "decode", lambda ids: said if len(ids) == 2 else "one more")
+    texts = [[Hypothesis([5, 6], -1.0), Hypothesis([5, 6, 7], -2.0)]] * 6
+    told: list[int] = []
+    monkeypatch.setattr(augmenting, "_write", lambda _, records, __: told.append(len(records)) or texts)
+    folder = tmp_path / "bare"
+    with StoreWriter(folder, world.contract) as store:
+        for number in range(9):
+            store.add(best_regions(world.record(number), 0 if number == 1 else 100))
+    tally = augment(captioner, Store(folder), tmp_path / "more", 2, DRAWN, "train", seed=0)
+    assert told == [6]
+    assert (tally.without_regions, tally.going_round, tally.kept, tally.pictures) == (1, 6, 6, 6)
+    assert "1 pictures without a region got no captions" in tally.summary()
+    monkeypatch.undo()
+    _, scores = score_model(captioner, Store(folder), "train")
+    assert "1 of 7 pictures have no region (the first: train" in " ".join(scores.notes)
+    more = Store(tmp_path / "more")
+    assert more.words(1) == world.words(1)
+    assert [len(more.words(n).written) for n in range(9)] == [1, 0, 1, 1, 1, 1, 1, 0, 0]
 
 
 def test_a_stop_changes_no_caption(

@@ -99,13 +99,15 @@ def test_frequencies_are_counted_once(tokens: Tokens, tmp_path: Path, monkeypatc
     assert json.loads(cache.read_text())["pictures"] == 2
     from diptych.metrics import DocumentFrequencies
 
-    def count_again(_: object) -> None:
+    def count_again(*_: object) -> None:
         raise AssertionError("counted again")
 
     monkeypatch.setattr(DocumentFrequencies, "of", count_again)
     assert torch.equal(CorpusCider(tokens, references, True, cache)(batch, [[caption]]), first)
     with pytest.raises(AssertionError, match="counted again"):  # other data under the same run
         CorpusCider(tokens, references | {"z": ["the park"]}, True, cache)(batch, [[caption]])
+    with pytest.raises(AssertionError, match="counted again"):  # as many pictures, of which other things are said
+        CorpusCider(tokens, references | {"y": ["the park"]}, True, cache)(batch, [[caption]])
 
 
 def test_one_reference_and_the_batch(tokens: Tokens) -> None:

@@ -1,18 +1,25 @@
 """TDEN's recipes: the paper's numbers, the code's, the rows of its tables."""
 
+from pathlib import Path
+
 import pytest
 
 from diptych.errors import RecipeError
+from diptych.loading.extract import extract
+from diptych.loading.store import Store
 from diptych.objectives import OneForward, ScheduledSampling
 from diptych.recipes import RECIPES, find_recipe
 from diptych.recipes.objectives import TdenObjectives
+from diptych.recipes.plan import plan
+from diptych.sources.storybook import record, scene
+from diptych.vision.ground_truth import GroundTruth
 from tests import toy
 
 
 def test_the_papers_numbers() -> None:
     """tden.learning, paper: "Experimental Settings"."""
-    rates = {"pretrain": 1e-4, "caption": 3e-5, "vqa": 5e-5, "retrieval": 2e-5}
-    batches = {"pretrain": 1024, "caption": 16, "vqa": 96, "retrieval": 512}
+    rates = {"pretrain": 1e-4, "caption": 3e-5, "vqa": 5e-5, "retrieval": 2e-5, "vcr": 2e-5}
+    batches = {"pretrain": 1024, "caption": 16, "vqa": 96, "retrieval": 512, "vcr": 64}
     for task, rate in rates.items():
         recipe = RECIPES[f"tden/{task}"]()
         assert recipe.optimizer.lr == rate
@@ -34,6 +41,25 @@ def test_the_codes_numbers() -> None:
     assert caption.objectives.label_smoothing == 0.1
     assert (caption.optimizer.clip_value, caption.optimizer.betas) == (0.1, (0.9, 0.98))
     assert RECIPES["tden/official/retrieval"]().optimizer.clip == 2.0
+    every = {task: RECIPES[f"tden/official/{task}"]() for task in ("pretrain", "caption", "vqa", "retrieval")}
+    words = {"pretrain": 34, "caption": 20, "vqa": 21, "retrieval": 28}  # [CLS] and [SEP] come on top
+    assert {task: recipe.data.max_words for task, recipe in every.items()} == words
+    assert {recipe.decoding.ended for recipe in every.values()} == {"kept"}
+    assert every["retrieval"].training.micro_batch is None, "each text meets the pictures of all its batch"
+
+
+def test_a_run_says_where_pairs_are_compared_in_parts(tmp_path: Path) -> None:
+    records = [record(scene(0, "train", number)) for number in range(4)]
+    extract(records, GroundTruth.of(records), tmp_path / "store")
+
+    def notes(*settings: str) -> list[str]:
+        recipe = find_recipe("tden/small/pretrain", ["training.validate_every=null", "training.batch=4", *settings])
+        return list(plan(recipe, Store(tmp_path / "store"), tmp_path / "run", None).notes())
+
+    (note,) = notes("training.micro_batch=2")
+    assert "its part alone: 2 pairs a process, of the 4 of a step; training.micro_batch=null" in note
+    assert not notes()
+    assert not notes("training.micro_batch=2", "objectives.matching=null")
 
 
 def objectives_of(name: str) -> list[str]:

@@ -10,6 +10,7 @@ import torch
 from diptych.core import Record, collate
 from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.loading.tokens import Tokens
+from diptych.tasks.retrieval import Retrieval
 from diptych.tasks.run import ask
 from diptych.tasks.two_towers import Found, Gallery, TwoTowerRetrieval, choose, embed_sentences, score_vectors
 from tests import toy
@@ -107,6 +108,14 @@ def test_the_shortlist_is_the_best_of_the_table(tokens) -> None:
     of_pictures, of_captions = choose(model, tokens, records(), texts, 2)
     assert [set(row.tolist()) for row in of_pictures] == [set(row.topk(2)[1].tolist()) for row in table]
     assert [set(row.tolist()) for row in of_captions] == [set(row.topk(2)[1].tolist()) for row in table.T]
+
+
+def test_captions_of_unknown_words_are_asked_and_not_trained_on(tokens) -> None:
+    record = Record("x", captions=("a dog", "жжж", " "), regions=toy.regions(2))
+    for task in (TwoTowerRetrieval(tokens), Retrieval(tokens)):
+        assert [sample.key for sample in task.samples(record)] == ["x#0"]
+        assert task.unknown == {"x#1": "жжж"}
+    assert [sample.key for sample in TwoTowerRetrieval(tokens).questions(record)] == ["picture", "x#0", "x#1"]
 
 
 def test_what_cannot_be_searched_is_refused(tokens) -> None:

@@ -12,9 +12,11 @@ import typer
 from diptych.cli.app import (
     AsJson,
     Beams,
-    Data,
+    BlockRepeats,
     DrawSeed,
     Features,
+    MaxWords,
+    MinWords,
     Model,
     Out,
     OwnData,
@@ -268,6 +270,9 @@ def augment(
     temperature: Temperature = None,
     top_k: TopK = None,
     top_p: TopP = None,
+    min_words: MinWords = None,
+    max_words: MaxWords = None,
+    block_repeats: BlockRepeats = None,
     seed: DrawSeed = 0,
 ) -> None:
     """Write new captions for a training set, drawn by chance, or with --beams the likeliest."""
@@ -282,27 +287,37 @@ def augment(
     if beams is None and top_k is None and top_p is None:
         top_p = 0.9
     decoding = chosen_decoding(
-        usual, SPARE * captions, beams is None, beams=beams, temperature=temperature, top_k=top_k, top_p=top_p
-    )
+        usual, SPARE * captions, beams is None,
+        beams=beams, temperature=temperature, top_k=top_k, top_p=top_p, min_words=min_words, max_words=max_words,
+        block_repeats=block_repeats,
+    )  # fmt: skip
     print(f"{write_captions(start, Store(store), out, captions, decoding, split, seed).summary()}; {out}")
 
 
 @app.command()
 def tokens(
-    data: Data,
     out: Annotated[Path, typer.Option(help="Folder for tokenizer.json.")],
+    data: Annotated[Path | None, typer.Option(help="A store; its val and test splits are left out.")] = None,
+    text: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="A sentence a line; may be given several times.")
+    ] = None,
     size: Annotated[int, typer.Option(help="Words and word pieces at most.")] = 8000,
     keep_case: Annotated[bool, typer.Option("--keep-case", help="Dog and dog differ.")] = False,
     kind: Annotated[TokenKind, typer.Option(help="wordpiece as BERT's, or bpe on Moses' words as XGPT's.")] = (
         TokenKind.wordpiece
     ),
 ) -> None:
-    """Learn a vocabulary from the words of a store."""
-    from diptych.loading.store import Store, iterate
+    """Learn a vocabulary from the words of a store, of files of text, or of both."""
+    from diptych.loading.corpus import Lines
+    from diptych.loading.store import Store
     from diptych.loading.tokens import Tokens
-    from diptych.recipes.plan import words_of
+    from diptych.recipes.plan import taught_texts
 
-    texts = [text for record in iterate(Store(data)) for text in words_of(record)]
+    if data is None and not text:
+        raise RecipeError("a vocabulary is learnt from words: give --data STORE, --text FILE, or both")
+    texts = [] if data is None else taught_texts(Store(data))
+    for lines in map(Lines, text or []):
+        texts += [lines[number] for number in range(len(lines))]
     out.mkdir(parents=True, exist_ok=True)
     learnt = Tokens.train(texts, size, lowercase=not keep_case, kind=kind.value)
     learnt.save(out)

@@ -38,20 +38,22 @@ class DocumentFrequencies:
 
     pictures: int
     counts: Mapping[Ngram, int]
+    references: str = ""  # tells one corpus from another, where its counts are kept in a file
 
     @classmethod
-    def of(cls, references: Iterable[Sequence[Tokens]]) -> "DocumentFrequencies":
+    def of(cls, references: Iterable[Sequence[Tokens]], name: str = "") -> "DocumentFrequencies":
         counts: Counter[Ngram] = Counter()
         pictures = 0
         for captions in references:
             counts.update(set(chain.from_iterable(map(_ngrams, captions))))
             pictures += 1
-        return cls(pictures, counts)
+        return cls(pictures, counts, name)
 
     def save(self, path: Path) -> None:
         """JSON: {"pictures": 2, "counts": {"a dog": 1}}."""
         counts = {" ".join(gram): count for gram, count in sorted(self.counts.items())}
-        saved = json.dumps({"pictures": self.pictures, "counts": counts}, ensure_ascii=False)
+        named = {"references": self.references} if self.references else {}
+        saved = json.dumps({"pictures": self.pictures, **named, "counts": counts}, ensure_ascii=False)
         write_atomically(path, saved.encode())
 
     @classmethod
@@ -59,7 +61,7 @@ class DocumentFrequencies:
         wanted = f'{path}: wanted {{"pictures": 2, "counts": {{"a dog": 1}}}} as DocumentFrequencies.save writes'
         try:
             saved = json.loads(path.read_text(encoding="utf-8"))
-            pictures, counts = saved["pictures"], saved["counts"]
+            pictures, counts, name = saved["pictures"], saved["counts"], str(saved.get("references", ""))
             sane = type(pictures) is int and all(
                 type(count) is int and 0 < count <= pictures for count in counts.values()
             )
@@ -67,7 +69,7 @@ class DocumentFrequencies:
             raise DataError(f"{wanted}; {type(error).__name__}: {error}") from error
         if not sane:
             raise DataError(f"{wanted}; found counts that are not whole numbers from 1 to the number of pictures")
-        return cls(pictures, {tuple(gram.split(" ")): count for gram, count in counts.items()})
+        return cls(pictures, {tuple(gram.split(" ")): count for gram, count in counts.items()}, name)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from diptych.metrics import tokens_of
 from diptych.progress import bar
 from diptych.recipes.folder import EYES, ModelFolder
 from diptych.recipes.plan import in_split
+from diptych.recipes.regions import best_regions
 from diptych.tasks.caption import Captioning
 from diptych.training.devices import seed_part
 
@@ -44,6 +45,8 @@ class Tally:
     said_before: int = 0  # by people, of the same picture
     repeated: int = 0  # by the model, of the same picture
     without_words: int = 0
+    going_round: int = 0  # captions that say three words in a row twice
+    without_regions: int = 0  # pictures in which nothing was found, to which nothing was added
     fewer: int = 0  # pictures with fewer new captions than wanted
 
     def __add__(self, other: Tally) -> Tally:
@@ -52,7 +55,9 @@ class Tally:
     def summary(self) -> str:
         return (
             f"{self.kept} new captions for {self.pictures} pictures; left out: {self.said_before} said before, "
-            f"{self.repeated} repeated, {self.without_words} without words; {self.fewer} pictures got fewer than wanted"
+            f"{self.repeated} repeated, {self.going_round} that say three words twice, "
+            f"{self.without_words} without words; {self.fewer} pictures got fewer than wanted"
+            + (f"; {self.without_regions} pictures without a region got no captions" if self.without_regions else "")
         )
 
 
@@ -104,14 +109,16 @@ def _with_captions(
     model: ModelFolder, records: Sequence[Record], asked: Augmentation, decoding: DecodingOptions, tally: Tally
 ) -> Iterator[Record]:
     chosen = [record for record in records if record.split == asked.split]
-    texts = iter(_write(model, chosen, decoding) if chosen else [])
+    shown = [record for record in chosen if record.regions is not None and len(record.regions)]
+    texts = dict(zip((record.key for record in shown), _write(model, shown, decoding) if shown else [], strict=True))
+    tally.without_regions += len(chosen) - len(shown)
     for record in records:
-        yield _with_new(model, record, next(texts), asked, tally) if record.split == asked.split else record
+        yield _with_new(model, record, texts[record.key], asked, tally) if record.key in texts else record
 
 
 def _write(model: ModelFolder, records: Sequence[Record], decoding: DecodingOptions) -> list[list[Hypothesis]]:
     most, task = model.architecture.config.max_regions, Captioning(model.tokens, decoding)
-    seen = [replace(r, regions=r.regions.first(most)) for r in records if r.regions is not None]
+    seen = [best_regions(record, most) for record in records]
     writer: Any = model.model
     device = next(model.model.parameters()).device
     with torch.inference_mode():
@@ -135,6 +142,8 @@ def _with_new(
             tally.said_before += 1
         elif words in new:
             tally.repeated += 1
+        elif _goes_round(words):
+            tally.going_round += 1
         else:
             new[words] = Written(said, asked.by, round(text.score, 4))
     tally.pictures += 1
@@ -143,6 +152,11 @@ def _with_new(
     tally.fewer += len(new) < asked.captions
     added = tuple(new.values())
     return replace(record, captions=(*record.captions, *(one.text for one in added)), written=(*record.written, *added))
+
+
+def _goes_round(words: Sequence[str]) -> bool:
+    threes = list(zip(words, words[1:], words[2:], strict=False))
+    return len(set(threes)) < len(threes)
 
 
 def _author(model: ModelFolder) -> str:

@@ -23,6 +23,8 @@ from diptych.recipes.rewards import check_rewardable, notes, rewarded_samples, r
 from diptych.recipes.tasks import make_task
 from diptych.recipes.text_alone import check_text, corpus_of, first_lines
 from diptych.tasks.caption import Captioning
+from diptych.tasks.retrieval import Retrieval
+from diptych.tasks.two_towers import TwoTowerRetrieval
 from diptych.tasks.vqa import Answers
 
 VOCABULARY_SIZE = 8000
@@ -58,6 +60,12 @@ class Plan:
                     f"{len(outside)} of {len(asked)} questions are left out: the model gives none of their answers "
                     f"(the first: {outside[0].key}, {outside[0].answers[0]!r})"
                 )
+        part, batch = self.recipe.training.micro_batch, self.recipe.training.batch
+        if part is not None and part < batch and any(one.name == "similarity" for one in self.schedule.objectives):
+            yield (
+                f"a text meets the wrong pictures of its part alone: {part} pairs a process, of the {batch} of a step; "
+                "training.micro_batch=null compares them all, where the memory is there"
+            )
         if isinstance(self.recipe.objectives, SelfCriticalObjectives):
             yield from notes(self.recipe, self.store, self.records)
 
@@ -94,7 +102,7 @@ class Plan:
         yield from self._unknown()
 
     def _unknown(self) -> Iterator[str]:
-        if isinstance(self.task, Captioning) and (unknown := self.task.unknown):
+        if isinstance(self.task, Captioning | Retrieval | TwoTowerRetrieval) and (unknown := self.task.unknown):
             key, caption = next(iter(unknown.items()))
             yield (
                 f"{len(unknown)} captions are left out: the vocabulary knows none of their words (the first: {key}, "
@@ -160,6 +168,12 @@ def words_of(record: Record) -> list[str]:
     ]
 
 
+def taught_texts(store: Store, validation: str = "val") -> list[str]:
+    """Of all splits that are trained on, now or when the model is fine-tuned; never of those that score it."""
+    scored = {validation, "test", "test_rare"}
+    return [text for record in iterate(store) if record.split not in scored for text in words_of(record)]
+
+
 def _choose(recipe: Recipe, store: Store) -> list[int]:
     there = in_split(store, recipe.data.split, "--set data.split=NAME")
     if recipe.data.records is None or recipe.data.records >= len(there):
@@ -173,10 +187,7 @@ def _tokens(recipe: Recipe, store: Store, out: Path, again: bool) -> Tokens:
         return Tokens.from_vocabulary(Path(recipe.data.vocabulary), recipe.data.lowercase)
     if again and (out / TOKENS).is_file():
         return Tokens.load(out)
-    # Of all splits that are trained on, now or when the model is fine-tuned; never of those that score it.
-    scored = {recipe.data.validation, "test", "test_rare"}
-    texts = [text for record in iterate(store) if record.split not in scored for text in words_of(record)]
-    texts += first_lines(recipe)
+    texts = taught_texts(store, recipe.data.validation) + first_lines(recipe)
     return Tokens.train(texts, VOCABULARY_SIZE, recipe.data.lowercase, recipe.data.tokens)
 
 

@@ -38,6 +38,13 @@ def more_regions(store: Store, records: Sequence[int], most: int) -> Iterator[st
         )
 
 
+def unseen(records: Sequence[Record]) -> Iterator[str]:
+    """Whether pictures have no region at all."""
+    bare = [record.key for record in records if record.regions is None or not len(record.regions)]
+    if bare:
+        yield f"{len(bare)} of {len(records)} pictures have no region (the first: {bare[0]}): nothing was seen of them"
+
+
 def pointing_nowhere(store: Store, records: Sequence[int], task: str, most: int) -> Iterator[str]:
     """Expressions that no region fits, and tags of things that no region shows."""
     if task not in ("referring", "vcr"):

@@ -5,6 +5,8 @@ Also what a plan asks of a recipe that trains so, before anything is written.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -63,9 +65,10 @@ class CorpusCider:
     @cached_property
     def scorer(self) -> CiderD:
         references = {key: [self._ended(tokens_of(said)) for said in of_key] for key, of_key in self.references.items()}
-        if self.cache.is_file() and (known := DocumentFrequencies.load(self.cache)).pictures == len(references):
+        name = hashlib.sha256(json.dumps(references, sort_keys=True).encode()).hexdigest()
+        if self.cache.is_file() and (known := DocumentFrequencies.load(self.cache)).references == name:
             return CiderD(known, references)
-        frequencies = DocumentFrequencies.of(references.values())
+        frequencies = DocumentFrequencies.of(references.values(), name)
         frequencies.save(self.cache)
         return CiderD(frequencies, references)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from diptych.loading.store import Store, iterate
 from diptych.metrics.java import unavailable
 from diptych.metrics.results import Results, read_answer_results, read_caption_results, read_references
 from diptych.recipes.folder import ModelFolder
-from diptych.recipes.regions import more_regions
+from diptych.recipes.regions import more_regions, unseen
 from diptych.recipes.retrieving import Extent, retrieve
 from diptych.recipes.run import predict
 from diptych.sources import vqa2
@@ -74,7 +74,7 @@ def score_model(
         model = replace(model, recipe=model.recipe.model_copy(update={"task": task}))
     said, records, asked = predict(model, store, split)
     if asked.name == "retrieval":
-        return said, score_vectors(said)
+        return said, _of_seen(score_vectors(said), records)
     trained_on = model.recipe.data.split if model.recipe is not None else "train"
     training = [record for record in iterate(store, trained_on) if record.split != split]
     if asked.name != "caption" and also:
@@ -85,15 +85,19 @@ def score_model(
             training = [store.record(index) for index in indices[:TAUGHT]]
         scores = DECIDED[asked.name](said, records, training)
         kept = more_regions(store, store.split(split), model.architecture.config.max_regions)
-        return said, replace(scores, notes=(*scores.notes, *kept))
+        return said, _of_seen(scores, records, kept)
     if asked.name == "vqa":
         answers = {prediction["key"]: prediction["answer"] for prediction in said}
         questions = [question for record in training for question in record.questions if question.answers]
-        return said, score_answers(answers, records, answer_bounds(records, questions))
+        return said, _of_seen(score_answers(answers, records, answer_bounds(records, questions)), records)
     references = {record.key: record.captions for record in records if record.captions}
     captions = {prediction["key"]: prediction["caption"] for prediction in said}
     learnt = [record.captions for record in training if record.captions]
-    return said, score_captions(captions, references, caption_bounds(references, learnt), also)
+    return said, _of_seen(score_captions(captions, references, caption_bounds(references, learnt), also), records)
+
+
+def _of_seen(scores: Scores, records: Sequence[Record], more: Iterable[str] = ()) -> Scores:
+    return replace(scores, notes=(*scores.notes, *more, *unseen(records)))
 
 
 def score_file(

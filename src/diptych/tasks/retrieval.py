@@ -7,7 +7,7 @@ Models that make a vector of each by itself search by `two_towers`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -34,19 +34,27 @@ class Retrieval:
     tokens: Tokens
     max_words: int = 20
     max_regions: int | None = None
+    # Captions that are not trained on, by key: the vocabulary knows none of their words.
+    unknown: dict[str, str] = field(default_factory=dict, compare=False)
 
     name = "retrieval"
 
     def samples(self, record: Record) -> list[Sample]:
+        known: list[Sample] = []
+        for sample in self.questions(record):
+            if self.tokens.knows(sample.text[:-1].tolist()):
+                known.append(sample)
+            else:
+                self.unknown[sample.key] = record.captions[int(sample.key.rpartition("#")[2])]
+        return known
+
+    def questions(self, record: Record) -> list[Sample]:
+        """The picture with its own captions."""
         return [
             Sample(key=f"{record.key}#{number}", picture=record.key, regions=record.regions, text=self.text(caption))
             for number, caption in enumerate(record.captions)
             if caption.strip()
         ]
-
-    def questions(self, record: Record) -> list[Sample]:
-        """The picture with its own captions."""
-        return self.samples(record)
 
     def text(self, caption: str) -> Int[Tensor, "T"]:
         vocabulary = self.tokens.vocabulary

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import comb
 from pathlib import Path
@@ -151,18 +151,26 @@ class TwoTowerRetrieval:
 
     tokens: Tokens
     max_words: int = 30
+    # Captions that are not trained on, by key: the vocabulary knows none of their words.
+    unknown: dict[str, str] = field(default_factory=dict, compare=False)
 
     name = "retrieval"
 
     def samples(self, record: Record) -> list[Sample]:
-        texts = [(n, _text(self.tokens, caption, self.max_words)) for n, caption in enumerate(record.captions)]
-        return [Sample(f"{record.key}#{n}", record.key, record.regions, text) for n, text in texts if len(text) > 1]
+        read = [sample for sample in self._read(record) if self.tokens.knows(sample.text[:-1].tolist())]
+        there = {sample.key for sample in read}
+        self.unknown.update({key: text for key, text in _named(record) if key not in there})
+        return read
+
+    def _read(self, record: Record) -> list[Sample]:
+        texts = [(key, _text(self.tokens, caption, self.max_words)) for key, caption in _named(record)]
+        return [Sample(key, record.key, record.regions, text) for key, text in texts if len(text) > 1]
 
     def questions(self, record: Record) -> list[Sample]:
         """The picture by itself, then each caption by itself."""
         return [
             Sample(PICTURE, record.key, record.regions, torch.zeros(0, dtype=torch.long)),
-            *(Sample(s.key, record.key, None, s.text) for s in self.samples(record)),
+            *(Sample(s.key, record.key, None, s.text) for s in self._read(record)),
         ]
 
     def answer(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
@@ -246,6 +254,11 @@ class _Pictures:
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
         return {}
+
+
+def _named(record: Record) -> list[tuple[str, str]]:
+    """Captions that say something, with their keys."""
+    return [(f"{record.key}#{n}", caption) for n, caption in enumerate(record.captions) if caption.strip()]
 
 
 def _text(tokens: Tokens, sentence: str, max_words: int) -> Tensor:
