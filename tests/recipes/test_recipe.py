@@ -16,6 +16,8 @@ def test_a_dotted_key_is_set() -> None:
     assert recipe.model.region_embedding == "official"
     assert recipe.data.records == 100
     assert find_recipe(SMALL, ["optimizer.groups.text=0.5"]).optimizer.groups == {"text": 0.5}
+    assert find_recipe(SMALL, ["optimizer.groups.regions.look.=0.1"]).optimizer.groups == {"regions.look.": 0.1}
+    assert find_recipe(SMALL, ['optimizer.groups={"regions.": 0.0}']).optimizer.groups == {"regions.": 0.0}
     assert find_recipe(SMALL, ["training.ema=null"]).training.ema is None
 
 
@@ -32,6 +34,8 @@ def test_a_dotted_key_is_set() -> None:
         ("model.region_embedding=mine", "'paper' or 'official', found 'mine'"),
         ("model.width=130", "width 130 does not divide into 4 heads"),
         ("training.steps=0", "training.steps"),
+        ("optimizer.groups=0.1", r"wanted optimizer.groups.PREFIX=NUMBER, or all groups as JSON"),
+        ("optimizer.groups.text=much", r"optimizer.groups.text: .*valid number.*found 'much'"),
         ("objectives.seq2seq=1.5", "objectives.seq2seq"),
         ("optimizer.lr.x=1", "no section 'optimizer.lr'"),
     ],

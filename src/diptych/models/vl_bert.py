@@ -37,6 +37,7 @@ from diptych.models.visual import Source, region_features
 
 REGIONS = 2  # segment C
 SCALE, LONGEST = 100, 1000  # of coordinates, and the longest wavelength of their sines
+NETWORK = "regions.network."  # what the names of the parameters begin with that look at pixels
 TOGETHER = 64  # text and regions, where they share a budget
 
 

@@ -27,6 +27,7 @@ from diptych.recipes.objectives import OBJECTIVES, Objectives
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 FILE = "recipe.json"
+FREE = "optimizer.groups"  # the one table whose keys are the user's: prefixes of parameter names
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -154,6 +155,9 @@ def claimed(out: Path, recipe: Recipe) -> bool:
 
 
 def _assign(values: dict[str, Any], key: str, text: str) -> None:
+    if key == FREE or key.startswith(f"{FREE}."):
+        _assign_free(values["optimizer"], key.removeprefix(FREE).removeprefix("."), text)
+        return
     *path, last = key.split(".")
     here, seen = values, ""
     for name in path:
@@ -161,15 +165,31 @@ def _assign(values: dict[str, Any], key: str, text: str) -> None:
         if not isinstance(here.get(name), dict):
             raise RecipeError(f"--set {key}: no section {seen!r}; {nearest(name, here)}")
         here = here[name]
-    free = seen == "optimizer.groups"  # the one table whose keys are the user's
-    if last not in here and not free:
+    if last not in here:
         raise RecipeError(f"--set {key}: no key {last!r} in {seen or 'the recipe'}; {nearest(last, here)}")
     if isinstance(here.get(last), dict):
         raise RecipeError(f"--set {key}: that is a section; set one of its keys: {', '.join(sorted(here[last]))}")
+    here[last] = _value(text)
+
+
+def _assign_free(optimizer: dict[str, Any], prefix: str, text: str) -> None:
+    """One of the groups, whose name may have dots (`regions.network.`), or all of them as JSON."""
+    value = _value(text)
+    if prefix:
+        optimizer["groups"][prefix] = value
+        return
+    if not isinstance(value, dict):
+        raise RecipeError(
+            f'--set {FREE}={text}: wanted {FREE}.PREFIX=NUMBER, or all groups as JSON: {FREE}={{"regions.": 0.1}}'
+        )
+    optimizer["groups"] = value
+
+
+def _value(text: str) -> Any:
     try:
-        here[last] = json.loads(text)
+        return json.loads(text)
     except ValueError:
-        here[last] = text
+        return text
 
 
 def _explain(kind: type[BaseModel], problem: Any, values: Any) -> str:

@@ -17,8 +17,9 @@ from diptych.core import Record, Task
 from diptych.errors import RecipeError
 from diptych.loading.loader import Loader
 from diptych.loading.store import Store
-from diptych.models import SystemModel
+from diptych.models import SystemModel, VLBertShape
 from diptych.models.heads import RegionScoreHead, SlotAnswerHead, WordHead
+from diptych.models.vl_bert import NETWORK
 from diptych.models.weights import load_into, read_weights
 from diptych.objectives import Schedule
 from diptych.recipes.folder import EYES, INNER, ModelFolder
@@ -125,7 +126,13 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
         )
     config = start.architecture.config
     shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}
-    return recipe.model_copy(update={"model": type(recipe.model)(**shape)})
+    model = type(recipe.model)(**shape)
+    groups = recipe.optimizer.groups
+    if isinstance(model, VLBertShape) and model.network is None:  # it stays on stored features
+        groups = {prefix: rate for prefix, rate in groups.items() if not prefix.startswith(NETWORK)}
+    return recipe.model_copy(
+        update={"model": model, "optimizer": recipe.optimizer.model_copy(update={"groups": groups})}
+    )
 
 
 def evaluate(model: ModelFolder, store: Store, split: str) -> tuple[list[dict[str, Any]], dict[str, float]]:
