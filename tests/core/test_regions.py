@@ -40,6 +40,17 @@ def test_no_pixel_that_a_hidden_box_touches_stays(corners: list[float], height: 
                 assert pixels[:, y, x].eq(0).all()
 
 
+def test_a_hidden_region_has_no_outline() -> None:
+    masks = torch.zeros(2, 3, 3, dtype=torch.bool)
+    masks[:, 1] = True
+    seen = Regions(boxes=torch.rand(2, 4), scores=torch.ones(2), size=(8, 8), masks=masks)
+    after = seen.hide(torch.tensor([True, False])).masks
+    assert after is not None
+    assert after[0].all()
+    assert torch.equal(after[1], masks[1])
+    assert not masks[0].all()  # those of the regions as they were stay
+
+
 def test_hiding_leaves_the_pixels_outside() -> None:
     seen = Regions(
         boxes=torch.tensor([[0, 0, 0.5, 0.5]]), scores=torch.ones(1), size=(4, 4), pixels=torch.ones(3, 4, 4)

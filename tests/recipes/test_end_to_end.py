@@ -88,3 +88,24 @@ def test_a_picture_that_cannot_be_read_is_named_and_left_out(tmp_path: Path) -> 
     batches = plan(recipe, store_in(tmp_path, broken=True), tmp_path / "run", None).batches()
     assert len(batches.at(0, 0, 1)) == 6
     assert list(batches.corrupt) == ["r1"]
+
+
+def test_stages_that_are_frozen_at_random_are_told(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    frozen = find_recipe("vl-bert/small/end-to-end", [*TINY, "model.network_frozen=2"])
+    told = " ".join(plan(frozen, store, tmp_path / "run", None).notes())
+    assert "the first 2 stages of resnet18 are frozen" in told
+    assert "--set model.network_frozen=0" in told
+    assert "diptych import" in told
+    learning = frozen.override(["model.network_frozen=0"])
+    assert "frozen" not in " ".join(plan(learning, store, tmp_path / "run", None).notes())
+
+
+def test_texts_that_are_cut_are_counted(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    for name, kind, longest in (("pretrain", "captions", 2), ("vqa", "questions", 4)):
+        recipe = find_recipe(f"vl-bert/small/{name}", [*TINY, "data.max_words=1"])
+        told = " ".join(plan(recipe, store, tmp_path / "run", None).notes())
+        assert f"7 of 7 {kind} are longer than 1 words or pieces and are cut; data.max_words={longest}" in told
+        whole = recipe.override([f"data.max_words={longest}"])
+        assert "are cut" not in " ".join(plan(whole, store, tmp_path / "run", None).notes())

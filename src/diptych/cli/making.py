@@ -326,13 +326,16 @@ def tokens(
 
 @app.command("import")
 def import_(
-    system: Annotated[str, typer.Argument(help="Whose code wrote it: unified-vlp or tden.")],
+    system: Annotated[str, typer.Argument(help="Whose code wrote it: unified-vlp, tden or vl-bert.")],
     file: Annotated[Path, typer.Argument(help="The official checkpoint.")],
     out: Annotated[Path, typer.Argument(help="The model folder to make.")],
     vocab: Annotated[
-        Path, typer.Option(help="Its vocab.txt: bert-base-cased (unified-vlp), bert-base-uncased (tden).")
+        Path, typer.Option(help="Its vocab.txt: bert-base-cased (unified-vlp), bert-base-uncased (tden, vl-bert).")
     ],
-    uncased: Annotated[bool, typer.Option("--uncased", help="The vocabulary knows lower case alone.")] = False,
+    uncased: Annotated[
+        bool | None,
+        typer.Option("--uncased/--cased", help="Whether the vocabulary knows lower case alone. Default: as released."),
+    ] = None,
 ) -> None:
     """Turn an official checkpoint into a model folder, with an account of every key."""
     from diptych.recipes.importing import import_checkpoint

@@ -34,6 +34,7 @@ class Regions:
 
     def hide(self, hidden: Bool[Tensor, "R"], chosen: Bool[Tensor, "R"] | None = None) -> Regions:
         """The same regions with some hidden: their pixels blanked where there are pixels, else flagged.
+        Their masks are all true, or the outline would tell what is hidden.
 
         Box ends are rounded outward, or a line of pixels would leak.
         """
@@ -46,7 +47,8 @@ class Regions:
                 x1, y1 = box[:2].floor().long().clamp(min=0).tolist()
                 x2, y2 = box[2:].ceil().long().tolist()
                 pixels[:, y1:y2, x1:x2] = 0
-        return replace(self, pixels=pixels, hidden=hidden, chosen=hidden if chosen is None else chosen)
+        masks = None if self.masks is None else self.masks | hidden[:, None, None]
+        return replace(self, pixels=pixels, masks=masks, hidden=hidden, chosen=hidden if chosen is None else chosen)
 
     def take(self, rows: Tensor) -> Regions:
         """Only these regions, in this order (`rows`: indices or a mask)."""

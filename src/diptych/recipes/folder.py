@@ -24,7 +24,7 @@ from diptych.errors import CheckpointError, DataError
 from diptych.files import write_atomically
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.loading.tokens import Tokens
-from diptych.models import MODELS, Config, SystemModel
+from diptych.models import MODELS, Config, SystemModel, VLBertShape
 from diptych.models.weights import load_into, read_weights
 from diptych.recipes.recipe import Recipe, named_system, parse
 from diptych.tasks.vqa import FILE as ANSWERS
@@ -107,8 +107,30 @@ class ModelFolder:
         if self.eyes is not None:
             shutil.copytree(self.eyes, folder / EYES)
 
+    @property
+    def untrained(self) -> bool:
+        """Whether it was imported and has not been trained here."""
+        return self.recipe is None and not self.contract.weights
+
+    @property
+    def _looks(self) -> bool:
+        config = self.architecture.config
+        return isinstance(config, VLBertShape) and config.network is not None
+
     def accept(self, contract: FeatureContract, where: object) -> None:
-        """Refuse features that were made in another way than those it was trained on."""
+        """Refuse features that were made in another way than those it was trained on.
+
+        What made those of an imported checkpoint is not told, so of these the size alone counts (`untrained`).
+        """
+        if self.untrained:
+            if not self._looks and contract.feature_size != self.contract.feature_size:
+                raise DataError(
+                    f"the features in {where} have {contract.feature_size} values each, and the imported model "
+                    f"{self.folder} reads {self.contract.feature_size} ({self.contract.extractor}); extract with a "
+                    "detector of such features, or give your own: diptych extract DATA OUT --detector given "
+                    "--features FOLDER"
+                )
+            return
         if different := self.contract.differences(contract):
             again = (
                 f"diptych extract DATA OUT --detector given --features FOLDER, {self.contract.feature_size} values each"

@@ -25,19 +25,27 @@ class Importer:
     read: Callable[..., Imported]  # (file, vocabulary, lowercase=...)
     extractor: str  # what made the features of the released models
     selection: str
+    lowercase: bool  # whether the vocabulary of the released models knows lower case alone
 
 
 IMPORTERS: dict[str, Importer] = {
     "unified-vlp": Importer(
-        import_unified_vlp, "Detectron ResNeXt-101 FPN on Visual Genome (Unified VLP's authors)", "exactly 100 by score"
+        import_unified_vlp,
+        "Detectron ResNeXt-101 FPN on Visual Genome (Unified VLP's authors)",
+        "exactly 100 by score",
+        False,
     ),
     "tden": Importer(
-        import_tden, "bottom-up attention ResNet-101 on Visual Genome (Anderson et al. 2018)", "the best 50 by score"
+        import_tden,
+        "bottom-up attention ResNet-101 on Visual Genome (Anderson et al. 2018)",
+        "the best 50 by score",
+        True,
     ),
     "vl-bert": Importer(
         import_vl_bert,
         "bottom-up attention ResNet-101 on Visual Genome (Anderson et al. 2018)",
         "10 to 100 by score over 0.5",
+        True,
     ),
 }
 # How a system begins from the weights of others (`init` of a recipe).
@@ -54,14 +62,18 @@ def begin(model: SystemModel, system: str, source: str) -> Report:
     return STARTS[system](model, source)
 
 
-def import_checkpoint(system: str, file: Path, out: Path, vocabulary: Path, lowercase: bool) -> list[str]:
-    """Write the model folder `out`; hands back one line for each key renamed, left or missing."""
+def import_checkpoint(system: str, file: Path, out: Path, vocabulary: Path, lowercase: bool | None = None) -> list[str]:
+    """Write the model folder `out`; hands back one line for each key renamed, left or missing.
+
+    `lowercase`: None as the released models of the system have it.
+    """
     if system not in IMPORTERS:
         raise RecipeError(f"no importer for {system!r}; {nearest(system, IMPORTERS)}")
     if out.exists():
         raise RecipeError(f"{out} is there already; give another folder, or delete it")
-    tokens = Tokens.from_vocabulary(vocabulary, lowercase)
     importer = IMPORTERS[system]
+    lowercase = importer.lowercase if lowercase is None else lowercase
+    tokens = Tokens.from_vocabulary(vocabulary, lowercase)
     config, heads, tensors, report = importer.read(file, vocabulary, lowercase=lowercase)
     architecture = Architecture(system=system, config=config, heads=tuple(sorted(heads)))
     model = architecture.build()

@@ -13,9 +13,10 @@ from diptych.loading.loader import Loader
 from diptych.loading.store import Store, iterate
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.loading.tokens import Tokens
-from diptych.models import MODELS
+from diptych.models import MODELS, VLBertShape
 from diptych.objectives import Schedule
 from diptych.recipes.folder import Architecture, ModelFolder
+from diptych.recipes.lengths import cut_short
 from diptych.recipes.objectives import SelfCriticalObjectives
 from diptych.recipes.recipe import Recipe, claimed
 from diptych.recipes.regions import more_regions, pixels_of, pointing_nowhere
@@ -41,6 +42,7 @@ class Plan:
     architecture: Architecture
     records: list[int]  # of the store, to train on
     held_out: list[int]  # of the store, to validate on; may be empty
+    fresh: bool = True  # begins from no model of its system
 
     def notes(self) -> Iterator[str]:
         """What is no error, and what a user should know before the run."""
@@ -52,6 +54,8 @@ class Plan:
         most = self.recipe.model.max_regions
         yield from more_regions(self.store, self.records, most)
         yield from pointing_nowhere(self.store, self.records, self.recipe.task, most)
+        yield from cut_short(self.store, self.records, self.recipe, self.tokens)
+        yield from self._frozen_by_chance()
         if self.answers is not None and self.recipe.task == "vqa":
             asked = [question for index in self.records for question in self.store.words(index).questions]
             outside = [question for question in asked if not self.answers.scores(question.answers)]
@@ -68,6 +72,15 @@ class Plan:
             )
         if isinstance(self.recipe.objectives, SelfCriticalObjectives):
             yield from notes(self.recipe, self.store, self.records)
+
+    def _frozen_by_chance(self) -> Iterator[str]:
+        shape = self.recipe.model
+        if self.fresh and isinstance(shape, VLBertShape) and shape.network is not None and shape.network_frozen:
+            yield (
+                f"the first {shape.network_frozen} stages of {shape.network} are frozen (model.network_frozen) and "
+                "keep the random weights that they begin from; train them with --set model.network_frozen=0, or begin "
+                "from a model that has learnt to look (--model; `diptych import` makes one of an official checkpoint)"
+            )
 
     def batches(self) -> Loader:
         training, shape = self.recipe.training, self.recipe.model
@@ -144,7 +157,8 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
     # Records of which this task can ask something.
     held_out = [index for index in store.split(recipe.data.validation) if task.questions(store.words(index))]
     held_out = held_out[: recipe.data.validation_records]
-    return Plan(recipe, store, tokens, answers, task, schedule, architecture, records, held_out)
+    fresh = start is None
+    return Plan(recipe, store, tokens, answers, task, schedule, architecture, records, held_out, fresh)
 
 
 def in_split(store: Store, split: str, option: str) -> list[int]:

@@ -78,7 +78,7 @@ def run_arm(plan: Study, arm: str, seed: int) -> dict[str, Any]:
     start = open_model(Path(plan.model) if arm == TAUGHT else plan.folder(TAUGHT, seed))
     recipe = find_recipe(f"{start.architecture.system}/small/{RECIPES_OF[arm]}")
     made = run(fit_to(recipe, start).override(plan.of_arm(arm, seed)), store, out, start, Console(quiet=True))
-    predictions, records, task = predict(made.model, store, "test")
+    predictions, records, task, _ = predict(made.model, store, "test")
     said = {prediction["key"]: prediction["caption"] for prediction in predictions}
     scores = task.score(predictions, records)
     row = {"arm": arm, "seed": seed, "best step": made.result.best_step, "best on val": made.result.best_score}

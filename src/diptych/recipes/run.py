@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console
 from torch import nn
 
 from diptych.core import Record, Task
-from diptych.errors import RecipeError
+from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.loading.loader import Loader
 from diptych.loading.store import Store
 from diptych.models import SystemModel, VLBertShape
@@ -53,7 +53,8 @@ def run(
     model = chosen.architecture.build()
     chosen.schedule.check(model.provides, recipe.system)
     if start is not None:
-        load_into(model, start.model.state_dict())
+        for fresh in _begin_from(model, start):
+            console.print(fresh, markup=False, highlight=False, soft_wrap=True)
         _answer_in_words(model, chosen, start)
         _score_as_class(model, start)
     elif recipe.init is not None:
@@ -79,6 +80,25 @@ def run(
         named = ", ".join(sorted(batches.corrupt)[:5])
         console.print(f"{len(batches.corrupt)} damaged records were left out: {named}")
     return Run(_saved(chosen, result, out, start), result)
+
+
+def _begin_from(model: SystemModel, start: ModelFolder) -> Iterator[str]:
+    """The weights of `start`; of an imported model, heads for other classes or answers than these start fresh."""
+    tensors, wanted = start.model.state_dict(), model.state_dict()
+    if start.untrained:
+        other = [name for name in wanted if name in tensors and tensors[name].shape != wanted[name].shape]
+        if body := [name for name in other if not name.startswith("heads.")]:
+            raise CheckpointError(
+                f"{start.folder} was made for {start.architecture.config.classes} classes of regions, the store has "
+                f"another number, and {body[0]} depends on it; extract with a detector of so many classes, or give "
+                "your own regions: diptych extract DATA OUT --detector given --features FOLDER"
+            )
+        # What each answer of an imported head means is not in the file.
+        other += [name for name in tensors if name.startswith("heads.answer.") and start.answers is None]
+        tensors = {name: value for name, value in tensors.items() if name not in other}
+        if fresh := sorted({name.split(".")[1] for name in other if name in wanted}):
+            yield f"{start.folder}: its heads for other classes or answers start fresh: {', '.join(fresh)}"
+    load_into(model, tensors)
 
 
 def _answer_in_words(model: SystemModel, chosen: Plan, start: ModelFolder) -> None:
@@ -135,21 +155,39 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
     )
 
 
+class Said(NamedTuple):
+    """What a model says of each record of a split that can be read."""
+
+    predictions: list[dict[str, Any]]
+    records: list[Record]
+    task: Task
+    damaged: tuple[str, ...] = ()  # keys of the others
+
+
 def evaluate(model: ModelFolder, store: Store, split: str) -> tuple[list[dict[str, Any]], dict[str, float]]:
     """Its predictions on a split, and their scores."""
-    predictions, records, task = predict(model, store, split)
+    predictions, records, task, _ = predict(model, store, split)
     return predictions, task.score(predictions, records)
 
 
-def predict(model: ModelFolder, store: Store, split: str) -> tuple[list[dict[str, Any]], list[Record], Task]:
-    """What it says of each record of a split."""
+def predict(model: ModelFolder, store: Store, split: str) -> Said:
+    """What it says of each record of a split; damaged ones are left out, as in training, and named."""
     if model.recipe is None:
         raise RecipeError(f"{model.folder} was imported and knows no task yet; fine-tune it: diptych finetune caption")
     model.accept(store.contract, store.folder)
     most = model.architecture.config.max_regions
-    records = [best_regions(store.record(index), most) for index in in_split(store, split, "--split")]
+    records: list[Record] = []
+    damaged: list[DataError] = []
+    for index in in_split(store, split, "--split"):
+        try:
+            records.append(best_regions(store.record(index), most))
+        except DataError as error:
+            damaged.append(error)
+    if not records:
+        raise damaged[0]
     task = make_task(model.recipe, model.tokens, model.answers)
-    return ask(task, model.model, records, look=_look(model.recipe)), records, task
+    told = ask(task, model.model, records, look=_look(model.recipe))
+    return Said(told, records, task, tuple(error.key or str(error) for error in damaged))
 
 
 def _look(recipe: Recipe) -> Callable[[Record], Record] | None:

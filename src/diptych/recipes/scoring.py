@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,9 +72,12 @@ def score_model(
         )
     if task is not None and model.recipe is not None:
         model = replace(model, recipe=model.recipe.model_copy(update={"task": task}))
-    said, records, asked = predict(model, store, split)
+    said, records, asked, damaged = predict(model, store, split)
+    most = model.architecture.config.max_regions
+    notes = (*_left_out(damaged), *more_regions(store, store.split(split), most), *unseen(records))
     if asked.name == "retrieval":
-        return said, _of_seen(score_vectors(said), records)
+        scores = score_vectors(said)
+        return said, replace(scores, notes=(*scores.notes, *notes))
     trained_on = model.recipe.data.split if model.recipe is not None else "train"
     training = [record for record in iterate(store, trained_on) if record.split != split]
     if asked.name != "caption" and also:
@@ -84,20 +87,21 @@ def score_model(
             indices = store.split(trained_on) if trained_on != split else []
             training = [store.record(index) for index in indices[:TAUGHT]]
         scores = DECIDED[asked.name](said, records, training)
-        kept = more_regions(store, store.split(split), model.architecture.config.max_regions)
-        return said, _of_seen(scores, records, kept)
-    if asked.name == "vqa":
+    elif asked.name == "vqa":
         answers = {prediction["key"]: prediction["answer"] for prediction in said}
         questions = [question for record in training for question in record.questions if question.answers]
-        return said, _of_seen(score_answers(answers, records, answer_bounds(records, questions)), records)
-    references = {record.key: record.captions for record in records if record.captions}
-    captions = {prediction["key"]: prediction["caption"] for prediction in said}
-    learnt = [record.captions for record in training if record.captions]
-    return said, _of_seen(score_captions(captions, references, caption_bounds(references, learnt), also), records)
+        scores = score_answers(answers, records, answer_bounds(records, questions))
+    else:
+        references = {record.key: record.captions for record in records if record.captions}
+        captions = {prediction["key"]: prediction["caption"] for prediction in said}
+        learnt = [record.captions for record in training if record.captions]
+        scores = score_captions(captions, references, caption_bounds(references, learnt), also)
+    return said, replace(scores, notes=(*scores.notes, *notes))
 
 
-def _of_seen(scores: Scores, records: Sequence[Record], more: Iterable[str] = ()) -> Scores:
-    return replace(scores, notes=(*scores.notes, *more, *unseen(records)))
+def _left_out(damaged: Sequence[str]) -> Iterator[str]:
+    if damaged:
+        yield f"{len(damaged)} damaged records were left out: {', '.join(damaged[:5])}"
 
 
 def score_file(

@@ -19,6 +19,7 @@ from diptych.files import write_atomically
 from diptych.loading.tokens import Tokens
 from diptych.metrics.vqa import normalise_answer, soft_targets, vqa_scores
 from diptych.models.heads import answer_probabilities
+from diptych.tasks.vcr import finite
 
 FILE = "answers.json"
 UNKNOWN = "<unk>"  # class 0, never given as an answer
@@ -95,6 +96,7 @@ class QuestionAnswering:
 
     def answer(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
         logits = model.heads["answer"](model(batch)).float()
+        finite(logits, batch)
         logits[..., 0] = -torch.inf
         probability, best = answer_probabilities(logits, self.exclusive).max(-1)
         return [
