@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from diptych.core import Vocabulary
 from diptych.errors import CheckpointError
@@ -97,20 +97,27 @@ def start_from(model: Any, source: str | os.PathLike[str]) -> Report:
     """
     path, ours, report = read_bert(source)
     config = model.config
-    words = ours["text.words.weight"]
-    if len(words) != config.vocabulary.size:
-        raise CheckpointError(
-            f"{path} has {len(words)} words, the model's vocabulary has {config.vocabulary.size}; use the vocabulary "
-            "that comes with the checkpoint"
-        )
+    check_words(path, ours, config.vocabulary)
     ours["text.segments.weight"] = fit_segments(ours["text.segments.weight"], config.segments)
     ours["text.positions.weight"] = fit_positions(ours["text.positions.weight"], config.positions)
     _narrow_word_head(ours, config.width, report)
+    return load_known(model, ours, report)
+
+
+def check_words(path: Path, ours: Tensors, vocabulary: Vocabulary) -> None:
+    words = len(ours["text.words.weight"])
+    if words != vocabulary.size:
+        raise CheckpointError(
+            f"{path} has {words} words, the model's vocabulary has {vocabulary.size}; use the vocabulary that comes "
+            "with the checkpoint"
+        )
+
+
+def load_known(model: nn.Module, ours: Tensors, report: Report) -> Report:
+    """What the model has of these; the others are told as left."""
     known = model.state_dict()
-    for name in [name for name in ours if name not in known]:
-        report.left[name] = "not in the model"
-        del ours[name]
-    return load_into(model, ours, report)
+    report.left |= {name: "not in the model" for name in ours if name not in known}
+    return load_into(model, {name: value for name, value in ours.items() if name in known}, report)
 
 
 def read_bert(source: str | os.PathLike[str]) -> tuple[Path, Tensors, Report]:

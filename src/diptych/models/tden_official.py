@@ -15,7 +15,7 @@ import torch
 
 from diptych.errors import CheckpointError
 from diptych.loading.tokens import Tokens
-from diptych.models.official import fit_positions, read_bert
+from diptych.models.official import check_words, fit_positions, load_known, read_bert
 from diptych.models.tden import Tden, TdenConfig
 from diptych.models.weights import Report, Tensors, load_into, read_weights
 
@@ -135,23 +135,15 @@ def start_tden(model: Tden, source: str | os.PathLike[str]) -> Report:
     How the authors fill the other stacks is in a prepared file that they did not release.
     """
     path, ours, report = read_bert(source)
-    words, config = ours["text.words.weight"], model.config
-    if len(words) != config.vocabulary.size:
-        raise CheckpointError(
-            f"{path} has {len(words)} words, the model's vocabulary has {config.vocabulary.size}; use the vocabulary "
-            "that comes with the checkpoint"
-        )
+    config = model.config
+    check_words(path, ours, config.vocabulary)
     ours["text.positions.weight"] = fit_positions(ours["text.positions.weight"], config.positions)
     ours["text.segments.weight"] = fit_positions(ours["text.segments.weight"], config.segments)
     ours = {name.replace("encoder.layers.", "sentence."): value for name, value in ours.items()}
     report.renamed = {old: new.replace("encoder.layers.", "sentence.") for old, new in report.renamed.items()}
     if not config.tied_words and "heads.word.dense.weight" in ours:
-        ours["heads.word.words.weight"] = words
-    known = model.state_dict()
-    for name in [name for name in ours if name not in known]:
-        report.left[name] = "not in the model"
-        del ours[name]
-    return load_into(model, ours, report)
+        ours["heads.word.words.weight"] = ours["text.words.weight"]
+    return load_known(model, ours, report)
 
 
 def export_tden(model: Tden) -> Tensors:

@@ -6,6 +6,7 @@ say which task it is of. `.#.` is a layer's number.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from diptych.errors import CheckpointError
 from diptych.loading.tokens import Tokens
 from diptych.models.fast_rcnn import Network
+from diptych.models.official import check_words, fit_positions, load_known, read_bert
 from diptych.models.vl_bert import VLBert, VLBertConfig
 from diptych.models.weights import Report, Tensors, load_into, read_weights
 
@@ -114,6 +116,24 @@ def load_vl_bert(path: Path, vocabulary_file: Path, **sizes: Any) -> tuple[VLBer
     config, names, tensors, report = import_vl_bert(path, vocabulary_file, **sizes)
     model = VLBert(config, names)
     return model, load_into(model, tensors, report)
+
+
+def start_vl_bert(model: VLBert, source: str | os.PathLike[str]) -> Report:
+    """Begin words, encoder, word head and poolers from BERT: a file, a folder, or a hub id; all else starts fresh.
+
+    So does the third row of segments, that of regions, where there are two (common/visual_linguistic_bert.py).
+    """
+    path, ours, report = read_bert(source)
+    check_words(path, ours, model.config.vocabulary)
+    ours["text.positions.weight"] = fit_positions(ours["text.positions.weight"], model.config.positions)
+    segments = ours["text.segments.weight"][:3]
+    ours["text.segments.weight"] = torch.cat([segments, model.text.segments.weight.detach()[len(segments) :]])
+    pools = [name for name in model.state_dict() if name.startswith("heads.") and ".pool.0." in name]
+    for kind in ("weight", "bias"):
+        pooler = ours.pop(f"heads.pooler.0.{kind}", None)
+        if pooler is not None:
+            ours |= {name: pooler for name in pools if name.endswith(f".{kind}")}
+    return load_known(model, ours, report)
 
 
 def _cleaned(theirs: Tensors) -> tuple[Tensors, dict[str, str]]:

@@ -13,7 +13,7 @@ from diptych.loading.tokens import Tokens
 from diptych.models import Config, SystemModel
 from diptych.models.official import import_unified_vlp, start_from
 from diptych.models.tden_official import import_tden, start_tden
-from diptych.models.vl_bert_official import import_vl_bert
+from diptych.models.vl_bert_official import import_vl_bert, start_vl_bert
 from diptych.models.weights import Report, Tensors, load_into
 from diptych.recipes.folder import Architecture, ModelFolder
 
@@ -53,6 +53,7 @@ STARTS: dict[str, Callable[[Any, str], Report]] = {
     "image-bert": start_from,
     "tden": start_tden,
     "unified-vlp": start_from,
+    "vl-bert": start_vl_bert,
 }
 
 
