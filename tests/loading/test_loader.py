@@ -75,6 +75,18 @@ def test_regions_beyond_the_maximum_are_left_out_best_kept(make_store: MakeStore
     assert batch.boxes[row].equal(record(2).regions.boxes[:2])  # type: ignore[union-attr]
 
 
+def test_what_leaves_no_place_for_it_is_left_out_before_anything_is_hidden(make_store: MakeStore) -> None:
+    store = make_store(10)
+    batch = Loader(
+        store, range(len(store)), captions, Always(), 20, seed=0, most_regions=lambda words: 1 + words % 2
+    ).at(0, 0, 1)
+    read = (batch.text_present.sum(1) - 1).tolist()  # without the word that the update adds
+    there = [store.region_count(int(picture.removeprefix("r"))) for picture in batch.pictures]
+    wanted = [min(count, 1 + words % 2) for count, words in zip(there, read, strict=True)]
+    assert batch.regions_present.sum(1).tolist() == wanted
+    assert wanted != there
+
+
 def test_damaged_records_are_counted_and_named(make_store: MakeStore) -> None:
     store = make_store(10, 10)
     shard = store.folder / "shard-00000.safetensors"

@@ -114,6 +114,10 @@ def test_text_and_regions_share_64_places_in_the_code() -> None:
     )  # of 70 regions the best 51 are read
     everything = model(region_budget="paper", whole="given")
     assert not torch.allclose(everything(collate([whole])).text, everything(collate([best])).text)
+    mean = model(region_budget="official")  # of what is read alone
+    torch.testing.assert_close(mean(collate([sample])).text, mean(collate([best])).text, atol=1e-5, rtol=1e-5)
+    alone = Sample("t", "t", None, torch.tensor([5] * 60), attention=BIDIRECTIONAL)
+    assert mean(collate([sample, alone])).text.isfinite().all()  # no regions, no budget
     long = replace(whole, text=torch.tensor([5] * 40))
     with pytest.raises(DataError, match=r"a text of 40 words.*region_budget=official has 64 places"):
         vlbert(collate([long]))

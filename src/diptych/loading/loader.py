@@ -31,6 +31,7 @@ class Updates(Protocol):
 class Loader:
     """The batches of a run. Records whose bytes are damaged are left out, counted and named in `corrupt`.
 
+    `most_regions`: how many a sample keeps beside so many words; what is left out is neither hidden nor asked.
     `mirror`: the share of samples that are seen in a mirror, with left and right swapped in their words.
     With a `corpus`, the share `alone` of each batch is text without pictures; 1: all of it, and no record is read.
     """
@@ -49,10 +50,11 @@ class Loader:
         alone: float = 0.5,
         pixels: Pixels | None = None,
         mirror: float = 0.0,
+        most_regions: Callable[[int], int] | None = None,
     ) -> None:
         self.store, self.updates, self.seed, self.max_regions = store, updates, seed, max_regions
         self.corpus, self.pixels, self.corrupt = corpus, pixels, dict[str, str]()
-        self.mirror = mirror
+        self.mirror, self.most_regions = mirror, most_regions
         self.without_regions: list[str] = []  # keys of pictures that were left out, as nothing was found in them
         texts = min(max(round(alone * batch_size), 1), batch_size) if corpus is not None else 0
         self.text_order = Order(np.ones(len(corpus), dtype=np.int64), texts, seed) if corpus is not None else None
@@ -126,6 +128,8 @@ class Loader:
             self.corrupt[error.key or self.store.words(index).key] = str(error)
             return None
         regions = regions if self.max_regions is None else regions.first(self.max_regions)
+        if self.most_regions is not None:
+            regions = regions.first(self.most_regions(len(sample.text)))
         return replace(sample, regions=regions) if turned is None else replace(turned, regions=regions.mirrored())
 
     def _region_count(self, index: int) -> int:

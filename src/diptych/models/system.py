@@ -28,6 +28,10 @@ class Shape(BaseModel):
         """How many words (and the [SEP]s among them) there are positions for."""
         raise NotImplementedError
 
+    def most_regions(self, words: int) -> int:
+        """How many regions are read beside so many words (and [SEP]s)."""
+        return self.max_regions
+
     def fitted(self, whole: bool) -> Shape:
         """The shape for features with or without one of the whole picture."""
         return self

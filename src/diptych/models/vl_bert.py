@@ -18,6 +18,7 @@ r0, and looks at a learned vector: a corpus runs on from line to line.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -73,6 +74,12 @@ class VLBertShape(Shape):
 
     def fitted(self, whole: bool) -> VLBertShape:
         return self if whole else self.model_copy(update={"whole": "mean"})
+
+    def most_regions(self, words: int) -> int:
+        """Official: text with its marks and regions with r0 share 64 places."""
+        if self.region_budget == "paper":
+            return self.max_regions
+        return min(self.max_regions, max(TOGETHER - 2 - words, 0))
 
     @property
     def max_text(self) -> int:
@@ -148,14 +155,14 @@ class VLBert(SystemModel):
 
     def forward(self, batch: Batch) -> States:
         pictured = batch.regions_present.any(1)
+        batch = replace(batch, regions_present=batch.regions_present & self._within_budget(batch))
         looks = self.regions(batch)
         # [CLS], words: (B, 1 + T)
         cls = batch.text.new_full((len(batch), 1), self.config.vocabulary.cls)
         words = torch.cat([cls, batch.text], 1)
         there = torch.cat([pictured[:, None], batch.text_present], 1)
         # r0, regions, [END]: (B, 2 + R)
-        kept = batch.regions_present & self._within_budget(batch)
-        present = torch.cat([pictured[:, None], kept, torch.ones_like(pictured)[:, None]], 1)
+        present = torch.cat([pictured[:, None], batch.regions_present, torch.ones_like(pictured)[:, None]], 1)
         # The table's order is regions, text; the sequence's is of no consequence where all see all.
         x = torch.cat([self._regions(batch, looks, pictured), self._words(batch, words, looks, pictured)], 1)
         seen = torch.cat([present, there], 1)
@@ -220,6 +227,7 @@ class VLBert(SystemModel):
         if self.config.region_budget == "paper":
             return torch.ones_like(batch.regions_present)
         left = TOGETHER - 2 - batch.text_present.sum(1)
+        left = left.masked_fill(~batch.regions_present.any(1), TOGETHER)  # text alone shares with nothing
         if int(left.min()) < TOGETHER // 2 - 2:
             raise DataError(
                 f"a text of {TOGETHER - 2 - int(left.min())} words, and region_budget=official has {TOGETHER} places "

@@ -54,7 +54,6 @@ class Plan:
         most = self.recipe.model.max_regions
         yield from more_regions(self.store, self.records, most)
         yield from pointing_nowhere(self.store, self.records, self.recipe.task, most)
-        yield from cut_short(self.store, self.records, self.recipe, self.tokens)
         yield from self._frozen_by_chance()
         if self.answers is not None and self.recipe.task == "vqa":
             asked = [question for index in self.records for question in self.store.words(index).questions]
@@ -72,6 +71,8 @@ class Plan:
             )
         if isinstance(self.recipe.objectives, SelfCriticalObjectives):
             yield from notes(self.recipe, self.store, self.records)
+        else:  # rewards compare with whole captions
+            yield from cut_short(self.store, self.records, self.recipe, self.tokens)
 
     def _frozen_by_chance(self) -> Iterator[str]:
         shape = self.recipe.model
@@ -98,6 +99,7 @@ class Plan:
                 self.recipe.data.text_share,
                 pixels_of(self.recipe),
                 self.recipe.data.mirror,
+                shape.most_regions,
             )
         except DataError as error:
             if lines := list(self._unknown()):

@@ -203,7 +203,17 @@ def _validation(chosen: Plan) -> Callable[[nn.Module, int], dict[str, float]] | 
         most, schedule = recipe.model.max_regions, chosen.schedule.first
         pixels = pixels_of(recipe)
         size = 64 if pixels is None else recipe.training.batch
-        batches = Loader(store, chosen.held_out, task.samples, schedule, size, seed=0, max_regions=most, pixels=pixels)
+        batches = Loader(
+            store,
+            chosen.held_out,
+            task.samples,
+            schedule,
+            size,
+            seed=0,
+            max_regions=most,
+            pixels=pixels,
+            most_regions=recipe.model.most_regions,
+        )
         return lambda module, _: {"likelihood": _likelihood(module, batches, schedule)}
     records = [best_regions(store.record(index), recipe.model.max_regions) for index in chosen.held_out]
     if isinstance(task, Retrieval):
