@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from diptych.errors import DataError, DiptychError
-from diptych.processes import peak_memory, shared
+from diptych.processes import shared
 from diptych.vision.pictures import open_picture
 
 

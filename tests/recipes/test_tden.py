@@ -53,7 +53,8 @@ def test_a_run_says_where_pairs_are_compared_in_parts(tmp_path: Path) -> None:
     extract(records, GroundTruth.of(records), tmp_path / "store")
 
     def notes(*settings: str) -> list[str]:
-        recipe = find_recipe("tden/small/pretrain", ["training.validate_every=null", "training.batch=4", *settings])
+        whole = ("training.validate_every=null", "training.batch=4", "data.max_words=60")  # no caption is cut
+        recipe = find_recipe("tden/small/pretrain", [*whole, *settings])
         return list(plan(recipe, Store(tmp_path / "store"), tmp_path / "run", None).notes())
 
     (note,) = notes("training.micro_batch=2")

@@ -120,13 +120,13 @@ def official(task: Task) -> Recipe:
 
 
 def small(task: Task) -> Recipe:
-    """For small worlds and one core."""
+    """For small worlds and one core; answers are learnt against each other there."""
     return Recipe(
         name=f"tden/small/{task}",
         system="tden",
         task=task,
         model=TdenShape.tiny(),
-        objectives=_OBJECTIVES[task],
+        objectives=Answering(form="softmax") if task == "vqa" else _OBJECTIVES[task],
         optimizer=OptimizerConfig(
             kind="adamw", lr=1e-3, weight_decay=0.01, betas=(0.9, 0.98), clip=1.0, schedule="linear", warmup_share=0.05
         ),
