@@ -12,7 +12,7 @@ from diptych.loading.store import Store, StoreWriter
 from diptych.recipes import find_recipe
 from diptych.recipes.folder import open_model
 from diptych.recipes.plan import plan
-from diptych.recipes.run import evaluate, fit_to, run
+from diptych.recipes.run import evaluate, fit_to, predict, run
 from tests import toy
 from tests.deciding import RECORDS
 
@@ -29,16 +29,16 @@ TINY = [
 ]
 
 
-def store_in(folder: Path, broken: bool = False) -> Store:
+def store_in(folder: Path, broken: tuple[int, ...] = (), val: tuple[int, ...] = (7,)) -> Store:
     contract = FeatureContract("given", "", feature_size=6, class_names=tuple("abcd"))
     with StoreWriter(folder / "store", contract) as writer:
         for number in range(8):
             path = folder / f"{number}.png"
             Image.effect_noise((100, 80), 50).convert("RGB").save(path)
-            if broken and number == 1:
+            if number in broken:
                 path.write_bytes(path.read_bytes()[:200])
             asked = (Question(f"q{number}", "what is it?", ("dog",) * 10),)
-            split = "val" if number == 7 else "train"
+            split = "val" if number in val else "train"
             seen = toy.regions(2, number)
             writer.add(Record(f"r{number}", split, path, (100, 80), ("a dog",), questions=asked, regions=seen))
     return Store(folder / "store")
@@ -85,9 +85,20 @@ def test_vcr_from_pixels_and_masks(tmp_path: Path) -> None:
 
 def test_a_picture_that_cannot_be_read_is_named_and_left_out(tmp_path: Path) -> None:
     recipe = find_recipe("vl-bert/small/end-to-end", [*TINY, "training.batch=7"])
-    batches = plan(recipe, store_in(tmp_path, broken=True), tmp_path / "run", None).batches()
+    batches = plan(recipe, store_in(tmp_path, broken=(1,)), tmp_path / "run", None).batches()
     assert len(batches.at(0, 0, 1)) == 6
     assert list(batches.corrupt) == ["r1"]
+
+
+def test_it_is_left_out_of_what_is_asked_too(tmp_path: Path) -> None:
+    store = store_in(tmp_path, broken=(6,), val=(5, 6, 7))
+    recipe = find_recipe("vl-bert/small/vqa", [*TINY, "model.network=resnet18"])
+    model = run(recipe, store, tmp_path / "run", console=QUIET).model  # validates on val
+    said = predict(model, store, "val")
+    assert [record.key for record in said.records] == ["r5", "r7"]
+    assert len(said.predictions) == 2
+    (why,) = said.damaged
+    assert str(tmp_path / "6.png") in why
 
 
 def test_stages_that_are_frozen_at_random_are_told(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -175,19 +175,30 @@ def predict(model: ModelFolder, store: Store, split: str) -> Said:
     if model.recipe is None:
         raise RecipeError(f"{model.folder} was imported and knows no task yet; fine-tune it: diptych finetune caption")
     model.accept(store.contract, store.folder)
-    most = model.architecture.config.max_regions
+    most, look = model.architecture.config.max_regions, _look(model.recipe)
+    records, damaged = _readable(store, in_split(store, split, "--split"), most, look)
+    task = make_task(model.recipe, model.tokens, model.answers)
+    told = ask(task, model.model, records, look=look)
+    return Said(told, records, task, damaged)
+
+
+def _readable(
+    store: Store, indices: Sequence[int], most: int, look: Callable[[Record], Record] | None
+) -> tuple[list[Record], tuple[str, ...]]:
+    """Records with their best regions, without pixels; and the keys of those that cannot be read or looked at."""
     records: list[Record] = []
     damaged: list[DataError] = []
-    for index in in_split(store, split, "--split"):
+    for index in indices:
         try:
-            records.append(best_regions(store.record(index), most))
+            record = best_regions(store.record(index), most)
+            if look is not None:
+                look(record)
+            records.append(record)
         except DataError as error:
             damaged.append(error)
     if not records:
         raise damaged[0]
-    task = make_task(model.recipe, model.tokens, model.answers)
-    told = ask(task, model.model, records, look=_look(model.recipe))
-    return Said(told, records, task, tuple(error.key or str(error) for error in damaged))
+    return records, tuple(error.key or str(error) for error in damaged)
 
 
 def _look(recipe: Recipe) -> Callable[[Record], Record] | None:
@@ -215,11 +226,12 @@ def _validation(chosen: Plan) -> Callable[[nn.Module, int], dict[str, float]] | 
             most_regions=recipe.model.most_regions,
         )
         return lambda module, _: {"likelihood": _likelihood(module, batches, schedule)}
-    records = [best_regions(store.record(index), recipe.model.max_regions) for index in chosen.held_out]
+    look = _look(recipe)
+    records, _ = _readable(store, chosen.held_out, recipe.model.max_regions, look)
     if isinstance(task, Retrieval):
         told = [record for record in records if record.captions][:VALIDATION_GALLERY]
         records = [replace(record, captions=record.captions[:1]) for record in told]
-    asked, look = greedily(task), _look(recipe)
+    asked = greedily(task)
     return lambda module, _: asked.score(ask(asked, module, records, look=look), records)
 
 
