@@ -104,12 +104,14 @@ def test_damaged_scores_are_named(tmp_path):
 
 
 def test_a_score_of_zero_counts_as_scored_and_nan_is_refused():
-    table, rows = open_table(Gallery.of(RECORDS), None, ""), np.array([0, 1])
-    put(table, rows, rows, np.array([0.0, -3.0], dtype=np.float32))
+    gallery, rows = Gallery.of(RECORDS), np.array([0, 1])
+    table = open_table(gallery, None, "")
+    put(table, gallery, rows, rows, np.array([0.0, -3.0], dtype=np.float32))
     assert table[0, 0] > 0
     assert table[1, 1] == -3
-    with pytest.raises(DataError, match="not finite"):
-        put(table, rows, rows, np.array([np.nan, 1], dtype=np.float32))
+    first = rf"1 of 2 scores are not finite.*picture {gallery.keys[0]}, caption {gallery.captions[0].key}"
+    with pytest.raises(DataError, match=first):
+        put(table, gallery, rows, rows, np.array([np.nan, 1], dtype=np.float32))
 
 
 def test_an_empty_gallery_is_refused():

@@ -127,9 +127,17 @@ def open_table(gallery: Gallery, folder: Path | None, whose: str) -> Table:
     return made
 
 
-def put(table: Table, rows: NDArray[np.int64], columns: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
-    if not np.isfinite(scores).all():
-        raise DataError("a score is not finite, so nothing can be ranked; look for the step where the model broke")
+def put(
+    table: Table, gallery: Gallery, rows: NDArray[np.int64], columns: NDArray[np.int64], scores: NDArray[np.float32]
+) -> None:
+    broken = np.flatnonzero(~np.isfinite(scores))
+    if len(broken):
+        caption = gallery.captions[columns[broken[0]]]
+        raise DataError(
+            f"{len(broken)} of {len(scores)} scores are not finite, so nothing can be ranked (the first: picture "
+            f"{gallery.keys[rows[broken[0]]]}, caption {caption.key}, {caption.text!r}). `diptych check` finds such "
+            "features; if there are none, the weights are broken: take an earlier checkpoint"
+        )
     table[rows, columns] = np.where(scores == NOT_ASKED, LEAST, scores)
 
 

@@ -121,7 +121,7 @@ class Retrieval:
             samples = [self._sample(gallery, row, texts[column]) for row, column in chosen]
             scores = match_scores(model, _placed(samples, model))
             rows, columns = np.array(chosen).T
-            put(table, rows, columns, scores.float().cpu().numpy())
+            put(table, gallery, rows, columns, scores.float().cpu().numpy())
             number += 1
             if isinstance(table, np.memmap) and number % FLUSH_EVERY == 0:
                 table.flush()
