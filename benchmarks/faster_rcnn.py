@@ -38,8 +38,9 @@ SPLITS = {"train": 400, "val": 100, "test": 200}
 EVERY = Selection(most=100, score=0.01)  # mAP ranks the weak ones too
 SCORES = ("CIDEr", "BLEU-4")
 SETTINGS = (
-    "model.width=128", "model.layers=3", "model.ffn=512", "optimizer.lr=1e-3", "training.steps=400",
-    "training.batch=32", "training.validate_every=100", "training.checkpoint_every=100",
+    "model.width=128", "model.layers=3", "model.ffn=512", "optimizer.kind=adamw", "optimizer.lr=1e-3",
+    "training.steps=400", "training.batch=32", "training.validate_every=100",
+    "training.checkpoint_every=100",
 )  # fmt: skip
 
 

@@ -25,12 +25,12 @@ from diptych.processes import PROCESSES
 from diptych.recipes import RECIPES
 from diptych.recipes.apart import workers
 from diptych.recipes.comparison import Cell, Task, train_cell
-from diptych.recipes.demo import DemoConfig, arm_settings, pretrain, pretraining
+from diptych.recipes.demo import DemoConfig, pretrain, pretraining, sizes
 from diptych.recipes.retrieving import Extent
 from diptych.recipes.scoring import score_model
 
 TASKS: tuple[Task, ...] = ("caption", "vqa", "vcr", "referring", "reasoning", "retrieval")
-RATE = 1e-3
+RATE = 2e-3
 QUERIES = 50  # pictures, and captions, whose ranking among all is exact
 SHOWN = {
     "caption": ("CIDEr", "BLEU-4"),
@@ -47,15 +47,15 @@ def cells(store: Path, out: Path, demo: DemoConfig, steps: int, systems: Sequenc
     for system in systems:
         start = str(pretrain(pretraining(demo, demo.seed, system), Store(store), out / system / "pretrain"))
         own = (
-            f"training.steps={steps}", "training.validate_every=null", "training.patience=null", "training.ema=null",
-            "optimizer.schedule=linear", f"training.checkpoint_every={steps}",
+            f"training.steps={steps}", "training.validate_every=null", f"training.checkpoint_every={steps}",
+            "training.threads=1",
         )  # fmt: skip
         for task in TASKS:
             if f"{system}/small/{task}" in RECIPES:
-                batch = () if task == "caption" else (f"training.batch={16 if task == 'vcr' else 32}",)
+                batch = f"training.batch={16 if task == 'vcr' else 32}"
                 yield Cell(
                     task, "pre-trained", demo.train, demo.seed, RATE, start, str(store), str(out / system),
-                    (*arm_settings(demo, demo.train, system), *own, *batch), system,
+                    (*sizes(demo, system), *own, batch), system,
                 )  # fmt: skip
 
 

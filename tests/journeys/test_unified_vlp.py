@@ -54,7 +54,7 @@ def test_another_recipe_in_the_same_folder_is_refused(world: Path, pretrained: P
     changed = tiny(**{"data.split": "train", "optimizer.lr": 0.5})
     done = diptych("pretrain", PRETRAIN, "--data", world, "--out", pretrained, *changed, check=False)
     assert done.returncode == 2
-    assert "optimizer.lr: 0.5, was 0.001" in done.stderr
+    assert "optimizer.lr: 0.5, was 0.002" in done.stderr
     assert weights(pretrained) == before
 
 

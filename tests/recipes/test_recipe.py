@@ -59,7 +59,7 @@ def test_the_same_command_with_another_recipe_is_refused_with_the_difference(tmp
     recipe = find_recipe(SMALL)
     claim(tmp_path, recipe)
     claim(tmp_path, recipe)
-    with pytest.raises(RecipeError, match=r"optimizer.lr: 0.5, was 0.001"):
+    with pytest.raises(RecipeError, match=r"optimizer.lr: 0.5, was 0.002"):
         claim(tmp_path, find_recipe(SMALL, ["optimizer.lr=0.5"]))
     assert Recipe.load(tmp_path) == recipe
 

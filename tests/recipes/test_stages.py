@@ -44,7 +44,7 @@ def test_a_stage_begins_from_the_one_before(tmp_path):
     data = store(tmp_path / "store", *["web"] * 8, *["train"] * 8)
     stages = find_stages(STAGES, (*TINY, "2.optimizer.lr=5e-4", "2.training.steps=2"))
     assert [recipe.data.split for recipe in stages.recipes] == ["web", "train"]
-    assert [recipe.optimizer.lr for recipe in stages.recipes] == [1e-3, 5e-4]
+    assert [recipe.optimizer.lr for recipe in stages.recipes] == [2e-3, 5e-4]
     made = run_stages(stages, data, tmp_path / "out", console=QUIET)
     first = run(stages.recipes[0], data, tmp_path / "one", console=QUIET).model
     run(stages.recipes[1], data, tmp_path / "two", first, QUIET)

@@ -7,8 +7,8 @@ from torch import nn
 
 from diptych.errors import RecipeError
 from diptych.training import OptimizerConfig
-from diptych.training.muon import orthogonalised
-from diptych.training.optimizer import build_optimizer, set_rate
+from diptych.training.muon import ORTHOGONAL, orthogonalised
+from diptych.training.optimizer import build_optimizer, parameter_groups, set_rate
 
 CPU = torch.device("cpu")
 CONFIG = OptimizerConfig(kind="muon", orthogonal=("0.",), lr=0.01, weight_decay=0.1)
@@ -76,9 +76,16 @@ def test_the_rest_takes_adamw_and_a_loaded_state_goes_on() -> None:
         assert torch.equal(parameter, dict(ours.named_parameters())[name]), name
 
 
-def test_wrong_names_and_halves_of_a_choice_are_refused() -> None:
+def test_wrong_names_and_none_are_refused() -> None:
     with pytest.raises(RecipeError, match=r"optimizer.orthogonal: no trainable parameter starts with 'layers'"):
         build_optimizer(nn.Sequential(nn.Linear(2, 2)), CONFIG.model_copy(update={"orthogonal": ("layers",)}), CPU)
-    for wrong in ({"kind": "muon"}, {"orthogonal": ("0.",)}):
-        with pytest.raises(ValidationError, match="go together"):
-            OptimizerConfig(**wrong)
+    with pytest.raises(ValidationError, match="muon wants orthogonal"):
+        OptimizerConfig(kind="muon")
+
+
+def test_a_stack_of_no_layers_turns_nothing_and_others_read_no_names() -> None:
+    module = nn.Sequential(nn.Linear(2, 2))
+    some = CONFIG.model_copy(update={"orthogonal": ("decoder.", "0.")})
+    assert [group[ORTHOGONAL] for group in parameter_groups(module, some)] == [True, False]
+    plain = some.model_copy(update={"kind": "adamw"})
+    assert not any(group[ORTHOGONAL] for group in parameter_groups(module, plain))

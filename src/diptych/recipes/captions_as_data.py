@@ -58,7 +58,7 @@ class CaptionStudy:
     taught_steps: int = 400  # of the captioner, where the model given is none
     steps: int = 1000
     settings: tuple[str, ...] = ("training.threads=1", "training.validate_every=200", "training.checkpoint_every=200")
-    taught_settings: tuple[str, ...] = ("optimizer.lr=5e-4",)
+    taught_settings: tuple[str, ...] = ("optimizer.kind=adamw", "optimizer.lr=5e-4")
 
     def store_of(self, arm: str) -> Path:
         return Path(self.out) / (FEW if arm == PLAIN else AUGMENTED)

@@ -250,18 +250,18 @@ def _link(out: Path) -> None:
 def arm_settings(config: DemoConfig, labels: int, system: str = DEFAULT) -> tuple[str, ...]:
     """Of every arm. Nobody knows when val stops rising, so the rate stays and a running average stands in for decay.
 
-    It is looked at as often, and averaged over as long, as the labelled scenes are many.
+    It is looked at as often, and averaged over as long, as the labelled scenes are many. RATES are AdamW's.
     """
     every = max(config.validate_every, labels // 5)
     return (
-        *_size(config, system), f"training.batch={config.arm_batch}",
+        *sizes(config, system), f"training.batch={config.arm_batch}", "optimizer.kind=adamw",
         f"training.steps={config.most_steps * max(1, labels // config.labels)}", f"training.validate_every={every}",
         f"training.patience={config.patience}", f"training.ema={1 - 1 / every}", "optimizer.schedule=constant",
         f"training.checkpoint_every={every}", "training.threads=1",
     )  # fmt: skip
 
 
-def _size(config: DemoConfig, system: str) -> tuple[str, ...]:
+def sizes(config: DemoConfig, system: str) -> tuple[str, ...]:
     return (
         f"model.width={config.width}", *layers_of(system, config.layers), f"model.ffn={4 * config.width}",
         f"training.batch={config.batch}",
@@ -270,7 +270,7 @@ def _size(config: DemoConfig, system: str) -> tuple[str, ...]:
 
 def pretraining(config: DemoConfig, seed: int, system: str = DEFAULT) -> Recipe:
     return begin_with(system).override([
-        *_size(config, system), f"training.steps={config.pretrain_steps}", f"training.seed={seed}", "data.split=web",
+        *sizes(config, system), f"training.steps={config.pretrain_steps}", f"training.seed={seed}", "data.split=web",
         "training.validate_every=500", "training.checkpoint_every=500",
     ])  # fmt: skip
 

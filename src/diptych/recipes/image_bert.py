@@ -15,6 +15,7 @@ from typing import Any, Literal
 from diptych.models.image_bert import ImageBertShape
 from diptych.recipes.objectives import Answering, ImageBertObjectives, Objectives, Retrieving
 from diptych.recipes.recipe import DataConfig, Recipe
+from diptych.recipes.small import PAIRS, TRAINING, muon
 from diptych.recipes.stages import Stages
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
@@ -67,16 +68,8 @@ def small(task: Task) -> Recipe:
         task=task,
         model=ImageBertShape.tiny(whole_region=True, answer_slot=True),
         objectives=objectives,
-        optimizer=OptimizerConfig(
-            kind="adamw", lr=1e-3, weight_decay=0.01, betas=(0.9, 0.98), clip=1.0, schedule="linear", warmup_share=0.05
-        ),
-        training=TrainingConfig(
-            steps=1200,
-            batch=16 if task == "retrieval" else 64,
-            precision="bf16",
-            validate_every=200,
-            checkpoint_every=200,
-        ),
+        optimizer=muon("encoder.layers."),
+        training=PAIRS if task == "retrieval" else TRAINING,
     )
 
 

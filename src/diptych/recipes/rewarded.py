@@ -46,8 +46,8 @@ class Study:
     taught_steps: int = 400  # of cross-entropy before the arms part
     steps: int = 150  # of each arm after that
     settings: tuple[str, ...] = ("training.threads=1", "training.validate_every=50", "training.checkpoint_every=50")
-    taught_settings: tuple[str, ...] = ("optimizer.lr=5e-4",)
-    longer_settings: tuple[str, ...] = ("optimizer.lr=1e-4", "optimizer.schedule=constant")
+    taught_settings: tuple[str, ...] = ("optimizer.kind=adamw", "optimizer.lr=5e-4")
+    longer_settings: tuple[str, ...] = ("optimizer.kind=adamw", "optimizer.lr=1e-4", "optimizer.schedule=constant")
     rewarded_settings: tuple[str, ...] = ()
 
     def folder(self, arm: str, seed: int) -> Path:

@@ -18,8 +18,9 @@ Writes = Literal["queries", "decoder"]
 
 
 def small_scst(caption: Recipe, writes: Writes, lr: float = 1e-4, steps: int = 300) -> Recipe:
-    """For small worlds and one core. A constant rate far below that of captions, which were learnt at 1e-3."""
-    optimizer = {"lr": lr, "schedule": "constant", "warmup_share": None, "warmup_steps": 10, "weight_decay": 0.0}
+    """For small worlds and one core. A constant rate, far below what captions are learnt with."""
+    steady = {"kind": "adamw", "schedule": "constant", "warmup_share": None, "warmup_steps": 10, "weight_decay": 0.0}
+    optimizer = {"lr": lr, **steady}
     training = {"steps": steps, "validate_every": 50, "checkpoint_every": 50}
     return scst(caption, SelfCriticalObjectives(writes=writes, baseline="mean", samples=5), optimizer, training)
 

@@ -17,6 +17,7 @@ from diptych.models.tden import Structure, TdenShape
 from diptych.recipes.objectives import Answering, Choosing, Objectives, SelfCriticalObjectives, TdenObjectives, Writing
 from diptych.recipes.recipe import DataConfig, Recipe
 from diptych.recipes.scst import scst, small_scst
+from diptych.recipes.small import TRAINING, muon
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 Task = Literal["pretrain", "caption", "vqa", "retrieval", "vcr"]
@@ -127,10 +128,8 @@ def small(task: Task) -> Recipe:
         task=task,
         model=TdenShape.tiny(),
         objectives=Answering(form="softmax") if task == "vqa" else _OBJECTIVES[task],
-        optimizer=OptimizerConfig(
-            kind="adamw", lr=1e-3, weight_decay=0.01, betas=(0.9, 0.98), clip=1.0, schedule="linear", warmup_share=0.05
-        ),
-        training=TrainingConfig(steps=1200, batch=64, precision="bf16", validate_every=200, checkpoint_every=200),
+        optimizer=muon("objects.", "sentence.", "cross.", "decoder."),
+        training=TRAINING,
         decoding=DecodingOptions(beams=1),
     )
 

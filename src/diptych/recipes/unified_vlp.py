@@ -21,6 +21,7 @@ from diptych.recipes.objectives import (
 )
 from diptych.recipes.recipe import Recipe
 from diptych.recipes.scst import scst, small_scst
+from diptych.recipes.small import PAIRS, TRAINING, muon
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 Task = Literal["pretrain", "caption", "vqa"]
@@ -81,7 +82,6 @@ def small(task: Task) -> Recipe:
     """For small worlds and one core: a query for every word instead of 15% masks, answers read at a [MASK] and learnt
     against each other, and higher rates.
     """
-    steps = {"pretrain": 1200, "caption": 1200, "vqa": 1200}
     own = {"caption": {"words": "queries"}, "vqa": {"form": "softmax"}}.get(task, {})
     return Recipe(
         name=f"unified-vlp/small/{task}",
@@ -89,12 +89,8 @@ def small(task: Task) -> Recipe:
         task=task,
         model=UnifiedVLPShape.tiny(whole_region=True, answer_slot=True),
         objectives=_OBJECTIVES[task].model_copy(update=own),
-        optimizer=OptimizerConfig(
-            kind="adamw", lr=1e-3, weight_decay=0.01, betas=(0.9, 0.98), clip=1.0, schedule="linear", warmup_share=0.05
-        ),
-        training=TrainingConfig(
-            steps=steps[task], batch=64, precision="bf16", validate_every=200, checkpoint_every=200
-        ),
+        optimizer=muon("encoder.layers."),
+        training=TRAINING,
         decoding=DecodingOptions(beams=1),
     )
 
@@ -123,15 +119,11 @@ def region_class_pretext() -> Recipe:
 
 
 def masked_queries(size: Literal["paper", "small"]) -> Recipe:
-    """Diptych's own: a query at every word instead of masks on 15% (decision 0005). The small one learns with Muon, in
-    three fifths of the steps that AdamW takes (docs/log.md).
-    """
+    """Diptych's own: a query at every word instead of masks on 15% (decision 0005)."""
     recipe = paper("pretrain") if size == "paper" else small("pretrain")
-    muon = {"kind": "muon", "orthogonal": ("encoder.layers.",), "lr": 2e-3}
     return recipe.model_copy(
         update={
             "name": f"{recipe.name}/queries",
-            "optimizer": recipe.optimizer.model_copy(update=muon if size == "small" else {}),
             "objectives": recipe.objectives.model_copy(update={"words": "queries"}),
         }
     )
@@ -145,7 +137,7 @@ def retrieval() -> Recipe:
             "name": "unified-vlp/small/retrieval",
             "task": "retrieval",
             "objectives": Retrieving(),
-            "training": recipe.training.model_copy(update={"batch": 16}),
+            "training": PAIRS,
         }
     )
 

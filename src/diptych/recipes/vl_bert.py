@@ -20,6 +20,7 @@ from typing import Literal
 from diptych.models.vl_bert import NETWORK, VLBertShape
 from diptych.recipes.objectives import Answering, Choosing, Grounding, Objectives, Retrieving, VLBertObjectives
 from diptych.recipes.recipe import DataConfig, Recipe
+from diptych.recipes.small import PAIRS, TRAINING, muon
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 Task = Literal["pretrain", "vqa", "retrieval", "vcr", "referring"]
@@ -175,16 +176,8 @@ def small(task: Task) -> Recipe:
         task=task,
         model=VLBertShape.tiny(whole="given"),
         objectives=own if task == "pretrain" else _OBJECTIVES[task],
-        optimizer=OptimizerConfig(
-            kind="adamw", lr=1e-3, weight_decay=0.01, betas=(0.9, 0.98), clip=1.0, schedule="linear", warmup_share=0.05
-        ),
-        training=TrainingConfig(
-            steps=1200,
-            batch=16 if task == "retrieval" else 64,
-            precision="bf16",
-            validate_every=200,
-            checkpoint_every=200,
-        ),
+        optimizer=muon("encoder.layers."),
+        training=PAIRS if task == "retrieval" else TRAINING,
     )
 
 

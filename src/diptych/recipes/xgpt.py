@@ -22,6 +22,7 @@ from diptych.models.xgpt import Structure, XgptShape
 from diptych.recipes.objectives import Answering, Objectives, Retrieving, Writing, XgptObjectives
 from diptych.recipes.recipe import DataConfig, Recipe
 from diptych.recipes.scst import small_scst
+from diptych.recipes.small import PAIRS, TRAINING, muon
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 Task = Literal["text", "pretrain", "in-domain", "caption", "vqa", "retrieval"]
@@ -122,16 +123,8 @@ def small(task: Task) -> Recipe:
         task=_kind(task),
         model=XgptShape.small(),
         objectives=Answering(form="softmax") if task == "vqa" else objectives,
-        optimizer=OptimizerConfig(
-            kind="adamw", lr=1e-3, weight_decay=0.01, betas=(0.9, 0.98), clip=1.0, schedule="linear", warmup_share=0.05
-        ),
-        training=TrainingConfig(
-            steps=1200,
-            batch=16 if task == "retrieval" else 64,
-            precision="bf16",
-            validate_every=200,
-            checkpoint_every=200,
-        ),
+        optimizer=muon("refining.", "encoder.", "own_decoder."),
+        training=PAIRS if task == "retrieval" else TRAINING,
         decoding=DecodingOptions(beams=1),
         data=DataConfig(**(_LINES if task == "text" else {})),
     )

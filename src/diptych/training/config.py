@@ -22,7 +22,8 @@ class OptimizerConfig(BaseModel):
     decay_biases_and_norms: bool = False
     groups: dict[str, NotNegative] = Field(default_factory=dict)  # prefix of parameter names -> times the rate
 
-    orthogonal: tuple[str, ...] = ()  # muon: how the names of the weights begin that it turns; the rest takes adamw
+    # Of muon alone: how the names of the weights begin that it turns; the rest takes adamw.
+    orthogonal: tuple[str, ...] = ()
 
     clip: PositiveFloat | None = None  # norm of all gradients together
     clip_each: PositiveFloat | None = None  # norm of each parameter's gradient (BERT's code)
@@ -43,8 +44,8 @@ class OptimizerConfig(BaseModel):
             raise ValueError("warmup_steps and warmup_share exclude each other: give one")
         if sum(c is not None for c in (self.clip, self.clip_each, self.clip_value)) > 1:
             raise ValueError("clip, clip_each and clip_value exclude each other: give one")
-        if bool(self.orthogonal) != (self.kind == "muon"):
-            raise ValueError("muon and orthogonal, the names of its weights, go together: give both or neither")
+        if self.kind == "muon" and not self.orthogonal:
+            raise ValueError("muon wants orthogonal, how the names of its weights begin")
         falls = bool(self.milestones), self.fall_every is not None
         if self.schedule == "step" and sum(falls) != 1:
             raise ValueError("the step schedule wants either milestones or fall_every")

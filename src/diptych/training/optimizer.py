@@ -84,18 +84,19 @@ def parameter_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[st
     """Trainable parameters, grouped by (multiplier, decayed or not, turned or not), in the order of the module."""
     bare = set() if config.decay_biases_and_norms else _biases_and_norms(module)
     names = [name for name, p in module.named_parameters() if p.requires_grad]
-    for key, prefixes in (("groups", tuple(config.groups)), ("orthogonal", config.orthogonal)):
-        for prefix in prefixes:
-            if not any(name.startswith(prefix) for name in names):
-                tops = {name.rsplit(".", depth)[0] for name in names for depth in range(1, name.count(".") + 1)}
-                raise RecipeError(
-                    f"optimizer.{key}: no trainable parameter starts with {prefix!r}: {nearest(prefix, tops)}"
-                )
+    turning = config.orthogonal if config.kind == "muon" else ()
+    for key, prefix in [*(("groups", prefix) for prefix in config.groups), *(("orthogonal", t) for t in turning)]:
+        # A stack of no layers has no weights to turn; one of the stacks has.
+        if not any(name.startswith(turning if key == "orthogonal" else prefix) for name in names):
+            tops = {name.rsplit(".", depth)[0] for name in names for depth in range(1, name.count(".") + 1)}
+            raise RecipeError(
+                f"optimizer.{key}: no trainable parameter starts with {prefix!r}: {nearest(prefix, tops)}"
+            )
     groups: dict[tuple[float, float, bool], list[nn.Parameter]] = {}
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
             decay = 0.0 if name in bare else config.weight_decay
-            turned = parameter.ndim > 1 and name.startswith(config.orthogonal)
+            turned = parameter.ndim > 1 and name.startswith(turning)
             groups.setdefault((_multiplier(name, config.groups), decay, turned), []).append(parameter)
     if not groups:
         raise RecipeError("nothing to train: every parameter of the model is frozen")
@@ -128,7 +129,10 @@ def build_optimizer(module: nn.Module, config: OptimizerConfig, device: torch.de
         return BertAdam(groups, config.lr, config.betas, config.eps, config.weight_decay)
     if config.kind == "muon":
         if sharded:
-            raise RecipeError("optimizer.kind: muon turns whole matrices, not slices: take training.distributed=ddp")
+            raise RecipeError(
+                "optimizer.kind: muon turns whole matrices, not slices: take training.distributed=ddp, or "
+                "optimizer.kind=adamw"
+            )
         return Muon(groups, config.lr, config.betas, config.eps, config.weight_decay)
     if config.kind == "sgd":
         # torch (2.15) has no rule by which the fused step of SGD would go over slices (FSDP); of Adam it has.
