@@ -75,7 +75,9 @@ def test_the_two_objectives_are_drawn_for_each_sample(share):
 def test_mismatched_captions(only_matched):
     swapped = replace(text_of(5), matched=False)
     (prepared,) = MaskedLanguage(V, only_matched=only_matched).prepare([swapped], Random(0))
-    assert (prepared.text_labels is None) == only_matched
+    assert (prepared.text_labels == NOTHING).all() == only_matched
+    (matched,) = MaskedLanguage(V, only_matched=only_matched).prepare([text_of(5)], Random(0))
+    assert torch.equal(prepared.text, matched.text), "hidden alike"
 
 
 class Fixed:

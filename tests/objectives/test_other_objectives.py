@@ -50,7 +50,10 @@ def test_regions_are_chosen_at_their_rate_and_nine_in_ten_hidden():
     assert samples[0].regions.hidden is None
     assert MaskedRegionClass().prepare([replace(samples[0], regions=None)], Random(0))[0].regions is None
     apart = replace(samples[0], matched=False)
-    assert MaskedRegionClass(rate=1.0, only_matched=True).prepare([apart], Random(0))[0].regions.chosen is None
+    (asked, quiet) = MaskedRegionClass(rate=1.0, only_matched=True).prepare([samples[0], apart], Random(0))
+    assert asked.regions.chosen.all()
+    assert not quiet.regions.chosen.any()
+    assert quiet.regions.hidden.any()
 
 
 @pytest.mark.parametrize("labels", ["hard", "soft"])

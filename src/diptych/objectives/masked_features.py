@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from diptych.core import Batch, Model, Sample, States
+from diptych.objectives.masked_regions import asked_of
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class MaskedRegionFeature:
     rate: float = 0.15
     hidden: float = 0.9  # of the chosen
     distance: Literal["sum", "mean"] = "sum"
-    only_matched: bool = False
+    only_matched: bool = False  # as in MaskedRegionClass
     name: str = "masked_region_feature"
 
     needs: ClassVar = frozenset({"regions"})
@@ -35,11 +36,12 @@ class MaskedRegionFeature:
 
     def _hide(self, sample: Sample, rng: Random) -> Sample:
         regions = sample.regions
-        if regions is None or regions.chosen is not None or (self.only_matched and not sample.matched):
+        if regions is None or regions.chosen is not None:
             return sample
         drawn = torch.tensor([[rng.random(), rng.random()] for _ in range(len(regions))]).view(-1, 2)
         chosen = drawn[:, 0] < self.rate
-        return replace(sample, regions=regions.hide(chosen & (drawn[:, 1] < self.hidden), chosen))
+        asked = asked_of(sample, chosen, self.only_matched)
+        return replace(sample, regions=regions.hide(chosen & (drawn[:, 1] < self.hidden), asked))
 
     def count(self, batch: Batch) -> Tensor:
         return self._asked(batch).sum()

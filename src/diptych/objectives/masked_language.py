@@ -36,7 +36,9 @@ class MaskedLanguage:
     at_least: int = 1
     scheme: Scheme = (0.8, 0.1, 0.1)
     attention: tuple[tuple[Attention, float], ...] = ((TEXT_AFTER_REGIONS, 0.75), (BIDIRECTIONAL, 0.25))
-    only_matched: bool = False  # ImageBERT: a mismatched caption must not be guessed from its picture
+    # ImageBERT: a mismatched caption is not guessed from its picture. Its words are hidden all the same, or a [MASK]
+    # would tell which pairs match.
+    only_matched: bool = False
     drop_worst: float = 0.0  # this share of the batch, the samples with the greatest loss, is left out
     label_smoothing: float = 0.0
     hides_end: bool = True  # whether the final [SEP] may be chosen; where a decoder learns the end, it need not be
@@ -61,12 +63,11 @@ class MaskedLanguage:
             sample = replace(sample, regions=None)
         tables, weights = zip(*self.attention, strict=True)
         (attention,) = rng.choices(tables, weights)
-        if self.only_matched and not sample.matched:
-            return replace(sample, attention=attention)
         words = self._choose(sample.text, rng)
         chosen = [place for word in words for place in word]
         labels = torch.full_like(sample.text, NOTHING)
-        labels[chosen] = sample.text[chosen]
+        if sample.matched or not self.only_matched:
+            labels[chosen] = sample.text[chosen]
         hidden = hide_words(sample.text, words, self.vocabulary, self.scheme, rng)
         return replace(sample, attention=attention, text=hidden, text_labels=labels)
 

@@ -5,7 +5,7 @@ from random import Random
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -27,7 +27,7 @@ class MaskedRegionClass:
     labels: Literal["hard", "soft", "divergence"] = "hard"
     overlap: float | None = None
     within: float | None = None  # asked are regions whose probabilities sum to 1 within this (VL-BERT's code: 0.1)
-    only_matched: bool = False
+    only_matched: bool = False  # of a mismatched pair regions are hidden too, or that would tell it, and none is asked
     by_sample: bool = False  # as in MaskedLanguage
     name: str = "masked_region_class"
 
@@ -39,14 +39,14 @@ class MaskedRegionClass:
         return [self._hide(sample, rng) for sample in samples]
 
     def _hide(self, sample: Sample, rng: Random) -> Sample:
-        if sample.regions is None or (self.only_matched and not sample.matched):
+        if sample.regions is None:
             return sample
         chosen = torch.tensor([rng.random() < self.rate for _ in range(len(sample.regions))], dtype=torch.bool)
         hidden = torch.tensor([rng.random() < self.hidden for _ in range(len(sample.regions))], dtype=torch.bool)
         hidden = chosen & hidden
         if self.overlap is not None:
             hidden = (overlaps(sample.regions)[chosen] > self.overlap).any(0)
-        return replace(sample, regions=sample.regions.hide(hidden, chosen))
+        return replace(sample, regions=sample.regions.hide(hidden, asked_of(sample, chosen, self.only_matched)))
 
     def count(self, batch: Batch) -> Tensor:
         asked = self._asked(batch)
@@ -77,6 +77,11 @@ class MaskedRegionClass:
         sums = batch.classes.sum(-1)
         told = sums > 0 if self.within is None else (sums - 1).abs() <= self.within
         return batch.chosen & batch.regions_present & told
+
+
+def asked_of(sample: Sample, chosen: Bool[Tensor, "R"], only_matched: bool) -> Bool[Tensor, "R"]:
+    """None of a mismatched pair, where that is wanted: the text says nothing of its regions."""
+    return chosen if sample.matched or not only_matched else torch.zeros_like(chosen)
 
 
 def overlaps(regions: Regions) -> Float[Tensor, "R R"]:

@@ -34,7 +34,7 @@ class ImageBertObjectives(Objectives):
     distance: Literal["sum", "mean"] = "sum"  # of MRFR, over the numbers of a feature
     broken: Share = 0.5  # of the pairs; the paper does not say
     negatives: Literal["captions", "pictures", "both"] = "both"
-    only_matched: bool = True  # "conditional mask": nothing is hidden, nor asked, of a broken pair
+    only_matched: bool = True  # "conditional mask": of a broken pair nothing is asked
 
     @model_validator(mode="after")
     def _some(self) -> ImageBertObjectives:

@@ -33,7 +33,7 @@ class VLBertObjectives(Objectives):
     label_sum_within: NonNegativeFloat | None = None  # of 1; other regions are not asked (the code: 0.1)
     means: Literal["all", "samples"] = "all"  # over all that is asked, or first by sample
     broken: Share = 0.5  # of the pairs, where relation is on
-    only_matched: bool = True  # nothing is hidden in a broken pair: the text says nothing of that picture
+    only_matched: bool = True  # of a broken pair nothing is asked: the text says nothing of that picture
 
     @model_validator(mode="after")
     def _some(self) -> VLBertObjectives:
