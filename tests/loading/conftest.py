@@ -25,7 +25,13 @@ def record(number: int, regions: int | None = None, caption: str | None = None) 
     questions = (Question(f"q{number}", "what is it?", ("dog", "cat"), "other"),)
     split = "val" if number % 4 == 3 else "train"
     return Record(
-        f"r{number}", split, Path(f"{number}.png"), (20, 10), (words, "a cat"), questions=questions, regions=seen
+        f"r{number}",
+        split,
+        Path(f"/pictures/{number}.png"),
+        (20, 10),
+        (words, "a cat"),
+        questions=questions,
+        regions=seen,
     )
 
 

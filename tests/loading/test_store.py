@@ -45,6 +45,22 @@ def test_every_kind_of_word_survives_json() -> None:
     assert record_from_json(json.loads(json.dumps(record_to_json(full)))) == full
 
 
+def test_pictures_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative name is the caller's when it is written, and means the same file from another folder."""
+    monkeypatch.chdir(tmp_path)
+    elsewhere = tmp_path / "far" / "b.png"
+    with StoreWriter(Path("work/store"), CONTRACT) as writer:
+        writer.add(replace(record(0), picture=Path("work/pictures/a.png")))
+        writer.add(replace(record(1), picture=elsewhere))
+    assert Store(Path("work/store")).record(0).picture == Path("work/pictures/a.png")
+    monkeypatch.chdir(tmp_path / "work")
+    assert Store(Path("store")).record(0).picture == Path("pictures/a.png")
+    (tmp_path / "work").rename(tmp_path / "moved")
+    moved = Store(tmp_path / "moved" / "store")
+    assert moved.words(0).picture == tmp_path / "moved" / "pictures" / "a.png"
+    assert moved.words(1).picture == elsewhere
+
+
 def test_a_picture_without_regions_is_kept(tmp_path: Path) -> None:
     with StoreWriter(tmp_path, CONTRACT) as writer:
         writer.add(record(0, regions=0))

@@ -100,9 +100,15 @@ class Loader:
         read = (self._read(item, turn) if pictured else self._text(item) for pictured, item in chosen[part::parts])
         samples = [sample for sample in read if sample is not None]
         if not samples:
+            if self.corrupt:
+                key, why = next(iter(self.corrupt.items()))
+                raise DataError(
+                    f"step {step}: none of the {len(chosen)} records of the batch can be read ({len(self.corrupt)} "
+                    f"were not so far; the first, {key}: {why}); `diptych check {self.store.folder}` shows all of them"
+                )
             raise DataError(
                 f"step {step}, part {part} of {parts} is empty: a batch of {len(chosen)} cannot be cut into "
-                f"{parts} parts, or its records are all damaged ({len(self.corrupt)} are); use fewer processes"
+                f"{parts} parts; use fewer processes"
             )
         rng = Random(f"{self.seed}/{step}/{part}")
         return collate(self.updates.at(step).prepare(samples, rng))

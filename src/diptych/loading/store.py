@@ -12,9 +12,10 @@ A shard is written whole or not at all, and it is the unit of resume.
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -120,7 +121,7 @@ class StoreWriter:
         """Write the records gathered so far as a shard, then the index that names it. No records, no store."""
         if self._pending:
             name = f"shard-{len(self._shards):05d}.safetensors"
-            write_atomically(self.folder / name, save(_pack(self._pending)))
+            write_atomically(self.folder / name, save(_pack(self._pending, self.folder)))
             self._shards.append({"name": name, "records": len(self._pending)})
             self._pending = []
         if not self._shards:
@@ -169,7 +170,7 @@ class _Shard:
         return _span(self._tables["ends"], row)
 
     def words(self, row: int) -> Record:
-        return record_from_json(self._written(row))
+        return _placed(record_from_json(self._written(row)), lambda picture: self.path.parent / picture)
 
     def split(self, row: int) -> str:
         return str(self._written(row)["split"])
@@ -203,10 +204,11 @@ def _check(columns: dict[str, Tensor]) -> int:
     return check
 
 
-def _pack(records: list[Record]) -> dict[str, Tensor]:
+def _pack(records: list[Record], folder: Path) -> dict[str, Tensor]:
     """One shard. Features and class probabilities are kept in half precision, as the papers' own files are."""
     rows = [_columns(record) for record in records]
-    words = [json.dumps(record_to_json(record), ensure_ascii=False).encode() for record in records]
+    kept = (_placed(record, lambda picture: os.path.relpath(picture, folder)) for record in records)
+    words = [json.dumps(record_to_json(record), ensure_ascii=False).encode() for record in kept]
     packed = {name: torch.cat([row[name] for row in rows]) for name in PER_REGION if name in rows[0]}
     if "whole" in rows[0]:
         packed["whole"] = torch.stack([row["whole"] for row in rows])
@@ -225,6 +227,14 @@ def _columns(record: Record) -> dict[str, Tensor]:
     kept = {name: value for name, value in tensors.items() if name in (*PER_REGION, "whole")}
     kinds = dict.fromkeys(halves, torch.float16) | {"masks": torch.bool}
     return {name: value.to(kinds.get(name, torch.float32)).contiguous() for name, value in kept.items()}
+
+
+def _placed(record: Record, at: Callable[[Path], str | Path]) -> Record:
+    """A relative name of a picture is kept as seen from the store's folder, so that it holds wherever Diptych is called
+    from, and when both are moved together."""
+    if record.picture is None or record.picture.is_absolute():
+        return record
+    return replace(record, picture=Path(os.path.normpath(at(record.picture))))
 
 
 def record_to_json(record: Record) -> dict[str, Any]:
