@@ -4,7 +4,15 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, QUERIES_BEFORE, TEXT_AFTER_REGIONS, Attention, Batch, collate
+from diptych.core import (
+    BIDIRECTIONAL,
+    QUERIES_BEFORE,
+    TARGET_AFTER_BOTH,
+    TEXT_AFTER_REGIONS,
+    Attention,
+    Batch,
+    collate,
+)
 from diptych.errors import DataError, RecipeError
 from diptych.models import UnifiedVLP, UnifiedVLPShape
 from diptych.models.visual import geometry, place_input, with_whole
@@ -80,6 +88,16 @@ def test_the_text_begins_at_one_place_whatever_the_regions(count):
     model(batch_of(count, attention=QUERIES_BEFORE, queries=True))
     words = list(range(7, 7 + count + 2))
     assert asked == [[0, 6], words, words]
+
+
+def test_a_fragment_stands_at_its_own_places():
+    """Its padding may run over the last place, and nothing else may."""
+    model, asked = toy.model(positions=15), []  # places 7 to 14
+    model.text.positions.register_forward_hook(lambda module, given, result: asked.append(given[0].tolist()))
+    whole = [replace(toy.sample(n, 3), attention=TARGET_AFTER_BOTH) for n in range(2)]
+    fragments = [(1, torch.tensor([2, 7, 8, 9])), (5, torch.tensor([2, 7]))]
+    model(collate([replace(s, target=t, target_start=at) for s, (at, t) in zip(whole, fragments, strict=True)]))
+    assert asked[-1] == [[8, 9, 10, 11], [12, 13, 14, 14]]
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_impossible_schedules_are_refused():
 def test_needs_and_heads_are_known_before_any_file_is_read():
     schedule = together(Swap(), MaskedLanguage(V))
     assert schedule.heads == {"match", "word"}
-    assert schedule.needs == {"unimodal", "text"}
-    with pytest.raises(RecipeError, match="swap needs unimodal, and unified_vlp provides decode, regions, target"):
+    assert schedule.needs == {"unimodal", "text", "text after regions"}
+    with pytest.raises(RecipeError, match="swap needs unimodal, and unified_vlp provides decode, queries, regions"):
         schedule.check(toy.model().provides, "unified_vlp")
     together(MaskedLanguage(V)).check(toy.model().provides, "unified_vlp")

@@ -4,7 +4,7 @@ import pytest
 
 from diptych.errors import RecipeError
 from diptych.recipes import find_recipe
-from diptych.recipes.objectives import Answering
+from diptych.recipes.objectives import Answering, ImageBertObjectives
 from diptych.recipes.recipe import Recipe, claim
 
 SMALL = "unified-vlp/small/pretrain"
@@ -38,11 +38,30 @@ def test_a_dotted_key_is_set() -> None:
         ("optimizer.groups.text=much", r"optimizer.groups.text: .*valid number.*found 'much'"),
         ("objectives.seq2seq=1.5", "objectives.seq2seq"),
         ("optimizer.lr.x=1", "no section 'optimizer.lr'"),
+        ("objectives=imagebert", "wanted a system, to learn by its objectives; did you mean image-bert"),
     ],
 )
 def test_what_cannot_be_set_is_refused_with_the_way_out(assignment: str, wanted: str) -> None:
     with pytest.raises(RecipeError, match=wanted):
         find_recipe(SMALL, [assignment])
+
+
+@pytest.mark.parametrize("key", ["objectives", "objectives.kind"])
+def test_a_model_is_pretrained_by_the_objectives_of_another_system(key: str) -> None:
+    begun = find_recipe(SMALL)
+    mixed = find_recipe(SMALL, [f"{key}=image-bert", "objectives.words=0.5"])
+    assert mixed.objectives == ImageBertObjectives(words=0.5)
+    assert mixed.model_copy(update={"objectives": begun.objectives}) == begun
+    assert begun.override(["objectives.seq2seq=0.5", "objectives.kind=unified-vlp"]).objectives.seq2seq == 0.5
+
+
+def test_what_the_model_cannot_do_is_refused_with_the_recipe() -> None:
+    with pytest.raises(RecipeError, match=r"similarity needs unimodal, and xgpt provides .*choose another objective"):
+        find_recipe("xgpt/small/pretrain", ["objectives=tden", "objectives.two_pass=null", "objectives.writing=false"])
+    with pytest.raises(RecipeError, match="in fine-tuning a model learns what the task asks, caption"):
+        find_recipe("unified-vlp/small/caption", ["objectives=vl-bert"])
+    with pytest.raises(RecipeError, match="generate_text needs target"):
+        find_recipe("tden/small/pretrain", ["model.decoder_layers=0", "objectives.two_pass=null"])
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:

@@ -1,5 +1,6 @@
 """Every filled cell of systems x tasks: eight samples learnt by heart, and answered rightly."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -52,8 +53,8 @@ TELLING = ("caption", "vqa", "retrieval")
 LEARNT = 0.05  # nats a word or an answer; one of eight guessed costs 2
 
 
-def built(recipe: Recipe, answers: Answers | None = None) -> SystemModel:
-    """The recipe's model, smaller."""
+def built(recipe: Recipe, answers: Answers | None = None, heads: Iterable[str] | None = None) -> SystemModel:
+    """The recipe's model, smaller; with the heads of its objectives, or of others."""
     system = MODELS[recipe.system]
     shape = recipe.model.model_copy(update={**SIZES, **SMALLER[recipe.system]}).fitted(whole=False)
     told = len(answers.names) if answers is not None else 0
@@ -61,7 +62,8 @@ def built(recipe: Recipe, answers: Answers | None = None) -> SystemModel:
         **shape.model_dump(), vocabulary=TOKENS.vocabulary, feature_size=6, classes=toy.KINDS, answers=told
     )
     torch.manual_seed(0)
-    return system.model(config, {"word", *recipe.objectives.schedule(TOKENS.vocabulary).heads})
+    asked = recipe.objectives.schedule(TOKENS.vocabulary).heads if heads is None else heads
+    return system.model(config, {"word", *asked})
 
 
 @pytest.mark.parametrize("task_name", TASKS)

@@ -20,8 +20,14 @@ class Model(Protocol):
     """Reads a batch, hands back states. It knows no objective; heads are made by name (`models/heads.py`)."""
 
     heads: nn.ModuleDict
-    # Of {"regions", "text", "target", "unimodal", "decode", "grounded", "region queries", "alone"}; alone: text without
-    # a picture.
+    # regions             with States.regions          hidden looks        of regions, kept in States.embedded
+    # text                with States.text             text after regions  a text that sees its past alone (seq2seq)
+    # alone               text without a picture       grounded            words read as the regions they look at
+    # target              words that are written       target after text   and that see the text, as IMLM and IDA ask
+    # target apart        from the text, as MSG asks
+    # queries             a [MASK] a word to write     region queries      a target place a region, from the text
+    # unimodal            both before they meet        two passes          `read_regions`, for `ScheduledSampling`
+    # decode              it is a Writer
     provides: frozenset[str]
 
     def __call__(self, batch: Batch) -> States: ...
@@ -76,6 +82,9 @@ class Update(Protocol):
 
     @property
     def objectives(self) -> Sequence[Objective]: ...
+
+    @property
+    def needs(self) -> frozenset[str]: ...  # of a model's `provides`, beside what its objectives need
 
     @property
     def weights(self) -> Mapping[str, float]: ...  # objective -> weight in the sum; 1 where absent

@@ -92,7 +92,7 @@ class ImageBertConfig(ImageBertShape, Config):
 
 class ImageBert(SystemModel):
     config: ImageBertConfig
-    provides = frozenset({"regions", "text"})
+    provides = frozenset({"regions", "text", "text after regions"})
 
     def __init__(self, config: ImageBertConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)

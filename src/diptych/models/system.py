@@ -65,6 +65,11 @@ class SystemModel(nn.Module):
         super().__init__()
         self.config = config
 
+    @classmethod
+    def provided(cls, _shape: Any) -> frozenset[str]:
+        """What a model of this shape provides."""
+        return cls.provides
+
     def forward(self, batch: Batch) -> States:
         raise NotImplementedError
 

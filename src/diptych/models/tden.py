@@ -149,8 +149,13 @@ class Tden(SystemModel):
         self.heads = self._heads(heads)
         for module in self.modules():
             as_bert(module, config.init_std)
-        writes = {"target", "decode"} if config.structure != "decoupled" or config.decoder_layers else set()
-        self.provides = frozenset({"regions", "text", "unimodal", *writes})
+        self.provides = self.provided(config)
+
+    @classmethod
+    def provided(cls, shape: TdenShape) -> frozenset[str]:
+        writes = shape.structure != "decoupled" or shape.decoder_layers > 0
+        of_decoder = ("target", "target apart", "two passes", "decode") if writes else ()
+        return frozenset({"regions", "text", "unimodal", *of_decoder})
 
     def _heads(self, names: Iterable[str]) -> nn.ModuleDict:
         config = self.config

@@ -95,7 +95,7 @@ class UnifiedVLPConfig(UnifiedVLPShape, Config):
 
 class UnifiedVLP(SystemModel):
     config: UnifiedVLPConfig
-    provides = frozenset({"regions", "text", "target", "decode"})
+    provides = frozenset({"regions", "text", "text after regions", "target", "target after text", "queries", "decode"})
 
     def __init__(self, config: UnifiedVLPConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)
@@ -137,6 +137,12 @@ class UnifiedVLP(SystemModel):
             norm_eps=config.norm_eps,
         )
         self.keep_layers = False  # whether States.layers is filled
+        self.provides = self.provided(config)
+
+    @classmethod
+    def provided(cls, shape: UnifiedVLPShape) -> frozenset[str]:
+        """With hidden_regions=paper no hidden region has a look by which it could be told from another."""
+        return cls.provides | ({"hidden looks"} if shape.hidden_regions == "official" else set())
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -150,7 +156,7 @@ class UnifiedVLP(SystemModel):
             blocks.append(self._write(batch.text, 0, segments[:, 1:]))
             present = torch.cat([present, batch.text_present], 1)
         if batch.target is not None and batch.target_present is not None:
-            blocks.append(self._write(batch.target, 0, segments[:, 1:]))
+            blocks.append(self._write(batch.target, batch.target_start or 0, segments[:, 1:]))
             present = torch.cat([present, batch.target_present], 1)
         sizes = [block.shape[1] for block in blocks]
         target = sum(sizes[1:]) - text
@@ -222,15 +228,22 @@ class UnifiedVLP(SystemModel):
         seen = {"regions": looks[:, :count], "places": places[:, :count]}
         return read, torch.cat([there, batch.regions_present, there], 1), seen
 
-    def _write(self, words: Int[Tensor, "N T"], start: int, segments: Int[Tensor, "N 1"]) -> Float[Tensor, "N T D"]:
-        """Words (or queries) from the text's place `start` on, before the norm."""
-        end = start + words.shape[1]
+    def _write(
+        self, words: Int[Tensor, "N T"], start: int | list[int], segments: Int[Tensor, "N 1"]
+    ) -> Float[Tensor, "N T D"]:
+        """Words (or queries) from the text's place `start` on (of all rows, or of each), before the norm."""
+        end = words.shape[1] + (start if isinstance(start, int) else 0)
         if end > self.config.max_text:
             raise DataError(
                 f"a text of {end} words, and there are positions for {self.config.max_text}; cut it, or set positions"
             )
         first = self.config.max_regions + 2
-        positions = torch.arange(first + start, first + end, device=words.device)
+        places = torch.arange(words.shape[1], device=words.device)
+        if isinstance(start, int):
+            positions = first + start + places
+        else:  # a fragment ends within its text, its padding may not
+            starts = torch.tensor(start, device=words.device)[:, None]
+            positions = first + (starts + places).clamp(max=self.config.max_text - 1)
         embedded: Tensor = self.text(words, positions, segments.expand(-1, words.shape[1]))
         return embedded
 

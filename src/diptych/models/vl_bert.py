@@ -108,7 +108,7 @@ class VLBertConfig(VLBertShape, Config):
 
 class VLBert(SystemModel):
     config: VLBertConfig
-    provides = frozenset({"regions", "text", "alone"})
+    provides = frozenset({"regions", "text", "text after regions", "alone"})
 
     def __init__(self, config: VLBertConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)

@@ -113,7 +113,12 @@ class XgptConfig(XgptShape, Config):
 
 class Xgpt(SystemModel):
     config: XgptConfig
-    provides = frozenset({"regions", "text", "target", "decode", "grounded", "region queries", "alone"})
+    provides = frozenset(
+        {
+            *("regions", "region queries", "text", "text after regions", "alone", "grounded"),
+            *("target", "target after text", "decode"),
+        }
+    )
     decodes = True
 
     def __init__(self, config: XgptConfig, heads: Iterable[str] = ("word",)) -> None:

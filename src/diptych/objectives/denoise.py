@@ -42,7 +42,7 @@ class Denoise:
 
     @property
     def needs(self) -> frozenset[str]:
-        return frozenset({"text", "target", *({"grounded"} if self.grounded else ())})
+        return frozenset({"text", "target", "target after text", *({"grounded"} if self.grounded else ())})
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
         return [self._damage(sample, rng) for sample in samples]

@@ -27,9 +27,12 @@ class GenerateFragment:
     label_smoothing: float = 0.0
     name: str = "generate_fragment"
 
-    needs: ClassVar = frozenset({"text", "target"})
     heads: ClassVar = frozenset({"word"})
     changes: ClassVar = "input"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({"text", "target", "target after text", *({"alone"} if self.alone else ())})
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
         return [self._hide(sample, rng) for sample in samples]

@@ -28,9 +28,13 @@ class GenerateText:
     label_smoothing: float = 0.0  # spread over all other words
     name: str = "generate_text"
 
-    needs: ClassVar = frozenset({"target"})
     heads: ClassVar = frozenset({"word"})
     changes: ClassVar = "input"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """A decoder that reads the encoder's text would copy it."""
+        return frozenset({"target", *({"target apart"} if self.reads == "text" else ())})
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
         return [self._ask(sample) for sample in samples]

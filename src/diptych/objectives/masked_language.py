@@ -48,9 +48,14 @@ class MaskedLanguage:
     of: Literal["all", "pictured", "alone"] = "all"  # texts: of pictures, or those that stand alone (VL-BERT's corpus)
     name: str = "masked_language"
 
-    needs: ClassVar = frozenset({"text"})
     heads: ClassVar = frozenset({"word"})
     changes: ClassVar = "input"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        alone = self.alone or self.of == "alone"
+        written = any(table.text[1] == "past" and weight for table, weight in self.attention)
+        return frozenset({"text", *({"alone"} if alone else ()), *({"text after regions"} if written else ())})
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
         return [self._hide(s, rng) if self._reads(s.regions is None) else s for s in samples]

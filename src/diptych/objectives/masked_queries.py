@@ -24,7 +24,7 @@ class MaskedQueries:
     label_smoothing: float = 0.0
     name: str = "masked_queries"
 
-    needs: ClassVar = frozenset({"target"})
+    needs: ClassVar = frozenset({"queries"})
     heads: ClassVar = frozenset({"word"})
     changes: ClassVar = "input"
 

@@ -14,14 +14,14 @@ from diptych.core import Batch, Model, Sample, States
 class RegionContrast:
     """The place of a hidden region plus the pooled [CLS] must be most like its own look (modeling.py:1111).
 
-    Meant for `hidden_regions=official`, where a hidden region keeps neither. Averaged over the hidden regions of a
-    picture; a picture counts once.
+    For `hidden_regions=official`, where a hidden region keeps neither in the input, and both here. A picture counts
+    once, as the mean over its hidden regions.
     """
 
     rate: float = 0.3
     name: str = "region_contrast"
 
-    needs: ClassVar = frozenset({"regions"})
+    needs: ClassVar = frozenset({"regions", "hidden looks"})
     heads: ClassVar = frozenset({"pooler"})
     changes: ClassVar = "input"
 

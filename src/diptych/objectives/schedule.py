@@ -58,7 +58,8 @@ class Schedule:
 
     @property
     def needs(self) -> frozenset[str]:
-        return frozenset().union(*(objective.needs for objective in self.objectives))
+        of_updates = (update.needs for update, _ in self.updates)
+        return frozenset().union(*of_updates, *(objective.needs for objective in self.objectives))
 
     @property
     def heads(self) -> frozenset[str]:
@@ -66,12 +67,14 @@ class Schedule:
 
     def check(self, provides: frozenset[str], model: str) -> None:
         """Refuse, before any file is read, what the model cannot do."""
-        for objective in self.objectives:
-            missing = sorted(objective.needs - provides)
+        asked = [(", ".join(o.name for o in update.objectives), update.needs) for update, _ in self.updates]
+        asked += [(objective.name, objective.needs) for objective in self.objectives]
+        for name, needs in asked:
+            missing = sorted(needs - provides)
             if missing:
                 has = ", ".join(sorted(provides))
                 raise RecipeError(
-                    f"{objective.name} needs {' and '.join(missing)}, and {model} provides {has}; "
+                    f"{name} needs {' and '.join(missing)}, and {model} provides {has}; "
                     "choose another objective or another model"
                 )
 

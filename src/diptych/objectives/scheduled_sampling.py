@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Int
@@ -42,6 +42,8 @@ class ScheduledSampling:
     scheme: Scheme = "A"
     form: Literal["paper", "official"] = "paper"
     first: Literal["encoder", "decoder"] = "encoder"
+
+    needs: ClassVar = frozenset({"two passes"})
 
     def __post_init__(self) -> None:
         OneForward(self.objectives)  # the same order, names and refusals

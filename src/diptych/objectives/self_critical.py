@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -56,6 +56,7 @@ class SelfCritical:
     said: list[dict[str, Any]] = field(default_factory=list, compare=False)  # some captions of the last batch
 
     name = "self_critical"
+    needs: ClassVar = frozenset({"decode"})
 
     def __post_init__(self) -> None:
         if self.rival is None and self.samples < 2:

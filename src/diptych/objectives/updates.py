@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from diptych.core import Batch, Losses, Objective, Sample
 from diptych.errors import RecipeError
@@ -19,6 +19,8 @@ class OneForward:
 
     objectives: Sequence[Objective]
     weights: Mapping[str, float] = field(default_factory=dict)
+
+    needs: ClassVar = frozenset[str]()
 
     def __post_init__(self) -> None:
         names = [objective.name for objective in self.objectives]

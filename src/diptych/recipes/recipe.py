@@ -18,6 +18,7 @@ from pydantic import (
     field_validator,
 )
 
+from diptych.core import Vocabulary
 from diptych.decoding import DecodingOptions
 from diptych.errors import RecipeError, nearest
 from diptych.files import write_atomically
@@ -27,8 +28,10 @@ from diptych.recipes.objectives import OBJECTIVES, Objectives
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 FILE = "recipe.json"
+TAUGHT = "objectives"  # the one section that is replaced as a whole, by those of another system
 FREE = "optimizer.groups"  # the one table whose keys are the user's: prefixes of parameter names
 M = TypeVar("M", bound=BaseModel)
+_ANY_WORDS = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)  # what objectives need, no word decides
 
 
 class DataConfig(BaseModel):
@@ -99,7 +102,10 @@ class Recipe(BaseModel):
             if not equals:
                 raise RecipeError(f"--set {assignment}: wanted key=value, such as optimizer.lr=3e-4")
             _assign(values, key, text)
-        return parse(type(self), values, "--set " + " --set ".join(assignments))
+        made = parse(type(self), values, "--set " + " --set ".join(assignments))
+        provided = MODELS[made.system].model.provided(made.model)
+        made.objectives.schedule(_ANY_WORDS).check(provided, made.system)
+        return made
 
     def save(self, folder: Path) -> None:
         write_atomically(folder / FILE, (self.model_dump_json(indent=2) + "\n").encode())
@@ -158,6 +164,9 @@ def _assign(values: dict[str, Any], key: str, text: str) -> None:
     if key == FREE or key.startswith(f"{FREE}."):
         _assign_free(values["optimizer"], key.removeprefix(FREE).removeprefix("."), text)
         return
+    if key == TAUGHT or (key == f"{TAUGHT}.kind" and text != values[TAUGHT]["kind"]):
+        values[TAUGHT] = _objectives_of(text, key, values["task"])
+        return
     *path, last = key.split(".")
     here, seen = values, ""
     for name in path:
@@ -170,6 +179,20 @@ def _assign(values: dict[str, Any], key: str, text: str) -> None:
     if isinstance(here.get(last), dict):
         raise RecipeError(f"--set {key}: that is a section; set one of its keys: {', '.join(sorted(here[last]))}")
     here[last] = _value(text)
+
+
+def _objectives_of(system: str, key: str, task: str) -> dict[str, Any]:
+    """Those of a system's paper with their defaults, whose keys can be set after that."""
+    if system not in MODELS:
+        raise RecipeError(
+            f"--set {key}={system}: wanted a system, to learn by its objectives; {nearest(system, MODELS)}"
+        )
+    if task != "pretrain":
+        raise RecipeError(
+            f"--set {key}={system}: objectives are chosen in pre-training (diptych pretrain); in fine-tuning a model "
+            f"learns what the task asks, {task}"
+        )
+    return OBJECTIVES[system](kind=system).model_dump(mode="json")
 
 
 def _assign_free(optimizer: dict[str, Any], prefix: str, text: str) -> None:

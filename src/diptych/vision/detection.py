@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int, UInt8
@@ -83,6 +83,7 @@ class Detection:
 
     weights: Mapping[str, float] = field(default_factory=lambda: {"sides": 5.0})
     objectives: Sequence[Objective] = ()  # of language: none
+    needs: ClassVar = frozenset[str]()
     jitter: float = 0.1  # of a true box's sides; its feature is taught on boxes that are not exact, as found ones are
     copies: int = 1  # of each true box, each jittered anew: describing one more costs little
     found: int = 6  # boxes a picture of the detector's own, of which the wrong ones teach what no thing looks like

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 from urllib.error import URLError
 
 import torch
@@ -227,6 +227,7 @@ class FasterRCNNDetection:
 
     weights: Mapping[str, float] = field(default_factory=dict)
     objectives: Sequence[Objective] = ()
+    needs: ClassVar = frozenset[str]()
 
     def at(self, step: int) -> Update:
         return self

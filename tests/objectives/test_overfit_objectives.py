@@ -1,0 +1,197 @@
+"""Every filled cell of systems x objectives in the README: eight samples learnt by heart. The others are refused."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+
+from diptych.core import Batch, Sample, Update, collate
+from diptych.errors import RecipeError
+from diptych.models import MODELS, SystemModel
+from diptych.objectives import RegionContrast, Schedule, together
+from diptych.recipes import RECIPES, Recipe
+from diptych.recipes.tasks import make_task
+from tests.deciding import ANSWERS, REASONS, TOKENS
+from tests.tasks.test_overfit import EIGHT, SMALLER, built
+
+README = (Path(__file__).parent.parent.parent / "README.md").read_text()
+SYSTEMS = dict(zip(SMALLER, ("Unified VLP", "VL-BERT", "ImageBERT", "TDEN", "XGPT"), strict=True))
+# The objectives of each paper, all switched off.
+OFF = {
+    "unified-vlp": ("words=null", "seq2seq=1"),
+    "vl-bert": ("relation=0", "words=0", "region_classes=0"),
+    "image-bert": ("words=0", "region_classes=0", "region_features=0", "matching=0"),
+    "tden": ("words=false", "regions=false", "writing=false", "matching=null", "two_pass=null"),
+    "xgpt": ("captions=0", "fragments=0", "denoising=0", "regions=0"),
+}
+# What the README says of a cell for want of this; the first that is missing.
+WHY = {
+    "target": "no decoder",
+    "text after regions": "its decoder writes",
+    "queries": "no queries",
+    "unimodal": "one encoder",
+    "alone": "no text alone",
+    "target after text": "decoder reads no text",
+    "target apart": "decoder would copy",
+    "grounded": "no grounding",
+    "region queries": "no region queries",
+    "two passes": "one pass",
+    "hidden looks": "none kept",
+}
+LEARNT = 0.05  # nats a word or a class; one of eight guessed costs 2
+TOLD = 0.03  # of the distance from the features at the start
+STEPS = 400
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One objective as the command line chooses it: `--set objectives=KIND`, all others off."""
+
+    kind: str
+    settings: tuple[str, ...]
+
+    def recipe(self, system: str) -> Recipe:
+        settings = (f"objectives.{setting}" for setting in (*OFF[self.kind], *self.settings))
+        return RECIPES[f"{system}/small/pretrain"]().override([f"objectives={self.kind}", *settings])
+
+    def schedule(self, recipe: Recipe) -> Schedule:
+        return recipe.objectives.schedule(TOKENS.vocabulary)
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {' '.join(self.settings)}"
+
+
+class Contrast:
+    """From Python alone: no recipe names it."""
+
+    def recipe(self, system: str) -> Recipe:
+        settings = ("model.hidden_regions=official",) if system == "unified-vlp" else ()
+        recipe = RECIPES[f"{system}/small/pretrain"]().override(settings)
+        self.schedule(recipe).check(MODELS[system].model.provided(recipe.model), system)
+        return recipe
+
+    def schedule(self, recipe: Recipe) -> Schedule:
+        return together(RegionContrast(rate=0.6))
+
+    def __str__(self) -> str:
+        return "RegionContrast"
+
+
+# A row of the README -> the ways to choose it.
+ROWS: dict[str, list[Chosen | Contrast]] = {
+    "hidden words, all read (MLM)": [
+        Chosen("image-bert", ("words=1",)),
+        Chosen("unified-vlp", ("words=masked", "seq2seq=0")),
+    ],
+    "hidden words, only the past read (seq2seq)": [Chosen("unified-vlp", ("words=masked",))],
+    "all words, by queries (ours)": [Chosen("unified-vlp", ("words=queries",))],
+    "all words, by a decoder (IC)": [Chosen("xgpt", ("captions=1",))],
+    "all words, by a decoder apart (MSG)": [Chosen("tden", ("writing=true",))],
+    "hidden fragment (IMLM)": [Chosen("xgpt", ("fragments=1",))],
+    "damaged sentence (IDA)": [Chosen("xgpt", ("denoising=1", "grounded=false"))],
+    "damaged sentence, read as regions (IDA)": [Chosen("xgpt", ("denoising=1",))],
+    "hidden regions' classes (MOC, MVRC)": [
+        Chosen("image-bert", ("region_classes=1", "region_rate=0.5")),
+        Chosen("vl-bert", ("region_classes=1", "region_labels=soft", "region_rate=0.5")),
+        Chosen("tden", ("regions=true", "region_rate=0.5")),
+    ],
+    "hidden regions' features (MRFR)": [Chosen("image-bert", ("region_features=1", "region_rate=0.5"))],
+    "hidden regions apart (contrast)": [Contrast()],
+    "regions from the text (TIFG)": [Chosen("xgpt", ("regions=1",))],
+    "right or wrong pair (ITM, relation)": [Chosen("image-bert", ("matching=1",)), Chosen("vl-bert", ("relation=1",))],
+    "right pair of vectors (ISM)": [Chosen("tden", ("matching=paper",))],
+    "hidden words of text alone": [Chosen("vl-bert", ("text_alone=1",)), Chosen("xgpt", ("text_words=1",))],
+    "hidden fragment of text alone (MASS)": [Chosen("xgpt", ("text_fragments=1",))],
+    "two passes, the second over guesses": [
+        Chosen("tden", ("words=true", "writing=true", f"two_pass={scheme}")) for scheme in "ABC"
+    ],
+}
+CELLS = [(row, way, system) for row, ways in ROWS.items() for way in ways for system in SMALLER]
+
+
+def samples_for(row: str, system: str) -> list[Sample]:
+    """Eight pictures whose captions only they tell; or eight sentences."""
+    if "text alone" in row:
+        end = TOKENS.vocabulary.sep
+        return [Sample(t, t, None, torch.tensor([*TOKENS.encode(t), end])) for t in (*ANSWERS, *REASONS)]
+    task = make_task(RECIPES[f"{system}/small/pretrain"](), TOKENS, None)
+    return [replace(sample, regions=record.regions) for record in EIGHT for sample in task.samples(record)]
+
+
+def learn(model: SystemModel, updates: list[tuple[Update, Batch]]) -> Iterator[dict[str, float]]:
+    """What each thing predicted costs, of all updates together, before each step. The batches stay as they are."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for step in range(STEPS):
+        for group in optimizer.param_groups:
+            group["lr"] = 3e-3 * min(1, (step + 1) / 10, 2 * (1 - step / STEPS))
+        means: dict[str, torch.Tensor] = {}
+        for number, (update, batch) in enumerate(updates):
+            counts, (losses,) = update.counts(batch), update.losses(model, batch)
+            means |= {f"{number} {name}": loss / counts[name] for name, loss in losses.items()}
+        yield {name: float(mean.detach()) for name, mean in means.items()}
+        optimizer.zero_grad()
+        sum(means.values(), torch.zeros(())).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
+def enough(row: str, way: Chosen | Contrast, start: dict[str, float], batch: Batch) -> float:
+    if "features" in row or "TIFG" in row:
+        return TOLD * max(start.values())
+    if "soft" in str(way):  # the least that can be said of labels that are not sure
+        assert batch.classes is not None
+        told = batch.classes[batch.chosen]
+        return LEARNT + float(torch.distributions.Categorical(probs=told).entropy().mean())
+    return LEARNT
+
+
+def accepted(way: Chosen | Contrast, system: str) -> bool:
+    try:
+        way.recipe(system)
+    except RecipeError:
+        return False
+    return True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("row", "way", "system"), [cell for cell in CELLS if accepted(*cell[1:])], ids=str)
+def test_eight_samples_are_learnt_by_heart(row: str, way: Chosen | Contrast, system: str) -> None:
+    recipe, samples = way.recipe(system), samples_for(row, system)
+    schedule = way.schedule(recipe)
+    assert len(samples) == 8
+    model = built(recipe, heads=schedule.heads).train()
+    updates = [(update, collate(update.prepare(samples, Random(0)))) for update, _ in schedule.updates]
+    assert all(count > 0 for update, batch in updates for count in update.counts(batch).values())
+    start: dict[str, float] = {}
+    for seen in learn(model, updates):
+        start = start or seen
+        if max(seen.values()) < enough(row, way, start, updates[0][1]):
+            assert max(seen.values()) < max(start.values()) / 2
+            return
+    pytest.fail(f"after {STEPS} steps {seen}, at the start {start}")
+
+
+@pytest.mark.parametrize(("row", "way", "system"), CELLS, ids=str)
+def test_the_readme_says_which_cells_are_filled(row: str, way: Chosen | Contrast, system: str) -> None:
+    try:
+        way.recipe(system)
+        said = "yes"
+    except RecipeError as error:
+        (missing,) = re.findall(r"needs (.*), and .* provides .*choose another", str(error))
+        said = next(why for need, why in WHY.items() if need in missing.split(" and "))
+    assert table()[row][SYSTEMS[system]] == said
+
+
+def test_the_readme_has_every_objective() -> None:
+    assert list(table()) == list(ROWS)
+    assert set(SYSTEMS) == set(SMALLER) == set(MODELS)
+
+
+def table() -> dict[str, dict[str, str]]:
+    lines = README[README.index("\n| objective |") :].strip().split("\n\n")[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {row[0]: dict(zip(rows[0][1:], row[1:], strict=True)) for row in rows[2:]}
