@@ -9,10 +9,20 @@ from random import Random
 import pytest
 import torch
 
-from diptych.core import Batch, Sample, Update, collate
+from diptych import objectives
+from diptych.core import Batch, Objective, Sample, Update, collate
 from diptych.errors import RecipeError
 from diptych.models import MODELS, SystemModel
-from diptych.objectives import RegionContrast, Schedule, together
+from diptych.objectives import (
+    AnswerQuestion,
+    ChooseText,
+    GroundExpression,
+    JudgeStatement,
+    MatchGroups,
+    RegionContrast,
+    Schedule,
+    together,
+)
 from diptych.recipes import RECIPES, Recipe
 from diptych.recipes.tasks import make_task
 from tests.deciding import ANSWERS, REASONS, TOKENS
@@ -28,6 +38,8 @@ OFF = {
     "tden": ("words=false", "regions=false", "writing=false", "matching=null", "two_pass=null"),
     "xgpt": ("captions=0", "fragments=0", "denoising=0", "regions=0"),
 }
+# Learnt in fine-tuning: tests/tasks/test_overfit.py.
+OF_TASKS = {AnswerQuestion, ChooseText, GroundExpression, JudgeStatement, MatchGroups}
 # What the README says of a cell for want of this; the first that is missing.
 WHY = {
     "target": "no decoder",
@@ -189,6 +201,14 @@ def test_the_readme_says_which_cells_are_filled(row: str, way: Chosen | Contrast
 def test_the_readme_has_every_objective() -> None:
     assert list(table()) == list(ROWS)
     assert set(SYSTEMS) == set(SMALLER) == set(MODELS)
+    met = {type(o) for _, way, system in CELLS if accepted(way, system) for o in _objectives(way, system)}
+    known = {one for one in vars(objectives).values() if isinstance(one, type) and hasattr(one, "changes")}
+    assert known - met == OF_TASKS
+    assert not met & OF_TASKS
+
+
+def _objectives(way: Chosen | Contrast, system: str) -> list[Objective]:
+    return way.schedule(way.recipe(system)).objectives
 
 
 def table() -> dict[str, dict[str, str]]:
