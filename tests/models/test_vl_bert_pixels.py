@@ -13,6 +13,7 @@ from diptych.core import BIDIRECTIONAL, Record, Sample, collate
 from diptych.errors import DataError
 from diptych.loading.pixels import Pixels
 from diptych.models import VLBert, VLBertConfig
+from diptych.models.fast_rcnn import FastRCNN
 from diptych.objectives import MaskedRegionClass
 from diptych.training.config import OptimizerConfig
 from diptych.training.optimizer import MULTIPLIER, parameter_groups
@@ -118,6 +119,20 @@ def masked(cells: torch.Tensor) -> Sample:
     return replace(seen, regions=replace(seen.regions, masks=cells))
 
 
+def test_fewer_cells_of_a_region_cost_less_and_are_as_open_as_what_they_cover() -> None:
+    network = FastRCNN("resnet18", cells=2).eval()
+    seen: list[torch.Size] = []
+    network.head.register_forward_hook(lambda _, read, made: seen.append(made.shape))
+    pixels, boxes = torch.randn(1, 3, 64, 64), torch.tensor([[[0.0, 0.0, 40.0, 40.0]]])
+    present, upper = torch.ones(1, 1, dtype=torch.bool), torch.zeros(1, 1, 14, 14)
+    upper[..., :7, :] = 1
+    whole, half = network(pixels, boxes, present), network(pixels, boxes, present, upper)
+    assert [shape[2:] for shape in seen] == [(2, 2), (2, 2)]
+    cells = network.head(network.cells(network.maps(pixels), torch.tensor([[0.0, 0.0, 0.0, 40.0, 40.0]])))
+    torch.testing.assert_close(whole[0, 0], cells[0].mean((1, 2)))
+    torch.testing.assert_close(half[0, 0], cells[0, :, :1].sum((1, 2)) / 4)  # the lower two are closed
+
+
 def test_instance_masks_are_multiplied_with_the_cells_of_a_region() -> None:
     """As in the authors' code (tests/parity has its numbers): from the batch to the states."""
     vlbert = model()
@@ -141,5 +156,5 @@ def test_instance_masks_are_multiplied_with_the_cells_of_a_region() -> None:
 
 
 def test_masks_of_another_size_are_refused() -> None:
-    with pytest.raises(DataError, match="masks of 7 x 7 cells; the network makes 14 x 14"):
+    with pytest.raises(DataError, match="masks of 7 x 7 cells, wanted 14 x 14"):
         model()(collate([masked(torch.ones(3, 7, 7, dtype=torch.bool))]))

@@ -15,19 +15,22 @@ from typing import Any, Literal, cast
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.nn.functional import adaptive_avg_pool2d
 from torchvision import models
 from torchvision.ops import roi_align
 
 Network = Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
 STRIDE = 16  # pixels a step of the maps
-CELLS = 14  # of a region, both ways
+CELLS = 14  # of a region, both ways, as VL-BERT has it
 STAGES = ("stem", "layer1", "layer2", "layer3")
 
 
 class FastRCNN(nn.Module):
-    def __init__(self, network: Network, frozen: int = 2) -> None:
-        """`frozen`: how many of stem, stage 1, stage 2, stage 3 keep their weights."""
+    def __init__(self, network: Network, frozen: int = 2, cells: int = CELLS) -> None:
+        """`frozen`: how many of stem, stage 1, stage 2, stage 3 keep their weights. `cells`: of a region, both ways;
+        stage 4, most of the work, costs as their square."""
         super().__init__()
+        self.across = cells
         whole: Any = getattr(models, network)(weights=None)
         self.backbone = nn.Module()
         for name in ("conv1", "bn1", "layer1", "layer2", "layer3"):
@@ -62,8 +65,8 @@ class FastRCNN(nn.Module):
     ) -> Float[Tensor, "B P F"]:
         """Boxes in pixels, corners; zeros where none is present.
 
-        `masks` (14 x 14) close what is not the thing: they are multiplied with what stage 4 makes of the cells, and the
-        mean is over all cells, open or not (the code's fast_rcnn.py:151-154).
+        `masks` close what is not the thing: they are multiplied with what stage 4 makes of the cells, and the mean is
+        over all cells, open or not (the code's fast_rcnn.py:151-154). A cell of fewer is as open as those it covers.
         """
         rows, places = present.nonzero(as_tuple=True)
         found = pixels.new_zeros(*present.shape, self.size)
@@ -72,7 +75,7 @@ class FastRCNN(nn.Module):
         rois = torch.cat([rows[:, None].to(boxes), boxes[rows, places]], 1)
         cells = self.head(self.cells(self.maps(pixels), rois))
         if masks is not None:
-            cells = cells * masks[rows, places][:, None].to(cells)
+            cells = cells * adaptive_avg_pool2d(masks[rows, places][:, None].to(cells), self.across)
         return found.index_put((rows, places), cells.mean((2, 3)).to(found))
 
     def maps(self, pixels: Float[Tensor, "B 3 height width"]) -> Float[Tensor, "B c h w"]:
@@ -82,7 +85,7 @@ class FastRCNN(nn.Module):
         return out
 
     def cells(self, maps: Float[Tensor, "B c h w"], rois: Float[Tensor, "N 5"]) -> Float[Tensor, "N c cells cells"]:
-        pooled: Tensor = roi_align(maps, rois.to(maps), CELLS, 1 / STRIDE, sampling_ratio=1, aligned=False)
+        pooled: Tensor = roi_align(maps, rois.to(maps), self.across, 1 / STRIDE, sampling_ratio=1, aligned=False)
         return pooled
 
 

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from diptych.core import NOTHING, Batch, States, attention_mask
@@ -63,6 +63,7 @@ class VLBertShape(Shape):
     region_budget: Source = "paper"  # max_regions; or 64 places for text and regions together
     network: Network | None = None  # what looks at pixels, trained with the rest; None: stored features
     network_frozen: int = 2  # of its stem and stages 1 to 3, from the stem on
+    network_cells: Annotated[int, Field(ge=1, le=CELLS)] = CELLS  # that RoIAlign makes of a box, both ways
 
     @model_validator(mode="after")
     def _fits(self) -> VLBertShape:
@@ -244,7 +245,9 @@ class RegionLooks(nn.Module):
     def __init__(self, config: VLBertConfig) -> None:
         super().__init__()
         self.config = config
-        self.network = None if config.network is None else FastRCNN(config.network, config.network_frozen)
+        self.network = (
+            None if config.network is None else FastRCNN(config.network, config.network_frozen, config.network_cells)
+        )
         size = config.feature_size if self.network is None else self.network.size
         # What a hidden region looks like; where there are pixels, like a blank.
         self.hidden = nn.Parameter(torch.zeros(size)) if self.network is None else None
@@ -287,8 +290,8 @@ class RegionLooks(nn.Module):
             return None
         if batch.masks.shape[-2:] != (CELLS, CELLS):
             raise DataError(
-                f"instance masks of {batch.masks.shape[-2]} x {batch.masks.shape[-1]} cells; the network makes "
-                f"{CELLS} x {CELLS} of a box: make the masks so, or leave them out",
+                f"instance masks of {batch.masks.shape[-2]} x {batch.masks.shape[-1]} cells, wanted {CELLS} x {CELLS}: "
+                "make them so, or leave them out",
                 key=batch.keys[0],
             )
         return torch.cat([torch.ones_like(batch.masks[:, :1]), batch.masks], 1)

@@ -149,10 +149,11 @@ def end_to_end(size: Literal["official", "small"]) -> Recipe:
 
     official: ResNet-101 with its stem, stage 1 and batch norms frozen, 64 pairs of 600 x 1000 pixels a step (here
     pieces of 4), text without pictures not among them; the code begins from a detector of Visual Genome. small: a
-    ResNet-18 that begins from nothing, so that no stage is frozen, on pictures of 128 pixels.
+    ResNet-18 that begins from nothing, so that no stage is frozen, on pictures of 128 pixels, 4 x 4 cells of a box.
     """
     recipe = {"official": official, "small": small}[size]("pretrain")
-    network = {"network": "resnet101"} if size == "official" else {"network": "resnet18", "network_frozen": 0}
+    from_nothing = {"network": "resnet18", "network_frozen": 0, "network_cells": 4}
+    network = {"network": "resnet101"} if size == "official" else from_nothing
     of_code = {"pixels_colours": "bgr", "mirror": 0.5}
     read = of_code if size == "official" else {"pixels_shorter": 128, "pixels_longer": 192}
     batch = {"batch": 64, "micro_batch": 4} if size == "official" else {"batch": 16}
