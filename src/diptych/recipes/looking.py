@@ -191,8 +191,13 @@ def _same_words(store: Store, records: Sequence[Record], data: Path) -> None:
     wanted = {record.key: record for record in records}
     for there in iterate(store):
         known = wanted.get(there.key)
-        if known is None or replace(known, size=there.size) != there:
+        if known is None or replace(_from_root(known), size=there.size) != _from_root(there):
             raise DataError(
                 f"{store.folder} was filled when {data} said something else of {there.key!r} (its words, or its split: "
                 "another --seed); give another --out, or delete that folder"
             )
+
+
+def _from_root(record: Record) -> Record:
+    """A picture is the same, from wherever its name starts."""
+    return record if record.picture is None else replace(record, picture=Path(os.path.abspath(record.picture)))
