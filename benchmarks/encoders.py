@@ -10,8 +10,8 @@ round; what counts is the median of the ratios. The authors' VL-BERT step took 3
 with AMX (design/demo.md, section 8), which this machine need not be.
 
 From pixels: two pictures of 600 x 1,000 pixels with 100 regions through ResNet-101 (`official`), and sixteen of 128 x
-192 with 8 regions through ResNet-18 at the small recipe's size (`small`). `pixels` is the network alone, forward and
-backward; `words` is the same step on stored features of the same size.
+192 with 8 regions through ResNet-18, 4 x 4 cells of a region, at the small recipe's size (`small`). `pixels` is the
+network alone, forward and backward; `words` is the same step on stored features of the same size.
 
 Writes benchmarks/results/encoders.json; with --tiny (does all of it work?) nothing.
 """
@@ -54,6 +54,7 @@ class Sizes:
     ffn: int = 3072
     rounds: int = 5
     network: str = "resnet101"  # from pixels
+    cells: int = 14  # of a region, both ways
     height: int = 600
     across: int = 1000
 
@@ -67,9 +68,9 @@ TINY = Sizes(pictures=2, regions=4, words=6, hidden=1, vocabulary=50, classes=7,
 PIXELS = {
     "official": replace(BASE, pictures=2, rounds=3),
     "small": replace(BASE, pictures=16, regions=8, words=16, hidden=2, width=128, layers=3, heads=4, ffn=512,
-                     network="resnet18", height=128, across=192),
+                     network="resnet18", cells=4, height=128, across=192),
 }  # fmt: skip
-TINY_PIXELS = {"tiny": replace(TINY, network="resnet18", height=64, across=96)}
+TINY_PIXELS = {"tiny": replace(TINY, network="resnet18", cells=4, height=64, across=96)}
 
 
 def prepared(sizes: Sizes, pixels: bool = False) -> tuple[OneForward, Batch]:
@@ -146,7 +147,7 @@ def beside_bert(system: str, sizes: Sizes) -> dict[str, Any]:
 def from_pixels(sizes: Sizes) -> dict[str, Any]:
     """The whole step; the network alone; the same step on stored features."""
     update, batch = prepared(sizes, pixels=True)
-    whole = built("vl-bert", sizes, network=sizes.network)
+    whole = built("vl-bert", sizes, network=sizes.network, network_cells=sizes.cells)
     assert isinstance(whole, VLBert)
     network = whole.regions.network
     assert network is not None
