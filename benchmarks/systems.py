@@ -38,7 +38,7 @@ SHOWN = {
     "vcr": ("Q->A", "QA->R", "Q->AR"),
     "referring": ("accuracy",),
     "reasoning": ("accuracy",),
-    "retrieval": ("pictures R@1", "pictures R@10", "texts R@1", "texts R@10"),
+    "retrieval": ("pictures R@1", "pictures R@10", "captions R@1", "captions R@10"),
 }
 SCORED = "scores.json"
 
