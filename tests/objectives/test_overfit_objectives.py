@@ -33,7 +33,7 @@ SYSTEMS = dict(zip(SMALLER, ("Unified VLP", "VL-BERT", "ImageBERT", "TDEN", "XGP
 # The objectives of each paper, all switched off.
 OFF = {
     "unified-vlp": ("words=null", "seq2seq=1"),
-    "vl-bert": ("relation=0", "words=0", "region_classes=0"),
+    "vl-bert": ("relation=0", "words=0", "region_classes=0", "seen_classes=0"),
     "image-bert": ("words=0", "region_classes=0", "region_features=0", "matching=0"),
     "tden": ("words=false", "regions=false", "writing=false", "matching=null", "two_pass=null"),
     "xgpt": ("captions=0", "fragments=0", "denoising=0", "regions=0"),
@@ -53,6 +53,7 @@ WHY = {
     "region queries": "no region queries",
     "two passes": "one pass",
     "hidden looks": "none kept",
+    "pixels": "no pixels",
 }
 LEARNT = 0.05  # nats a word or a class; one of eight guessed costs 2
 TOLD = 0.03  # of the distance from the features at the start
@@ -75,6 +76,17 @@ class Chosen:
 
     def __str__(self) -> str:
         return f"{self.kind}: {' '.join(self.settings)}"
+
+
+class FromPixels(Chosen):
+    """With a network that looks at them, where a system has one."""
+
+    def recipe(self, system: str) -> Recipe:
+        pretrain = RECIPES[f"{system}/small/pretrain"]()
+        if system == "vl-bert":
+            pretrain = pretrain.override(["model.network=resnet18", "model.network_cells=2"])
+        settings = (f"objectives.{setting}" for setting in (*OFF[self.kind], *self.settings))
+        return pretrain.override([f"objectives={self.kind}", *settings])
 
 
 class Contrast:
@@ -111,6 +123,7 @@ ROWS: dict[str, list[Chosen | Contrast]] = {
         Chosen("vl-bert", ("region_classes=1", "region_labels=soft", "region_rate=0.5")),
         Chosen("tden", ("regions=true", "region_rate=0.5")),
     ],
+    "seen regions' classes, from pixels (VL-BERT's code)": [FromPixels("vl-bert", ("seen_classes=1",))],
     "hidden regions' features (MRFR)": [Chosen("image-bert", ("region_features=1", "region_rate=0.5"))],
     "hidden regions apart (contrast)": [Contrast()],
     "regions from the text (TIFG)": [Chosen("xgpt", ("regions=1",))],
@@ -131,7 +144,14 @@ def samples_for(row: str, system: str) -> list[Sample]:
         end = TOKENS.vocabulary.sep
         return [Sample(t, t, None, torch.tensor([*TOKENS.encode(t), end])) for t in (*ANSWERS, *REASONS)]
     task = make_task(RECIPES[f"{system}/small/pretrain"](), TOKENS, None)
-    return [replace(sample, regions=record.regions) for record in EIGHT for sample in task.samples(record)]
+    samples = [replace(sample, regions=record.regions) for record in EIGHT for sample in task.samples(record)]
+    return [with_pixels(sample, seed) for seed, sample in enumerate(samples)] if "pixels" in row else samples
+
+
+def with_pixels(sample: Sample, seed: int) -> Sample:
+    assert sample.regions is not None
+    pixels = torch.randn(3, 48, 64, generator=torch.Generator().manual_seed(seed))
+    return replace(sample, regions=replace(sample.regions, features=None, pixels=pixels))
 
 
 def learn(model: SystemModel, updates: list[tuple[Update, Batch]]) -> Iterator[dict[str, float]]:

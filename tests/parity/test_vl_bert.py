@@ -222,8 +222,11 @@ class Given(nn.Module):
         super().__init__()
         self.looks = looks
 
-    def forward(self, batch: Batch) -> Tensor:
+    def features(self, batch: Batch) -> Tensor:
         return self.looks[:, : batch.boxes.shape[1] + 1]
+
+    def forward(self, batch: Batch, features: Tensor) -> Tensor:
+        return features
 
 
 def test_vcr(official: Official) -> None:

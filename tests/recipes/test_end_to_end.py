@@ -3,16 +3,21 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 from PIL import Image
 from rich.console import Console
+from safetensors.torch import save_file
 
 from diptych.core import FeatureContract, Question, Record
+from diptych.errors import CheckpointError, RecipeError
 from diptych.loading.store import Store, StoreWriter
+from diptych.objectives import SeenRegionClass
 from diptych.recipes import find_recipe
 from diptych.recipes.folder import open_model
 from diptych.recipes.plan import plan
 from diptych.recipes.run import evaluate, fit_to, predict, run
+from diptych.vision.faster_rcnn import FasterRCNN, FasterRCNNShape
 from tests import toy
 from tests.deciding import RECORDS
 
@@ -81,6 +86,84 @@ def test_vcr_from_pixels_and_masks(tmp_path: Path) -> None:
     said, scores = evaluate(done.model, store, "val")
     assert len(said) == 8
     assert set(scores) == {"Q->A", "QA->R", "Q->AR"}
+
+
+def eyes_in(folder: Path, architecture: str = "resnet18_fpn") -> FasterRCNN:
+    """A Faster R-CNN of random weights and statistics, saved as `diptych storybook detector` saves its own."""
+    torch.manual_seed(1)
+    shape = FasterRCNNShape(architecture, ("background", "dog"), shorter=32, longer=64)
+    eyes = FasterRCNN(shape.build(), shape)
+    for part in eyes.network.modules():
+        if isinstance(part, torch.nn.BatchNorm2d):
+            torch.nn.init.uniform_(part.running_mean)
+    eyes.save(folder)
+    return eyes
+
+
+def test_the_network_begins_as_that_of_a_detector(tmp_path: Path) -> None:
+    store, body = store_in(tmp_path), eyes_in(tmp_path / "eyes").network.backbone.body
+    torch.save({"state_dict": body.state_dict()}, tmp_path / "resnet18.pth")  # names as torchvision has them
+    for source in ("eyes", "resnet18.pth"):
+        still = ["optimizer.groups.regions.network.=0", f"network_init={tmp_path / source}"]
+        done = run(
+            find_recipe("vl-bert/small/end-to-end", [*TINY, *still]), store, tmp_path / f"of-{source}", console=QUIET
+        )
+        begun = done.model.model.state_dict()
+        for name, tensor in body.state_dict().items():
+            inner = name.replace("layer4.", "head.") if name.startswith("layer4.") else f"backbone.{name}"
+            assert torch.equal(begun[f"regions.network.{inner}"], tensor), name
+
+
+def test_a_network_that_begins_as_a_detector_is_not_frozen_by_chance(tmp_path: Path) -> None:
+    eyes_in(tmp_path / "eyes")
+    recipe = find_recipe("vl-bert/small/end-to-end", [*TINY, "model.network_frozen=2"])
+    given = recipe.override([f"network_init={tmp_path / 'eyes'}"])
+    assert "frozen" not in " ".join(plan(given, store_in(tmp_path), tmp_path / "run", None).notes())
+
+
+def test_what_a_network_cannot_begin_as(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    eyes_in(tmp_path / "eyes")
+    eyes_in(tmp_path / "larger", "resnet34_fpn")
+    save_file({"weight": torch.ones(1)}, tmp_path / "other.safetensors")
+    for source, told in (
+        ("larger", "larger ResNet than model.network: backbone.layer1.2"),
+        ("other.safetensors", "holds no ResNet: .*diptych storybook detector"),
+        ("store", "holds no detector: it has no eyes.json"),
+        ("none.pth", "missing; wanted a file of weights"),
+    ):
+        recipe = find_recipe("vl-bert/small/end-to-end", [*TINY, f"network_init={tmp_path / source}"])
+        with pytest.raises(CheckpointError, match=told):
+            run(recipe, store, tmp_path / "run", console=QUIET)
+    on_features = find_recipe("vl-bert/small/vqa", [*TINY, f"network_init={tmp_path / 'eyes'}"])
+    with pytest.raises(RecipeError, match=r"none looks at pixels; set model\.network too"):
+        run(on_features, store, tmp_path / "run", console=QUIET)
+    assert not (tmp_path / "run").exists()
+    start = run(find_recipe("vl-bert/small/end-to-end", TINY), store, tmp_path / "first", console=QUIET).model
+    with pytest.raises(RecipeError, match="network_init and a model to start from exclude each other"):
+        run(fit_to(on_features, start), store, tmp_path / "run", start, QUIET)
+
+
+def test_classes_told_from_pixels_teach_the_network_alone(tmp_path: Path) -> None:
+    """In fine-tuning too; a region that is hidden is not asked."""
+    store = store_in(tmp_path)
+    recipe = find_recipe("vl-bert/small/vqa", [*TINY, "model.network=resnet18", "model.network_cells=2"])
+    chosen = plan(recipe.override(["objectives.seen_classes=1"]), store, tmp_path / "run", None)
+    assert {objective.name for objective in chosen.schedule.objectives} == {"answer", "seen_region_class"}
+    batch, model = chosen.batches().at(0, 0, 1), chosen.architecture.build()
+    assert batch.hidden.sum() == 0
+    half = torch.zeros_like(batch.hidden)
+    half[:, 0] = True
+    asked = SeenRegionClass()
+    assert int(asked.count(replace(batch, hidden=half))) == int(asked.count(batch)) - len(batch)
+    asked.loss(model, model(batch), batch).backward()
+    learnt = {name for name, value in model.named_parameters() if value.grad is not None and value.grad.any()}
+    assert {name.removeprefix("heads.seen_class.") for name in learnt if not name.startswith("regions.network.")} == {
+        "weight", "bias",
+    }  # fmt: skip
+    assert any(name.startswith("regions.network.head.") for name in learnt)
+    with pytest.raises(RecipeError, match="seen_region_class needs pixels"):
+        find_recipe("vl-bert/small/vqa", [*TINY, "objectives.seen_classes=1"])
 
 
 def test_a_picture_that_cannot_be_read_is_named_and_left_out(tmp_path: Path) -> None:

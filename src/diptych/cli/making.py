@@ -252,8 +252,18 @@ def finetune(
 
     start = open_folder(model)
     named = find_recipe(recipe or f"{start.architecture.system}/small/{task.value}")
-    chosen = fit_to(named, start).override(settings or ())
+    fitted = fit_to(named, start)
+    chosen = fitted.override(settings or ())
     claimed(out, chosen)
+    asked, kept = named.model.max_regions, fitted.model.max_regions
+    if recipe is not None and asked != kept == chosen.model.max_regions:
+        console().print(
+            f"at most {kept} regions of a picture are read, as {start.folder} does, and not {asked}, as {recipe} says; "
+            f"--set model.max_regions={asked} reads so many",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
     store = store_of(data, out / "store", str(start.folder), console(), seed)
     made = run(chosen, store, out, start=start, console=console())
     print(f"model folder: {made.model.folder}")

@@ -19,10 +19,15 @@ from torch.nn.functional import adaptive_avg_pool2d
 from torchvision import models
 from torchvision.ops import roi_align
 
+from diptych.errors import CheckpointError
+from diptych.models.weights import Report, Tensors, load_into
+
 Network = Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
 STRIDE = 16  # pixels a step of the maps
 CELLS = 14  # of a region, both ways, as VL-BERT has it
 STAGES = ("stem", "layer1", "layer2", "layer3")
+FIRST, LAST = "conv1.weight", "layer4.0.conv1.weight"  # by which a ResNet is known in a file
+PARTS = ("conv1.", "bn1.", "layer")
 
 
 class FastRCNN(nn.Module):
@@ -87,6 +92,30 @@ class FastRCNN(nn.Module):
     def cells(self, maps: Float[Tensor, "B c h w"], rois: Float[Tensor, "N 5"]) -> Float[Tensor, "N c cells cells"]:
         pooled: Tensor = roi_align(maps, rois.to(maps), self.across, 1 / STRIDE, sampling_ratio=1, aligned=False)
         return pooled
+
+
+def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> Report:
+    """Begin from a ResNet: torchvision's, the one in a detector of torchvision's, or VL-BERT's of Visual Genome.
+
+    Raises CheckpointError where there is none of this size. Boxes, proposals and classes of the file are left.
+    """
+    starts = [name.removesuffix(FIRST) for name in tensors if name.endswith(FIRST)]
+    start = next((prefix for prefix in starts if prefix + LAST in tensors), None)
+    if start is None:
+        raise CheckpointError(
+            f"{source} holds no ResNet: no {FIRST} beside a {LAST}; give weights of torchvision's ResNet or of a "
+            "detector that has one (`diptych storybook detector RUN --faster-rcnn resnet18_fpn`)"
+        )
+    ours = {
+        name.replace("layer4.", "head.") if name.startswith("layer4.") else f"backbone.{name}": tensor
+        for name, tensor in ((name.removeprefix(start), tensor) for name, tensor in tensors.items())
+        if name.startswith(PARTS)
+    }
+    wanted = network.state_dict()
+    if strange := sorted(ours.keys() - wanted.keys()):
+        raise CheckpointError(f"{source} has a larger ResNet than model.network: {strange[0]}; name the one it has")
+    counters = {name: value for name, value in wanted.items() if name.endswith("num_batches_tracked")}
+    return load_into(network, counters | ours, complete=True)  # norms that never learn have no counters
 
 
 def _stride_first(block: nn.Module) -> None:

@@ -113,6 +113,7 @@ class VLBert(SystemModel):
 
     def __init__(self, config: VLBertConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)
+        self.provides = self.provided(config)
         self.text = TextEmbedding(
             words=config.vocabulary.size,
             width=config.width,
@@ -143,7 +144,10 @@ class VLBert(SystemModel):
             class_norm=False,
             dropout=config.dropout,
         )
-        own = {"match": lambda: PooledMatchHead(sizes)}
+        own = {
+            "match": lambda: PooledMatchHead(sizes),
+            "seen_class": lambda: nn.Linear(self.regions.size, config.classes),
+        }
         self.heads = make_heads(heads, sizes, self.text.words, own)
         for module in self.modules():
             as_bert(module, config.init_std)
@@ -154,10 +158,15 @@ class VLBert(SystemModel):
             nn.init.zeros_(self.region_norm.weight)
         self.keep_layers = False  # whether States.layers is filled
 
+    @classmethod
+    def provided(cls, shape: VLBertShape) -> frozenset[str]:
+        return cls.provides | ({"pixels"} if shape.network is not None else set())
+
     def forward(self, batch: Batch) -> States:
         pictured = batch.regions_present.any(1)
         batch = replace(batch, regions_present=batch.regions_present & self._within_budget(batch))
-        looks = self.regions(batch)
+        features = self.regions.features(batch)
+        looks = self.regions(batch, features)
         # [CLS], words: (B, 1 + T)
         cls = batch.text.new_full((len(batch), 1), self.config.vocabulary.cls)
         words = torch.cat([cls, batch.text], 1)
@@ -180,7 +189,7 @@ class VLBert(SystemModel):
                 "end": of_regions[:, -1],
                 **slot_mark(of_text[:, 1:], batch),
             },
-            embedded={"regions": looks[:, 1:], "places": looks[:, :1]},
+            embedded={"regions": looks[:, 1:], "places": looks[:, :1], "features": features[:, 1:]},
             layers=tuple(layers) if self.keep_layers else (),
         )
 
@@ -248,15 +257,17 @@ class RegionLooks(nn.Module):
         self.network = (
             None if config.network is None else FastRCNN(config.network, config.network_frozen, config.network_cells)
         )
-        size = config.feature_size if self.network is None else self.network.size
+        self.size = config.feature_size if self.network is None else self.network.size
         # What a hidden region looks like; where there are pixels, like a blank.
-        self.hidden = nn.Parameter(torch.zeros(size)) if self.network is None else None
+        self.hidden = nn.Parameter(torch.zeros(self.size)) if self.network is None else None
         self.dropout = Dropout(config.dropout)
-        self.out = nn.Linear(8 * config.coordinates + size, config.width)
+        self.out = nn.Linear(8 * config.coordinates + self.size, config.width)
 
-    def forward(self, batch: Batch) -> Float[Tensor, "B P D"]:
-        """P = 1 + R."""
-        features = self._stored(batch) if self.network is None else self._seen(batch, self.network)
+    def features(self, batch: Batch) -> Float[Tensor, "B P F"]:
+        """P = 1 + R: the whole picture comes first."""
+        return self._stored(batch) if self.network is None else self._seen(batch, self.network)
+
+    def forward(self, batch: Batch, features: Float[Tensor, "B P F"]) -> Float[Tensor, "B P D"]:
         places = sines(self._places(batch), self.config.coordinates)
         looks: Tensor = torch.relu(self.out(self.dropout(torch.cat([places.to(features), features], -1))))
         return looks

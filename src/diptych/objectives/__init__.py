@@ -18,6 +18,7 @@ from diptych.objectives.region_contrast import RegionContrast
 from diptych.objectives.retrieval import MatchGroups
 from diptych.objectives.schedule import Schedule, together
 from diptych.objectives.scheduled_sampling import ScheduledSampling, two_pass_c
+from diptych.objectives.seen_regions import SeenRegionClass
 from diptych.objectives.self_critical import SelfCritical
 from diptych.objectives.similarity import Similarity
 from diptych.objectives.updates import OneForward
@@ -43,6 +44,7 @@ __all__ = [
     "RegionContrast",
     "Schedule",
     "ScheduledSampling",
+    "SeenRegionClass",
     "SelfCritical",
     "Similarity",
     "apart",

@@ -11,11 +11,15 @@ from diptych.core import FeatureContract
 from diptych.errors import RecipeError, nearest
 from diptych.loading.tokens import Tokens
 from diptych.models import Config, SystemModel
+from diptych.models.fast_rcnn import begin_from_resnet
 from diptych.models.official import import_unified_vlp, start_from
 from diptych.models.tden_official import import_tden, start_tden
+from diptych.models.vl_bert import VLBert
 from diptych.models.vl_bert_official import import_vl_bert, start_vl_bert
-from diptych.models.weights import Report, Tensors, load_into
+from diptych.models.weights import Report, Tensors, load_into, read_weights
 from diptych.recipes.folder import Architecture, ModelFolder
+from diptych.vision.weights import read_eyes
+from diptych.vision.weights import read_weights as read_eyes_weights
 
 Imported = tuple[Config, tuple[str, ...], Tensors, Report]
 
@@ -61,6 +65,16 @@ def begin(model: SystemModel, system: str, source: str) -> Report:
     if system not in STARTS:
         raise RecipeError(f"{system} cannot begin from weights of another system; leave out init")
     return STARTS[system](model, source)
+
+
+def begin_network(model: SystemModel, source: str) -> Report:
+    """The part that looks at pixels, from a folder of eyes or a file of weights; the rest stays as it is."""
+    network = model.regions.network if isinstance(model, VLBert) else None
+    if network is None:
+        raise RecipeError("network_init is what a network begins as, and none looks at pixels; set model.network too")
+    path = Path(source)
+    tensors = read_eyes_weights(path, read_eyes(path)) if path.is_dir() else read_weights(path)
+    return begin_from_resnet(network, tensors, source)
 
 
 def import_checkpoint(system: str, file: Path, out: Path, vocabulary: Path, lowercase: bool | None = None) -> list[str]:

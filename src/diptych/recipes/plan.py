@@ -76,11 +76,13 @@ class Plan:
 
     def _frozen_by_chance(self) -> Iterator[str]:
         shape = self.recipe.model
-        if self.fresh and isinstance(shape, VLBertShape) and shape.network is not None and shape.network_frozen:
+        given = not self.fresh or self.recipe.network_init is not None
+        if not given and isinstance(shape, VLBertShape) and shape.network is not None and shape.network_frozen:
             yield (
                 f"the first {shape.network_frozen} stages of {shape.network} are frozen (model.network_frozen) and "
-                "keep the random weights that they begin from; train them with --set model.network_frozen=0, or begin "
-                "from a model that has learnt to look (--model; `diptych import` makes one of an official checkpoint)"
+                "keep the random weights that they begin from; begin from a detector (--set network_init=FOLDER) or "
+                "from a model that has learnt to look (--model; `diptych import` makes one of an official checkpoint), "
+                "or train them with --set model.network_frozen=0"
             )
 
     def batches(self) -> Loader:
@@ -133,8 +135,9 @@ class Plan:
 
 def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> Plan:
     """Raises RecipeError, DataError or CheckpointError for whatever would go wrong later."""
-    if recipe.init is not None and start is not None:
-        raise RecipeError("init and a model to start from exclude each other: give one")
+    for name in ("init", "network_init"):
+        if getattr(recipe, name) is not None and start is not None:
+            raise RecipeError(f"{name} and a model to start from exclude each other: give one")
     if recipe.init is not None and recipe.data.vocabulary is None:
         raise RecipeError(
             "init begins from weights that have a vocabulary of their own: give --vocab, their vocab.txt "

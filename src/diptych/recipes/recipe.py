@@ -67,6 +67,7 @@ class Recipe(BaseModel):
     task: Literal["pretrain", "caption", "vqa", "vcr", "referring", "reasoning", "retrieval"]
     model: SerializeAsAny[Shape]
     init: str | None = None  # weights to begin from: a BERT, UniLM or Unified VLP file or folder, or a hub id
+    network_init: str | None = None  # what model.network begins as: a Faster R-CNN's folder, or a file with its ResNet
     objectives: SerializeAsAny[Objectives]
     optimizer: OptimizerConfig
     training: TrainingConfig

@@ -23,7 +23,7 @@ from diptych.models.vl_bert import NETWORK
 from diptych.models.weights import load_into, read_weights
 from diptych.objectives import Schedule
 from diptych.recipes.folder import EYES, INNER, ModelFolder
-from diptych.recipes.importing import begin
+from diptych.recipes.importing import begin, begin_network
 from diptych.recipes.plan import Plan, in_split, plan
 from diptych.recipes.recipe import Recipe, claim
 from diptych.recipes.regions import best_regions, pixels_of
@@ -57,8 +57,10 @@ def run(
             console.print(fresh, markup=False, highlight=False, soft_wrap=True)
         _answer_in_words(model, chosen, start)
         _score_as_class(model, start)
-    elif recipe.init is not None:
+    if recipe.init is not None:
         console.print(f"{recipe.init}: {begin(model, recipe.system, recipe.init).lines()[-1]}")
+    if recipe.network_init is not None:
+        console.print(f"{recipe.network_init}: {begin_network(model, recipe.network_init).lines()[-1]}")
     batches, validate = chosen.batches(), _validation(chosen)
     for note in (*chosen.notes(), *chosen.left_out(batches)):
         console.print(note, markup=False, highlight=False, soft_wrap=True)

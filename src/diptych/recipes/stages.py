@@ -24,7 +24,7 @@ from diptych.recipes.recipe import Recipe, claimed
 from diptych.recipes.run import fit_to, run
 
 STAGE = re.compile(r"(\d+)\.(.+)")
-FIRST_ALONE = ("init", "data.vocabulary")  # later stages have weights and words from the one before
+FIRST_ALONE = ("init", "network_init", "data.vocabulary")  # later stages have weights and words from the one before
 
 
 @dataclass(frozen=True)

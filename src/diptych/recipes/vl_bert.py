@@ -148,8 +148,9 @@ def end_to_end(size: Literal["official", "small"]) -> Recipe:
     """Pre-training from pixels: Fast R-CNN learns too, as a group of its own (optimizer.groups).
 
     official: ResNet-101 with its stem, stage 1 and batch norms frozen, 64 pairs of 600 x 1000 pixels a step (here
-    pieces of 4), text without pictures not among them; the code begins from a detector of Visual Genome. small: a
-    ResNet-18 that begins from nothing, so that no stage is frozen, on pictures of 128 pixels, 4 x 4 cells of a box.
+    pieces of 4), text without pictures not among them; the code begins from a detector of Visual Genome
+    (`network_init`). small: a ResNet-18 that begins from nothing, so that no stage is frozen, on pictures of 128
+    pixels, 4 x 4 cells of a box; classes are told from pixels too, or it would learn nothing in so few steps.
     """
     recipe = {"official": official, "small": small}[size]("pretrain")
     from_nothing = {"network": "resnet18", "network_frozen": 0, "network_cells": 4}
@@ -162,6 +163,7 @@ def end_to_end(size: Literal["official", "small"]) -> Recipe:
             "name": f"vl-bert/{size}/end-to-end",
             "model": recipe.model.model_copy(update=network),
             "data": recipe.data.model_copy(update=read),
+            "objectives": recipe.objectives.model_copy(update={"seen_classes": 1.0 if size == "small" else 0.0}),
             "optimizer": recipe.optimizer.model_copy(update={"groups": _OWN_GROUP}),
             "training": recipe.training.model_copy(update=batch),
         }

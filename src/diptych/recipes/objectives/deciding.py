@@ -6,18 +6,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat
 
-from diptych.core import BIDIRECTIONAL, Objective, Vocabulary
+from diptych.core import BIDIRECTIONAL, Vocabulary
 from diptych.objectives import (
     ChooseText,
     GroundExpression,
     JudgeStatement,
     MaskedLanguage,
     MaskedRegionClass,
-    OneForward,
     Schedule,
+    SeenRegionClass,
     together,
 )
-from diptych.recipes.objectives.kind import Objectives
+from diptych.recipes.objectives.kind import Objectives, weighed
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -29,23 +29,21 @@ class Choosing(Objectives):
     vcr_loss: Literal["softmax", "sigmoid"] = "softmax"  # texts against each other, or each by itself
     region_classes: Literal["none", "masked", "every"] = "none"
     region_weight: NonNegativeFloat = 1.0
+    seen_classes: NonNegativeFloat = 0.0  # weight of the regions' classes told from pixels alone (model.network)
     words: NonNegativeFloat = 0.0  # weight of guessing hidden words of all four texts; 0: none is hidden
     rate: Share = 0.15  # of words and of regions
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         """What makes the groups comes first, or four texts would share what is hidden."""
-        objectives: list[Objective] = [ChooseText(self.vcr_loss)]
-        weights: dict[str, float] = {}
-        if self.words:
-            hidden = MaskedLanguage(vocabulary, rate=self.rate, attention=((BIDIRECTIONAL, 1.0),), hides_end=False)
-            objectives.append(hidden)
-            weights[hidden.name] = self.words
-        if self.region_classes != "none" and self.region_weight:
-            every = self.region_classes == "every"
-            regions = MaskedRegionClass(rate=1.0, hidden=0.0) if every else MaskedRegionClass(rate=self.rate)
-            objectives.append(regions)
-            weights[regions.name] = self.region_weight
-        return Schedule(((OneForward(tuple(objectives), weights), 1.0),))
+        hidden = MaskedLanguage(vocabulary, rate=self.rate, attention=((BIDIRECTIONAL, 1.0),), hides_end=False)
+        every = self.region_classes == "every"
+        regions = MaskedRegionClass(rate=1.0, hidden=0.0) if every else MaskedRegionClass(rate=self.rate)
+        return weighed(
+            (ChooseText(self.vcr_loss), 1.0),
+            (hidden, self.words),
+            (regions, self.region_weight if self.region_classes != "none" else 0.0),
+            (SeenRegionClass(), self.seen_classes),
+        )
 
 
 class Grounding(Objectives):
@@ -53,9 +51,10 @@ class Grounding(Objectives):
 
     kind: Literal["ground"] = "ground"
     overlap: Share = 0.5  # IoU with the true box over which a region is a right one
+    seen_classes: NonNegativeFloat = 0.0  # weight of the regions' classes told from pixels alone (model.network)
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
-        return together(GroundExpression(self.overlap))
+        return weighed((GroundExpression(self.overlap), 1.0), (SeenRegionClass(), self.seen_classes))
 
 
 class Judging(Objectives):

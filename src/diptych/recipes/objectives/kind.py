@@ -2,8 +2,8 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from diptych.core import Vocabulary
-from diptych.objectives import Schedule
+from diptych.core import Objective, Vocabulary
+from diptych.objectives import OneForward, Schedule
 
 
 class Objectives(BaseModel):
@@ -15,3 +15,10 @@ class Objectives(BaseModel):
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         raise NotImplementedError
+
+
+def weighed(*objectives: tuple[Objective, float]) -> Schedule:
+    """On one forward pass, each loss times its weight; what weighs nothing is left out."""
+    used = [(objective, weight) for objective, weight in objectives if weight]
+    weights = {objective.name: weight for objective, weight in used}
+    return Schedule(((OneForward(tuple(objective for objective, _ in used), weights), 1.0),))

@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, model_validator
 
-from diptych.core import BIDIRECTIONAL, Objective, Vocabulary
+from diptych.core import BIDIRECTIONAL, Vocabulary
 from diptych.models.visual import Source
-from diptych.objectives import ImageTextMatching, MaskedLanguage, MaskedRegionClass, OneForward, Schedule
+from diptych.objectives import ImageTextMatching, MaskedLanguage, MaskedRegionClass, Schedule, SeenRegionClass
 from diptych.objectives.words import Scheme
-from diptych.recipes.objectives.kind import Objectives
+from diptych.recipes.objectives.kind import Objectives, weighed
 
 Share = Annotated[float, Field(ge=0, le=1)]
 _SCHEMES: dict[Source, Scheme] = {"paper": (1.0, 0.0, 0.0), "official": (0.8, 0.1, 0.1)}
@@ -25,6 +25,7 @@ class VLBertObjectives(Objectives):
     words: NonNegativeFloat = 1.0
     text_alone: NonNegativeFloat = 0.0  # words of data.text by themselves; ICLR version and code: 1
     region_classes: NonNegativeFloat = 1.0
+    seen_classes: NonNegativeFloat = 0.0  # told from pixels alone (model.network); in the code, off
     masking: Source = "paper"  # a chosen piece becomes [MASK]; or whole words, 80/10/10
     rate: Share = 0.15  # of the words
     region_rate: Share = 0.15
@@ -37,8 +38,8 @@ class VLBertObjectives(Objectives):
 
     @model_validator(mode="after")
     def _some(self) -> VLBertObjectives:
-        if not (self.relation or self.words or self.text_alone or self.region_classes):
-            raise ValueError("relation, words, text_alone and region_classes are all 0: nothing to train")
+        if not (self.relation or self.words or self.text_alone or self.region_classes or self.seen_classes):
+            raise ValueError("relation, words, text_alone, region_classes and seen_classes are all 0: nothing to train")
         return self
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
@@ -62,12 +63,10 @@ class VLBertObjectives(Objectives):
             only_matched=self.only_matched,
             by_sample=self.means == "samples",
         )
-        weighed: list[tuple[Objective, float]] = [
+        return weighed(
             (ImageTextMatching(self.broken, "captions"), self.relation),
             (words, self.words),
             (replace(words, of="alone", name="masked_text"), self.text_alone),
             (regions, self.region_classes),
-        ]
-        used = [(objective, weight) for objective, weight in weighed if weight]
-        weights = {objective.name: weight for objective, weight in used}
-        return Schedule(((OneForward(tuple(objective for objective, _ in used), weights), 1.0),))
+            (SeenRegionClass(), self.seen_classes),
+        )

@@ -1,0 +1,47 @@
+"""The class of every region that can be seen, told from its pixels alone, before any word is near."""
+
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+from torch.nn import functional as F
+
+from diptych.core import Batch, Model, Sample, States
+
+
+@dataclass(frozen=True)
+class SeenRegionClass:
+    """Keeps a network that learns from pixels one that tells things apart, or makes it one, as Fast R-CNN is taught:
+    one layer over each region's feature, cross-entropy, mean over regions.
+
+    VL-BERT's code has it as a switch (common/fast_rcnn.py, `regularizing_predictor`: ENABLE_CNN_REG_LOSS without
+    CNN_LOSS_TOP), off wherever it is not over the top of the model.
+    """
+
+    name: str = "seen_region_class"
+
+    needs: ClassVar = frozenset({"pixels"})
+    heads: ClassVar = frozenset({"seen_class"})
+    changes: ClassVar = "nothing"
+
+    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+        return samples
+
+    def count(self, batch: Batch) -> Tensor:
+        return self._asked(batch).sum()
+
+    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+        asked = self._asked(batch)
+        scores: Tensor = model.heads["seen_class"](states.embedded["features"][asked]).float()
+        if batch.classes is None:
+            return scores.sum() * 0
+        return F.cross_entropy(scores, batch.classes[asked].argmax(-1), reduction="sum")
+
+    def _asked(self, batch: Batch) -> Bool[Tensor, "B R"]:
+        """The regions that are not hidden and of which a detector has said something."""
+        if batch.classes is None:
+            return torch.zeros_like(batch.hidden)
+        return batch.regions_present & ~batch.hidden & (batch.classes.sum(-1) > 0)

@@ -1,0 +1,108 @@
+"""From the command line: pictures and texts read in pairs, in stages; and VL-BERT that learns to look."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from diptych.loading.store import Store
+from diptych.vision.faster_rcnn import FasterRCNN, FasterRCNNShape
+from tests.journeys.conftest import ENVIRONMENT, Told, command, tiny
+from tests.journeys.test_unified_vlp import steps, weights
+
+TEXTS = {
+    "data.max_words": 20,
+    "model.positions": 40,
+    "model.max_regions": 8,
+    "training.steps": 4,
+    "training.checkpoint_every": 2,
+}
+PAIRS = tiny(**TEXTS, **{"training.batch": 4, "training.validate_every": 4})
+PIXELS = tiny(
+    **TEXTS,
+    **{"data.split": "train", "data.pixels_shorter": 32, "model.network_cells": 1, "training.validate_every": "null"},
+)
+
+
+@pytest.fixture
+def store(with_eyes: Path) -> Path:
+    assert Store(with_eyes.parent / "store").splits["train"] > 4
+    return with_eyes.parent / "store"
+
+
+def test_stages_then_pairs_then_search(run: Callable[..., Told], store: Path, with_eyes: Path, tmp_path: Path) -> None:
+    staged, tuned, pairs = tmp_path / "stages", tmp_path / "retrieval", tmp_path / "pairs"
+    web = ("--set", "1.data.split=train")  # the photos have no split web
+    told = run("pretrain", "image-bert/small/pretrain/web-then-train", "--data", store, "--out", staged, *PAIRS, *web)
+    assert told.code == 0, told.error
+    assert {path.name for path in staged.iterdir()} >= {"stage-1", "stage-2", "model"}
+    tune = ("finetune", "retrieval", "--data", store, "--model", staged, *PAIRS, "--out")
+    told = run(*tune, tuned)
+    assert told.code == 0, told.error
+    assert "regions of a picture" not in told.error
+    told = run(*tune, tmp_path / "other", "--recipe", "image-bert/retrieval/36-regions")
+    assert told.code == 0, told.error
+    assert "at most 8 regions of a picture are read" in told.error
+    assert "and not 36, as image-bert/retrieval/36-regions says; --set model.max_regions=36" in told.error
+
+    asked = ("evaluate", "--model", tuned, "--data", store, "--split", "train", "--pairs", pairs, "--json")
+    first, kept = run(*asked), {path: path.stat().st_mtime_ns for path in pairs.iterdir()}
+    again = run(*asked)
+    assert json.loads(first.said)["scores"] == json.loads(again.said)["scores"]
+    assert {path: path.stat().st_mtime_ns for path in pairs.iterdir()} == kept, "no pair is read again"
+    other = run(
+        "evaluate", "--model", staged, "--data", store, "--split", "train", "--pairs", pairs, "--task", "retrieval"
+    )
+    assert other.code == 2
+    assert "holds scores of another model" in other.error
+
+    photos, sheet = with_eyes.parent / "photos", tmp_path / "sheet.png"
+    told = run(
+        "search", "a dog in the rain", "--pictures", photos, "--model", tuned, "--out", sheet, "--cache", tmp_path / "c"
+    )
+    assert told.code == 0, told.error
+    with Image.open(sheet) as drawn:
+        assert drawn.size[0] > 100
+    page = sheet.with_suffix(".html").read_text()
+    assert page.count("<img") == len(list(photos.iterdir()))
+    assert "a dog in the rain" in page
+
+
+def test_learning_to_look_killed_and_gone_on_with(run: Callable[..., Told], store: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    shape = FasterRCNNShape("resnet18_fpn", ("background", "dog"), shorter=32, longer=64)
+    FasterRCNN(shape.build(), shape).save(tmp_path / "eyes")
+    whole, killed, tuned = tmp_path / "whole", tmp_path / "killed", tmp_path / "vqa"
+    begin = ("--set", f"network_init={tmp_path / 'eyes'}")
+
+    def pretrain(out: Path) -> tuple[object, ...]:
+        return ("pretrain", "vl-bert/small/end-to-end", "--data", store, "--out", out, *PIXELS, *begin)
+
+    told = run(*pretrain(whole))
+    assert told.code == 0, told.error
+    assert "120 loaded" in told.error
+    running = subprocess.Popen(
+        command(pretrain(killed)), env=ENVIRONMENT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    while not list(killed.glob("checkpoints/step-*")):
+        assert running.poll() is None, "it ended before it could be killed"
+        time.sleep(0.01)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    told = run(*pretrain(killed))
+    assert told.code == 0, told.error
+    assert weights(killed) == weights(whole)
+    assert steps(killed) == [1, 2, 3, 4]
+
+    told = run("finetune", "vqa", "--data", store, "--model", killed, "--out", tuned, *PIXELS)
+    assert told.code == 0, told.error
+    told = run("evaluate", "--model", tuned, "--data", store, "--split", "train", "--json")
+    assert json.loads(told.said)["scores"]["accuracy"]["value"] >= 0
