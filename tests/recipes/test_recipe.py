@@ -6,6 +6,7 @@ from diptych.errors import RecipeError
 from diptych.recipes import find_recipe
 from diptych.recipes.objectives import Answering, ImageBertObjectives
 from diptych.recipes.recipe import Recipe, claim
+from diptych.recipes.run import _fingerprint
 
 SMALL = "unified-vlp/small/pretrain"
 
@@ -114,3 +115,14 @@ def test_the_official_numbers_where_they_differ() -> None:
     assert find_recipe("unified-vlp/official/caption").optimizer.lr == 3e-5
     assert find_recipe("unified-vlp/official/vqa").objectives == Answering(masks_a_word=True)
     assert find_recipe("unified-vlp/vqa").objectives == Answering()
+
+
+def test_a_setting_of_a_later_version_stops_no_run() -> None:
+    class Later(Recipe):
+        added: int = 3
+
+    now = find_recipe(SMALL)
+    later = Later.model_validate(now.model_dump())
+    assert _fingerprint(later, None) == _fingerprint(now, None)
+    assert _fingerprint(later.model_copy(update={"added": 4}), None) != _fingerprint(now, None)
+    assert _fingerprint(now.override(["model.dropout=0.2"]), None) != _fingerprint(now, None)

@@ -1,7 +1,10 @@
 """Heads: what turns states into predictions. Objectives name them; models hold them under these names."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -12,6 +15,7 @@ from diptych.core import Batch, States
 from diptych.errors import RecipeError, nearest
 from diptych.models.dropout import Dropout
 from diptych.models.pooling import SimilarityHead
+from diptych.models.system import Config
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,12 @@ class HeadSizes:
     answer_width: int = 0  # of the pooled vectors from which answers are told
     class_norm: bool = True  # in the head "region_class"
     dropout: float = 0.0  # before the last layer of the heads "choice" and "verdict"
+
+    @classmethod
+    def of(cls, config: Config, **others: Any) -> HeadSizes:
+        """Those that a config tells; `others` by name."""
+        own = (config.width, config.vocabulary.size, config.classes, config.feature_size, config.answers)
+        return cls(*own, config.answer_slot, config.norm_eps, **others)
 
 
 class WordHead(nn.Module):

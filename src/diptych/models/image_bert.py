@@ -37,16 +37,9 @@ WORDS, REGIONS = 0, 1  # segments
 
 
 class ImageBertShape(Shape):
-    width: int = 768  # D
     layers: int = 12
-    heads: int = 12  # H
-    ffn: int = 3072
     positions: int = 512  # the last is that of all regions
     max_regions: int = 100  # the paper tries 36 too
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    norm_eps: float = 1e-12  # BERT's
-    init_std: float = 0.02
     # "Each embedding is projected ..., followed by Layer Normalization" can be read of the sum, as in the formula
     # before it, or of each of the parts that are projected (feature and box) before their sum is normed too.
     region_norm: Literal["sum", "each"] = "sum"
@@ -54,8 +47,6 @@ class ImageBertShape(Shape):
 
     @model_validator(mode="after")
     def _fits(self) -> ImageBertShape:
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} does not divide into {self.heads} heads")
         if self.positions < 4:
             raise ValueError(
                 f"positions={self.positions} leaves no place for a word between [CLS] and [SEP]; the last is the "
@@ -106,21 +97,10 @@ class ImageBert(SystemModel):
         )
         self.regions = ObjectEmbedding(config)
         self.encoder = Transformer(
-            LayerSizes(
-                config.width, config.heads, config.ffn, config.dropout, config.attention_dropout, config.norm_eps
-            ),
+            LayerSizes.of(config),
             config.layers,
         )
-        sizes = HeadSizes(
-            config.width,
-            config.vocabulary.size,
-            config.classes,
-            config.feature_size,
-            config.answers,
-            # Without a slot an answer is read off [CLS] and the text's [SEP]; the paper has no answers.
-            config.answer_slot,
-            config.norm_eps,
-        )
+        sizes = HeadSizes.of(config)
         self.heads = make_heads(heads, sizes, self.text.words)
         for module in self.modules():
             as_bert(module, config.init_std)

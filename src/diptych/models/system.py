@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 from torch import nn
 
 from diptych.core import Batch, States, Vocabulary
@@ -17,11 +17,25 @@ class Shape(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    width: int = 768  # D
+    heads: int = 12  # H
+    ffn: int = 3072
+    positions: int = 512
     max_regions: int = 100
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    norm_eps: float = 1e-12  # BERT's
+    init_std: float = 0.02
     answer_slot: bool = False  # a question ends with a [MASK], and its answer is read there
 
     # Whether a picture in which no region was found shows it nothing: there is no mark, and no feature of the whole.
     needs_regions: ClassVar[bool] = False
+
+    @model_validator(mode="after")
+    def _divides(self) -> Shape:
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} does not divide into {self.heads} heads")
+        return self
 
     @property
     def max_text(self) -> int:

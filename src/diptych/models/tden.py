@@ -47,22 +47,13 @@ READ, WRITTEN = 0, 1  # segments
 class TdenShape(Shape):
     """`paper` against `official` is the table of fidelity.md."""
 
-    width: int = 768  # D
-    heads: int = 12  # H
-    ffn: int = 3072
     structure: Structure = "decoupled"
     object_layers: int = 6
     sentence_layers: int = 12
     cross_layers: int = 6  # of the cross-modal encoder; 0: decoder-only pre-training (Table 2, row 2)
     decoder_layers: int = 6  # of the cross-modal decoder; 0: encoder-only pre-training (Table 2, row 1)
-    positions: int = 512
     segments: int = 3  # the code's; 0 and 1 are used
-    max_regions: int = 100
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    norm_eps: float = 1e-12
     embedding_norm_eps: float = 1e-5
-    init_std: float = 0.02
     decoder_memory: Source = "paper"  # object encoder; or cross-modal encoder where there is a text to read
     cross_ffn: Source = "paper"  # one feed-forward for both modalities; or one each
     vqa_fusion: Source = "paper"  # one vector of encoder and decoder; or two classifiers
@@ -73,8 +64,6 @@ class TdenShape(Shape):
 
     @model_validator(mode="after")
     def _fits(self) -> TdenShape:
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} does not divide into {self.heads} heads")
         if self.positions < 3:
             raise ValueError(f"positions={self.positions} leaves no place for a word between [CLS] and [SEP]")
         unused = {
@@ -129,9 +118,7 @@ class Tden(SystemModel):
 
     def __init__(self, config: TdenConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)
-        sizes = LayerSizes(
-            config.width, config.heads, config.ffn, config.dropout, config.attention_dropout, config.norm_eps
-        )
+        sizes = LayerSizes.of(config)
         self.text = TextEmbedding(
             words=config.vocabulary.size,
             width=config.width,
@@ -160,14 +147,8 @@ class Tden(SystemModel):
     def _heads(self, names: Iterable[str]) -> nn.ModuleDict:
         config = self.config
         official = config.similarity == "official"
-        sizes = HeadSizes(
-            config.width,
-            config.vocabulary.size,
-            config.classes,
-            config.feature_size,
-            config.answers,
-            config.answer_slot,
-            config.norm_eps,
+        sizes = HeadSizes.of(
+            config,
             tied=config.tied_words,
             similarity=config.similarity_width,
             region_layers=max(config.object_layers, 1) if official else 1,

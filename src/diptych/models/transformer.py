@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from diptych.models.dropout import Dropout
+from diptych.models.system import Shape
 
 CLOSED = -10000.0  # BERT's: far below any score, yet finite
 
@@ -26,6 +27,10 @@ class LayerSizes:
     dropout: float
     attention_dropout: float
     norm_eps: float
+
+    @classmethod
+    def of(cls, shape: Shape) -> LayerSizes:
+        return cls(shape.width, shape.heads, shape.ffn, shape.dropout, shape.attention_dropout, shape.norm_eps)
 
 
 class SelfAttention(nn.Module):

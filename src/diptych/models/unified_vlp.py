@@ -36,17 +36,10 @@ from diptych.models.visual import RegionEmbedding, Source, with_whole
 class UnifiedVLPShape(Shape):
     """`paper` against `official` is the table of fidelity.md."""
 
-    width: int = 768  # D
     layers: int = 12
-    heads: int = 12  # H
-    ffn: int = 3072
-    positions: int = 512
     max_regions: int = 100  # fixes where the text begins
     segments: Literal[6, 2] = 6  # 2: 0 and 1 for both ways of reading (the code without --new_segment_ids)
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
     norm_eps: float = 1e-5  # the code's; BERT has 1e-12
-    init_std: float = 0.02
     region_embedding: Source = "paper"
     box_norm: Source = "paper"
     geometry: Source = "paper"
@@ -59,8 +52,6 @@ class UnifiedVLPShape(Shape):
 
     @model_validator(mode="after")
     def _fits(self) -> UnifiedVLPShape:
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} does not divide into {self.heads} heads")
         if self.positions < self.max_regions + 3:
             raise ValueError(
                 f"positions={self.positions} leaves no place for words after {self.max_regions} regions and two marks"
@@ -108,20 +99,10 @@ class UnifiedVLP(SystemModel):
             norm_eps=config.norm_eps,
         )
         self.encoder = Transformer(
-            LayerSizes(
-                config.width, config.heads, config.ffn, config.dropout, config.attention_dropout, config.norm_eps
-            ),
+            LayerSizes.of(config),
             config.layers,
         )
-        sizes = HeadSizes(
-            config.width,
-            config.vocabulary.size,
-            config.classes,
-            config.feature_size,
-            config.answers,
-            config.answer_slot,
-            config.norm_eps,
-        )
+        sizes = HeadSizes.of(config)
         self.heads = make_heads(heads, sizes, self.text.words)
         for module in self.modules():
             as_bert(module, config.init_std)

@@ -45,16 +45,7 @@ TOGETHER = 64  # text and regions, where they share a budget
 class VLBertShape(Shape):
     """`paper` against `official` is the table of fidelity.md."""
 
-    width: int = 768  # D
     layers: int = 12
-    heads: int = 12  # H
-    ffn: int = 3072
-    positions: int = 512
-    max_regions: int = 100
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    norm_eps: float = 1e-12
-    init_std: float = 0.02
     answer_slot: bool = True
     coordinates: int = 256  # sines, and as many cosines, of each of a box's four numbers
     geometry: Source = "paper"  # corners; or centre and size
@@ -67,8 +58,6 @@ class VLBertShape(Shape):
 
     @model_validator(mode="after")
     def _fits(self) -> VLBertShape:
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} does not divide into {self.heads} heads")
         if self.positions < 5:
             raise ValueError(f"positions={self.positions} leaves no place for a word between the marks")
         return self
@@ -128,19 +117,11 @@ class VLBert(SystemModel):
         self.word_norm = nn.LayerNorm(config.width, config.norm_eps)
         self.region_norm = nn.LayerNorm(config.width, config.norm_eps)
         self.encoder = Transformer(
-            LayerSizes(
-                config.width, config.heads, config.ffn, config.dropout, config.attention_dropout, config.norm_eps
-            ),
+            LayerSizes.of(config),
             config.layers,
         )
-        sizes = HeadSizes(
-            config.width,
-            config.vocabulary.size,
-            config.classes,
-            config.feature_size,
-            config.answers,
-            config.answer_slot,
-            config.norm_eps,
+        sizes = HeadSizes.of(
+            config,
             class_norm=False,
             dropout=config.dropout,
         )

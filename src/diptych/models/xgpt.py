@@ -58,27 +58,18 @@ KNOWN = (BIDIRECTIONAL, TARGET_AFTER_BOTH, REGIONS_AFTER_TEXT)
 
 
 class XgptShape(Shape):
-    width: int = 768  # D
     heads: int = 8  # H
-    ffn: int = 3072
     layers: int = 12  # of the encoder, and as many of the decoder
     structure: Structure = "encdec-share"  # Table 3
     cross: Literal["after", "joint"] = "after"  # encdec-share: words look at the encoder after themselves, or at both
     refining_layers: int = 1  # attention on attention over the regions (A.1); 0: none
     positions: int = 60  # "we trim the max sequence length to 60" (A.2)
-    max_regions: int = 100
     answer_slot: bool = True  # an answer is told from a [MASK] behind the question
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    norm_eps: float = 1e-12
-    init_std: float = 0.02
 
     needs_regions: ClassVar = True
 
     @model_validator(mode="after")
     def _fits(self) -> XgptShape:
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} does not divide into {self.heads} heads")
         if self.positions < 3:
             raise ValueError(f"positions={self.positions} leaves no place for a word before [MASK] and [SEP]")
         if self.cross == "joint" and self.structure != "encdec-share":
@@ -126,9 +117,7 @@ class Xgpt(SystemModel):
         names = set(heads)
         if "answer" in names and not config.answer_slot:
             raise RecipeError("XGPT tells answers at a [MASK] alone: set model.answer_slot=true")
-        sizes = LayerSizes(
-            config.width, config.heads, config.ffn, config.dropout, config.attention_dropout, config.norm_eps
-        )
+        sizes = LayerSizes.of(config)
         self.text = WordEmbedding(config.vocabulary.size, config.positions, sizes)
         self.regions = RegionProjection(config.feature_size, sizes)
         self.refining = nn.ModuleList(RefiningLayer(sizes) for _ in range(config.refining_layers))
@@ -140,15 +129,7 @@ class Xgpt(SystemModel):
         )
         apart = config.layers if config.structure == "encdec" else 0
         self.own_decoder = nn.ModuleList(DecoderLayer(sizes) for _ in range(apart))
-        head_sizes = HeadSizes(
-            config.width,
-            config.vocabulary.size,
-            config.classes,
-            config.feature_size,
-            config.answers,
-            config.answer_slot,
-            config.norm_eps,
-        )
+        head_sizes = HeadSizes.of(config)
         self.heads = make_heads(names, head_sizes, self.text.words)
         for module in self.modules():
             as_bert(module, config.init_std)

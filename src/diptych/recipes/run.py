@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -264,8 +265,12 @@ def _without_validation(training: TrainingConfig) -> TrainingConfig:
 
 
 def _fingerprint(recipe: Recipe, start: ModelFolder | None) -> str:
-    """What a run must share with its checkpoints: the recipe, and the weights it began from."""
-    digest = hashlib.sha256(recipe.model_dump_json().encode())
+    """What a run must share with its checkpoints: the recipe, and the weights it began from.
+
+    What stands at its default is left out, so that a setting that a later version adds stops no run.
+    """
+    chosen = json.dumps(recipe.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+    digest = hashlib.sha256(chosen.encode())
     if start is not None:
         for name, tensor in sorted(start.model.state_dict().items()):
             digest.update(name.encode() + tensor.contiguous().numpy().tobytes())

@@ -289,7 +289,10 @@ class _Run:
         if found is None:
             return None
         if found.state["fingerprint"] != self.fingerprint:
-            raise CheckpointError(f"{self.root} belongs to another recipe: name another run folder, or delete this one")
+            raise CheckpointError(
+                f"{self.root} belongs to another recipe, or began from other weights: name another run folder, "
+                "or delete this one"
+            )
         put_tensors(found.tensors["model"], named_tensors(self.module), str(self.root))
         self._put_optimizer(found.tensors["optimizer"])
         if self.ema is not None:
