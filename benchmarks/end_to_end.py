@@ -25,6 +25,7 @@ from rich.console import Console
 from benchmarks.machine import save_result
 from diptych.files import write_atomically
 from diptych.loading.store import Store
+from diptych.models.vl_bert import NETWORK
 from diptych.processes import PROCESSES
 from diptych.recipes import find_recipe
 from diptych.recipes.apart import workers
@@ -32,7 +33,6 @@ from diptych.recipes.run import Run, fit_to, run
 from diptych.recipes.scoring import score_model
 
 FROZEN, LEARNING = "frozen", "learning"
-NETWORK = "regions.network."
 SHARE = 0.25  # of the rate, in the arm that learns
 SEEN_CLASSES = "objectives.seen_classes=1"
 BATCH = 16
@@ -66,17 +66,15 @@ def trained(arm: Arm) -> Run:
         "vl-bert/small/end-to-end", [*own, *from_detector, f"training.steps={arm.pretrain_steps}", "data.split=web"]
     )
     start = run(whole, store, arm.folder / "pretrain", console=quiet).model
-    looking = {name: getattr(whole.data, name) for name in ("pixels_shorter", "pixels_longer", "pixels_colours")}
-    recipe = fit_to(find_recipe("vl-bert/small/referring"), start).override(
-        [*own, *(f"data.{name}={value}" for name, value in looking.items()), f"training.steps={arm.steps}"]
-    )
+    recipe = fit_to(find_recipe("vl-bert/small/referring"), start)
+    recipe = recipe.override([*own, f"training.steps={arm.steps}"])
     return run(recipe, store, arm.folder / "referring", start, quiet)
 
 
 def scored(arm: Arm) -> dict[str, Any]:
-    kept = arm.folder / SCORED
+    kept, model = arm.folder / SCORED, trained(arm).model  # another recipe's run there is refused
     if not kept.exists():
-        _, scores = score_model(trained(arm).model, Store(Path(arm.store)), "test")
+        _, scores = score_model(model, Store(Path(arm.store)), "test")
         write_atomically(kept, (json.dumps(scores.to_json(), indent=1) + "\n").encode())
     found: dict[str, Any] = json.loads(kept.read_text("utf-8"))["scores"]["accuracy"]
     log = [json.loads(line) for line in (arm.folder / "referring" / "metrics.jsonl").read_text("utf-8").splitlines()]
@@ -112,6 +110,7 @@ def main() -> None:
         }
         figures["blind"] = {"referring accuracy": f"{rows[0]['blind']:.1f}"}
     command = "uv run python -m benchmarks.end_to_end --store demo/store --detector EYES --out runs/end_to_end"
+    command += f" --seeds {chosen.seeds}"
     print(json.dumps(figures, indent=1), save_result("end_to_end", command, figures))
 
 

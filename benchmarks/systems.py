@@ -70,11 +70,11 @@ def cells(store: Path, out: Path, demo: DemoConfig, steps: int, systems: Sequenc
 
 def scored(cell: Cell) -> dict[str, Any]:
     """Figures of the test split, looked at once; in a process of its own."""
-    kept = cell.folder / SCORED
+    kept, store = cell.folder / SCORED, Store(Path(cell.store))
+    cell.folder.mkdir(parents=True, exist_ok=True)
+    # Another recipe's run there is refused.
+    model = open_model(Path(cell.start or "")) if cell.arm == ZERO_SHOT else train_cell(cell, store).model
     if not kept.exists():
-        store = Store(Path(cell.store))
-        cell.folder.mkdir(parents=True, exist_ok=True)
-        model = open_model(Path(cell.start)) if cell.arm == ZERO_SHOT else train_cell(cell, store).model
         extent = Extent(queries=QUERIES) if cell.task == "retrieval" and "match" in model.model.heads else None
         _, scores = score_model(model, store, "test", task=cell.task, extent=extent)
         write_atomically(kept, (json.dumps(scores.to_json(), indent=1) + "\n").encode())
@@ -91,7 +91,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=800)
     chosen = parser.parse_args()
     demo = DemoConfig(pretrain_steps=chosen.pretrain_steps)
-    figures: dict[str, Any] = {"pre-training steps": chosen.pretrain_steps, "fine-tuning steps": chosen.steps}
+    figures: dict[str, Any] = {
+        "pre-training steps": chosen.pretrain_steps, "fine-tuning steps": chosen.steps,
+        f"fine-tuning steps, {' and '.join(LATE)}": 3 * chosen.steps,
+    }  # fmt: skip
     command = "uv run python -m benchmarks.systems --store demo/store --out runs/systems"
     waiting = list(cells(chosen.store, chosen.out, demo, chosen.steps, chosen.systems))
     with workers(PROCESSES) as pool:

@@ -9,7 +9,7 @@ import torch
 
 from diptych.core import BIDIRECTIONAL, Batch, Sample, collate
 from diptych.errors import DataError
-from diptych.models import VLBert, VLBertConfig
+from diptych.models import VLBert, VLBertConfig, VLBertShape
 from diptych.recipes.objectives import VLBertObjectives
 from tests import toy
 
@@ -119,6 +119,9 @@ def test_text_and_regions_share_64_places_in_the_code() -> None:
     alone = Sample("t", "t", None, torch.tensor([5] * 60), attention=BIDIRECTIONAL)
     assert mean(collate([sample, alone])).text.isfinite().all()  # no regions, no budget
     long = replace(whole, text=torch.tensor([5] * 40))
+    shape = VLBertShape.tiny(region_budget="official", max_regions=100)
+    assert [shape.most_regions(words) for words in (10, 32, 40, 90)] == [52, 30, 30, 30]  # of more the model tells
+    assert (shape.max_beside, shape.max_text) == (32, 93)
     with pytest.raises(DataError, match=r"a text of 40 words.*region_budget=official has 64 places"):
         vlbert(collate([long]))
 

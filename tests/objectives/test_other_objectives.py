@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from diptych.core import BIDIRECTIONAL, NOTHING, QUERIES_BEFORE, Regions, Sample, States, collate
-from diptych.objectives import AnswerQuestion, MaskedQueries, MaskedRegionClass, RegionContrast
+from diptych.objectives import AnswerQuestion, MaskedQueries, MaskedRegionClass, RegionContrast, SeenRegionClass
 from tests import toy
 
 V = toy.VOCABULARY
@@ -215,3 +215,30 @@ def test_regions_whose_labels_are_no_distribution_are_not_asked():
     assert objective._asked(batch).tolist() == [[True, True, False, False]]
     assert int(objective.count(batch)) == 2
     assert int(MaskedRegionClass(rate=1.0, labels="soft").count(batch)) == 4
+
+
+def test_seen_classes_by_hand():
+    """Of four regions one is hidden, of one nothing was told, and a second picture has two regions fewer."""
+    first, second = toy.sample(1, 4), toy.sample(2, 2)
+    assert first.regions is not None
+    classes = torch.eye(toy.KINDS)[:4].clone()
+    classes[3] = 0
+    told = replace(first.regions, classes=classes).hide(
+        torch.tensor([False, True, False, False]), torch.zeros(4).bool()
+    )
+    batch = collate([replace(first, regions=told), second])
+    assert batch.classes is not None
+    features = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0))
+    head = torch.nn.Linear(3, toy.KINDS)
+    model = toy.model()
+    model.heads["seen_class"] = head
+    states = States(regions=torch.empty(2, 4, 5), text=torch.empty(2, 1, 5), embedded={"features": features})
+    by_hand = torch.zeros(())
+    for picture, region in ((0, 0), (0, 2), (1, 0), (1, 1)):
+        right = int(batch.classes[picture, region].argmax())
+        by_hand = by_hand - head(features[picture, region]).log_softmax(-1)[right]
+    asked = SeenRegionClass()
+    assert int(asked.count(batch)) == 4
+    torch.testing.assert_close(asked.loss(model, states, batch), by_hand)
+    assert int(asked.count(replace(batch, classes=None))) == 0
+    assert float(asked.loss(model, states, replace(batch, classes=None)).detach()) == 0

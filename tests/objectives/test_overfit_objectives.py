@@ -67,9 +67,12 @@ class Chosen:
     kind: str
     settings: tuple[str, ...]
 
+    def begun(self, system: str) -> Recipe:
+        return RECIPES[f"{system}/small/pretrain"]()
+
     def recipe(self, system: str) -> Recipe:
         settings = (f"objectives.{setting}" for setting in (*OFF[self.kind], *self.settings))
-        return RECIPES[f"{system}/small/pretrain"]().override([f"objectives={self.kind}", *settings])
+        return self.begun(system).override([f"objectives={self.kind}", *settings])
 
     def schedule(self, recipe: Recipe) -> Schedule:
         return recipe.objectives.schedule(TOKENS.vocabulary)
@@ -81,12 +84,9 @@ class Chosen:
 class FromPixels(Chosen):
     """With a network that looks at them, where a system has one."""
 
-    def recipe(self, system: str) -> Recipe:
-        pretrain = RECIPES[f"{system}/small/pretrain"]()
-        if system == "vl-bert":
-            pretrain = pretrain.override(["model.network=resnet18", "model.network_cells=2"])
-        settings = (f"objectives.{setting}" for setting in (*OFF[self.kind], *self.settings))
-        return pretrain.override([f"objectives={self.kind}", *settings])
+    def begun(self, system: str) -> Recipe:
+        network = ("model.network=resnet18", "model.network_cells=2") if system == "vl-bert" else ()
+        return super().begun(system).override(network)
 
 
 class Contrast:

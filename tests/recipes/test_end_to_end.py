@@ -8,10 +8,14 @@ import torch
 from PIL import Image
 from rich.console import Console
 from safetensors.torch import save_file
+from torchvision.models import resnet18, resnet50
 
 from diptych.core import FeatureContract, Question, Record
 from diptych.errors import CheckpointError, RecipeError
 from diptych.loading.store import Store, StoreWriter
+from diptych.models import VLBertShape
+from diptych.models.fast_rcnn import FastRCNN, begin_from_resnet
+from diptych.models.weights import read_weights
 from diptych.objectives import SeenRegionClass
 from diptych.recipes import find_recipe
 from diptych.recipes.folder import open_model
@@ -125,9 +129,12 @@ def test_what_a_network_cannot_begin_as(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     eyes_in(tmp_path / "eyes")
     eyes_in(tmp_path / "larger", "resnet34_fpn")
+    whole = resnet18(weights=None).state_dict()
+    torch.save({n: tensor for n, tensor in whole.items() if "layer2.1" not in n}, tmp_path / "smaller.pth")
     save_file({"weight": torch.ones(1)}, tmp_path / "other.safetensors")
     for source, told in (
-        ("larger", "larger ResNet than model.network: backbone.layer1.2"),
+        ("larger", "another ResNet than model.network, by backbone.layer1.2"),
+        ("smaller.pth", "another ResNet than model.network, by backbone.layer2.1"),
         ("other.safetensors", "holds no ResNet: .*diptych storybook detector"),
         ("store", "holds no detector: it has no eyes.json"),
         ("none.pth", "missing; wanted a file of weights"),
@@ -142,6 +149,38 @@ def test_what_a_network_cannot_begin_as(tmp_path: Path) -> None:
     start = run(find_recipe("vl-bert/small/end-to-end", TINY), store, tmp_path / "first", console=QUIET).model
     with pytest.raises(RecipeError, match="network_init and a model to start from exclude each other"):
         run(fit_to(on_features, start), store, tmp_path / "run", start, QUIET)
+
+
+def test_weights_of_torchvisions_kind_are_read_as_they_were_made(tmp_path: Path) -> None:
+    """RGB, and a stage's stride in the 3 x 3 convolution of a bottleneck."""
+    store = store_in(tmp_path)
+    whole = resnet50(weights=None)
+    torch.save(whole.state_dict(), tmp_path / "resnet50.pth")
+    given = [*TINY, f"network_init={tmp_path / 'resnet50.pth'}", "model.network=resnet50", "data.pixels_colours=bgr"]
+    recipe = find_recipe("vl-bert/small/end-to-end", given)
+    with pytest.raises(RecipeError, match=r"they want --set data\.pixels_colours=rgb --set model\.network_stride=3x3"):
+        run(recipe, store, tmp_path / "run", console=QUIET)
+    network = FastRCNN("resnet50", stride="3x3").eval()
+    begin_from_resnet(network, read_weights(tmp_path / "resnet50.pth"), "resnet50.pth")
+    pixels = torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    until_4 = torch.nn.Sequential(*list(whole.eval().children())[:7])
+    torch.testing.assert_close(network.maps(pixels), until_4(pixels))
+
+
+def test_what_goes_on_reads_pictures_as_it_was_taught(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    shares = ["data.pixels_colours=bgr", "optimizer.groups.regions.network.=0.5"]
+    start = run(find_recipe("vl-bert/small/end-to-end", [*TINY, *shares]), store, tmp_path / "run", console=QUIET).model
+    on = fit_to(find_recipe("vl-bert/small/referring"), start)
+    assert (on.data.pixels_shorter, on.data.pixels_longer, on.data.pixels_colours) == (32, 192, "bgr")
+    assert on.optimizer.groups == {"regions.network.": 0.5}
+    stored = [setting for setting in TINY if "pixels" not in setting]
+    blind = run(find_recipe("vl-bert/small/pretrain", stored), store, tmp_path / "stored", console=QUIET).model
+    on = fit_to(find_recipe("vl-bert/small/end-to-end"), blind)
+    assert isinstance(on.model, VLBertShape)
+    assert on.model.network is None
+    assert on.optimizer.groups == {}
+    on.override([])  # classes from pixels are not asked, or it would be refused
 
 
 def test_classes_told_from_pixels_teach_the_network_alone(tmp_path: Path) -> None:
@@ -203,3 +242,24 @@ def test_texts_that_are_cut_are_counted(tmp_path: Path) -> None:
         assert f"7 of 7 {kind} are longer than 1 words or pieces and are cut; data.max_words={longest}" in told
         whole = recipe.override([f"data.max_words={longest}"])
         assert "are cut" not in " ".join(plan(whole, store, tmp_path / "run", None).notes())
+
+
+def test_words_that_leave_no_room_for_regions_are_refused(tmp_path: Path) -> None:
+    store, official = store_in(tmp_path), "model.region_budget=official"
+    with pytest.raises(
+        RecipeError, match=r"leaves 32 places.*data.max_words=40 wants 43; .*or set model\.region_budget=paper"
+    ):
+        plan(find_recipe("vl-bert/small/vqa", [*TINY, official, "data.max_words=40"]), store, tmp_path / "run", None)
+    recipe = find_recipe("vl-bert/small/vqa", [*TINY, "data.max_words=1", "model.positions=8"])
+    told = " ".join(plan(recipe, store, tmp_path / "run", None).notes())
+    assert "are cut; the longest has 4" in told
+
+
+@pytest.mark.parametrize("system", ["unified-vlp", "xgpt"])
+def test_regions_that_weights_depend_on_stay_as_many(system: str, tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    small = [*(setting for setting in TINY if "pixels" not in setting), "model.max_regions=8"]
+    start = run(find_recipe(f"{system}/small/pretrain", small), store, tmp_path / "run", console=QUIET).model
+    other = fit_to(find_recipe(f"{system}/small/vqa"), start).override(["model.max_regions=9"])
+    with pytest.raises(RecipeError, match=r"max_regions=9: .* built for 8 and its weights depend on it"):
+        run(other, store, tmp_path / "other", start, QUIET)

@@ -2,9 +2,17 @@ from pathlib import Path
 
 import pytest
 
+from diptych.core import Vocabulary
 from diptych.errors import RecipeError
 from diptych.recipes import find_recipe
-from diptych.recipes.objectives import Answering, ImageBertObjectives
+from diptych.recipes.objectives import (
+    Answering,
+    Choosing,
+    Grounding,
+    ImageBertObjectives,
+    Objectives,
+    VLBertObjectives,
+)
 from diptych.recipes.recipe import Recipe, claim
 from diptych.recipes.run import _fingerprint
 
@@ -126,3 +134,20 @@ def test_a_setting_of_a_later_version_stops_no_run() -> None:
     assert _fingerprint(later, None) == _fingerprint(now, None)
     assert _fingerprint(later.model_copy(update={"added": 4}), None) != _fingerprint(now, None)
     assert _fingerprint(now.override(["model.dropout=0.2"]), None) != _fingerprint(now, None)
+    at_their_defaults = [now.model_copy(update={"objectives": kind()}) for kind in (Answering, ImageBertObjectives)]
+    assert len({_fingerprint(recipe, None) for recipe in at_their_defaults}) == 2
+
+
+def test_a_section_is_set_before_its_keys() -> None:
+    given = ["objectives.words=0.5", "objectives=image-bert"]
+    assert find_recipe(SMALL, given).objectives == find_recipe(SMALL, given[::-1]).objectives
+
+
+@pytest.mark.parametrize("kind", [VLBertObjectives, Answering, Choosing, Grounding])
+def test_classes_from_pixels_weigh_what_they_are_set_to(kind: type[Objectives]) -> None:
+    vocabulary = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)
+    off, on = (kind.model_validate({"seen_classes": weight}).schedule(vocabulary) for weight in (0.0, 0.5))  # type: ignore[attr-defined]
+    ((update, _),) = on.updates
+    assert update.weights["seen_region_class"] == 0.5
+    assert on.needs == off.needs | {"pixels"}
+    assert on.heads == off.heads | {"seen_class"}

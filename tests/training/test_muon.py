@@ -85,7 +85,10 @@ def test_wrong_names_and_none_are_refused() -> None:
 
 def test_a_stack_of_no_layers_turns_nothing_and_others_read_no_names() -> None:
     module = nn.Sequential(nn.Linear(2, 2))
+    module.add_module("decoder", nn.ModuleList())
     some = CONFIG.model_copy(update={"orthogonal": ("decoder.", "0.")})
     assert [group[ORTHOGONAL] for group in parameter_groups(module, some)] == [True, False]
+    with pytest.raises(RecipeError, match=r"no trainable parameter starts with 'tpyo\.'"):
+        parameter_groups(module, CONFIG.model_copy(update={"orthogonal": ("tpyo.", "0.")}))
     plain = some.model_copy(update={"kind": "adamw"})
     assert not any(group[ORTHOGONAL] for group in parameter_groups(module, plain))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -33,6 +33,9 @@ from diptych.cli.app import (
 )
 from diptych.errors import RecipeError, nearest
 from diptych.processes import PROCESSES
+
+if TYPE_CHECKING:
+    from diptych.models import Shape
 
 
 class Task(StrEnum):
@@ -228,6 +231,8 @@ def pretrain(
     named = find_stages(recipe)
     chosen = (named if start is None else named.fitted(start)).override([*given, *(settings or ())])
     chosen.claimed(out)
+    if start is not None:
+        _tell_of_regions(named.recipes[0].model, chosen.recipes[0].model, start.folder)
     own = str(start.folder) if start is not None else None
     store = stores_of(data, out, detector or own, console(), seed)
     made = run_stages(chosen, store, out, start=start, console=console())
@@ -252,21 +257,26 @@ def finetune(
 
     start = open_folder(model)
     named = find_recipe(recipe or f"{start.architecture.system}/small/{task.value}")
-    fitted = fit_to(named, start)
-    chosen = fitted.override(settings or ())
+    chosen = fit_to(named, start).override(settings or ())
     claimed(out, chosen)
-    asked, kept = named.model.max_regions, fitted.model.max_regions
-    if recipe is not None and asked != kept == chosen.model.max_regions:
+    if recipe is not None:
+        _tell_of_regions(named.model, chosen.model, start.folder)
+    store = store_of(data, out / "store", str(start.folder), console(), seed)
+    made = run(chosen, store, out, start=start, console=console())
+    print(f"model folder: {made.model.folder}")
+
+
+def _tell_of_regions(named: Shape, chosen: Shape, start: Path) -> None:
+    """A model that is gone on with keeps its own number of regions."""
+    if named.max_regions != chosen.max_regions:
+        other = "" if chosen.regions_fixed else f"; --set model.max_regions={named.max_regions} reads so many"
         console().print(
-            f"at most {kept} regions of a picture are read, as {start.folder} does, and not {asked}, as {recipe} says; "
-            f"--set model.max_regions={asked} reads so many",
+            f"at most {chosen.max_regions} regions of a picture are read, and not {named.max_regions} as the recipe "
+            f"says, for {start} goes on as it was built{other}",
             markup=False,
             highlight=False,
             soft_wrap=True,
         )
-    store = store_of(data, out / "store", str(start.folder), console(), seed)
-    made = run(chosen, store, out, start=start, console=console())
-    print(f"model folder: {made.model.folder}")
 
 
 @app.command()

@@ -27,7 +27,7 @@ class Model(Protocol):
     # target apart        from the text, as MSG asks
     # queries             a [MASK] a word to write     region queries      a target place a region, from the text
     # unimodal            both before they meet        two passes          `read_regions`, for `ScheduledSampling`
-    # decode              it is a Writer
+    # decode              it is a Writer       pixels              looked at, with States.embedded["features"]
     provides: frozenset[str]
 
     def __call__(self, batch: Batch) -> States: ...

@@ -4,8 +4,8 @@
               (stem, stage 1 frozen)                               (dilated, so that it stays 14 x 14)
 
 A ResNet of torchvision's, with the stride of a stage in its first 1 x 1 convolution, where the weights that VL-BERT
-begins from have it. Batch norms keep their statistics and their scale. RoIAlign is the code's: one sample a cell, and
-pixels are points (not `aligned`).
+begins from have it, or in the 3 x 3 one, as torchvision's weights want it. Batch norms keep their statistics and their
+scale. RoIAlign is the code's: one sample a cell, and pixels are points (not `aligned`).
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from diptych.errors import CheckpointError
 from diptych.models.weights import Report, Tensors, load_into
 
 Network = Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
+Stride = Literal["1x1", "3x3"]
 STRIDE = 16  # pixels a step of the maps
 CELLS = 14  # of a region, both ways, as VL-BERT has it
 STAGES = ("stem", "layer1", "layer2", "layer3")
 FIRST, LAST = "conv1.weight", "layer4.0.conv1.weight"  # by which a ResNet is known in a file
-PARTS = ("conv1.", "bn1.", "layer")
+PARTS, COUNTER = ("conv1.", "bn1.", "layer"), "num_batches_tracked"
 
 
 class FastRCNN(nn.Module):
-    def __init__(self, network: Network, frozen: int = 2, cells: int = CELLS) -> None:
+    def __init__(self, network: Network, frozen: int = 2, cells: int = CELLS, stride: Stride = "1x1") -> None:
         """`frozen`: how many of stem, stage 1, stage 2, stage 3 keep their weights. `cells`: of a region, both ways;
-        stage 4, most of the work, costs as their square."""
+        stage 4, most of the work, costs as their square. `stride`: which convolution of a bottleneck has a stage's."""
         super().__init__()
         self.across = cells
         whole: Any = getattr(models, network)(weights=None)
@@ -42,8 +43,10 @@ class FastRCNN(nn.Module):
             setattr(self.backbone, name, getattr(whole, name))
         self.head: nn.Sequential = whole.layer4
         self.size: int = whole.fc.in_features  # F
-        for stage in (whole.layer2, whole.layer3):
-            _stride_first(stage[0])
+        self.bottlenecks = isinstance(whole.layer2[0], models.resnet.Bottleneck)
+        if stride == "1x1":
+            for stage in (whole.layer2, whole.layer3):
+                _stride_first(stage[0])
         _dilate(self.head)
         early = [(self.backbone.conv1, self.backbone.bn1), *((getattr(self.backbone, n),) for n in STAGES[1:])]
         for stage in early[:frozen]:
@@ -97,7 +100,7 @@ class FastRCNN(nn.Module):
 def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> Report:
     """Begin from a ResNet: torchvision's, the one in a detector of torchvision's, or VL-BERT's of Visual Genome.
 
-    Raises CheckpointError where there is none of this size. Boxes, proposals and classes of the file are left.
+    Raises CheckpointError where there is none of this size. The rest of a detector is left.
     """
     starts = [name.removesuffix(FIRST) for name in tensors if name.endswith(FIRST)]
     start = next((prefix for prefix in starts if prefix + LAST in tensors), None)
@@ -112,10 +115,18 @@ def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> Repor
         if name.startswith(PARTS)
     }
     wanted = network.state_dict()
-    if strange := sorted(ours.keys() - wanted.keys()):
-        raise CheckpointError(f"{source} has a larger ResNet than model.network: {strange[0]}; name the one it has")
-    counters = {name: value for name, value in wanted.items() if name.endswith("num_batches_tracked")}
-    return load_into(network, counters | ours, complete=True)  # norms that never learn have no counters
+    counters = {name: value for name, value in wanted.items() if name.endswith(COUNTER)}
+    ours = counters | ours  # norms that never learn have none
+    sizes = [{name: tensor.shape for name, tensor in tensors.items()} for tensors in (ours, wanted)]
+    if sizes[0] != sizes[1]:
+        other = sorted(name for name in ours.keys() | wanted.keys() if sizes[0].get(name) != sizes[1].get(name))[0]
+        raise CheckpointError(f"{source} has another ResNet than model.network, by {other}; name the one it has")
+    return load_into(network, ours, complete=True)
+
+
+def of_torchvision(tensors: Tensors) -> bool:
+    """Whether weights are torchvision's, or a detector's of torchvision's: they read RGB, and stride in 3 x 3."""
+    return any(name.startswith(("fc.", "backbone.body.")) for name in tensors)
 
 
 def _stride_first(block: nn.Module) -> None:

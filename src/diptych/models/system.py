@@ -30,6 +30,8 @@ class Shape(BaseModel):
 
     # Whether a picture in which no region was found shows it nothing: there is no mark, and no feature of the whole.
     needs_regions: ClassVar[bool] = False
+    # Whether weights depend on `max_regions`: a model that has learnt with one number cannot go on with another.
+    regions_fixed: ClassVar[bool] = False
 
     @model_validator(mode="after")
     def _divides(self) -> Shape:
@@ -41,6 +43,11 @@ class Shape(BaseModel):
     def max_text(self) -> int:
         """How many words (and the [SEP]s among them) there are positions for."""
         raise NotImplementedError
+
+    @property
+    def max_beside(self) -> int:
+        """How many of them are read beside regions."""
+        return self.max_text
 
     def most_regions(self, words: int) -> int:
         """How many regions are read beside so many words (and [SEP]s)."""

@@ -16,7 +16,7 @@ lookup: its box and the detector's class stand in for it (Eq. 1). The model has 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -49,6 +49,8 @@ class UnifiedVLPShape(Shape):
     # official: it keeps nothing but its segment (the code's --mask_image_regions). The authors also mean to close its
     # column to all others, but fill a copy of the mask (seq2seq_loader.py:305), so it stays open, and here too.
     hidden_regions: Source = "paper"
+
+    regions_fixed: ClassVar = True
 
     @model_validator(mode="after")
     def _fits(self) -> UnifiedVLPShape:

@@ -30,7 +30,7 @@ from diptych.core import NOTHING, Batch, States, attention_mask
 from diptych.errors import DataError
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
-from diptych.models.fast_rcnn import CELLS, FastRCNN, Network
+from diptych.models.fast_rcnn import CELLS, FastRCNN, Network, Stride
 from diptych.models.heads import HeadSizes, PooledMatchHead, make_heads, slot_mark
 from diptych.models.system import Config, Shape, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Transformer
@@ -56,6 +56,8 @@ class VLBertShape(Shape):
     network_frozen: int = 2  # of its stem and stages 1 to 3, from the stem on
     network_cells: Annotated[int, Field(ge=1, le=CELLS)] = CELLS  # that RoIAlign makes of a box, both ways
 
+    network_stride: Stride = "1x1"  # of a stage, in a bottleneck's first convolution; torchvision's weights: 3x3
+
     @model_validator(mode="after")
     def _fits(self) -> VLBertShape:
         if self.positions < 5:
@@ -66,15 +68,19 @@ class VLBertShape(Shape):
         return self if whole else self.model_copy(update={"whole": "mean"})
 
     def most_regions(self, words: int) -> int:
-        """Official: text with its marks and regions with r0 share 64 places."""
+        """Official: text with its marks and regions with r0 share 64 places, of which regions have half at least."""
         if self.region_budget == "paper":
             return self.max_regions
-        return min(self.max_regions, max(TOGETHER - 2 - words, 0))
+        return min(self.max_regions, max(TOGETHER - 2 - words, TOGETHER // 2 - 2))
 
     @property
     def max_text(self) -> int:
         """How many words (and [SEP]s) there are positions for, beside [CLS], the regions' and [END]."""
         return self.positions - 3
+
+    @property
+    def max_beside(self) -> int:
+        return self.max_text if self.region_budget == "paper" else min(self.max_text, TOGETHER // 2)
 
     @classmethod
     def base(cls, **changes: Any) -> VLBertShape:
@@ -236,7 +242,9 @@ class RegionLooks(nn.Module):
         super().__init__()
         self.config = config
         self.network = (
-            None if config.network is None else FastRCNN(config.network, config.network_frozen, config.network_cells)
+            FastRCNN(config.network, config.network_frozen, config.network_cells, config.network_stride)
+            if config.network is not None
+            else None
         )
         self.size = config.feature_size if self.network is None else self.network.size
         # What a hidden region looks like; where there are pixels, like a blank.

@@ -67,6 +67,7 @@ class XgptShape(Shape):
     answer_slot: bool = True  # an answer is told from a [MASK] behind the question
 
     needs_regions: ClassVar = True
+    regions_fixed: ClassVar = True  # as many learnt queries
 
     @model_validator(mode="after")
     def _fits(self) -> XgptShape:

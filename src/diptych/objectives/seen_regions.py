@@ -17,8 +17,8 @@ class SeenRegionClass:
     """Keeps a network that learns from pixels one that tells things apart, or makes it one, as Fast R-CNN is taught:
     one layer over each region's feature, cross-entropy, mean over regions.
 
-    VL-BERT's code has it as a switch (common/fast_rcnn.py, `regularizing_predictor`: ENABLE_CNN_REG_LOSS without
-    CNN_LOSS_TOP), off wherever it is not over the top of the model.
+    VL-BERT's code has it as a switch of VCR (common/fast_rcnn.py, `regularizing_predictor`: ENABLE_CNN_REG_LOSS without
+    CNN_LOSS_TOP), off in the released configurations, which ask the same over the top of the model.
     """
 
     name: str = "seen_region_class"

@@ -9,9 +9,10 @@ from typing import Any
 
 from diptych.core import FeatureContract
 from diptych.errors import RecipeError, nearest
+from diptych.loading.pixels import Colours
 from diptych.loading.tokens import Tokens
 from diptych.models import Config, SystemModel
-from diptych.models.fast_rcnn import begin_from_resnet
+from diptych.models.fast_rcnn import begin_from_resnet, of_torchvision
 from diptych.models.official import import_unified_vlp, start_from
 from diptych.models.tden_official import import_tden, start_tden
 from diptych.models.vl_bert import VLBert
@@ -67,13 +68,19 @@ def begin(model: SystemModel, system: str, source: str) -> Report:
     return STARTS[system](model, source)
 
 
-def begin_network(model: SystemModel, source: str) -> Report:
+def begin_network(model: SystemModel, source: str, colours: Colours) -> Report:
     """The part that looks at pixels, from a folder of eyes or a file of weights; the rest stays as it is."""
     network = model.regions.network if isinstance(model, VLBert) else None
-    if network is None:
+    if network is None or not isinstance(model, VLBert):
         raise RecipeError("network_init is what a network begins as, and none looks at pixels; set model.network too")
     path = Path(source)
     tensors = read_eyes_weights(path, read_eyes(path)) if path.is_dir() else read_weights(path)
+    if of_torchvision(tensors):
+        wanted = {"data.pixels_colours=rgb": colours == "rgb"}
+        if network.bottlenecks:
+            wanted["model.network_stride=3x3"] = model.config.network_stride == "3x3"
+        if other := [setting for setting, met in wanted.items() if not met]:
+            raise RecipeError(f"{source} holds weights of torchvision's kind; they want --set {' --set '.join(other)}")
     return begin_from_resnet(network, tensors, source)
 
 

@@ -8,6 +8,7 @@ from diptych.loading.store import Store
 from diptych.loading.tokens import Tokens
 from diptych.recipes.recipe import Recipe
 
+MARKS = 3  # that stand with the words, at most
 LOOKED_AT = 1000  # records whose words are read to count; more would keep a large run waiting
 
 
@@ -23,7 +24,9 @@ def cut_short(store: Store, records: Sequence[int], recipe: Recipe, tokens: Toke
     most, lengths = recipe.data.max_words, [len(tokens.encode(text)) for text in texts]
     if over := [length for length in lengths if length > most]:
         first = "" if len(looked) == len(records) else f" (of the first {len(looked):,} pictures)"
+        longest = max(over)
+        room = longest + MARKS <= recipe.model.max_beside
         yield (
             f"{len(over)} of {len(texts)} {kind}{first} are longer than {most} words or pieces and are cut; "
-            f"data.max_words={max(over)} takes them whole"
+            + (f"data.max_words={longest} takes them whole" if room else f"the longest has {longest}")
         )

@@ -13,7 +13,7 @@ from diptych.loading.loader import Loader
 from diptych.loading.store import Store, iterate
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.loading.tokens import Tokens
-from diptych.models import MODELS, VLBertShape
+from diptych.models import MODELS, Config, VLBertShape
 from diptych.objectives import Schedule
 from diptych.recipes.folder import Architecture, ModelFolder
 from diptych.recipes.lengths import cut_short
@@ -143,6 +143,13 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
             "init begins from weights that have a vocabulary of their own: give --vocab, their vocab.txt "
             "(--set data.vocabulary=...)"
         )
+    if start is not None and recipe.model.regions_fixed:
+        asked, there = recipe.model.max_regions, start.architecture.config.max_regions
+        if asked != there:
+            raise RecipeError(
+                f"model.max_regions={asked}: {start.folder} was built for {there} and its weights depend on it; leave "
+                f"it at {there}, or begin without --model"
+            )
     again = claimed(out, recipe)
     if start is not None:
         start.accept(store.contract, store.folder)
@@ -240,15 +247,22 @@ def _architecture(
         whole_size=store.contract.whole_size,
         answers=len(answers.names) if answers is not None else 0,
     )
-    wanted = recipe.data.max_words + (3 if config.answer_slot else 2 if recipe.task == "vcr" else 1)
-    asked = f"data.max_words={recipe.data.max_words}"
-    if recipe.data.text is not None and recipe.data.text_words >= wanted:
-        asked, wanted = f"data.text_words={recipe.data.text_words}", recipe.data.text_words + 1
-    if config.max_text < wanted:
-        raise RecipeError(
-            f"the model's shape leaves {config.max_text} places for words, and {asked} wants {wanted}; raise "
-            f"model.positions or lower {asked.partition('=')[0]}"
-        )
+    _check_room(recipe, config)
     # The word head stays through every task, so that a fine-tuned model can still be trained on words.
     heads = {"word", *schedule.heads} | ({"answer"} if answers is not None else set())
     return Architecture(system=recipe.system, config=config, heads=tuple(sorted(heads)))
+
+
+def _check_room(recipe: Recipe, config: Config) -> None:
+    """Whether the longest texts that the recipe reads have places."""
+    marks = 3 if config.answer_slot else 2 if recipe.task == "vcr" else 1
+    read = {"data.max_words": (recipe.data.max_words, marks, config.max_beside)}
+    if recipe.data.text is not None:
+        read["data.text_words"] = (recipe.data.text_words, 1, config.max_text)
+    for key, (words, more, places) in read.items():
+        if places < words + more:
+            budget = "" if places == config.max_text else " or set model.region_budget=paper"
+            raise RecipeError(
+                f"the model's shape leaves {places} places for words, and {key}={words} wants {words + more}; raise "
+                f"model.positions{budget} or lower {key}"
+            )

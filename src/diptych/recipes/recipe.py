@@ -29,6 +29,7 @@ from diptych.training.config import OptimizerConfig, TrainingConfig
 
 FILE = "recipe.json"
 TAUGHT = "objectives"  # the one section that is replaced as a whole, by those of another system
+WHOLE = (TAUGHT, f"{TAUGHT}.kind")  # set before the keys of that section, in whatever order they are given
 FREE = "optimizer.groups"  # the one table whose keys are the user's: prefixes of parameter names
 M = TypeVar("M", bound=BaseModel)
 _ANY_WORDS = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)  # what objectives need, no word decides
@@ -98,7 +99,7 @@ class Recipe(BaseModel):
     def override(self, assignments: Sequence[str]) -> Self:
         """With dotted keys set, such as `optimizer.lr=3e-4`. Unknown keys are refused with the nearest name."""
         values = self.model_dump(mode="json")
-        for assignment in assignments:
+        for assignment in sorted(assignments, key=lambda told: told.partition("=")[0] not in WHOLE):
             key, equals, text = assignment.partition("=")
             if not equals:
                 raise RecipeError(f"--set {assignment}: wanted key=value, such as optimizer.lr=3e-4")
@@ -165,7 +166,7 @@ def _assign(values: dict[str, Any], key: str, text: str) -> None:
     if key == FREE or key.startswith(f"{FREE}."):
         _assign_free(values["optimizer"], key.removeprefix(FREE).removeprefix("."), text)
         return
-    if key == TAUGHT or (key == f"{TAUGHT}.kind" and text != values[TAUGHT]["kind"]):
+    if key in WHOLE and (key == TAUGHT or text != values[TAUGHT]["kind"]):
         values[TAUGHT] = _objectives_of(text, key, values["task"])
         return
     *path, last = key.split(".")

@@ -33,9 +33,12 @@ from diptych.tasks.caption import Captioning
 from diptych.tasks.retrieval import Retrieval
 from diptych.tasks.run import ask
 from diptych.training import Result, TrainingConfig, train
+from diptych.training.checkpoint import steps_in
+from diptych.training.trainer import CHECKPOINTS
 
 VALIDATION_GALLERY = 64  # pictures with a caption each: 4,096 pairs, which a small model reads in seconds
 LIKELIHOOD_BATCHES = 20
+PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # how pictures are read, in DataConfig
 
 
 @dataclass(frozen=True)
@@ -58,10 +61,12 @@ def run(
             console.print(fresh, markup=False, highlight=False, soft_wrap=True)
         _answer_in_words(model, chosen, start)
         _score_as_class(model, start)
-    if recipe.init is not None:
+    begun = bool(steps_in(out / CHECKPOINTS))  # all weights come from there: what it began as need not be there still
+    if recipe.init is not None and not begun:
         console.print(f"{recipe.init}: {begin(model, recipe.system, recipe.init).lines()[-1]}")
-    if recipe.network_init is not None:
-        console.print(f"{recipe.network_init}: {begin_network(model, recipe.network_init).lines()[-1]}")
+    if recipe.network_init is not None and not begun:
+        report = begin_network(model, recipe.network_init, recipe.data.pixels_colours)
+        console.print(f"{recipe.network_init}: {report.lines()[-1]}")
     batches, validate = chosen.batches(), _validation(chosen)
     for note in (*chosen.notes(), *chosen.left_out(batches)):
         console.print(note, markup=False, highlight=False, soft_wrap=True)
@@ -150,12 +155,23 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
     config = start.architecture.config
     shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}
     model = type(recipe.model)(**shape)
-    groups = recipe.optimizer.groups
-    if isinstance(model, VLBertShape) and model.network is None:  # it stays on stored features
+    fitted = recipe.model_copy(update={"model": model})
+    return _looking_as(fitted, start.recipe, model.network is not None) if isinstance(model, VLBertShape) else fitted
+
+
+def _looking_as(recipe: Recipe, before: Recipe | None, looks: bool) -> Recipe:
+    """Pictures are read as the network has learnt to read them, at its share of the rate; or, on stored features,
+    nothing is asked of a network."""
+    groups, data, objectives = recipe.optimizer.groups, recipe.data, recipe.objectives
+    if not looks:
         groups = {prefix: rate for prefix, rate in groups.items() if not prefix.startswith(NETWORK)}
-    return recipe.model_copy(
-        update={"model": model, "optimizer": recipe.optimizer.model_copy(update={"groups": groups})}
-    )
+        if hasattr(objectives, "seen_classes"):
+            objectives = objectives.model_copy(update={"seen_classes": 0.0})
+    elif before is not None:
+        groups = {**before.optimizer.groups, **groups}
+        data = data.model_copy(update={name: getattr(before.data, name) for name in PIXELS})
+    optimizer = recipe.optimizer.model_copy(update={"groups": groups})
+    return recipe.model_copy(update={"optimizer": optimizer, "data": data, "objectives": objectives})
 
 
 class Said(NamedTuple):
@@ -269,8 +285,8 @@ def _fingerprint(recipe: Recipe, start: ModelFolder | None) -> str:
 
     What stands at its default is left out, so that a setting that a later version adds stops no run.
     """
-    chosen = json.dumps(recipe.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
-    digest = hashlib.sha256(chosen.encode())
+    chosen = recipe.model_dump(mode="json", exclude_defaults=True) | {"kind": recipe.objectives.kind}
+    digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode())
     if start is not None:
         for name, tensor in sorted(start.model.state_dict().items()):
             digest.update(name.encode() + tensor.contiguous().numpy().tobytes())

@@ -150,7 +150,7 @@ def end_to_end(size: Literal["official", "small"]) -> Recipe:
     official: ResNet-101 with its stem, stage 1 and batch norms frozen, 64 pairs of 600 x 1000 pixels a step (here
     pieces of 4), text without pictures not among them; the code begins from a detector of Visual Genome
     (`network_init`). small: a ResNet-18 that begins from nothing, so that no stage is frozen, on pictures of 128
-    pixels, 4 x 4 cells of a box; classes are told from pixels too, or it would learn nothing in so few steps.
+    pixels, 4 x 4 cells of a box; classes are told from pixels too, from which the network learns soonest (docs/log.md).
     """
     recipe = {"official": official, "small": small}[size]("pretrain")
     from_nothing = {"network": "resnet18", "network_frozen": 0, "network_cells": 4}

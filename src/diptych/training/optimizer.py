@@ -85,9 +85,9 @@ def parameter_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[st
     bare = set() if config.decay_biases_and_norms else _biases_and_norms(module)
     names = [name for name, p in module.named_parameters() if p.requires_grad]
     turning = config.orthogonal if config.kind == "muon" else ()
+    empty = {name for name, part in module.named_modules() if isinstance(part, nn.ModuleList) and not len(part)}
     for key, prefix in [*(("groups", prefix) for prefix in config.groups), *(("orthogonal", t) for t in turning)]:
-        # A stack of no layers has no weights to turn; one of the stacks has.
-        if not any(name.startswith(turning if key == "orthogonal" else prefix) for name in names):
+        if not any(name.startswith(prefix) for name in names) and prefix.removesuffix(".") not in empty:
             tops = {name.rsplit(".", depth)[0] for name in names for depth in range(1, name.count(".") + 1)}
             raise RecipeError(
                 f"optimizer.{key}: no trainable parameter starts with {prefix!r}: {nearest(prefix, tops)}"
