@@ -169,7 +169,7 @@ def test_weights_of_torchvisions_kind_are_read_as_they_were_made(tmp_path: Path)
 
 def test_what_goes_on_reads_pictures_as_it_was_taught(tmp_path: Path) -> None:
     store = store_in(tmp_path)
-    shares = ["data.pixels_colours=bgr", "optimizer.groups.regions.network.=0.5"]
+    shares = ["data.pixels_colours=bgr", "optimizer.groups.regions.network.=0.5", "optimizer.groups.text.=0.1"]
     start = run(find_recipe("vl-bert/small/end-to-end", [*TINY, *shares]), store, tmp_path / "run", console=QUIET).model
     on = fit_to(find_recipe("vl-bert/small/referring"), start)
     assert (on.data.pixels_shorter, on.data.pixels_longer, on.data.pixels_colours) == (32, 192, "bgr")

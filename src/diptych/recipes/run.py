@@ -164,14 +164,18 @@ def _looking_as(recipe: Recipe, before: Recipe | None, looks: bool) -> Recipe:
     nothing is asked of a network."""
     groups, data, objectives = recipe.optimizer.groups, recipe.data, recipe.objectives
     if not looks:
-        groups = {prefix: rate for prefix, rate in groups.items() if not prefix.startswith(NETWORK)}
+        groups = {prefix: share for prefix, share in groups.items() if prefix not in _of_network(groups)}
         if hasattr(objectives, "seen_classes"):
             objectives = objectives.model_copy(update={"seen_classes": 0.0})
     elif before is not None:
-        groups = {**before.optimizer.groups, **groups}
+        groups = {**_of_network(before.optimizer.groups), **groups}
         data = data.model_copy(update={name: getattr(before.data, name) for name in PIXELS})
     optimizer = recipe.optimizer.model_copy(update={"groups": groups})
     return recipe.model_copy(update={"optimizer": optimizer, "data": data, "objectives": objectives})
+
+
+def _of_network(groups: dict[str, float]) -> dict[str, float]:
+    return {prefix: share for prefix, share in groups.items() if prefix.startswith(NETWORK)}
 
 
 class Said(NamedTuple):
