@@ -28,8 +28,8 @@ from typing import Any
 import torch
 
 from benchmarks.machine import save_result
-from benchmarks.steps import bert_step, in_turn, matmul_seconds, stepping
-from diptych.core import BIDIRECTIONAL, Batch, Regions, Sample, Vocabulary, collate
+from benchmarks.steps import bert_step, in_turn, matmul_seconds, random_regions, stepping
+from diptych.core import BIDIRECTIONAL, Batch, Sample, Vocabulary, collate
 from diptych.models import MODELS, SystemModel, VLBert
 from diptych.models.fast_rcnn import FastRCNN
 from diptych.objectives import MaskedLanguage, MaskedRegionClass, OneForward
@@ -80,15 +80,8 @@ def prepared(sizes: Sizes, pixels: bool = False) -> tuple[OneForward, Batch]:
     update = OneForward((words, MaskedRegionClass(rate=0.15, hidden=0.9)))
 
     def sample(number: int) -> Sample:
-        corner = torch.rand(sizes.regions, 2) / 2
-        seen = Regions(
-            boxes=torch.cat([corner, corner + 0.4], 1),
-            scores=torch.rand(sizes.regions),
-            size=(640, 480),
-            classes=torch.rand(sizes.regions, sizes.classes).softmax(-1),
-            features=None if pixels else torch.rand(sizes.regions, sizes.features),
-            pixels=torch.rand(3, sizes.height, sizes.across) if pixels else None,
-        )
+        looked_at = (sizes.height, sizes.across) if pixels else None
+        seen = random_regions(sizes.regions, sizes.classes, 0 if pixels else sizes.features, looked_at)
         text = torch.randint(5, sizes.vocabulary, (sizes.words,))
         text[-1] = vocabulary.sep
         return Sample(str(number), str(number), seen, text)

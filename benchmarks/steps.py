@@ -10,6 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from diptych.core import Regions
+
 Step = Callable[[], object]
 Made = TypeVar("Made")
 
@@ -79,3 +81,16 @@ def matmul_seconds(rows: int, width: int = 768, inner: int = 3072, layers: int =
     one = min(seconds(lambda: a @ b) for _ in range(20))
     products = layers * (4 * width * width + 2 * width * inner) / (width * inner)  # in units of that one
     return 3 * products * one  # forward, and backward twice as much
+
+
+def random_regions(count: int, classes: int, features: int = 0, pixels: tuple[int, int] | None = None) -> Regions:
+    """With features of so many numbers, or a picture of so many pixels, height and width."""
+    corner = torch.rand(count, 2) / 2
+    return Regions(
+        boxes=torch.cat([corner, corner + 0.4], 1),
+        scores=torch.rand(count),
+        size=(640, 480),
+        classes=torch.rand(count, classes).softmax(-1),
+        features=torch.rand(count, features) if features else None,
+        pixels=torch.rand(3, *pixels) if pixels is not None else None,
+    )

@@ -28,8 +28,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.machine import save_result
-from benchmarks.vlp import seconds
-from diptych.core import Regions, Sample, Vocabulary, collate
+from benchmarks.steps import random_regions, seconds
+from diptych.core import Sample, Vocabulary, collate
 from diptych.models import Tden, TdenConfig
 from diptych.recipes import find_recipe
 
@@ -44,14 +44,7 @@ def samples() -> list[Sample]:
     """The model adds [CLS]; [SEP] is the last of the text."""
 
     def one(number: int) -> Sample:
-        corner = torch.rand(REGIONS, 2) / 2
-        seen = Regions(
-            boxes=torch.cat([corner, corner + 0.4], 1),
-            scores=torch.rand(REGIONS),
-            size=(640, 480),
-            classes=torch.rand(REGIONS, CLASSES).softmax(-1),
-            features=torch.rand(REGIONS, FEATURES),
-        )
+        seen = random_regions(REGIONS, CLASSES, FEATURES)
         words = torch.randint(999, VOCABULARY.size, (WORDS - 2,))
         return Sample(str(number), str(number), seen, torch.cat([words, torch.tensor([VOCABULARY.sep])]))
 

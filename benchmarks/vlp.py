@@ -19,8 +19,8 @@ from statistics import median
 import torch
 
 from benchmarks.machine import save_result
-from benchmarks.steps import bert_step, matmul_seconds, seconds, stepping
-from diptych.core import Batch, Regions, Sample, Vocabulary, collate
+from benchmarks.steps import bert_step, matmul_seconds, random_regions, seconds, stepping
+from diptych.core import Batch, Sample, Vocabulary, collate
 from diptych.decoding import DecodingOptions, search
 from diptych.models import UnifiedVLP, UnifiedVLPConfig
 from diptych.objectives import MaskedLanguage, OneForward
@@ -31,14 +31,7 @@ VOCABULARY = Vocabulary(28996, 0, 100, 101, 102, 103)
 
 def samples() -> list[Sample]:
     def one(number: int) -> Sample:
-        corner = torch.rand(REGIONS, 2) / 2
-        seen = Regions(
-            boxes=torch.cat([corner, corner + 0.4], 1),
-            scores=torch.rand(REGIONS),
-            size=(640, 480),
-            classes=torch.rand(REGIONS, 1601).softmax(-1),
-            features=torch.rand(REGIONS, 2048),
-        )
+        seen = random_regions(REGIONS, 1601, 2048)
         return Sample(str(number), str(number), seen, torch.randint(5, VOCABULARY.size, (WORDS,)))
 
     return [one(number) for number in range(PICTURES)]
