@@ -1,5 +1,5 @@
 # Each target is a line of uv; .ci/run runs exactly these.
-.PHONY: setup check test smoke docs
+.PHONY: setup check test smoke golden golden-write docs
 
 setup:
 	uv sync
@@ -12,6 +12,12 @@ test:
 
 smoke:
 	uv run pytest tests/journeys
+
+golden:
+	DIPTYCH_GOLDEN=bitwise uv run pytest -n 0 tests/golden
+
+golden-write:
+	uv run python -m tests.golden.losses --write
 
 docs:
 	uv run python -m diptych.reports.results
