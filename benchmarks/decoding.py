@@ -27,7 +27,7 @@ from benchmarks.machine import save_result
 from benchmarks.vlp import VOCABULARY, samples, seconds
 from diptych.core import TEXT_AFTER_REGIONS, Batch, attention_mask, collate
 from diptych.decoding import DecodingOptions, Frames, search
-from diptych.models import UnifiedVLP, UnifiedVLPConfig
+from diptych.models import UnifiedVLP, UnifiedVLPResolvedConfig
 from diptych.models.transformer import CLOSED, Layer
 
 WORDS, BEAMS = 20, 5
@@ -102,7 +102,7 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     torch.manual_seed(0)
     shape: dict[str, Any] = {"region_embedding": "official", **(SMALL if given.small else {})}
-    model = UnifiedVLP(UnifiedVLPConfig(vocabulary=VOCABULARY, **shape)).eval()
+    model = UnifiedVLP(UnifiedVLPResolvedConfig(vocabulary=VOCABULARY, **shape)).eval()
     # So that words differ by more than rounding: of fresh weights, all are about as likely.
     torch.nn.init.normal_(model.text.words.weight, std=0.1)
     batch, options = collate(samples()), DecodingOptions(beams=BEAMS, max_words=WORDS, stop_early=False)

@@ -47,12 +47,12 @@ def _told(scores: dict[str, Any]) -> dict[str, str]:
 def of_thorough(results: dict[str, Any]) -> dict[str, Any]:
     """Without the rows, which are the figures' own and many."""
     rows = [{**row, "test": {n: round(v, 1) for n, v in row["test"].items()}} for row in results["rounds"]]
-    bounds = {
+    baselines = {
         task: {score: {n: round(v, 1) for n, v in both.items()} for score, both in scores.items()}
         for task, scores in results["held against"].items()
     }
     took = {"seconds, in two processes beside other work": results["seconds"]}
-    return {**results["figures"], "held against": bounds, "rates": results["rates"], **took, "rounds": rows}
+    return {**results["figures"], "held against": baselines, "rates": results["rates"], **took, "rounds": rows}
 
 
 def main(folder: Path) -> None:

@@ -18,11 +18,11 @@ import torch
 
 from benchmarks.machine import save_result
 from diptych.metrics.detection import detection_scores
-from diptych.recipes.detector import DetectorRecipe, SceneBatches, drawn, storybook_shape, train_detector, truth
+from diptych.runs.detector import DetectorRecipe, SceneBatches, drawn, storybook_shape, train_detector, truth
 from diptych.sources.storybook import scene
 from diptych.vision.detection import Detection
-from diptych.vision.eyes import Eyes
-from diptych.vision.load import load_eyes
+from diptych.vision.detector import Detector
+from diptych.vision.load import load_detector
 from diptych.vision.selection import Selection
 from diptych.vision.small_detector import SmallDetector
 
@@ -54,15 +54,15 @@ def limits(recipe: DetectorRecipe, steps: int = 20) -> dict[str, float]:
     return {"drawing alone": scenes / drawing, "network alone": scenes / (time.perf_counter() - began)}
 
 
-def looking(eyes: Eyes) -> tuple[dict[str, float], float]:
+def looking(detector: Detector) -> tuple[dict[str, float], float]:
     """mAP on unseen scenes, and seconds a picture in batches of 16."""
     scenes = [scene(0, "test", index) for index in range(TEST)]
     records, pictures = [truth(s) for s in scenes], [drawn(s) for s in scenes]
-    eyes.see(pictures[:16], records[:16])
+    detector.detect(pictures[:16], records[:16])
     began = time.perf_counter()
-    seen = [r for i in range(0, TEST, 16) for r in eyes.see(pictures[i : i + 16], records[i : i + 16])]
+    seen = [r for i in range(0, TEST, 16) for r in detector.detect(pictures[i : i + 16], records[i : i + 16])]
     seconds = (time.perf_counter() - began) / TEST
-    return detection_scores(seen, records, eyes.contract.class_names), seconds
+    return detection_scores(seen, records, detector.contract.class_names), seconds
 
 
 def main() -> None:
@@ -80,9 +80,9 @@ def main() -> None:
         began, busy = time.perf_counter(), time.process_time()
         train_detector(recipe, out)
         wall, cpu = time.perf_counter() - began, time.process_time() - busy
-        eyes = load_eyes(out / "eyes", EVERY)
+        detector = load_detector(out / "detector", EVERY)
     torch.set_num_threads(1)
-    scores, seconds = looking(eyes)
+    scores, seconds = looking(detector)
     results = {
         "threads": chosen.threads,
         "steps": training.steps,

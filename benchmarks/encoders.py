@@ -31,7 +31,7 @@ from benchmarks.machine import save_result
 from benchmarks.steps import bert_step, in_turn, matmul_seconds, random_regions, stepping
 from diptych.core import BIDIRECTIONAL, Batch, Sample, Vocabulary, collate
 from diptych.models import MODELS, SystemModel, VLBert
-from diptych.models.fast_rcnn import FastRCNN
+from diptych.models.vl_bert.network import FastRCNN
 from diptych.objectives import MaskedLanguage, MaskedRegionClass, OneForward
 
 COMMAND = "uv run --with transformers python -m benchmarks.encoders"

@@ -1,7 +1,7 @@
 """VL-BERT from pixels: what it is worth on Storybook that Fast R-CNN learns too, beside the same recipe with it frozen.
 
     uv run diptych storybook detector runs/faster --faster-rcnn resnet18_fpn
-    uv run python -m benchmarks.end_to_end --store demo/store --detector runs/faster/eyes --out runs/end_to_end
+    uv run python -m benchmarks.end_to_end --store demo/store --detector runs/faster/detector --out runs/end_to_end
 
 Both arms pre-train on the web scenes (`vl-bert/small/end-to-end`), then learn referring expressions from all labelled
 scenes, for the same steps, seeds, objectives and rates. Both networks begin as the ResNet-18 of a briefly trained
@@ -23,14 +23,14 @@ import torch
 from rich.console import Console
 
 from benchmarks.machine import save_result
+from diptych.evaluation.evaluate import score_model
 from diptych.files import write_atomically
 from diptych.loading.store import Store
-from diptych.models.vl_bert import NETWORK
+from diptych.models.vl_bert.model import NETWORK
 from diptych.processes import PROCESSES
 from diptych.recipes import find_recipe
-from diptych.recipes.apart import workers
-from diptych.recipes.run import Run, fit_to, run
-from diptych.recipes.scoring import score_model
+from diptych.runs.distributed import workers
+from diptych.runs.run import Run, fit_to, run
 
 FROZEN, LEARNING = "frozen", "learning"
 SHARE = 0.25  # of the rate, in the arm that learns
@@ -59,7 +59,12 @@ def trained(arm: Arm) -> Run:
     torch.set_num_threads(1)
     store, quiet = Store(Path(arm.store)), Console(quiet=True)
     share = {NETWORK: 0.0 if arm.name == FROZEN else SHARE}
-    own = [f"optimizer.groups={json.dumps(share)}", f"training.seed={arm.seed}", "training.threads=1", SEEN_CLASSES]
+    own = [
+        f"optimizer.lr_multipliers={json.dumps(share)}",
+        f"training.seed={arm.seed}",
+        "training.threads=1",
+        SEEN_CLASSES,
+    ]
     own += [f"training.batch={BATCH}", "training.validate_every=null"]
     from_detector = (f"network_init={arm.detector}", "model.network_frozen=2", "data.pixels_shorter=160")
     whole = find_recipe(
@@ -85,7 +90,7 @@ def scored(arm: Arm) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--store", required=True)
-    parser.add_argument("--detector", required=True, help="the eyes of `diptych storybook detector --faster-rcnn`")
+    parser.add_argument("--detector", required=True, help="the detector of `diptych storybook detector --faster-rcnn`")
     parser.add_argument("--out", required=True)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--pretrain-steps", type=int, default=400)
@@ -109,7 +114,7 @@ def main() -> None:
             "classes from pixels, nats": round(mean(row["classes"] for row in rows), 3),
         }
         figures["blind"] = {"referring accuracy": f"{rows[0]['blind']:.1f}"}
-    command = "uv run python -m benchmarks.end_to_end --store demo/store --detector EYES --out runs/end_to_end"
+    command = "uv run python -m benchmarks.end_to_end --store demo/store --detector DETECTOR --out runs/end_to_end"
     command += f" --seeds {chosen.seeds}"
     print(json.dumps(figures, indent=1), save_result("end_to_end", command, figures))
 

@@ -1,4 +1,4 @@
-"""Pictures a second from files to a store, with the limits beside: copying the files, decoding them, the eyes alone.
+"""Pictures a second from files to a store; beside it the limits: copying files, decoding them, the detector alone.
 
     uv run python -m benchmarks.extraction
 
@@ -23,7 +23,7 @@ from PIL import Image
 from benchmarks.machine import save_result
 from diptych.core import Record
 from diptych.loading.extract import extract
-from diptych.recipes.detector import storybook_shape
+from diptych.runs.detector import storybook_shape
 from diptych.sources.storybook import render, scene
 from diptych.vision.pictures import open_picture
 from diptych.vision.small_detector import SmallDetector
@@ -35,32 +35,32 @@ PICTURES, ROUNDS, BATCH = 1000, 3, 16
 def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    eyes = StorybookDetector(SmallDetector(storybook_shape()))
+    detector = StorybookDetector(SmallDetector(storybook_shape()))
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         records = []
         for index in range(PICTURES):
             path = root / f"{index:06d}.png"
             Image.fromarray(render(scene(0, "test", index))).save(path, compress_level=1)
-            records.append(Record(path.stem, picture=path, captions=("a dog",)))
-        paths = [record.picture for record in records if record.picture is not None]
+            records.append(Record(path.stem, image=path, captions=("a dog",)))
+        paths = [record.image for record in records if record.image is not None]
         opened = [open_picture(path) for path in paths]
 
         def end_to_end(processes: int) -> Callable[[], object]:
             def run() -> None:
                 shutil.rmtree(root / "store", ignore_errors=True)
-                extract(records, eyes, root / "store", BATCH, processes=processes)
+                extract(records, detector, root / "store", BATCH, processes=processes)
 
             return run
 
         def eyes_alone() -> None:
             for start in range(0, PICTURES, BATCH):
-                eyes.see(opened[start : start + BATCH], records[start : start + BATCH])
+                detector.detect(opened[start : start + BATCH], records[start : start + BATCH])
 
         parts: dict[str, Callable[[], object]] = {
             "copy only": lambda: [path.read_bytes() for path in paths],
             "decode only": lambda: [open_picture(path) for path in paths],
-            "eyes only": eyes_alone,
+            "detector only": eyes_alone,
             "end to end, 1 process": end_to_end(1),
             "end to end, 2 processes": end_to_end(2),
         }

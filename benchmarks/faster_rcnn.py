@@ -1,4 +1,4 @@
-"""torchvision's Faster R-CNN on Storybook: trained briefly, then the eyes of a caption model.
+"""torchvision's Faster R-CNN on Storybook: trained briefly, then the detector of a caption model.
 
     uv run diptych storybook detector RUN --faster-rcnn resnet18_fpn
     uv run python -m benchmarks.faster_rcnn RUN
@@ -20,18 +20,18 @@ import torch
 from rich.console import Console
 
 from benchmarks.machine import save_result
+from diptych.demo.measure import baselines_of, said_by
 from diptych.loading.store import Store, iterate
 from diptych.metrics.detection import detection_scores
 from diptych.recipes import find_recipe
-from diptych.recipes.detector import drawn, truth
-from diptych.recipes.looking import look
-from diptych.recipes.reporting import bounds_of, said_by
-from diptych.recipes.run import evaluate, run
+from diptych.runs.detector import drawn, truth
+from diptych.runs.extraction import extract_regions
+from diptych.runs.run import evaluate, run
 from diptych.sources import storybook
-from diptych.sources.anything import read
+from diptych.sources.formats import read
 from diptych.sources.storybook import scene
-from diptych.vision.eyes import Eyes
-from diptych.vision.load import load_eyes
+from diptych.vision.detector import Detector
+from diptych.vision.load import load_detector
 from diptych.vision.selection import Selection
 
 SPLITS = {"train": 400, "val": 100, "test": 200}
@@ -44,31 +44,33 @@ SETTINGS = (
 )  # fmt: skip
 
 
-def detected(eyes: Eyes) -> dict[str, float]:
+def detected(detector: Detector) -> dict[str, float]:
     scenes = [scene(0, "test", index) for index in range(SPLITS["test"])]
     records, pictures = [truth(s) for s in scenes], [drawn(s) for s in scenes]
-    seen = [r for i in range(0, len(scenes), 8) for r in eyes.see(pictures[i : i + 8], records[i : i + 8])]
-    return {name: round(score, 1) for name, score in detection_scores(seen, records, eyes.contract.class_names).items()}
+    seen = [r for i in range(0, len(scenes), 8) for r in detector.detect(pictures[i : i + 8], records[i : i + 8])]
+    return {
+        name: round(score, 1) for name, score in detection_scores(seen, records, detector.contract.class_names).items()
+    }
 
 
-def captioned(eyes: Path, root: Path) -> dict[str, Any]:
+def captioned(detector: Path, root: Path) -> dict[str, Any]:
     """CIDEr and BLEU-4 on test, beside the blind baseline and the ceiling."""
     storybook.write(root / "world", SPLITS)
     began = time.perf_counter()
-    look(read(root / "world"), load_eyes(eyes), root / "store")
+    extract_regions(read(root / "world"), load_detector(detector), root / "store")
     seconds = time.perf_counter() - began
     store = Store(root / "store")
     recipe = find_recipe("unified-vlp/small/caption").override(SETTINGS)
     made = run(recipe, store, root / "caption", console=Console(quiet=True))
     said, scores = evaluate(made.model, store, "test")
     test = [store.record(index) for index in store.split("test")]
-    bounds = bounds_of("caption", said_by("caption", said), test, list(iterate(store, "train")), SCORES)
+    baselines = baselines_of("caption", said_by("caption", said), test, list(iterate(store, "train")), SCORES)
     return {
         "pictures_per_second": round(sum(SPLITS.values()) / seconds, 1),
         "regions_per_picture": round(sum(store.region_count(i) for i in range(len(store))) / len(store), 1),
         "labelled_scenes": SPLITS["train"],
         "steps": made.result.step,
-        **{name: {"scored": round(scores[name], 1)} | _rounded(bounds[name]) for name in SCORES},
+        **{name: {"scored": round(scores[name], 1)} | _rounded(baselines[name]) for name in SCORES},
     }
 
 
@@ -79,11 +81,14 @@ def _rounded(values: dict[str, float | None]) -> dict[str, float | None]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
-    eyes = parser.parse_args().run / "eyes"
+    detector = parser.parse_args().run / "detector"
     torch.set_num_threads(1)
-    figures: dict[str, Any] = {"architecture": load_eyes(eyes).contract.extractor, **detected(load_eyes(eyes, EVERY))}
+    figures: dict[str, Any] = {
+        "architecture": load_detector(detector).contract.extractor,
+        **detected(load_detector(detector, EVERY)),
+    }
     with tempfile.TemporaryDirectory() as folder:
-        figures["captions"] = captioned(eyes, Path(folder))
+        figures["captions"] = captioned(detector, Path(folder))
     command = (
         "uv run diptych storybook detector RUN --faster-rcnn resnet18_fpn; uv run python -m benchmarks.faster_rcnn RUN"
     )

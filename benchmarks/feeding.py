@@ -23,10 +23,10 @@ from rich.console import Console
 
 from benchmarks.machine import save_result
 from diptych.core import FeatureContract, Record, Regions
+from diptych.demo.demo import DemoConfig, pretraining
 from diptych.loading.store import Store, StoreWriter
-from diptych.recipes.demo import DemoConfig, pretraining
-from diptych.recipes.detector import storybook_shape
-from diptych.recipes.plan import Plan, plan
+from diptych.runs.detector import storybook_shape
+from diptych.runs.prepare import Plan, plan
 from diptych.sources.storybook import record, scene
 from diptych.training import train
 from diptych.training.config import TrainingConfig

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import save_result
+from diptych.demo.comparison import Cell, train_cell
+from diptych.demo.demo import PRETRAINED, RATES, DemoConfig, arm_settings, pretrain, pretraining
 from diptych.loading.store import Store
-from diptych.recipes.comparison import Cell, train_cell
-from diptych.recipes.demo import PRETRAINED, RATES, DemoConfig, arm_settings, pretrain, pretraining
 
 LABELS, SEEDS = 100, (100, 101)
 WAYS = {"15% of the words masked, at most 3": "masked", "a query for every word": "queries"}

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import save_result
+from diptych.demo.comparison import Cell, train_cell
+from diptych.demo.demo import PRETRAINED, SCRATCH, TASKS, DemoConfig, arm_settings
 from diptych.loading.store import Store
-from diptych.recipes.apart import workers
-from diptych.recipes.comparison import Cell, train_cell
-from diptych.recipes.demo import PRETRAINED, SCRATCH, TASKS, DemoConfig, arm_settings
+from diptych.runs.distributed import workers
 
 RATES = (2.5e-4, 5e-4, 1e-3, 2e-3)
 SEED = 100  # no seed of the demo or of its thorough form

@@ -24,10 +24,10 @@ from benchmarks.machine import save_result
 from diptych.core import Batch, collate
 from diptych.decoding import DecodingOptions
 from diptych.loading.tokens import Tokens
-from diptych.models import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPShape
+from diptych.models import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPResolvedConfig
 from diptych.objectives import SelfCritical
 from diptych.recipes.objectives import SelfCriticalObjectives
-from diptych.recipes.rewards import FREQUENCIES, CorpusCider
+from diptych.runs.rewards import FREQUENCIES, CorpusCider
 from diptych.sources.storybook import record, scene
 from diptych.tasks.caption import Captioning
 from diptych.vision.ground_truth import GroundTruth
@@ -38,13 +38,13 @@ PICTURES, BATCH, SAMPLES, WORDS = 1000, 64, 5, 20
 def made(folder: Path) -> tuple[Batch, CorpusCider, Tokens]:
     records = [record(scene(0, "train", index)) for index in range(PICTURES)]
     tokens = Tokens.train([caption for one in records for caption in one.captions], 8000)
-    eyes = GroundTruth.of(records)
-    regions = eyes.see([], records[:BATCH])
+    detector = GroundTruth.of(records)
+    regions = detector.detect([], records[:BATCH])
     task = Captioning(tokens, DecodingOptions())
     samples = [
         sample
         for one, seen in zip(records, regions, strict=False)
-        for sample in task.questions(replace(one, regions=seen.first(32)))
+        for sample in task.queries(replace(one, regions=seen.first(32)))
     ]
     references = {one.key: one.captions for one in records}
     return collate(samples), CorpusCider(tokens, references, True, folder / FREQUENCIES), tokens
@@ -78,8 +78,8 @@ def measure(width: int, rounds: int, folder: Path) -> dict[str, Any]:
     batch, reward, tokens = made(folder)
     assert batch.features is not None
     assert batch.classes is not None
-    shape = UnifiedVLPShape.tiny(width=width, ffn=4 * width)
-    config = UnifiedVLPConfig(
+    shape = UnifiedVLPConfig.tiny(width=width, ffn=4 * width)
+    config = UnifiedVLPResolvedConfig(
         **shape.model_dump(), vocabulary=tokens.vocabulary, feature_size=batch.features.shape[-1],
         classes=batch.classes.shape[-1],
     )  # fmt: skip

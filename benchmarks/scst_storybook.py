@@ -12,14 +12,14 @@ import os
 from pathlib import Path
 
 from benchmarks.machine import save_result
-from diptych.recipes.folder import open_model
 from diptych.recipes.rewarded import Study, study
+from diptych.runs.folder import open_model
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="a pre-trained model folder, or the folder of its run")
-    parser.add_argument("--data", required=True, help="a store of Storybook, with its true things")
+    parser.add_argument("--data", required=True, help="a store of Storybook, with its true objects")
     parser.add_argument("--out", required=True)
     parser.add_argument("--seeds", type=int, default=Study.seeds)
     parser.add_argument("--taught-steps", type=int, default=Study.taught_steps)

@@ -21,20 +21,20 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import save_result
+from diptych.demo.comparison import Cell, Task, train_cell
+from diptych.demo.demo import DemoConfig, pretrain, pretraining, sizes
+from diptych.evaluation.evaluate import score_model
+from diptych.evaluation.retrieve import Extent
 from diptych.files import write_atomically
 from diptych.loading.store import Store
 from diptych.models import MODELS
 from diptych.processes import PROCESSES
 from diptych.recipes import RECIPES
-from diptych.recipes.apart import workers
-from diptych.recipes.comparison import Cell, Task, train_cell
-from diptych.recipes.demo import DemoConfig, pretrain, pretraining, sizes
-from diptych.recipes.folder import open_model
-from diptych.recipes.retrieving import Extent
-from diptych.recipes.scoring import score_model
+from diptych.runs.distributed import workers
+from diptych.runs.folder import open_model
 
-TASKS: tuple[Task, ...] = ("caption", "vqa", "vcr", "referring", "reasoning", "retrieval")
-LATE: tuple[Task, ...] = ("vcr", "reasoning")
+TASKS: tuple[Task, ...] = ("caption", "vqa", "vcr", "referring", "nlvr", "retrieval")
+LATE: tuple[Task, ...] = ("vcr", "nlvr")
 ZERO_SHOT, PRE_TRAINED, LONGER = "zero-shot", "pre-trained", "three times the steps"
 RATE = 2e-3
 QUERIES = 50  # pictures, and captions, whose ranking among all is exact
@@ -43,7 +43,7 @@ SHOWN = {
     "vqa": ("accuracy", "accuracy yes/no"),
     "vcr": ("Q->A", "QA->R", "Q->AR"),
     "referring": ("accuracy",),
-    "reasoning": ("accuracy",),
+    "nlvr": ("accuracy",),
     "retrieval": ("pictures R@1", "pictures R@10", "captions R@1", "captions R@10"),
 }
 SCORED = "scores.json"

@@ -30,7 +30,7 @@ from torch.nn import functional as F
 from benchmarks.machine import save_result
 from benchmarks.steps import random_regions, seconds
 from diptych.core import Sample, Vocabulary, collate
-from diptych.models import Tden, TdenConfig
+from diptych.models import Tden, TdenResolvedConfig
 from diptych.recipes import find_recipe
 
 PICTURES, REGIONS, WORDS, CLASSES, FEATURES = 8, 50, 36, 1601, 2048
@@ -55,7 +55,7 @@ def ours(name: str, sizes: dict[str, Any]) -> Callable[[], None]:
     recipe = find_recipe(name)
     update = recipe.objectives.schedule(VOCABULARY).at(0)
     shape = recipe.model.model_copy(update=sizes)
-    config = TdenConfig(**shape.model_dump(), vocabulary=VOCABULARY, feature_size=FEATURES, classes=CLASSES)
+    config = TdenResolvedConfig(**shape.model_dump(), vocabulary=VOCABULARY, feature_size=FEATURES, classes=CLASSES)
     model = Tden(config, update_heads(update)).train()
     batch = collate(update.prepare(samples(), Random(0)))
     counts = update.counts(batch)

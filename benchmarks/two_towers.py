@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from benchmarks.machine import save_result
 from benchmarks.vlp import seconds
 from diptych.loading.tokens import Tokens
-from diptych.models import Tden, TdenConfig, TdenShape
+from diptych.models import Tden, TdenConfig, TdenResolvedConfig
 from diptych.sources.storybook import record, scene
 from diptych.tasks import two_towers
 from diptych.tasks.two_towers import Gallery, embed_sentences
@@ -40,8 +40,8 @@ def main() -> None:
     torch.manual_seed(0)
     sentences = [record(scene(0, "test", index)).captions[0] for index in range(TOGETHER)]
     tokens = Tokens.train(sentences, 2000)
-    shape = TdenShape.tiny() if given.small else TdenShape.base()
-    model = Tden(TdenConfig(**shape.model_dump(), vocabulary=tokens.vocabulary), ("similarity",)).eval()
+    shape = TdenConfig.tiny() if given.small else TdenConfig.base()
+    model = Tden(TdenResolvedConfig(**shape.model_dump(), vocabulary=tokens.vocabulary), ("similarity",)).eval()
     vectors = F.normalize(torch.randn(PICTURES, shape.similarity_width), dim=-1)
     gallery = Gallery(tuple(str(number) for number in range(PICTURES)), vectors)
     asked = embed_sentences(model, tokens, sentences)

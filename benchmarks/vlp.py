@@ -22,7 +22,7 @@ from benchmarks.machine import save_result
 from benchmarks.steps import bert_step, matmul_seconds, random_regions, seconds, stepping
 from diptych.core import Batch, Sample, Vocabulary, collate
 from diptych.decoding import DecodingOptions, search
-from diptych.models import UnifiedVLP, UnifiedVLPConfig
+from diptych.models import UnifiedVLP, UnifiedVLPResolvedConfig
 from diptych.objectives import MaskedLanguage, OneForward
 
 PICTURES, REGIONS, WORDS, HIDDEN, POSITIONS, ROUNDS = 8, 100, 21, 3, 123, 5
@@ -63,7 +63,7 @@ def decoding(model: UnifiedVLP, batch: Batch, beams: int) -> Callable[[], None]:
 def main() -> None:
     torch.set_num_threads(int(sys.argv[1]) if len(sys.argv) > 1 else torch.get_num_threads())
     torch.manual_seed(0)
-    model = UnifiedVLP(UnifiedVLPConfig(vocabulary=VOCABULARY, region_embedding="official"))
+    model = UnifiedVLP(UnifiedVLPResolvedConfig(vocabulary=VOCABULARY, region_embedding="official"))
     steps = {
         "ours, bf16": ours(model, half=True),
         "ours, fp32": ours(model, half=False),

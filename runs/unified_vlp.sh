@@ -9,7 +9,7 @@ out=${1:-runs/out}
 # The world: 10,000 pictures with one careless caption each, 1,000 with all words, and those to choose and score by.
 diptych storybook write "$out/world"
 
-# Eyes: a small detector, trained on scenes of its own, then one look at every picture.
+# Detector: a small detector, trained on scenes of its own, then one look at every picture.
 diptych storybook detector "$out/detector"
 diptych extract "$out/world" "$out/store" --detector "$out/detector"
 diptych check "$out/store"

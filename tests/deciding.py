@@ -1,6 +1,6 @@
 """Four toy pictures with all that VCR, referring expressions and statements ask of them."""
 
-from diptych.core import Choices, Expression, Record, Statement, Thing
+from diptych.core import Choices, Expression, Object, Record, Statement
 from diptych.loading.tokens import Tokens
 from tests import toy
 
@@ -22,7 +22,7 @@ def record(number: int) -> Record:
         key,
         regions=regions,
         size=regions.size,
-        things=tuple(Thing(KINDS[kind], box) for kind, box in zip(kinds, boxes, strict=True)),
+        objects=tuple(Object(KINDS[kind], box) for kind, box in zip(kinds, boxes, strict=True)),
         expressions=tuple(
             Expression(f"{key}/{word}", f"the {word} one", boxes[(number + at) % len(boxes)])
             for at, word in enumerate(WORDS)

@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import one_hot
 
 from diptych.core import Regions, Sample, Vocabulary
-from diptych.models import Tden, TdenConfig, UnifiedVLP, UnifiedVLPConfig, Xgpt, XgptConfig
+from diptych.models import Tden, TdenResolvedConfig, UnifiedVLP, UnifiedVLPResolvedConfig, Xgpt, XgptResolvedConfig
 
 VOCABULARY = Vocabulary(size=20, pad=0, unknown=1, cls=2, sep=3, mask=4)
 KINDS = 4
@@ -35,7 +35,7 @@ def sample(seed: int, count: int | None = None) -> Sample:
     return Sample(f"toy/{seed}", f"picture/{seed}", seen, torch.tensor([*words, 10 + count, VOCABULARY.sep]))
 
 
-def config(**changes: Any) -> UnifiedVLPConfig:
+def config(**changes: Any) -> UnifiedVLPResolvedConfig:
     sizes = {
         "width": 32,
         "layers": 2,
@@ -49,7 +49,7 @@ def config(**changes: Any) -> UnifiedVLPConfig:
         "dropout": 0.0,
         "attention_dropout": 0.0,
     }
-    return UnifiedVLPConfig(vocabulary=VOCABULARY, **{**sizes, **changes})
+    return UnifiedVLPResolvedConfig(vocabulary=VOCABULARY, **{**sizes, **changes})
 
 
 def model(*heads: str, seed: int = 0, std: float = 0.2, **changes: Any) -> UnifiedVLP:
@@ -81,7 +81,7 @@ def tden(*heads: str, seed: int = 0, std: float = 0.2, vocabulary_of: Vocabulary
     if structure == "single-stream":
         layers |= {"object_layers": 0, "sentence_layers": 0}
     torch.manual_seed(seed)
-    config = TdenConfig(vocabulary=vocabulary_of, **{**sizes, **layers, **changes})
+    config = TdenResolvedConfig(vocabulary=vocabulary_of, **{**sizes, **layers, **changes})
     return Tden(config, heads or ("word", "region_class", "similarity")).eval()
 
 
@@ -102,4 +102,6 @@ def xgpt(*heads: str, seed: int = 0, std: float = 0.2, **changes: Any) -> Xgpt:
         "init_std": std,
     }
     torch.manual_seed(seed)
-    return Xgpt(XgptConfig(vocabulary=VOCABULARY, **{**sizes, **changes}), heads or ("word", "region_feature")).eval()
+    return Xgpt(
+        XgptResolvedConfig(vocabulary=VOCABULARY, **{**sizes, **changes}), heads or ("word", "region_feature")
+    ).eval()

@@ -20,3 +20,8 @@ def bar(unit: str, console: Console | None = None) -> Progress:
     console = console or Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Speed(unit), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def tell(console: Console, message: str) -> None:
+    """As it is: names in brackets are no markup, and a path is not broken in two."""
+    console.print(message, markup=False, highlight=False, soft_wrap=True)

@@ -1,6 +1,6 @@
 import torch
 
-from diptych.core import NOTHING, QUERIES_BEFORE, Regions, Sample, collate
+from diptych.core import IGNORE, QUERIES_BEFORE, Regions, Sample, collate
 
 
 def regions(count: int, feature: int = 3) -> Regions:
@@ -10,12 +10,12 @@ def regions(count: int, feature: int = 3) -> Regions:
 
 
 def test_fields_are_padded_and_what_is_padding_is_known() -> None:
-    long = Sample("a", "p", regions(3), torch.tensor([5, 6, 7]), text_labels=torch.tensor([NOTHING, 6, NOTHING]))
+    long = Sample("a", "p", regions(3), torch.tensor([5, 6, 7]), text_labels=torch.tensor([IGNORE, 6, IGNORE]))
     short = Sample("b", "q", regions(1), torch.tensor([8]), matched=False, group="g")
     batch = collate([long, short])
     assert batch.text.tolist() == [[5, 6, 7], [8, 0, 0]]
     assert batch.text_present.tolist() == [[True, True, True], [True, False, False]]
-    assert batch.text_labels.tolist() == [[NOTHING, 6, NOTHING], [NOTHING, NOTHING, NOTHING]]
+    assert batch.text_labels.tolist() == [[IGNORE, 6, IGNORE], [IGNORE, IGNORE, IGNORE]]
     assert batch.regions_present.tolist() == [[True, True, True], [True, False, False]]
     assert batch.features is not None
     assert batch.features[1, 1:].eq(0).all()
@@ -45,7 +45,7 @@ def test_targets_are_padded_with_labels_of_nothing() -> None:
     batch = collate([one, two])
     assert batch.target is not None
     assert batch.target_labels is not None
-    assert batch.target_labels.tolist() == [[5, 6], [5, NOTHING]]
+    assert batch.target_labels.tolist() == [[5, 6], [5, IGNORE]]
     assert batch.attention[0] is QUERIES_BEFORE
 
 

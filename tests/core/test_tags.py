@@ -1,6 +1,6 @@
-from diptych.core import Thing, split_at_tags, tags, told_by_name
+from diptych.core import Object, split_at_tags, tags, told_by_name
 
-THINGS = (Thing("dog", (0.0, 0.0, 1.0, 1.0)), Thing("kite", (0.0, 0.0, 1.0, 1.0)))
+THINGS = (Object("dog", (0.0, 0.0, 1.0, 1.0)), Object("kite", (0.0, 0.0, 1.0, 1.0)))
 
 
 def test_a_tag_is_a_number_in_brackets() -> None:

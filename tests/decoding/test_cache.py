@@ -75,11 +75,11 @@ def test_the_model_has_learnt_to_name_its_regions(trained):
 @pytest.mark.parametrize("beams", [1, 2, 5])
 @pytest.mark.parametrize("early", [True, False])
 def test_cached_equals_uncached(trained, beams, early):
-    options, batch = DecodingOptions(beams=beams, max_words=9, stop_early=early, length_penalty=0.3), ragged()
+    options, batch = DecodingOptions(beams=beams, max_words=9, stop_early=early, length_bonus=0.3), ragged()
     ours, theirs = search(trained, batch, options), search(Uncached(trained), batch, options)
     assert len(ours) == len(theirs)
     for n in range(len(ours)):
-        # What follows [SEP] of a finished beam is nobody's text; close ties may fall either way there.
+        # What follows [SEP] of a finished beam is nobody's text; close ties may gamma either way there.
         alive = theirs.scores[n] > -1000
         assert torch.equal(ours.words[n][alive], theirs.words[n][alive])
         assert torch.equal(ours.parents[n][alive], theirs.parents[n][alive])

@@ -41,10 +41,10 @@ def test_lengths_are_ragged(model: Any) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"beams": 4, "length_norm": 0.7, "min_words": 3, "captions": 3},
-        {"beams": 3, "block_repeats": 1, "min_words": 5},
+        {"beams": 4, "length_penalty": 0.7, "min_words": 3, "captions": 3},
+        {"beams": 3, "no_repeat_ngram": 1, "min_words": 5},
         {"sample": True, "captions": 4, "temperature": 1.7, "top_k": 12, "top_p": 0.95},
-        {"sample": True, "captions": 3, "block_repeats": 2, "min_words": 6},
+        {"sample": True, "captions": 3, "no_repeat_ngram": 2, "min_words": 6},
     ],
     ids=str,
 )

@@ -15,10 +15,10 @@ from tests.decoding.test_search import END, WORDS, Table, pictures
 
 def test_length_norm_divides_the_log_probability():
     table, batch = Table(3), pictures(2)
-    for found in decode(table, batch, DecodingOptions(beams=4, max_words=5, length_norm=0.7)):
+    for found in decode(table, batch, DecodingOptions(beams=4, max_words=5, length_penalty=0.7)):
         scores = [h.score for h in found]
         assert scores == sorted(scores, reverse=True)
-    (found,) = decode(table, pictures(1), DecodingOptions(beams=4, max_words=5, length_norm=0.7))
+    (found,) = decode(table, pictures(1), DecodingOptions(beams=4, max_words=5, length_penalty=0.7))
     for hypothesis in found:
         words = (*hypothesis.tokens, *([END] if len(hypothesis.tokens) < 5 else []))
         total = sum(float(table.scores(0, words[:n]).log_softmax(-1)[w]) for n, w in enumerate(words))
@@ -28,7 +28,7 @@ def test_length_norm_divides_the_log_probability():
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), beams=st.integers(1, 4), norm=st.sampled_from([0.5, 1.0]))
 def test_stopping_early_with_a_norm_changes_no_best_text(seed, beams, norm):
-    options = DecodingOptions(beams=beams, max_words=6, length_norm=norm)
+    options = DecodingOptions(beams=beams, max_words=6, length_penalty=norm)
     ours = decode(Table(seed), pictures(2), options)
     theirs = decode(Table(seed), pictures(2), options.model_copy(update={"stop_early": False}))
     assert [o[0] for o in ours] == [t[0] for t in theirs]
@@ -38,7 +38,7 @@ def test_stopping_early_with_a_norm_changes_no_best_text(seed, beams, norm):
 @given(seed=st.integers(0, 10**6), run=st.integers(1, 3), beams=st.integers(1, 3), sample=st.booleans())
 def test_no_run_of_words_comes_twice(seed, run, beams, sample):
     options = DecodingOptions(
-        beams=1 if sample else beams, max_words=4 if run == 1 else 9, min_words=3, block_repeats=run, sample=sample,
+        beams=1 if sample else beams, max_words=4 if run == 1 else 9, min_words=3, no_repeat_ngram=run, sample=sample,
     )  # fmt: skip
     torch.manual_seed(seed)
     for texts in decode(Table(seed), pictures(2), options):
@@ -50,7 +50,7 @@ def test_no_run_of_words_comes_twice(seed, run, beams, sample):
 def test_where_every_word_is_refused_the_text_still_ends():
     """Four words and [SEP] make a vocabulary of five: after four different words all is refused."""
     for sample in (False, True):
-        options = DecodingOptions(sample=sample, max_words=8, min_words=8, block_repeats=1)
+        options = DecodingOptions(sample=sample, max_words=8, min_words=8, no_repeat_ngram=1)
         torch.manual_seed(0)
         (found,) = decode(Table(1), pictures(1), options)
         assert 4 <= len(found[0].tokens) <= 8
@@ -111,7 +111,7 @@ def test_several_captions_are_waited_for():
         ({"beams": 0}, "beams"),
         ({"beam": 2}, "did you mean beams"),
         ({"min_words": 9, "max_words": 5}, "min_words=9 is more than max_words=5; lower it"),
-        ({"length_norm": 1, "length_penalty": 0.5}, "set one of them to 0"),
+        ({"length_penalty": 1, "length_bonus": 0.5}, "set one of them to 0"),
         ({"sample": True, "beams": 3}, "set beams=1, and captions=N"),
         ({"top_p": 0.9}, "top_p belong to drawn words, and none are drawn; add sample=true"),
         ({"sample": True, "top_p": 1.5}, "top_p"),

@@ -68,7 +68,7 @@ def test_wide_search_against_exhaustive_search(penalty):
     """Five beams of three words: nothing is lost before the third word, and little after."""
     table, batch = Table(sharp=1.0), pictures(8)
     assert isinstance(table, Writer)
-    found = decode(table, batch, DecodingOptions(beams=WORDS, max_words=3, length_penalty=penalty))
+    found = decode(table, batch, DecodingOptions(beams=WORDS, max_words=3, length_bonus=penalty))
     hits = 0
     for picture in range(8):
         score, words = exhaustive(table, picture, 3, penalty)
@@ -88,7 +88,7 @@ def test_wide_search_against_exhaustive_search(penalty):
     least=st.integers(0, 3),
 )
 def test_stopping_early_changes_no_best_text(seed, beams, penalty, end, least):
-    options = DecodingOptions(beams=beams, max_words=7, length_penalty=penalty, min_words=least)
+    options = DecodingOptions(beams=beams, max_words=7, length_bonus=penalty, min_words=least)
     early, late, batch = Table(seed, end=end), Table(seed, end=end), pictures(2)
     ours = decode(early, batch, options)
     theirs = decode(late, batch, options.model_copy(update={"stop_early": False}))
@@ -105,7 +105,7 @@ def test_stopping_early_saves_steps():
 def test_every_hypothesis_has_the_score_of_its_words():
     table, batch = Table(3), pictures(2)
     for penalty in (0.0, 1.5):
-        options = DecodingOptions(beams=4, max_words=5, length_penalty=penalty)
+        options = DecodingOptions(beams=4, max_words=5, length_bonus=penalty)
         for picture, found in enumerate(decode(table, batch, options)):
             scores = [h.score for h in found]
             assert scores == sorted(scores, reverse=True)

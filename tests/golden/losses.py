@@ -19,7 +19,7 @@ from diptych import cli
 from diptych.recipes import RECIPES
 
 FILE = Path(__file__).parent / "losses.json"
-RECIPE = re.compile(r"[\w-]+/small/(pretrain|caption|vqa|retrieval|vcr|referring|reasoning|scst)")
+RECIPE = re.compile(r"[\w-]+/small/(pretrain|caption|vqa|retrieval|vcr|referring|nlvr|scst)")
 SCENES, STEPS = 48, 20
 SETTINGS = {
     "model.dropout": 0, "model.attention_dropout": 0, "training.batch": 8, "training.precision": "fp32",

@@ -18,14 +18,14 @@ from diptych import cli
 from diptych.loading.extract import extract
 from diptych.loading.store import Store
 from diptych.recipes import find_recipe
-from diptych.recipes.looking import look
-from diptych.recipes.run import run as train
-from diptych.sources.anything import read
+from diptych.runs.extraction import extract_regions
+from diptych.runs.run import run as train
+from diptych.sources.formats import read
 from diptych.sources.storybook import record, render, scene
 from diptych.sources.storybook.world import SIDE
 from diptych.vision.ground_truth import GroundTruth
 from diptych.vision.selection import Selection
-from diptych.vision.small_detector import DetectorShape, SmallDetector
+from diptych.vision.small_detector import DetectorConfig, SmallDetector
 from diptych.vision.storybook_detector import StorybookDetector
 
 SPLITS = {"train": 40, "val": 8, "test": 12}
@@ -37,10 +37,10 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("world") / "store"
     records = [record(scene(0, split, index)) for split, count in SPLITS.items() for index in range(count)]
-    eyes = GroundTruth.of(records)
-    extract(records, eyes, folder)
-    (folder / "eyes").mkdir()
-    eyes.save(folder / "eyes")
+    detector = GroundTruth.of(records)
+    extract(records, detector, folder)
+    (folder / "detector").mkdir()
+    detector.save(folder / "detector")
     assert len(Store(folder)) == sum(SPLITS.values())
     return folder
 
@@ -68,13 +68,13 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture(scope="session")
 def with_eyes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder as `diptych demo` leaves one, of eyes that have learnt nothing and a model that hardly has."""
+    """A run folder as `diptych demo` leaves one, of detector that have learnt nothing and a model that hardly has."""
     folder = tmp_path_factory.mktemp("demo")
     torch.manual_seed(0)
-    shape = DetectorShape(("dog", "bird"), side=64, feature_size=16, widths=(8, 8, 8))
-    eyes = StorybookDetector(SmallDetector(shape), Selection(most=4, least=2))
+    shape = DetectorConfig(("dog", "bird"), side=64, feature_size=16, widths=(8, 8, 8))
+    detector = StorybookDetector(SmallDetector(shape), Selection(most=4, least=2))
     records = read(drawn_pictures(folder, 12))
-    look(records, eyes, folder / "store")
+    extract_regions(records, detector, folder / "store")
     settings = [
         word for word in tiny(**{"model.max_regions": 8, "model.positions": 40, "training.steps": 5}) if word != "--set"
     ]
@@ -94,7 +94,7 @@ def drawn_pictures(folder: Path, count: int) -> Path:
         said = record(drawn)
         lines.append({"image": name, "captions": list(said.captions)})
         lines += [{"image": name, "question": q.text, "answers": list(q.answers)} for q in said.questions[:3]]
-        lines.append({"image": name, "things": [{"kind": t.kind, "box": in_pixels(t.box)} for t in said.things]})
+        lines.append({"image": name, "objects": [{"kind": t.kind, "box": in_pixels(t.box)} for t in said.objects]})
         lines += [{"image": name, "expression": e.text, "box": in_pixels(e.box)} for e in said.expressions[:2]]
         lines += [{"image": name, "statement": s.text, "true": s.true} for s in said.statements[:2]]
         lines += [

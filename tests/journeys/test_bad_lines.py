@@ -93,13 +93,13 @@ def huge_header() -> None:
 def store_of_others() -> None:
     """A store whose features have another size than the model was trained on."""
     from diptych.loading.store import StoreWriter
-    from diptych.sources.anything import read
+    from diptych.sources.formats import read
     from diptych.vision.given import Given
 
     records = read(Path("mine.jsonl"))
-    eyes = Given.of(Path("features"), records)
-    with StoreWriter(Path("given"), eyes.contract) as store:
-        for record, regions in zip(records, eyes.see([], records), strict=True):
+    detector = Given.of(Path("features"), records)
+    with StoreWriter(Path("given"), detector.contract) as store:
+        for record, regions in zip(records, detector.detect([], records), strict=True):
             store.add(type(record)(record.key, captions=record.captions, regions=regions))
 
 
@@ -172,7 +172,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     # models
     ("features of another size", store_of_others, "finetune caption --data given --model demo --out out", 1, "feature_size: 16, not 12"),
     ("and the command that mends it", store_of_others, "finetune caption --data given --model demo --out out", 1, "make them anew: diptych extract DATA OUT --detector"),
-    ("no store, no eyes", nothing, "pretrain unified-vlp/small/pretrain --data mine.jsonl --out out", 2, "--model or --detector"),
+    ("no store, no detector", nothing, "pretrain unified-vlp/small/pretrain --data mine.jsonl --out out", 2, "--model or --detector"),
     ("no data", nothing, "finetune caption --data no.jsonl --model demo --out out", 1, "nothing at no.jsonl; wanted a store"),
     ("unknown form", file("mine.csv", b"a,b"), "finetune caption --data mine.csv --model demo --out out", 1, "no data that Diptych reads"),
     ("split to score", nothing, "evaluate --model demo --data mine.jsonl --split tset", 1, "no records in split 'tset'; it has train (3)"),

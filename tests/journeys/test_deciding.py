@@ -17,7 +17,7 @@ from tests.journeys.conftest import Told, tiny
 STEPS = {"training.steps": 4, "training.validate_every": 4, "training.checkpoint_every": 4, "training.batch": 4,
          "data.validation_records": 2, "data.records": 12}  # fmt: skip
 SETTINGS = [word for key, value in STEPS.items() for word in ("--set", f"{key}={value}")]
-FIGURES = {"vcr": {"Q->A", "QA->R", "Q->AR"}, "referring": {"accuracy"}, "reasoning": {"accuracy"}}
+FIGURES = {"vcr": {"Q->A", "QA->R", "Q->AR"}, "referring": {"accuracy"}, "nlvr": {"accuracy"}}
 
 
 @pytest.mark.slow
@@ -33,7 +33,7 @@ def test_three_tasks_from_the_truth(run: Callable[..., Told], world: Path, tmp_p
         assert told.code == 0, told.error
         assert "have more than 4 regions: the best 4 are kept" in told.error
         assert task != "referring" or "expressions are left out: no region overlaps" in told.error
-        assert task != "vcr" or "things that questions name are read without a region" in told.error
+        assert task != "vcr" or "objects that questions name are read without a region" in told.error
         scored = run("evaluate", "--model", out, "--data", world, "--json", "--predictions", out / "said.json")
         assert scored.code == 0, scored.error
         scores = json.loads(scored.said)
@@ -43,7 +43,7 @@ def test_three_tasks_from_the_truth(run: Callable[..., Told], world: Path, tmp_p
         assert json.loads((out / "said.json").read_text())
         shown = run("evaluate", "--model", out, "--data", world)
         assert "95%" in shown.said
-        refused = run("evaluate", "--model", out, "--data", world, "--also", "METEOR")
+        refused = run("evaluate", "--model", out, "--data", world, "--extra-metrics", "METEOR")
         assert refused.code == 2
     found = library.load(tmp_path / "referring").ground(record, "the dog")
     assert found.record.regions is not None
@@ -52,7 +52,7 @@ def test_three_tasks_from_the_truth(run: Callable[..., Told], world: Path, tmp_p
     assert (len(chosen.answers), len(chosen.rationales)) == (3, 2)
     assert sum(chosen.answers) == pytest.approx(1)
     assert chosen.answers[chosen.answer] == max(chosen.answers)
-    (verdict,) = library.load(tmp_path / "reasoning").verify(record, ["there is a dog"])
+    (verdict,) = library.load(tmp_path / "nlvr").verify(record, ["there is a dog"])
     assert 0.5 <= verdict.score <= 1
     with pytest.raises(ServingError, match=r"names \[99\], and in .* are seen: \[0\]"):
         library.load(tmp_path / "vcr").choose(record, "why [99]", ["a", "b"])

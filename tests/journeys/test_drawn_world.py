@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from diptych.recipes.detector import storybook_shape
+from diptych.runs.detector import storybook_shape
 from diptych.vision.selection import Selection
 from diptych.vision.small_detector import SmallDetector
 from diptych.vision.storybook_detector import StorybookDetector
@@ -28,10 +28,10 @@ def test_a_world_is_written_looked_over_and_shown(run: Callable[..., Told], tmp_
 
 def test_what_a_detector_finds_is_shown_instead(run: Callable[..., Told], tmp_path: Path) -> None:
     torch.manual_seed(0)
-    eyes = StorybookDetector(SmallDetector(storybook_shape()), Selection(most=4, least=4))
-    (tmp_path / "eyes").mkdir()
-    eyes.save(tmp_path / "eyes")
-    told = run("storybook", "show", tmp_path / "seen.png", "--count", 2, "--detector", tmp_path / "eyes")
+    detector = StorybookDetector(SmallDetector(storybook_shape()), Selection(most=4, least=4))
+    (tmp_path / "detector").mkdir()
+    detector.save(tmp_path / "detector")
+    told = run("storybook", "show", tmp_path / "seen.png", "--count", 2, "--detector", tmp_path / "detector")
     assert told.code == 0, told.error
     with Image.open(tmp_path / "seen.png") as sheet:
         assert sheet.size == (2 * 326 + 6, 326 + 6)

@@ -13,7 +13,7 @@ import pytest
 import diptych as library
 from diptych.loading.store import Store
 from diptych.recipes import find_recipe
-from diptych.recipes.run import run as train
+from diptych.runs.run import run as train
 from tests.journeys.conftest import ENVIRONMENT, command, diptych, tiny
 from tests.journeys.test_unified_vlp import steps, weights
 

@@ -27,7 +27,7 @@ def test_rewarded_drawn_from_and_augmented(with_eyes: Path, run: Callable[..., T
     assert first == same != other
     assert len(first["others"]) == 2
     assert all(one["score"] <= first["score"] < 0 for one in first["others"])
-    blocked = ("--block-repeats", 1, "--min-words", 5, "--max-words", 8, "--beams", 4, "--length-norm", 0.7)
+    blocked = ("--no-repeat-ngram", 1, "--min-words", 5, "--max-words", 8, "--beams", 4, "--length-penalty", 0.7)
     said = run("caption", photo, "--model", tmp_path / "scst", "--captions", 2, *blocked)
     assert said.code == 0
     assert len(said.said.splitlines()) == 2
@@ -35,7 +35,7 @@ def test_rewarded_drawn_from_and_augmented(with_eyes: Path, run: Callable[..., T
     told = run("augment", store, tmp_path / "more", "--model", tmp_path / "scst", "--captions", 2)
     assert told.code == 0, told.error
     more = Store(tmp_path / "more")
-    written = [one for index in range(len(more)) for one in more.words(index).written]
+    written = [one for index in range(len(more)) for one in more.words(index).generated]
     assert f"{len(written)} new captions for {more.splits['train']} pictures" in told.said
     assert written
     told = run("finetune", "caption", "--data", tmp_path / "more", "--model", with_eyes, "--out", tmp_path / "b", *few)

@@ -89,7 +89,7 @@ def test_the_page_from_top_to_bottom(begun: Path, run: Callable[..., Told]) -> N
 
 
 def test_the_lines_of_the_page_are_read(tmp_path: Path) -> None:
-    from diptych.sources.anything import read
+    from diptych.sources.formats import read
 
     lines = re.findall(r"^    (\{.*\})$", PAGE, re.MULTILINE)
     (tmp_path / "mine.jsonl").write_text("\n".join(lines))
@@ -99,7 +99,7 @@ def test_the_lines_of_the_page_are_read(tmp_path: Path) -> None:
     first, second = read(tmp_path / "mine.jsonl")
     assert (len(first.captions), len(first.questions), second.split) == (2, 1, "test")
     assert first.expressions[0].box == (0.4, 0.3, 0.7, 0.425)
-    assert [thing.kind for thing in first.things] == ["dog", "tree"]
+    assert [thing.kind for thing in first.objects] == ["dog", "tree"]
     assert (first.choices[0].answer, first.choices[0].rationale, first.choices[0].named) == (0, 0, [0, 1])
     assert [statement.true for statement in first.statements] == [False]
 

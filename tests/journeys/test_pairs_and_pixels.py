@@ -16,7 +16,7 @@ from PIL import Image
 
 from diptych.loading.store import Store, iterate
 from diptych.recipes.recipe import Recipe
-from diptych.vision.faster_rcnn import FasterRCNN, FasterRCNNShape
+from diptych.vision.faster_rcnn import FasterRCNN, FasterRCNNConfig
 from tests.journeys.conftest import ENVIRONMENT, Told, command, tiny
 from tests.journeys.test_unified_vlp import steps, weights
 
@@ -81,10 +81,10 @@ def test_stages_then_pairs_then_search(run: Callable[..., Told], store: Path, wi
 
 def test_learning_to_look_killed_and_gone_on_with(run: Callable[..., Told], store: Path, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    shape = FasterRCNNShape("resnet18_fpn", ("background", "dog"), shorter=32, longer=64)
-    FasterRCNN(shape.build(), shape).save(tmp_path / "eyes")
+    shape = FasterRCNNConfig("resnet18_fpn", ("background", "dog"), shorter=32, longer=64)
+    FasterRCNN(shape.build(), shape).save(tmp_path / "detector")
     whole, killed, tuned = tmp_path / "whole", tmp_path / "killed", tmp_path / "vqa"
-    begin = ("--set", f"network_init={tmp_path / 'eyes'}")
+    begin = ("--set", f"network_init={tmp_path / 'detector'}")
 
     def pretrain(out: Path) -> tuple[object, ...]:
         return ("pretrain", "vl-bert/small/end-to-end", "--data", store, "--out", out, *PIXELS, *begin)
@@ -100,7 +100,7 @@ def test_learning_to_look_killed_and_gone_on_with(run: Callable[..., Told], stor
         time.sleep(0.01)
     running.send_signal(signal.SIGKILL)
     running.wait()
-    shutil.rmtree(tmp_path / "eyes")  # the weights are in the checkpoint
+    shutil.rmtree(tmp_path / "detector")  # the weights are in the checkpoint
     told = run(*pretrain(killed))
     assert told.code == 0, told.error
     assert weights(killed) == weights(whole)

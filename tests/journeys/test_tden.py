@@ -15,10 +15,10 @@ import diptych as library
 from diptych.core import Vocabulary
 from diptych.loading.store import Store
 from diptych.loading.tokens import SPECIAL
-from diptych.models import Tden, TdenConfig
-from diptych.models.tden_official import export_tden
+from diptych.models import Tden, TdenResolvedConfig
+from diptych.models.tden.checkpoint import export_tden
 from diptych.recipes import find_recipe
-from diptych.recipes.run import run as train
+from diptych.runs.run import run as train
 from diptych.tasks.two_towers import Gallery, embed_sentences
 from tests.journeys.conftest import ENVIRONMENT, command
 from tests.journeys.test_unified_vlp import steps, weights
@@ -107,7 +107,7 @@ def test_an_official_checkpoint_becomes_a_model_folder(run, tmp_path) -> None:
     words = Vocabulary(20, 0, 1, 2, 3, 4)
     shape = {"width": 64, "heads": 1, "ffn": 32, "object_layers": 1, "sentence_layers": 1, "cross_layers": 1}
     form = {"cross_ffn": "official", "tied_words": False, "similarity": "official", "similarity_width": 8}
-    config = TdenConfig(vocabulary=words, feature_size=6, classes=5, decoder_layers=1, **shape, **form)
+    config = TdenResolvedConfig(vocabulary=words, feature_size=6, classes=5, decoder_layers=1, **shape, **form)
     model = Tden(config, ("word", "region_class", "similarity"))
     torch.save({"model": export_tden(model)}, tmp_path / "official.pth")
     (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, *(f"w{n}" for n in range(15))]))

@@ -19,9 +19,9 @@ from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.loading.store import Store, StoreWriter
 from diptych.loading.tokens import Tokens
 from diptych.recipes import find_recipe
-from diptych.recipes.folder import open_model
-from diptych.recipes.run import fit_to
-from diptych.recipes.run import run as train
+from diptych.runs.folder import open_model
+from diptych.runs.run import fit_to
+from diptych.runs.run import run as train
 from diptych.serving import Predictor
 from tests.journeys.conftest import ENVIRONMENT, Told, command
 from tests.journeys.test_unified_vlp import steps, weights

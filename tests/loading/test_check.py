@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from rich.console import Console
 
-from diptych.core import Choices, Expression, FeatureContract, Question, Record, Regions, Thing
+from diptych.core import Choices, Expression, FeatureContract, Object, Question, Record, Regions
 from diptych.loading.check import KINDS, Finding, Report, check
 from diptych.loading.store import Store, StoreWriter
 
@@ -52,7 +52,7 @@ def test_nothing_wrong(tmp_path: Path) -> None:
     for number, split in enumerate(["train", "train", "val"]):
         path = tmp_path / f"{number}.png"
         Image.new("RGB", (8, 8), (number, 0, 0)).save(path)
-        records.append(good(f"k{number}", picture=path, split=split))
+        records.append(good(f"k{number}", image=path, split=split))
     report = check(stored(tmp_path / "store", records), CONTRACT)
     assert (report.ok, report.clean, report.records) == (True, True, 3)
     assert report.splits == {"train": 2, "val": 1}
@@ -94,9 +94,9 @@ def test_pictures(tmp_path: Path) -> None:
     Image.new("RGB", (8, 8)).save(tmp_path / "good.png")
     (tmp_path / "bad.png").write_text("no picture")
     records = [
-        Record("good", picture=tmp_path / "good.png", captions=("a",)),
-        Record("bad", picture=tmp_path / "bad.png", captions=("a",)),
-        Record("gone", picture=tmp_path / "gone.png", captions=("a",)),
+        Record("good", image=tmp_path / "good.png", captions=("a",)),
+        Record("bad", image=tmp_path / "bad.png", captions=("a",)),
+        Record("gone", image=tmp_path / "gone.png", captions=("a",)),
         Record("blind", captions=("a",)),
     ]
     report = check(records)
@@ -155,11 +155,11 @@ def test_words_that_mean_a_place() -> None:
     asked = Choices("c", "is [0] left of [1]", ("[2]", "yes"), 0)
     records = [
         good("a", expressions=(Expression("e", "here", here), Expression("f", "there", beside))),
-        good("b", things=(Thing("cat", here), Thing("dog", beside)), choices=(asked,)),
+        good("b", objects=(Object("cat", here), Object("dog", beside)), choices=(asked,)),
     ]
     report = check(records)
     assert {f.kind: f.examples for f in report.findings} == {
-        "tag of nothing": ["c: [2] of 2 things"],
+        "tag of nothing": ["c: [2] of 2 objects"],
         "tag without a region": ["c: [1]"],
         "expression without a region": ["f"],
     }
@@ -173,7 +173,7 @@ def test_words() -> None:
         good("b", captions=()),
         good("c", questions=(Question("q1", "what?", ()), Question("q2", "what?", ("cat",)))),
         good("d", captions=(), expressions=(Expression("e", "the cat", (0.2, 0.2, 0.1, 0.4)),)),
-        good("e", things=(Thing("cat", (0.0, 0.0, 1.0, 1.2)),)),
+        good("e", objects=(Object("cat", (0.0, 0.0, 1.0, 1.2)),)),
     ]
     report = check(records)
     assert [(f.kind, f.count) for f in report.findings] == [

@@ -9,20 +9,20 @@ import pytest
 import torch
 from PIL import Image
 
-from diptych.core import FeatureContract, Record, Regions, Thing
+from diptych.core import FeatureContract, Object, Record, Regions
 from diptych.errors import DataError
 from diptych.loading import extract as extraction
 from diptych.loading.extract import extract
 from diptych.loading.store import Store
-from diptych.vision.eyes import Picture
+from diptych.vision.detector import Picture
 from diptych.vision.ground_truth import GroundTruth
 from diptych.vision.selection import Selection
-from diptych.vision.small_detector import DetectorShape, SmallDetector
+from diptych.vision.small_detector import DetectorConfig, SmallDetector
 from diptych.vision.storybook_detector import StorybookDetector
 
 
 class Mean:
-    """Eyes whose one region is the picture, its feature the mean of each colour; it notes what it was shown."""
+    """Detector whose one region is the picture, its feature the mean of each colour; it notes what it was shown."""
 
     looks = True
 
@@ -34,7 +34,7 @@ class Mean:
     def contract(self) -> FeatureContract:
         return FeatureContract("mean", "", 3)
 
-    def see(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
+    def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         assert len(pictures) == len(records)
         if self.stop_at is not None and len(self.batches) == self.stop_at:
             raise KeyboardInterrupt
@@ -59,7 +59,7 @@ def make_records(tmp_path: Path) -> Callable[[int], list[Record]]:
         for number in range(count):
             path = tmp_path / f"{number:03d}.png"
             Image.new("RGB", (20, 10) if number % 2 else (10, 20), (number, 0, 0)).save(path)
-            records.append(Record(f"k{number}", picture=path, captions=(f"picture {number}",)))
+            records.append(Record(f"k{number}", image=path, captions=(f"picture {number}",)))
         return records
 
     return make
@@ -69,8 +69,8 @@ MakeRecords = Callable[[int], list[Record]]
 
 
 def test_every_record_keeps_its_own_regions_and_its_place(make_records: MakeRecords, tmp_path: Path) -> None:
-    eyes, told = Mean(), list[int]()
-    result = extract(make_records(23), eyes, tmp_path / "store", 3, records_per_shard=5, progress=told.append)
+    detector, told = Mean(), list[int]()
+    result = extract(make_records(23), detector, tmp_path / "store", 3, records_per_shard=5, progress=told.append)
     assert (result.written, result.failed, sum(told)) == (23, {}, 23)
     store = Store(tmp_path / "store")
     for number in range(23):
@@ -84,16 +84,16 @@ def test_every_record_keeps_its_own_regions_and_its_place(make_records: MakeReco
 
 
 def test_pictures_of_like_shape_share_a_batch(make_records: MakeRecords, tmp_path: Path) -> None:
-    eyes = Mean()
-    extract(make_records(24), eyes, tmp_path / "store", batch_size=3)
-    assert all(len(batch) == 3 and len(set(batch)) == 1 for batch in eyes.batches)
+    detector = Mean()
+    extract(make_records(24), detector, tmp_path / "store", batch_size=3)
+    assert all(len(batch) == 3 and len(set(batch)) == 1 for batch in detector.batches)
 
 
 def test_failures_are_counted_and_named_and_the_rest_goes_on(make_records: MakeRecords, tmp_path: Path) -> None:
     records = make_records(6)
-    assert records[1].picture is not None
-    records[1].picture.write_bytes(b"")
-    records[4] = Record("gone", picture=tmp_path / "gone.png")
+    assert records[1].image is not None
+    records[1].image.write_bytes(b"")
+    records[4] = Record("gone", image=tmp_path / "gone.png")
     records.append(Record("blind"))
     records.append(records[0])
     result = extract(records, Mean(), tmp_path / "store", batch_size=2)
@@ -110,7 +110,7 @@ def test_failures_are_counted_and_named_and_the_rest_goes_on(make_records: MakeR
 def test_the_same_command_goes_on_and_tries_failures_again(make_records: MakeRecords, tmp_path: Path) -> None:
     records = make_records(6)
     extract(records[:3], Mean(), tmp_path / "store")
-    broken = Record("late", picture=tmp_path / "late.png")
+    broken = Record("late", image=tmp_path / "late.png")
     result = extract([*records, broken], Mean(), tmp_path / "store")
     assert (result.written, result.already_there, list(result.failed)) == (3, 3, ["late"])
     Image.new("RGB", (8, 8)).save(tmp_path / "late.png")
@@ -122,8 +122,8 @@ def test_the_same_command_goes_on_and_tries_failures_again(make_records: MakeRec
 
 def test_ctrl_c_keeps_what_was_seen(make_records: MakeRecords, tmp_path: Path) -> None:
     records = make_records(20)
-    assert records[2].picture is not None
-    records[2].picture.write_text("no picture")
+    assert records[2].image is not None
+    records[2].image.write_text("no picture")
     with pytest.raises(KeyboardInterrupt):
         extract(records, Mean(stop_at=4), tmp_path / "store", batch_size=2, records_per_shard=3)
     store = Store(tmp_path / "store")
@@ -137,19 +137,19 @@ def test_large_pictures_do_not_wait_together(
     make_records: MakeRecords, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extraction, "MOST_BYTES", 1000)  # a picture has 600 bytes
-    eyes = Mean()
-    assert extract(make_records(9), eyes, tmp_path / "store", batch_size=8).written == 9
-    assert max(map(len, eyes.batches)) == 2
+    detector = Mean()
+    assert extract(make_records(9), detector, tmp_path / "store", batch_size=8).written == 9
+    assert max(map(len, detector.batches)) == 2
 
 
 def test_no_picture_is_opened_for_the_truth(tmp_path: Path) -> None:
-    records = [Record("a", size=(4, 4), things=(Thing("cat", (0.0, 0.0, 1.0, 1.0)),))]
+    records = [Record("a", size=(4, 4), objects=(Object("cat", (0.0, 0.0, 1.0, 1.0)),))]
     assert extract(records, GroundTruth.of(records), tmp_path / "store").written == 1
 
 
 def test_nothing_at_all_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="1 failed; the first: no picture at"):
-        extract([Record("a", picture=tmp_path / "a.png")], Mean(), tmp_path / "store")
+        extract([Record("a", image=tmp_path / "a.png")], Mean(), tmp_path / "store")
     with pytest.raises(DataError, match="there are no records"):
         extract([], Mean(), tmp_path / "other")
 
@@ -157,7 +157,7 @@ def test_nothing_at_all_is_an_error(tmp_path: Path) -> None:
 def test_features_of_two_kinds_do_not_mix(make_records: MakeRecords, tmp_path: Path) -> None:
     records = make_records(2)
     extract(records, Mean(), tmp_path / "store")
-    truth = [Record("t", size=(4, 4), things=(Thing("cat", (0.0, 0.0, 1.0, 1.0)),))]
+    truth = [Record("t", size=(4, 4), objects=(Object("cat", (0.0, 0.0, 1.0, 1.0)),))]
     with pytest.raises(DataError, match="extractor: 'mean', not 'ground-truth'"):
         extract(truth, GroundTruth.of(truth), tmp_path / "store")
     assert len(Store(tmp_path / "store")) == 2
@@ -166,14 +166,14 @@ def test_features_of_two_kinds_do_not_mix(make_records: MakeRecords, tmp_path: P
 def test_processes_see_what_one_does(make_records: MakeRecords, tmp_path: Path) -> None:
     """The windows and so the batches are the same, also after pictures that cannot be opened."""
     torch.manual_seed(0)
-    shape = DetectorShape(kinds=("square",), side=64, feature_size=16, widths=(24, 24, 24))
-    eyes = StorybookDetector(SmallDetector(shape), Selection(most=3, least=3))
+    shape = DetectorConfig(kinds=("square",), side=64, feature_size=16, widths=(24, 24, 24))
+    detector = StorybookDetector(SmallDetector(shape), Selection(most=3, least=3))
     records = make_records(23)
     (tmp_path / "004.png").write_bytes(b"no picture")
     told = list[int]()
     with one_thread():
-        one = extract(records, eyes, tmp_path / "one", 2, progress=told.append)
-    two = extract(records, eyes, tmp_path / "two", 2, progress=told.append, processes=2)
+        one = extract(records, detector, tmp_path / "one", 2, progress=told.append)
+    two = extract(records, detector, tmp_path / "two", 2, progress=told.append, processes=2)
     assert one == two
     assert (one.written, list(one.failed)) == (22, ["k4"])
     assert sum(told) == 2 * 23

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from diptych.core import Choices, Expression, FeatureContract, Question, Record, Regions, Sample, Statement, Thing
+from diptych.core import Choices, Expression, FeatureContract, Object, Question, Record, Regions, Sample, Statement
 from diptych.loading.loader import Loader
 from diptych.loading.mirror import mirrored, swapped
 from diptych.loading.pixels import Pixels
@@ -26,7 +26,7 @@ TOLD = Record(
     expressions=(Expression("a/e", "the leftmost dog", BOX),),
     choices=(Choices("a/c", "is [0] left of [1]", ("[0] is to the right", "no"), 0, ("Right.", "it is"), 1),),
     statements=(Statement("a/s", "the RIGHT one sleeps", True),),
-    things=(Thing("dog", BOX, mask=("#..", "##.")),),
+    objects=(Object("dog", BOX, mask=("#..", "##.")),),
     relations=((0, "left of", 1),),
 )
 
@@ -40,8 +40,8 @@ def test_words_boxes_and_masks_are_swapped() -> None:
     assert seen.choices[0].question == "is [0] right of [1]"
     assert (seen.choices[0].answers[0], seen.choices[0].rationales[0]) == ("[0] is to the left", "Left.")
     assert (seen.statements[0].text, seen.statements[0].true) == ("the LEFT one sleeps", True)
-    assert seen.things[0].box == pytest.approx(OTHER)
-    assert seen.things[0].mask == ("..#", ".##")
+    assert seen.objects[0].box == pytest.approx(OTHER)
+    assert seen.objects[0].mask == ("..#", ".##")
     assert seen.relations == ((0, "right of", 1),)
 
 
@@ -90,7 +90,7 @@ def store(tmp_path: Path) -> Store:
     regions = Regions(torch.tensor([BOX]), torch.ones(1), (32, 16), features=torch.zeros(1, 4))
     with StoreWriter(tmp_path / "store", FeatureContract("given", "", feature_size=4)) as writer:
         for number in range(8):
-            writer.add(replace(TOLD, key=f"r{number}", picture=tmp_path / "a.png", regions=regions))
+            writer.add(replace(TOLD, key=f"r{number}", image=tmp_path / "a.png", regions=regions))
     return Store(tmp_path / "store")
 
 

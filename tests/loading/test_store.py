@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from diptych.core import Choices, Expression, Record, Regions, Statement, Thing
+from diptych.core import Choices, Expression, Object, Record, Regions, Statement
 from diptych.errors import DataError
 from diptych.loading.store import Store, StoreWriter, record_from_json, record_to_json
 from tests.loading.conftest import CONTRACT, MakeStore, record
@@ -39,7 +39,7 @@ def test_every_kind_of_word_survives_json() -> None:
         expressions=(Expression("e", "the dog", (0.0, 0.1, 0.2, 0.3)),),
         choices=(Choices("c", "why?", ("a", "b", "c", "d"), 2, ("e", "f", "g", "h"), 1),),
         statements=(Statement("s", "two dogs", False),),
-        things=(Thing("dog", (0.0, 0.0, 1.0, 1.0), {"colour": "red"}, 0.5),),
+        objects=(Object("dog", (0.0, 0.0, 1.0, 1.0), {"colour": "red"}, 0.5),),
         relations=((0, "left of", 0),),
     )
     assert record_from_json(json.loads(json.dumps(record_to_json(full)))) == full
@@ -50,15 +50,15 @@ def test_pictures_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     elsewhere = tmp_path / "far" / "b.png"
     with StoreWriter(Path("work/store"), CONTRACT) as writer:
-        writer.add(replace(record(0), picture=Path("work/pictures/a.png")))
-        writer.add(replace(record(1), picture=elsewhere))
-    assert Store(Path("work/store")).record(0).picture == Path("work/pictures/a.png")
+        writer.add(replace(record(0), image=Path("work/pictures/a.png")))
+        writer.add(replace(record(1), image=elsewhere))
+    assert Store(Path("work/store")).record(0).image == Path("work/pictures/a.png")
     monkeypatch.chdir(tmp_path / "work")
-    assert Store(Path("store")).record(0).picture == Path("pictures/a.png")
+    assert Store(Path("store")).record(0).image == Path("pictures/a.png")
     (tmp_path / "work").rename(tmp_path / "moved")
     moved = Store(tmp_path / "moved" / "store")
-    assert moved.words(0).picture == tmp_path / "moved" / "pictures" / "a.png"
-    assert moved.words(1).picture == elsewhere
+    assert moved.words(0).image == tmp_path / "moved" / "pictures" / "a.png"
+    assert moved.words(1).image == elsewhere
 
 
 def test_a_picture_without_regions_is_kept(tmp_path: Path) -> None:

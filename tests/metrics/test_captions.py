@@ -157,7 +157,7 @@ def test_without_java_a_message(monkeypatch) -> None:
     monkeypatch.setattr(java.shutil, "which", lambda name: None)
     monkeypatch.setattr(java, "find_spec", lambda name: None)
     with pytest.raises(RecipeError, match=r"METEOR needs pycocoevalcap: pip install 'diptych\[java-metrics\]'"):
-        caption_scores({"a": "x"}, {"a": ["x"]}, also=["METEOR"])
+        caption_scores({"a": "x"}, {"a": ["x"]}, extra_metrics=["METEOR"])
     monkeypatch.undo()
     if unavailable("METEOR") is None:
         monkeypatch.setattr(java.shutil, "which", lambda name: None)
@@ -180,5 +180,5 @@ def test_java_that_stops_is_an_error_and_no_endless_wait(tmp_path, monkeypatch) 
     (tmp_path / "java").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(DiptychError, match=r"METEOR's Java program stopped .*2 GB of memory"):
-        caption_scores({"a": "x"}, {"a": ["x"]}, also=["METEOR"])
+        caption_scores({"a": "x"}, {"a": ["x"]}, extra_metrics=["METEOR"])
     gc.collect()  # the destructor of pycocoevalcap's scorer runs here at the latest

@@ -26,7 +26,7 @@ def test_an_object_named_twice_counts_twice() -> None:
 def test_storybook_names_what_is_there() -> None:
     """Captions of people's say what is there; half of those of another picture's do not."""
     records = [record(scene(0, "test", index)) for index in range(60)]
-    there = {r.key: {thing.kind for thing in r.things} for r in records}
+    there = {r.key: {thing.kind for thing in r.objects} for r in records}
     own = {r.key: r.captions[0] for r in records}
     others = {r.key: s.captions[0] for r, s in zip(records, records[1:] + records[:1], strict=True)}
     assert hallucinations(own, there, names_of_kinds()).per_object == 0

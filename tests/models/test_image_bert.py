@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from diptych.core import NOTHING, Batch, collate
+from diptych.core import IGNORE, Batch, collate
 from diptych.errors import CheckpointError, DataError
-from diptych.models import ImageBert, ImageBertConfig, ImageBertShape
-from diptych.models.official import start_from
+from diptych.models import ImageBert, ImageBertConfig, ImageBertResolvedConfig
+from diptych.models.unified_vlp.checkpoint import start_from
 from diptych.models.visual import geometry
 from tests import toy
 
@@ -20,7 +20,7 @@ def model(*heads: str, **changes) -> ImageBert:
     torch.manual_seed(0)
     sizes = {"width": 32, "layers": 2, "heads": 2, "ffn": 64, "positions": 16, "max_regions": 5, "feature_size": 6,
              "classes": toy.KINDS, "answers": 7, "dropout": 0.0, "attention_dropout": 0.0, "init_std": 0.2}  # fmt: skip
-    return ImageBert(ImageBertConfig(vocabulary=V, **{**sizes, **changes}), heads or ("word",)).eval()
+    return ImageBert(ImageBertResolvedConfig(vocabulary=V, **{**sizes, **changes}), heads or ("word",)).eval()
 
 
 def batch_of(*counts: int, hidden: bool = False) -> Batch:
@@ -130,22 +130,22 @@ def test_the_whole_picture_is_one_region_more_of_its_own_size():
 def test_what_is_too_long_is_refused():
     with pytest.raises(DataError, match="6 regions, the model reads at most 5"):
         model()(batch_of(2, 6))
-    long = replace(toy.sample(0, 1), text=torch.full((15,), 7), text_labels=torch.full((15,), NOTHING))
+    long = replace(toy.sample(0, 1), text=torch.full((15,), 7), text_labels=torch.full((15,), IGNORE))
     with pytest.raises(DataError, match="a text of 15 words, and there are positions for 14"):
         model()(collate([long]))
     with pytest.raises(ValueError, match="leaves no place for a word"):
-        ImageBertShape(positions=3)
+        ImageBertConfig(positions=3)
     with pytest.raises(ValueError, match="does not divide"):
-        ImageBertShape(width=130)
+        ImageBertConfig(width=130)
 
 
 def test_the_paper_s_sizes():
     """Section 5.1: 12 layers, 768, 3072, 12 heads, dropout 0.1, 100 regions."""
-    shape = ImageBertShape.base()
+    shape = ImageBertConfig.base()
     assert (shape.layers, shape.width, shape.ffn, shape.heads) == (12, 768, 3072, 12)
     assert (shape.dropout, shape.max_regions, shape.region_norm, shape.whole_region) == (0.1, 100, "sum", False)
     assert shape.max_text >= 43
-    assert ImageBertShape(whole_region=True).fitted(False).whole_region is False
+    assert ImageBertConfig(whole_region=True).fitted(False).whole_region is False
 
 
 def test_it_begins_from_bert(tmp_path):

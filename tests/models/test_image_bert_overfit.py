@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from diptych.core import collate
-from diptych.models import ImageBert, ImageBertConfig
+from diptych.models import ImageBert, ImageBertResolvedConfig
 from diptych.objectives import AnswerQuestion, OneForward
 from diptych.recipes.objectives import ImageBertObjectives
 from tests import toy
@@ -22,7 +22,7 @@ def model(*heads: str, **changes) -> ImageBert:
     torch.manual_seed(0)
     sizes = {"width": 32, "layers": 2, "heads": 2, "ffn": 64, "positions": 16, "max_regions": 5, "feature_size": 6,
              "classes": toy.KINDS, "answers": 9, "dropout": 0.0, "attention_dropout": 0.0, "init_std": 0.1}  # fmt: skip
-    return ImageBert(ImageBertConfig(vocabulary=V, **{**sizes, **changes}), heads)
+    return ImageBert(ImageBertResolvedConfig(vocabulary=V, **{**sizes, **changes}), heads)
 
 
 @pytest.mark.parametrize("region_norm", ["sum", "each"])

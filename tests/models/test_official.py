@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from diptych.core import TEXT_AFTER_REGIONS, Batch, collate
 from diptych.errors import CheckpointError
 from diptych.models import UnifiedVLP
-from diptych.models.official import (
+from diptych.models.unified_vlp.checkpoint import (
     export_official,
     fit_positions,
     fit_segments,

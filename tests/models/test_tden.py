@@ -9,8 +9,8 @@ from torch import Tensor
 
 from diptych.core import Batch, Writer, collate
 from diptych.errors import DataError, RecipeError
-from diptych.models import TdenShape
-from diptych.models.meeting import closed_over
+from diptych.models import TdenConfig
+from diptych.models.cross_modal import closed_over
 from diptych.objectives import GenerateText
 from tests import toy
 
@@ -200,7 +200,7 @@ def test_encoder_alone_and_decoder_alone():
 )
 def test_what_does_not_fit_is_refused(changes, wanted):
     with pytest.raises(ValueError, match=wanted):
-        TdenShape(**changes)
+        TdenConfig(**changes)
 
 
 def test_what_cannot_be_read_is_refused():
@@ -221,6 +221,6 @@ def test_what_cannot_be_read_is_refused():
 
 def test_official_sizes():
     """configs/pretrain/tden/tden.yaml:43: 6, 12, 6 and 6 layers."""
-    shape = TdenShape.base()
+    shape = TdenConfig.base()
     assert (shape.object_layers, shape.sentence_layers, shape.cross_layers, shape.decoder_layers) == (6, 12, 6, 6)
-    assert TdenShape.base(structure="single-stream").cross_layers == 18
+    assert TdenConfig.base(structure="single-stream").cross_layers == 18

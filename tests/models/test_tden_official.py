@@ -5,8 +5,8 @@ import torch
 from safetensors.torch import save_file
 
 from diptych.errors import CheckpointError
-from diptych.models.official import export_official
-from diptych.models.tden_official import start_tden
+from diptych.models.tden.checkpoint import start_tden
+from diptych.models.unified_vlp.checkpoint import export_official
 from tests import toy
 
 

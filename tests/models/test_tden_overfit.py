@@ -11,7 +11,7 @@ from diptych.decoding import DecodingOptions, decode
 from diptych.models import Tden
 from diptych.models.heads import answer_probabilities
 from diptych.objectives import AnswerQuestion, OneForward
-from diptych.recipes.objectives import TdenObjectives, Writing
+from diptych.recipes.objectives import CaptionObjectives, TdenObjectives
 from tests import toy
 
 V = toy.VOCABULARY
@@ -79,7 +79,7 @@ def test_the_first_rows_of_table_2(row):
 
 def test_captioning():
     model = toy.tden("word", std=0.1)
-    learn(model, [update for update, _ in Writing(label_smoothing=0.1).schedule(V).updates], EIGHT, 120)
+    learn(model, [update for update, _ in CaptionObjectives(label_smoothing=0.1).schedule(V).updates], EIGHT, 120)
     for beams in (1, 2):
         found = decode(model, collate(EIGHT), DecodingOptions(beams=beams, max_words=8))
         assert [f[0].tokens for f in found] == [sample.text[:-1].tolist() for sample in EIGHT]

@@ -14,8 +14,8 @@ from diptych.core import (
     collate,
 )
 from diptych.errors import DataError, RecipeError
-from diptych.models import UnifiedVLP, UnifiedVLPShape
-from diptych.models.visual import geometry, place_input, with_whole
+from diptych.models import UnifiedVLP, UnifiedVLPConfig
+from diptych.models.visual import geometry, place_input, with_image_feature
 from tests import toy
 
 
@@ -204,7 +204,7 @@ def test_the_whole_picture_as_one_region_more():
     samples = [toy.sample(number) for number in range(3)]
     batch = collate([replace(s, regions=replace(s.regions, whole=s.regions.features[0])) for s in samples])
     one = toy.model(whole_region=True).eval()
-    by_hand = with_whole(batch)
+    by_hand = with_image_feature(batch)
     assert by_hand.boxes[0, -1].tolist() == [0, 0, 1, 1]
     assert by_hand.features[:, -1].equal(batch.whole)
     assert by_hand.regions_present[:, -1].all()
@@ -261,7 +261,7 @@ def test_config_refuses_what_does_not_fit():
         toy.config(positions=7)
     with pytest.raises(ValueError, match="Extra inputs are not permitted"):
         toy.config(colour="red")
-    assert UnifiedVLPShape.base().layers == 12
+    assert UnifiedVLPConfig.base().layers == 12
 
 
 def test_heads_are_made_by_name():

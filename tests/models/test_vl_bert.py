@@ -9,7 +9,7 @@ import torch
 
 from diptych.core import BIDIRECTIONAL, Batch, Sample, collate
 from diptych.errors import DataError
-from diptych.models import VLBert, VLBertConfig, VLBertShape
+from diptych.models import VLBert, VLBertConfig, VLBertResolvedConfig
 from diptych.recipes.objectives import VLBertObjectives
 from tests import toy
 
@@ -19,7 +19,7 @@ SEP = toy.VOCABULARY.sep
 def model(*heads: str, **changes: Any) -> VLBert:
     sizes = {"width": 32, "layers": 2, "heads": 2, "ffn": 64, "positions": 80, "coordinates": 4, "feature_size": 6}
     torch.manual_seed(0)
-    config = VLBertConfig(
+    config = VLBertResolvedConfig(
         vocabulary=toy.VOCABULARY, **{**sizes, "classes": toy.KINDS, "answers": 7, "init_std": 0.2, **changes}
     )
     return VLBert(config, heads or ("word",)).eval()
@@ -119,7 +119,7 @@ def test_text_and_regions_share_64_places_in_the_code() -> None:
     alone = Sample("t", "t", None, torch.tensor([5] * 60), attention=BIDIRECTIONAL)
     assert mean(collate([sample, alone])).text.isfinite().all()  # no regions, no budget
     long = replace(whole, text=torch.tensor([5] * 40))
-    shape = VLBertShape.tiny(region_budget="official", max_regions=100)
+    shape = VLBertConfig.tiny(region_budget="official", max_regions=100)
     assert [shape.most_regions(words) for words in (10, 32, 40, 90)] == [52, 30, 30, 30]  # of more the model tells
     assert (shape.max_beside, shape.max_text) == (32, 93)
     with pytest.raises(DataError, match=r"a text of 40 words.*region_budget=official has 64 places"):

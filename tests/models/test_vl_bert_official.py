@@ -5,9 +5,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from diptych.models import VLBert, VLBertConfig
-from diptych.models.official import export_official
-from diptych.models.vl_bert_official import start_vl_bert
+from diptych.models import VLBert, VLBertResolvedConfig
+from diptych.models.unified_vlp.checkpoint import export_official
+from diptych.models.vl_bert.checkpoint import start_vl_bert
 from tests import toy
 
 
@@ -18,7 +18,7 @@ def test_starting_from_bert(tmp_path: Path) -> None:
     bert = toy.model("word", "pooler", **sizes, **forms, seed=1)
     theirs = {name: value.clone() for name, value in export_official(bert).items() if not name.startswith("vis_")}
     save_file(theirs, tmp_path / "model.safetensors")
-    config = VLBertConfig(
+    config = VLBertResolvedConfig(
         vocabulary=toy.VOCABULARY,
         width=64,
         layers=bert.config.layers,

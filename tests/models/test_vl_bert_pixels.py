@@ -12,8 +12,8 @@ from PIL import Image
 from diptych.core import BIDIRECTIONAL, Record, Sample, collate
 from diptych.errors import DataError
 from diptych.loading.pixels import Pixels
-from diptych.models import VLBert, VLBertConfig
-from diptych.models.fast_rcnn import FastRCNN
+from diptych.models import VLBert, VLBertResolvedConfig
+from diptych.models.vl_bert.network import FastRCNN
 from diptych.objectives import MaskedRegionClass
 from diptych.training.config import OptimizerConfig
 from diptych.training.optimizer import MULTIPLIER, parameter_groups
@@ -23,7 +23,7 @@ from tests import toy
 def model(**changes: Any) -> VLBert:
     torch.manual_seed(0)
     sizes = {"width": 32, "layers": 2, "heads": 2, "ffn": 64, "positions": 80, "coordinates": 4, "feature_size": 6}
-    config = VLBertConfig(
+    config = VLBertResolvedConfig(
         vocabulary=toy.VOCABULARY,
         **{**sizes, "classes": toy.KINDS, "init_std": 0.2, "network": "resnet18", "dropout": 0.0, **changes},
     )
@@ -64,7 +64,7 @@ def test_the_network_learns_and_its_early_stages_do_not() -> None:
     objective = MaskedRegionClass(rate=1.0, labels="soft")
     seen = collate(objective.prepare([sample(n) for n in range(2)], Random(0)))
     before = {name: value.clone() for name, value in vlbert.state_dict().items() if "network" in name}
-    groups = parameter_groups(vlbert, OptimizerConfig(groups={"regions.network.": 0.1}))
+    groups = parameter_groups(vlbert, OptimizerConfig(lr_multipliers={"regions.network.": 0.1}))
     of_network = [p for group in groups if group[MULTIPLIER] == 0.1 for p in group["params"]]
     trained = [p for name, p in vlbert.named_parameters() if "network" in name and p.requires_grad]
     assert {id(p) for p in of_network} == {id(p) for p in trained}
@@ -98,7 +98,7 @@ def test_a_picture_without_pixels_is_refused() -> None:
 
 def test_pictures_are_read_as_the_networks_weights_want_them(tmp_path: Path) -> None:
     Image.new("RGB", (40, 20), (255, 0, 51)).save(tmp_path / "a.png")
-    record = Record("a", picture=tmp_path / "a.png", regions=toy.regions(1))
+    record = Record("a", image=tmp_path / "a.png", regions=toy.regions(1))
     rgb = Pixels(shorter=10, longer=100).of(record)
     assert rgb.shape == (3, 10, 20)
     torch.testing.assert_close(rgb[:, 3, 3], torch.tensor([(1 - 0.485) / 0.229, -0.456 / 0.224, (0.2 - 0.406) / 0.225]))

@@ -11,9 +11,9 @@ from torch import Tensor
 from diptych.core import REGIONS_AFTER_TEXT, TARGET_AFTER_BOTH, Batch, Sample, collate
 from diptych.decoding import DecodingOptions, decode, search
 from diptych.errors import DataError, RecipeError
-from diptych.models import Xgpt, XgptShape
+from diptych.models import Xgpt, XgptConfig
 from diptych.models.transformer import LayerSizes
-from diptych.models.xgpt_input import Grounding, RefiningLayer
+from diptych.models.xgpt.input import ReferringObjectives, RefiningLayer
 from diptych.objectives import (
     AnswerQuestion,
     Denoise,
@@ -98,7 +98,7 @@ def test_a_fragment_is_written_at_its_own_places():
 @torch.no_grad()
 def test_the_attention_matrix_of_ida_by_hand():
     """A_ij = W [x_i | x_j | x_i * x_j], W = (1 0 | 0 2 | 1 1): word (1, 2), regions (1, 0), (0, 1), one absent."""
-    grounding = Grounding(2)
+    grounding = ReferringObjectives(2)
     grounding.score.weight.copy_(torch.tensor([[1.0, 0.0, 0.0, 2.0, 1.0, 1.0]]))
     word, regions = torch.tensor([[[1.0, 2.0]]]), torch.tensor([[[1.0, 0.0], [0.0, 1.0], [9.0, 9.0]]])
     present = torch.tensor([[True, True, False]])
@@ -164,7 +164,7 @@ def test_table_3_shares_what_it_says():
 
 
 def test_the_paper_s_sizes():
-    base, tiny = XgptShape.base(), XgptShape.tiny()
+    base, tiny = XgptConfig.base(), XgptConfig.tiny()
     assert (base.layers, base.width, base.heads, base.positions, base.max_regions) == (12, 768, 8, 60, 100)
     assert tiny.layers == 6
     assert tiny.model_copy(update={"layers": 12}) == base
@@ -189,7 +189,7 @@ def test_both_ways_of_sharing_attention_are_there():
 )
 def test_shapes_that_cannot_be(changes, wanted):
     with pytest.raises(ValueError, match=wanted):
-        XgptShape(**changes)
+        XgptConfig(**changes)
 
 
 # ---- writing -----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Choosing among texts, finding what is meant, judging: losses by hand."""
+"""VcrObjectives among texts, finding what is meant, judging: losses by hand."""
 
 from dataclasses import replace
 from random import Random
@@ -7,19 +7,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from diptych.core import NOTHING, Batch, Regions, Sample, States, collate
+from diptych.core import IGNORE, Batch, Regions, Sample, States, collate
 from diptych.objectives import (
     Candidate,
     ChooseText,
+    ClassifyStatement,
     GroundExpression,
-    JudgeStatement,
     MaskedLanguage,
     Named,
     OneForward,
     apart,
     region_of,
 )
-from diptych.recipes.objectives import Choosing
+from diptych.recipes.objectives import VcrObjectives
 from tests import toy
 
 BOX = (0.0, 0.0, 0.5, 1.0)
@@ -60,7 +60,7 @@ def test_a_question_becomes_four_samples_of_one_group() -> None:
     assert {s.group for s in four} == {"q"}
     assert [s.matched for s in four] == [False, False, True, False]
     assert [s.text.tolist() for s in four] == [[5, 6 + n, 3] for n in range(4)]
-    assert [s.text_regions.tolist() for s in four if s.text_regions is not None] == [[NOTHING, 0, NOTHING]] * 4
+    assert [s.text_regions.tolist() for s in four if s.text_regions is not None] == [[IGNORE, 0, IGNORE]] * 4
 
 
 def test_a_batch_may_hold_one_question_twice() -> None:
@@ -90,15 +90,17 @@ def test_choices_are_made_before_anything_is_hidden() -> None:
     objectives = OneForward((ChooseText(), MaskedLanguage(toy.VOCABULARY)))
     samples = objectives.prepare([question("q", 1)], Random(0))
     assert len(samples) == 4
-    assert all((s.text_labels != NOTHING).any() for s in samples if s.text_labels is not None)
+    assert all((s.text_labels != IGNORE).any() for s in samples if s.text_labels is not None)
 
 
 def test_what_the_switches_of_vcr_add() -> None:
     """vlbert.vcr_loss: masked region classification (paper), or the class of every region, none hidden (code)."""
-    names = lambda **switches: [o.name for o in Choosing(**switches).schedule(toy.VOCABULARY).objectives]  # noqa: E731
+    names = lambda **switches: [o.name for o in VcrObjectives(**switches).schedule(toy.VOCABULARY).objectives]  # noqa: E731
     assert names() == ["choose"]
     assert names(words=0.5, region_classes="masked") == ["choose", "masked_language", "masked_region_class"]
-    (update,) = (u for u, _ in Choosing(vcr_loss="sigmoid", region_classes="every").schedule(toy.VOCABULARY).updates)
+    (update,) = (
+        u for u, _ in VcrObjectives(vcr_loss="sigmoid", region_classes="every").schedule(toy.VOCABULARY).updates
+    )
     assert update.objectives[0] == ChooseText("sigmoid")
     four = update.prepare([replace(question("q", 1), regions=toy.regions(3))], Random(0))
     for one in four:
@@ -114,10 +116,10 @@ def test_what_the_switches_of_vcr_add() -> None:
     [
         (1, [BOX, BOX], 1),  # given boxes: by number, though two are equal
         (0, [(0.5, 0.0, 1.0, 1.0), (0.0, 0.0, 0.4, 1.0)], 1),  # detected: the one that overlaps most
-        (0, [(0.5, 0.0, 1.0, 1.0), (0.4, 0.0, 0.9, 1.0)], NOTHING),  # none shows it
-        (7, [BOX], 0),  # fewer regions than things
-        (0, [], NOTHING),
-        (0, [(float("nan"),) * 4], NOTHING),
+        (0, [(0.5, 0.0, 1.0, 1.0), (0.4, 0.0, 0.9, 1.0)], IGNORE),  # none shows it
+        (7, [BOX], 0),  # fewer regions than objects
+        (0, [], IGNORE),
+        (0, [(float("nan"),) * 4], IGNORE),
     ],
 )
 def test_a_thing_is_shown_by_a_region(thing: int, boxes: list[tuple[float, ...]], wanted: int) -> None:
@@ -146,10 +148,10 @@ def test_each_region_is_asked_by_itself() -> None:
 
 
 def test_a_statement_is_one_of_two_classes() -> None:
-    judge = JudgeStatement()
+    judge = ClassifyStatement()
     said = [Sample("s", "p", regions(BOX), torch.tensor([5, 3]), truth={"true": true}) for true in (True, False)]
     batch = collate(judge.prepare(said, Random(0)))
     scores = torch.tensor([[0.0, 1.0], [2.0, -1.0]])
     wanted = -(scores[0].log_softmax(0)[1] + scores[1].log_softmax(0)[0])
-    assert float(judge.loss(Says("verdict", scores), _states(batch), batch)) == pytest.approx(float(wanted), abs=1e-6)
+    assert float(judge.loss(Says("nlvr", scores), _states(batch), batch)) == pytest.approx(float(wanted), abs=1e-6)
     assert int(judge.count(batch)) == 2

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diptych.core import BIDIRECTIONAL, NOTHING, TARGET_AFTER_BOTH, Sample, States, collate
+from diptych.core import BIDIRECTIONAL, IGNORE, TARGET_AFTER_BOTH, Sample, States, collate
 from diptych.objectives import GenerateText, MaskedLanguage
 from tests import toy
 
@@ -58,7 +58,7 @@ def test_to_caption_the_encoder_reads_no_text():
 def test_a_mismatched_caption_is_not_asked_for():
     unlike = Sample("k", "p", None, torch.tensor([5, V.sep]), matched=False)
     (sample,) = GenerateText(V, only_matched=True).prepare([unlike], Random(0))
-    assert sample.target_labels.tolist() == [NOTHING, NOTHING]
+    assert sample.target_labels.tolist() == [IGNORE, IGNORE]
     assert int(GenerateText(V).count(collate([sample]))) == 0
 
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diptych.core import BIDIRECTIONAL, NOTHING, TEXT_AFTER_REGIONS, Sample, States, collate
+from diptych.core import BIDIRECTIONAL, IGNORE, TEXT_AFTER_REGIONS, Sample, States, collate
 from diptych.objectives import MaskedLanguage
 from diptych.objectives.words import smoothed, whole_words
 from tests import toy
@@ -32,7 +32,7 @@ def test_what_is_hidden_is_asked_for_and_nothing_else_changes(words, rate, most,
     sample = text_of(words)
     objective = MaskedLanguage(V, rate=rate, most=most, at_least=at_least)
     (hidden,) = objective.prepare([sample], Random(seed))
-    chosen = hidden.text_labels != NOTHING
+    chosen = hidden.text_labels != IGNORE
     assert torch.equal(hidden.text_labels[chosen], sample.text[chosen])
     assert torch.equal(hidden.text[~chosen], sample.text[~chosen])
     wanted = min(max(at_least, round(rate * words)), words + 1)
@@ -53,7 +53,7 @@ def test_shares_of_the_scheme_and_the_end_is_asked_for_too():
     objective, rng = MaskedLanguage(V, rate=1.0), Random(0)
     sample = replace(text_of(9), text=torch.tensor([5] * 9 + [V.sep]))
     samples = objective.prepare([sample] * 2000, rng)
-    shown = Counter(int(w) for s in samples for w in s.text[:9][s.text_labels[:9] != NOTHING])
+    shown = Counter(int(w) for s in samples for w in s.text[:9][s.text_labels[:9] != IGNORE])
     total = sum(shown.values())
     # A random word is any of 20, so one in 20 of them is [MASK] and one is the word itself.
     assert shown[V.mask] / total == pytest.approx(0.8 + 0.1 / 20, abs=0.02)
@@ -75,7 +75,7 @@ def test_the_two_objectives_are_drawn_for_each_sample(share):
 def test_mismatched_captions(only_matched):
     swapped = replace(text_of(5), matched=False)
     (prepared,) = MaskedLanguage(V, only_matched=only_matched).prepare([swapped], Random(0))
-    assert (prepared.text_labels == NOTHING).all() == only_matched
+    assert (prepared.text_labels == IGNORE).all() == only_matched
     (matched,) = MaskedLanguage(V, only_matched=only_matched).prepare([text_of(5)], Random(0))
     assert torch.equal(prepared.text, matched.text), "hidden alike"
 
@@ -93,16 +93,16 @@ class Fixed:
 def three_samples():
     """Losses by hand: the score of the wanted word is a, all 19 others 0, so its cost is log(e^a + 19) - a."""
     samples = [text_of(2), text_of(2), text_of(2)]
-    labels = [[5, NOTHING, V.sep], [NOTHING, 6, NOTHING], [5, 6, V.sep]]
+    labels = [[5, IGNORE, V.sep], [IGNORE, 6, IGNORE], [5, 6, V.sep]]
     batch = collate([replace(s, text_labels=torch.tensor(row)) for s, row in zip(samples, labels, strict=True)])
     scores = torch.zeros(3, 3, V.size)
     heights = torch.tensor([[1.0, 0, 2.0], [0, -1.0, 0], [3.0, 3.0, 3.0]])
     for b in range(3):
         for t in range(3):
-            if labels[b][t] != NOTHING:
+            if labels[b][t] != IGNORE:
                 scores[b, t, labels[b][t]] = heights[b, t]
     cost = torch.log(heights.exp() + 19) - heights
-    return batch, States(regions=torch.zeros(3, 0, V.size), text=scores), cost, batch.text_labels != NOTHING
+    return batch, States(regions=torch.zeros(3, 0, V.size), text=scores), cost, batch.text_labels != IGNORE
 
 
 def test_loss_is_the_sum_over_hidden_words_and_count_their_number():
@@ -189,7 +189,7 @@ def test_texts_of_pictures_and_texts_alone_are_two_objectives():
     hidden = [o.prepare([s], Random(0))[0] for o, s in zip(objectives, (pair, alone), strict=True)]
     batch = collate(hidden)
     states, both = model(batch), MaskedLanguage(V)
-    asked = [int((s.text_labels != NOTHING).sum()) for s in hidden]
+    asked = [int((s.text_labels != IGNORE).sum()) for s in hidden]
     assert [int(o.count(batch)) for o in objectives] == asked
     total = sum(o.loss(model, states, batch) for o in objectives)
     torch.testing.assert_close(total, both.loss(model, states, batch))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, NOTHING, collate
+from diptych.core import BIDIRECTIONAL, IGNORE, collate
 from diptych.errors import RecipeError
 from diptych.objectives import (
     ImageTextMatching,
@@ -104,10 +104,10 @@ def test_of_a_broken_pair_nothing_is_asked_and_as_much_is_hidden():
         shares[pair.matched].append(float((pair.text == V.mask).float().mean()))
         shares[pair.matched].append(float(pair.regions.hidden.float().mean()))
         if pair.matched:
-            assert (pair.text_labels != NOTHING).any()
-            assert torch.equal(torch.where(pair.text_labels != NOTHING, pair.text_labels, pair.text), before.text)
+            assert (pair.text_labels != IGNORE).any()
+            assert torch.equal(torch.where(pair.text_labels != IGNORE, pair.text_labels, pair.text), before.text)
         else:
-            assert (pair.text_labels == NOTHING).all()
+            assert (pair.text_labels == IGNORE).all()
             assert not pair.regions.chosen.any()
     assert mean(shares[True]) == pytest.approx(mean(shares[False]), abs=0.1)
     assert mean(shares[False]) > 0.5

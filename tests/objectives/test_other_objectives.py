@@ -4,7 +4,7 @@ from random import Random
 import pytest
 import torch
 
-from diptych.core import BIDIRECTIONAL, NOTHING, QUERIES_BEFORE, Regions, Sample, States, collate
+from diptych.core import BIDIRECTIONAL, IGNORE, QUERIES_BEFORE, Regions, Sample, States, collate
 from diptych.objectives import AnswerQuestion, MaskedQueries, MaskedRegionClass, RegionContrast, SeenRegionClass
 from tests import toy
 
@@ -22,7 +22,7 @@ def test_queries_ask_for_every_word():
     assert int(MaskedQueries(V).count(batch)) == 4 + 5
     swapped = replace(sample, matched=False)
     (quiet,) = MaskedQueries(V, only_matched=True).prepare([swapped], Random(0))
-    assert (quiet.target_labels == NOTHING).all()
+    assert (quiet.target_labels == IGNORE).all()
 
 
 def test_queries_ask_what_decoding_asks():

@@ -16,15 +16,15 @@ from diptych.models import MODELS, SystemModel
 from diptych.objectives import (
     AnswerQuestion,
     ChooseText,
+    ClassifyStatement,
     GroundExpression,
-    JudgeStatement,
     MatchGroups,
     RegionContrast,
     Schedule,
     together,
 )
 from diptych.recipes import RECIPES, Recipe
-from diptych.recipes.tasks import make_task
+from diptych.runs.tasks import make_task
 from tests.deciding import ANSWERS, REASONS, TOKENS
 from tests.tasks.test_overfit import EIGHT, SMALLER, built
 
@@ -39,7 +39,7 @@ OFF = {
     "xgpt": ("captions=0", "fragments=0", "denoising=0", "regions=0"),
 }
 # Learnt in fine-tuning: tests/tasks/test_overfit.py.
-OF_TASKS = {AnswerQuestion, ChooseText, GroundExpression, JudgeStatement, MatchGroups}
+OF_TASKS = {AnswerQuestion, ChooseText, GroundExpression, ClassifyStatement, MatchGroups}
 # What the README says of a cell for want of this; the first that is missing.
 WHY = {
     "target": "no decoder",

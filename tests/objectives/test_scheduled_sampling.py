@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from diptych.core import BIDIRECTIONAL, NOTHING, Batch, collate
+from diptych.core import BIDIRECTIONAL, IGNORE, Batch, collate
 from diptych.errors import RecipeError
 from diptych.objectives import (
     GenerateText,
@@ -53,7 +53,7 @@ def run(update: ScheduledSampling, monkeypatch: pytest.MonkeyPatch) -> tuple[Wat
 
     def guess(self: Any, model: Any, states: torch.Tensor, batch: Batch) -> torch.Tensor:
         reader = torch.equal(states, watched.latest.text)
-        return torch.where(batch.text_labels != NOTHING, ENCODER if reader else DECODER, batch.text)
+        return torch.where(batch.text_labels != IGNORE, ENCODER if reader else DECODER, batch.text)
 
     original = Watched.__call__
 
@@ -69,7 +69,7 @@ def run(update: ScheduledSampling, monkeypatch: pytest.MonkeyPatch) -> tuple[Wat
 
 def read_and_written(batch: Batch, first: Batch) -> tuple[set[int], set[int]]:
     """What stands in the second pass where the first asked for words."""
-    asked = first.text_labels != NOTHING
+    asked = first.text_labels != IGNORE
     later = torch.zeros_like(asked)
     later[:, 1:] = asked[:, :-1]
     later &= first.target_present
@@ -84,7 +84,7 @@ def test_whose_guesses_the_second_pass_reads(scheme, wanted, monkeypatch):
     """tden.two_pass, A and B (Fig. 3): one joint step, each loss of the second pass beside that of the first."""
     watched, _, yielded = run(ScheduledSampling(**parts(), scheme=scheme), monkeypatch)
     (first, objects, _), (second, again, _) = watched.seen
-    assert V.mask in first.text[first.text_labels != NOTHING]
+    assert V.mask in first.text[first.text_labels != IGNORE]
     assert read_and_written(second, first) == wanted
     assert len(yielded) == 1
     names = {"masked_language", "masked_region_class", "generate_text"}
@@ -158,7 +158,7 @@ def test_words_are_drawn_and_the_code_takes_the_likeliest():
             torch.manual_seed(seed)
             guesses.append(update._guess(model, states.text, batch))
         assert torch.equal(*guesses) is not differs
-        asked = batch.text_labels != NOTHING
+        asked = batch.text_labels != IGNORE
         assert torch.equal(guesses[0][~asked], batch.text[~asked])
         if not differs:
             assert torch.equal(guesses[0][asked], model.heads["word"](states.text[asked]).argmax(-1))
@@ -167,7 +167,7 @@ def test_words_are_drawn_and_the_code_takes_the_likeliest():
 def test_nothing_hidden_is_no_trouble():
     update = ScheduledSampling(**parts())
     batch = collate(update.prepare([toy.sample(0)], Random(0)))
-    batch.text_labels = torch.full_like(batch.text_labels, NOTHING)
+    batch.text_labels = torch.full_like(batch.text_labels, IGNORE)
     (losses,) = update.losses(toy.tden(), batch)
     assert float(losses["masked_language"].detach()) == 0
     assert int(update.counts(batch)["masked_language/2"]) == 0

@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from diptych.core import BIDIRECTIONAL, NOTHING, TEXT_AFTER_REGIONS, Batch, Regions, Sample, collate
+from diptych.core import BIDIRECTIONAL, IGNORE, TEXT_AFTER_REGIONS, Batch, Regions, Sample, collate
 from diptych.models import UnifiedVLP
-from diptych.models.official import load_unified_vlp
+from diptych.models.unified_vlp.checkpoint import load_unified_vlp
 
 FOLDER = Path(os.environ.get("DIPTYCH_PARITY", Path(__file__).parents[3] / "shared" / "parity"))
 
@@ -48,7 +48,7 @@ class OfficialVLP:
         read = {k.removeprefix(f"{case}."): v[row] for k, v in self.inputs.items() if k.startswith(f"{case}.")}
         length = int(self.inputs["raw.caption_len"][row]) + 1
         text = read["input_ids"][self.regions + 2 :][: 0 if case == "decode" else length]
-        labels = torch.full_like(text, NOTHING)
+        labels = torch.full_like(text, IGNORE)
         if "masked_pos" in read:
             said = read["masked_weights"].bool()
             labels[read["masked_pos"][said] - self.regions - 2] = read["masked_lm_labels"][said]

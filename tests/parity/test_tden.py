@@ -12,11 +12,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from diptych.core import NOTHING, Batch, Regions, Sample, Stream, collate
+from diptych.core import IGNORE, Batch, Regions, Sample, Stream, collate
 from diptych.decoding import DecodingOptions, decode, search
 from diptych.models import Tden
 from diptych.models.heads import answer_probabilities
-from diptych.models.tden_official import export_tden, load_tden
+from diptych.models.tden.checkpoint import export_tden, load_tden
 from diptych.objectives import (
     AnswerQuestion,
     GenerateText,
@@ -373,4 +373,4 @@ def test_tden_padding_and_company_change_nothing(official, model):
         alone, together = model(collate([sample])), model(official.batch("pretrain"))
         close(alone.text[0], together.text[row, : len(sample.text)])
         close(alone.target[0], together.target[row, : len(sample.text)])
-        assert NOTHING in sample.text_labels
+        assert IGNORE in sample.text_labels

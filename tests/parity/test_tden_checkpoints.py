@@ -8,7 +8,7 @@ from torch import Tensor
 from diptych.core import Regions, Sample, collate
 from diptych.errors import CheckpointError
 from diptych.models import Tden
-from diptych.models.tden_official import export_tden, load_tden
+from diptych.models.tden.checkpoint import export_tden, load_tden
 from diptych.models.weights import load_into, read_weights
 from tests.parity.checkpoints import SMALL, Keys, random, sections, vocabulary
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from diptych.core import Batch, Regions, Sample, attention_mask, collate
 from diptych.decoding import DecodingOptions, decode, search
 from diptych.models import UnifiedVLP
-from diptych.models.official import export_official, load_unified_vlp
+from diptych.models.unified_vlp.checkpoint import export_official, load_unified_vlp
 from diptych.models.visual import place_input
 from diptych.models.weights import load_into, read_weights
 from diptych.objectives import AnswerQuestion, MaskedLanguage, RegionContrast
@@ -197,7 +197,7 @@ def test_unified_vlp_beams(unified_vlp, name):
     options = DecodingOptions(
         beams=theirs["scores"].shape[-1],
         max_words=count,
-        length_penalty=official.config["lp"] if name.endswith("_lp") else 0.0,
+        length_bonus=official.config["lp"] if name.endswith("_lp") else 0.0,
         stop_early=False,
     )
     frames = search(listener, batch, options)

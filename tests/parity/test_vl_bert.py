@@ -11,11 +11,11 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, NOTHING, Batch, Regions, Sample, States, collate
+from diptych.core import BIDIRECTIONAL, IGNORE, Batch, Regions, Sample, States, collate
 from diptych.models import VLBert
 from diptych.models.heads import PooledMatchHead
-from diptych.models.vl_bert import sines
-from diptych.models.vl_bert_official import QKV, load_vl_bert
+from diptych.models.vl_bert.checkpoint import QKV, load_vl_bert
+from diptych.models.vl_bert.model import sines
 from diptych.models.weights import Report
 from diptych.objectives import AnswerQuestion, ImageTextMatching, MaskedLanguage, MaskedRegionClass
 
@@ -112,7 +112,7 @@ def test_pretraining(official: Official) -> None:
     assert isinstance(match, PooledMatchHead)
     close(match.pool(states.marks["cls"]), official.outputs["pretrain.pooled"])
     close(match.classes(states), official.outputs["pretrain.relationship_logits"])
-    asked = batch.text_labels != NOTHING
+    asked = batch.text_labels != IGNORE
     close(model.heads["word"](states.text)[asked], official.outputs["pretrain.mlm_logits"][:, 1:][asked])
     close(
         model.heads["region_class"](states.regions)[batch.regions_present],
@@ -173,7 +173,7 @@ def test_text_alone_beside_pairs(official: Official) -> None:
     batch = collate([*pairs, *alone])
     states = model(batch)
     words = MaskedLanguage(model.config.vocabulary)
-    asked = (labels != NOTHING) & (texts > 0)
+    asked = (labels != IGNORE) & (texts > 0)
     scores = model.heads["word"](states.text[len(pairs) :, : texts.shape[1]])
     close(scores[asked], official.outputs["multitask.mlm_logits_aux"][asked])
     for part, name in ((slice(len(pairs)), "wvc"), (slice(len(pairs), None), "aux")):

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from diptych.core import BIDIRECTIONAL, Regions, Sample, collate
 from diptych.errors import CheckpointError
-from diptych.models.vl_bert_official import load_vl_bert
+from diptych.models.vl_bert.checkpoint import load_vl_bert
 from tests.parity.checkpoints import SMALL, Keys, random, sections, vocabulary
 
 pytestmark = pytest.mark.parity

@@ -24,7 +24,7 @@ from diptych.recipes.captions_as_data import (
     teach_retriever,
     write_more,
 )
-from diptych.recipes.run import run
+from diptych.runs.run import run
 from diptych.sources.storybook import record, scene
 from diptych.tasks.recall import ASKS
 from diptych.vision.ground_truth import GroundTruth
@@ -58,8 +58,8 @@ def test_two_arms_search_the_same_pictures(plan: CaptionStudy) -> None:
     few, more = Store(plan.store_of(PLAIN)), Store(plan.store_of(MORE))
     assert few.splits == more.splits == {"train": 6, "val": 2, "test": 4}
     assert {len(few.words(index).captions) for index in few.split("train")} == {1}
-    assert sum(len(more.words(index).written) for index in range(len(more))) > 0
-    assert not any(more.words(index).written for index in [*more.split("val"), *more.split("test")])
+    assert sum(len(more.words(index).generated) for index in range(len(more))) > 0
+    assert not any(more.words(index).generated for index in [*more.split("val"), *more.split("test")])
     assert told["by"] == "unified-vlp, taught by 1 a picture"
     seen: list[object] = []
     study = caption_study(plan, 1, seen.append)

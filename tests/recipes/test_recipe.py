@@ -6,15 +6,15 @@ from diptych.core import Vocabulary
 from diptych.errors import RecipeError
 from diptych.recipes import find_recipe
 from diptych.recipes.objectives import (
-    Answering,
-    Choosing,
-    Grounding,
     ImageBertObjectives,
     Objectives,
+    ReferringObjectives,
+    VcrObjectives,
     VLBertObjectives,
+    VqaObjectives,
 )
 from diptych.recipes.recipe import Recipe, claim
-from diptych.recipes.run import _fingerprint
+from diptych.runs.run import _fingerprint
 
 SMALL = "unified-vlp/small/pretrain"
 
@@ -24,9 +24,13 @@ def test_a_dotted_key_is_set() -> None:
     assert recipe.optimizer.lr == 3e-4
     assert recipe.model.region_embedding == "official"
     assert recipe.data.records == 100
-    assert find_recipe(SMALL, ["optimizer.groups.text=0.5"]).optimizer.groups == {"text": 0.5}
-    assert find_recipe(SMALL, ["optimizer.groups.regions.look.=0.1"]).optimizer.groups == {"regions.look.": 0.1}
-    assert find_recipe(SMALL, ['optimizer.groups={"regions.": 0.0}']).optimizer.groups == {"regions.": 0.0}
+    assert find_recipe(SMALL, ["optimizer.lr_multipliers.text=0.5"]).optimizer.lr_multipliers == {"text": 0.5}
+    assert find_recipe(SMALL, ["optimizer.lr_multipliers.regions.look.=0.1"]).optimizer.lr_multipliers == {
+        "regions.look.": 0.1
+    }
+    assert find_recipe(SMALL, ['optimizer.lr_multipliers={"regions.": 0.0}']).optimizer.lr_multipliers == {
+        "regions.": 0.0
+    }
     assert find_recipe(SMALL, ["training.ema=null"]).training.ema is None
 
 
@@ -43,8 +47,8 @@ def test_a_dotted_key_is_set() -> None:
         ("model.region_embedding=mine", "'paper' or 'official', found 'mine'"),
         ("model.width=130", "width 130 does not divide into 4 heads"),
         ("training.steps=0", "training.steps"),
-        ("optimizer.groups=0.1", r"wanted optimizer.groups.PREFIX=NUMBER, or all groups as JSON"),
-        ("optimizer.groups.text=much", r"optimizer.groups.text: .*valid number.*found 'much'"),
+        ("optimizer.lr_multipliers=0.1", r"wanted optimizer.lr_multipliers.PREFIX=NUMBER, or all groups as JSON"),
+        ("optimizer.lr_multipliers.text=much", r"optimizer.lr_multipliers.text: .*valid number.*found 'much'"),
         ("objectives.seq2seq=1.5", "objectives.seq2seq"),
         ("optimizer.lr.x=1", "no section 'optimizer.lr'"),
         ("objectives=imagebert", "wanted a system, to learn by its objectives; did you mean image-bert"),
@@ -121,8 +125,8 @@ def test_the_official_numbers_where_they_differ() -> None:
     """README and weight names of LuoweiZhou/VLP (fidelity.md 2.1)."""
     assert find_recipe("unified-vlp/official/pretrain").optimizer.lr == 1e-4
     assert find_recipe("unified-vlp/official/caption").optimizer.lr == 3e-5
-    assert find_recipe("unified-vlp/official/vqa").objectives == Answering(masks_a_word=True)
-    assert find_recipe("unified-vlp/vqa").objectives == Answering()
+    assert find_recipe("unified-vlp/official/vqa").objectives == VqaObjectives(masks_a_word=True)
+    assert find_recipe("unified-vlp/vqa").objectives == VqaObjectives()
 
 
 def test_a_setting_of_a_later_version_stops_no_run() -> None:
@@ -134,7 +138,7 @@ def test_a_setting_of_a_later_version_stops_no_run() -> None:
     assert _fingerprint(later, None) == _fingerprint(now, None)
     assert _fingerprint(later.model_copy(update={"added": 4}), None) != _fingerprint(now, None)
     assert _fingerprint(now.override(["model.dropout=0.2"]), None) != _fingerprint(now, None)
-    at_their_defaults = [now.model_copy(update={"objectives": kind()}) for kind in (Answering, ImageBertObjectives)]
+    at_their_defaults = [now.model_copy(update={"objectives": kind()}) for kind in (VqaObjectives, ImageBertObjectives)]
     assert len({_fingerprint(recipe, None) for recipe in at_their_defaults}) == 2
 
 
@@ -143,7 +147,7 @@ def test_a_section_is_set_before_its_keys() -> None:
     assert find_recipe(SMALL, given).objectives == find_recipe(SMALL, given[::-1]).objectives
 
 
-@pytest.mark.parametrize("kind", [VLBertObjectives, Answering, Choosing, Grounding])
+@pytest.mark.parametrize("kind", [VLBertObjectives, VqaObjectives, VcrObjectives, ReferringObjectives])
 def test_classes_from_pixels_weigh_what_they_are_set_to(kind: type[Objectives]) -> None:
     vocabulary = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)
     off, on = (kind.model_validate({"seen_classes": weight}).schedule(vocabulary) for weight in (0.0, 0.5))  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from diptych.loading.extract import extract
 from diptych.loading.store import Store
 from diptych.recipes import find_recipe
 from diptych.recipes.rewarded import ARMS, LONGER, REWARDED, ROW, TAUGHT, Study, about_captions, run_arm, study
-from diptych.recipes.run import run
+from diptych.runs.run import run
 from diptych.sources.storybook import record, scene
 from diptych.vision.ground_truth import GroundTruth
 
@@ -57,7 +57,7 @@ def test_three_arms_and_what_they_say(plan: Study) -> None:
 
 def test_what_scores_do_not_tell() -> None:
     one, two = (record(scene(0, "test", index)) for index in range(2))
-    there = sorted({thing.kind for thing in one.things})
+    there = sorted({thing.kind for thing in one.objects})
     absent = next(kind for kind in ("dog", "boat", "kite", "lamp", "tent") if kind not in there)
     told = about_captions({one.key: f"a {there[0]} and a {absent}", two.key: "a a a a a"}, [one, two])
     assert told["objects named that are not there"] == 50
@@ -65,4 +65,4 @@ def test_what_scores_do_not_tell() -> None:
     assert told["words a caption"] == 5
     assert told["repeated bigrams"] == pytest.approx(100 * 3 / 8)
     with pytest.raises(DataError, match="no record says what its picture shows"):
-        about_captions({one.key: "a dog"}, [replace(one, things=())])
+        about_captions({one.key: "a dog"}, [replace(one, objects=())])

@@ -10,7 +10,7 @@ from diptych.loading.store import Store
 from diptych.objectives import OneForward, ScheduledSampling
 from diptych.recipes import RECIPES, find_recipe
 from diptych.recipes.objectives import TdenObjectives
-from diptych.recipes.plan import plan
+from diptych.runs.prepare import plan
 from diptych.sources.storybook import record, scene
 from diptych.vision.ground_truth import GroundTruth
 from tests import toy

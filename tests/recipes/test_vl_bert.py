@@ -1,13 +1,13 @@
 """VL-BERT's recipes: the paper's numbers, and the code's where they differ."""
 
-from diptych.models import VLBertShape
+from diptych.models import VLBertConfig
 from diptych.recipes import Recipe, find_recipe
-from diptych.recipes.objectives import Choosing, Grounding
+from diptych.recipes.objectives import ReferringObjectives, VcrObjectives
 from diptych.training.optimizer import highest_rate, learning_rate
 
 
-def shape_of(recipe: Recipe) -> VLBertShape:
-    assert isinstance(recipe.model, VLBertShape)
+def shape_of(recipe: Recipe) -> VLBertConfig:
+    assert isinstance(recipe.model, VLBertConfig)
     return recipe.model
 
 
@@ -19,7 +19,7 @@ def test_the_papers_vcr() -> None:
     assert recipe.training.batch * 4 == 256
     rates = [learning_rate(optimizer, step, steps, 64) for step in (499, 999, 7 * steps // 10, 9 * steps // 10)]
     assert [round(rate, 9) for rate in rates] == [1e-3, 2e-3, 2e-4, 2e-5]
-    assert recipe.objectives == Choosing(vcr_loss="softmax", region_classes="masked")
+    assert recipe.objectives == VcrObjectives(vcr_loss="softmax", region_classes="masked")
     assert shape_of(recipe).network == "resnet101"
     assert recipe.data.mirror == 0
 
@@ -30,7 +30,7 @@ def test_the_codes_vcr() -> None:
     assert round(highest_rate(recipe.optimizer, recipe.training.batch), 9) == 4.48e-3
     assert (recipe.optimizer.kind, recipe.optimizer.clip, recipe.optimizer.warmup_steps) == ("sgd", 10.0, 1000)
     assert recipe.optimizer.decay_biases_and_norms
-    assert recipe.objectives == Choosing(vcr_loss="sigmoid", region_classes="every")
+    assert recipe.objectives == VcrObjectives(vcr_loss="sigmoid", region_classes="every")
     assert (recipe.data.pixels_shorter, recipe.data.pixels_longer, recipe.data.pixels_colours) == (600, 1200, "bgr")
     assert (recipe.data.max_words, recipe.data.mirror) == (64, 0.5)
     shape = shape_of(recipe)
@@ -43,7 +43,7 @@ def test_the_papers_referring_expressions() -> None:
     optimizer = recipe.optimizer
     assert (optimizer.kind, optimizer.lr, optimizer.warmup_steps, optimizer.schedule) == ("adam", 2e-4, 500, "linear")
     assert recipe.training.batch == 256
-    assert recipe.objectives == Grounding(overlap=0.5)
+    assert recipe.objectives == ReferringObjectives(overlap=0.5)
 
 
 def test_the_codes_referring_expressions() -> None:

@@ -4,11 +4,11 @@ import pytest
 
 from diptych.core import Vocabulary
 from diptych.loading.tokens import Tokens
-from diptych.models import XgptShape
+from diptych.models import XgptConfig
 from diptych.recipes import RECIPES, find_recipe
 from diptych.recipes.objectives import XgptObjectives
-from diptych.recipes.run import greedily
-from diptych.recipes.tasks import make_task
+from diptych.runs.run import greedily
+from diptych.runs.tasks import make_task
 from diptych.tasks.caption import Captioning
 from diptych.training.optimizer import learning_rate
 
@@ -47,7 +47,7 @@ def test_every_row_of_table_3_is_a_recipe() -> None:
         ("base", 12, "encdec-share"),
     ):
         recipe = find_recipe(f"xgpt/caption/table-3-{depth}-{structure}")
-        assert isinstance(recipe.model, XgptShape)
+        assert isinstance(recipe.model, XgptConfig)
         assert (recipe.model.layers, recipe.model.structure, recipe.model.width) == (layers, structure, 768)
     assert {name for name in RECIPES if name.startswith("xgpt/small/caption/table-3-")} == {
         f"xgpt/small/caption/table-3-{structure}" for structure in ("enc", "encdec", "encdec-share")

@@ -7,10 +7,10 @@ import pytest
 import torch
 from PIL import Image
 
-from diptych.core import Question, Record, Regions, Thing
-from diptych.reports.demo import demo_report
+from diptych.core import Object, Question, Record, Regions
+from diptych.demo.page import demo_report
 from diptych.reports.report import Report
-from diptych.tasks.scores import answer_bounds, caption_bounds, score_answers, score_captions
+from diptych.tasks.scores import caption_baselines, score_captions, score_vqa, vqa_baselines
 from tests.reports.hostile import HOSTILE
 
 NAMES = ("dog", "boat", HOSTILE)
@@ -35,8 +35,8 @@ def _record(folder: Path, key: str, kind: str, seen: int) -> Record:
         Question(f"{key}/is", f"is there a {kind} {HOSTILE}", ("yes",) * 10, "yes/no"),
     )
     captions = (f"a red {kind} on the grass", f"the {kind} {HOSTILE}")
-    things = (Thing(kind, (0.1, 0.2, 0.5, 0.9)),)
-    return Record(key, "test", picture, (40, 30), captions, questions, things=things, regions=regions)
+    objects = (Object(kind, (0.1, 0.2, 0.5, 0.9)),)
+    return Record(key, "test", picture, (40, 30), captions, questions, objects=objects, regions=regions)
 
 
 @pytest.fixture
@@ -64,8 +64,8 @@ def report(records: list[Record], run: Path, said: tuple[dict[str, str], dict[st
         title=HOSTILE,
         lead=HOSTILE,
         scores={
-            "caption": {HOSTILE: score_captions(captions, truths, caption_bounds(truths, [["a dog"], [HOSTILE]]))},
-            "vqa": {HOSTILE: score_answers(answers, records, answer_bounds(records, training))},
+            "caption": {HOSTILE: score_captions(captions, truths, caption_baselines(truths, [["a dog"], [HOSTILE]]))},
+            "vqa": {HOSTILE: score_vqa(answers, records, vqa_baselines(records, training))},
         },
         notes={"caption": {HOSTILE: HOSTILE}},
         runs={"caption": {HOSTILE: run, "none": run / "nothing"}},

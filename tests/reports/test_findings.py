@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from diptych.core import Question, Record
+from diptych.demo.findings import find, missed_things, overlap, wrong_by_kind
+from diptych.demo.gallery import STORYBOOK, absent_words, boxes, cider_by_picture, evenly, shown
+from diptych.demo.page import _gain
 from diptych.reports.charts import chart, draw
-from diptych.reports.demo import _gain
-from diptych.reports.findings import find, missed_things, overlap, wrong_by_kind
-from diptych.reports.gallery import STORYBOOK, absent_words, boxes, cider_by_picture, evenly, shown
 from diptych.reports.labels import lay_out
 from diptych.reports.report import Box, Chart, Curve
 from diptych.tasks.scores import Score
@@ -21,11 +21,11 @@ def test_what_failed_is_counted(records: list[Record], said: tuple[dict[str, str
     assert found["Captions said more than once"].text.startswith("2 different captions for 2 pictures")
     assert found["Named, but not there"].text.startswith(
         "1 of 2 captions name a thing that is not in the picture (of the reference captions 0%). "
-        "Of 1 such things the detector had reported 0"
+        "Of 1 such objects the detector had reported 0"
     )
     assert [(row.label, row.value) for row in found["Named, but not there"].rows] == [("cat", "1")]
-    assert found["Missed by the eyes"].text == "The detector missed or misnamed 1 of 2 things."
-    assert [(row.label, row.value) for row in found["Missed by the eyes"].rows] == [("boat", "1 of 1")]
+    assert found["Missed by the detector"].text == "The detector missed or misnamed 1 of 2 objects."
+    assert [(row.label, row.value) for row in found["Missed by the detector"].rows] == [("boat", "1 of 1")]
     wrong = found["Wrong answers, by kind and as they were confused"]
     assert [(row.label, row.value) for row in wrong.rows] == [
         ("other", "0 of 2"), ("yes/no", "2 of 2"), ("said “no” for “yes”", "2×"),

@@ -74,4 +74,4 @@ def test_what_does_not_go_together_is_said(captions: list[str], monkeypatch: pyt
             evaluate(*wrong)
     monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(RecipeError, match="METEOR needs Java on the PATH"):
-        evaluate(*captions, "--also", "METEOR")
+        evaluate(*captions, "--extra-metrics", "METEOR")

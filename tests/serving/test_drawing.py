@@ -16,7 +16,7 @@ PICTURE = torch.full((3, 90, 120), 200, dtype=torch.uint8)
 
 def prediction(words: list[str], boxes: list[list[float]], weights: torch.Tensor) -> Prediction:
     regions = Regions(boxes=torch.tensor(boxes).reshape(-1, 4), scores=torch.ones(len(boxes)), size=(120, 90))
-    record = Record("a", picture=Path("a.png"), regions=regions)
+    record = Record("a", image=Path("a.png"), regions=regions)
     return Prediction(" ".join(words), 0.0, record, tuple(words), weigh=lambda: weights)
 
 

@@ -14,18 +14,18 @@ from rich.console import Console
 
 from diptych.core import Record
 from diptych.errors import DataError, RecipeError, ServingError
+from diptych.evaluation.retrieve import Extent, retrieve
 from diptych.loading.extract import extract
 from diptych.loading.store import Store
 from diptych.loading.tokens import Tokens
 from diptych.models import MODELS
 from diptych.recipes import find_recipe
-from diptych.recipes.folder import Architecture, ModelFolder
-from diptych.recipes.retrieving import Extent, retrieve
+from diptych.runs.folder import Architecture, ModelFolder
 from diptych.serving import Predictor
 from diptych.serving.contact_sheet import write_sheet
 from diptych.tasks.two_towers import choose
 from diptych.vision.selection import Selection
-from diptych.vision.small_detector import DetectorShape, SmallDetector
+from diptych.vision.small_detector import DetectorConfig, SmallDetector
 from diptych.vision.storybook_detector import StorybookDetector
 
 COLOURS = ("red", "green", "blue", "white", "black")
@@ -33,9 +33,9 @@ TOKENS = Tokens.train(["a red kite over a beach"], 60)
 
 
 @pytest.fixture
-def eyes() -> StorybookDetector:
+def detector() -> StorybookDetector:
     torch.manual_seed(0)
-    shape = DetectorShape(("dog", "bird"), side=32, feature_size=16, widths=(8, 8, 8))
+    shape = DetectorConfig(("dog", "bird"), side=32, feature_size=16, widths=(8, 8, 8))
     return StorybookDetector(SmallDetector(shape), Selection(most=4, least=2))
 
 
@@ -56,25 +56,25 @@ def photos(tmp_path: Path) -> Path:
 
 
 def opened(
-    folder: Path, eyes: StorybookDetector, system: str = "image-bert", head: str = "match", **changes: Any
+    folder: Path, detector: StorybookDetector, system: str = "image-bert", head: str = "match", **changes: Any
 ) -> Predictor:
     torch.manual_seed(1)
     sizes: dict[str, Any] = {"width": 32, "heads": 2, "ffn": 64, "positions": 24, "init_std": 0.3, **changes}
     sizes |= {"object_layers": 1, "sentence_layers": 1, "cross_layers": 1} if system == "tden" else {"layers": 1}
     config = MODELS[system].config(
-        vocabulary=TOKENS.vocabulary, feature_size=16, classes=len(eyes.contract.class_names), **sizes
+        vocabulary=TOKENS.vocabulary, feature_size=16, classes=len(detector.contract.class_names), **sizes
     )
     architecture = Architecture(system=system, config=config, heads=(head, "word"))
     model = architecture.build().eval()
-    eyes.save(folder / "detector")
+    detector.save(folder / "detector")
     return Predictor(
-        ModelFolder(folder / "model", model, architecture, TOKENS, eyes.contract, eyes=folder / "detector")
+        ModelFolder(folder / "model", model, architecture, TOKENS, detector.contract, detector=folder / "detector")
     )
 
 
 @pytest.mark.parametrize(("system", "head"), [("image-bert", "match"), ("tden", "similarity")])
-def test_the_order_is_that_of_the_scores_one_by_one(tmp_path, photos, eyes, system, head):
-    predictor, cache = opened(tmp_path, eyes, system, head), tmp_path / "cache"
+def test_the_order_is_that_of_the_scores_one_by_one(tmp_path, photos, detector, system, head):
+    predictor, cache = opened(tmp_path, detector, system, head), tmp_path / "cache"
     found = predictor.search("a red kite", photos, cache)
     assert {hit.picture.name for hit in found.hits} == {f"{colour}.png" for colour in COLOURS}
     scores = [hit.score for hit in found.hits]
@@ -90,12 +90,14 @@ def test_the_order_is_that_of_the_scores_one_by_one(tmp_path, photos, eyes, syst
     assert all(found.refused.values())
 
 
-def test_what_was_seen_is_kept_until_the_file_changes(tmp_path, photos, eyes, monkeypatch):
-    predictor, cache = opened(tmp_path, eyes), tmp_path / "cache"
+def test_what_was_seen_is_kept_until_the_file_changes(tmp_path, photos, detector, monkeypatch):
+    predictor, cache = opened(tmp_path, detector), tmp_path / "cache"
     first = predictor.search("a red kite", photos, cache)
     looked: list[int] = []
-    see = type(predictor.eyes).see
-    monkeypatch.setattr(type(predictor.eyes), "see", lambda self, p, r: looked.extend([1] * len(p)) or see(self, p, r))
+    detect = type(predictor.detector).detect
+    monkeypatch.setattr(
+        type(predictor.detector), "detect", lambda self, p, r: looked.extend([1] * len(p)) or detect(self, p, r)
+    )
     again = predictor.search("a red kite", photos, cache)
     assert again.hits == first.hits
     assert again.refused.keys() == first.refused.keys(), "what could not be read is tried and told again"
@@ -108,8 +110,8 @@ def test_what_was_seen_is_kept_until_the_file_changes(tmp_path, photos, eyes, mo
     assert len(Store(cache)) == 6
 
 
-def test_a_second_search_by_vectors_encodes_no_picture(tmp_path, photos, eyes):
-    predictor, cache, passes = opened(tmp_path, eyes, "tden", "similarity"), tmp_path / "cache", []
+def test_a_second_search_by_vectors_encodes_no_picture(tmp_path, photos, detector):
+    predictor, cache, passes = opened(tmp_path, detector, "tden", "similarity"), tmp_path / "cache", []
     predictor.folder.model.objects[0].register_forward_hook(lambda _, given, __: passes.append(len(given[0])))
     first = predictor.search("a red kite", photos, cache)
     assert sum(passes) == 5
@@ -123,15 +125,15 @@ def test_a_second_search_by_vectors_encodes_no_picture(tmp_path, photos, eyes):
     assert {hit.picture.name: hit.score for hit in third.hits if hit.picture.name != "new.png"} == {
         hit.picture.name: hit.score for hit in first.hits
     }
-    other = opened(tmp_path, eyes, "tden", "similarity", ffn=32)
+    other = opened(tmp_path, detector, "tden", "similarity", ffn=32)
     other.folder.model.objects[0].register_forward_hook(lambda _, given, __: passes.append(len(given[0])))
     passes.clear()
     other.search("a red kite", photos, cache)
     assert sum(passes) == 6, "another model's vectors are its own"
 
 
-def test_vectors_that_are_damaged_are_made_anew(tmp_path, photos, eyes):
-    predictor, cache = opened(tmp_path, eyes, "tden", "similarity"), tmp_path / "cache"
+def test_vectors_that_are_damaged_are_made_anew(tmp_path, photos, detector):
+    predictor, cache = opened(tmp_path, detector, "tden", "similarity"), tmp_path / "cache"
     first = predictor.search("a red kite", photos, cache)
     (kept,) = (cache / "vectors").glob("*/gallery.safetensors")
     kept.write_bytes(kept.read_bytes()[:100])
@@ -139,14 +141,14 @@ def test_vectors_that_are_damaged_are_made_anew(tmp_path, photos, eyes):
 
 
 @pytest.mark.parametrize(("system", "head"), [("image-bert", "match"), ("tden", "similarity")])
-def test_a_model_reads_the_best_regions_where_the_detector_finds_more(tmp_path, photos, eyes, system, head):
-    eyes.selection = Selection(most=4, least=4)
-    found = opened(tmp_path, eyes, system, head, max_regions=2).search("a red kite", photos, tmp_path / "cache")
+def test_a_model_reads_the_best_regions_where_the_detector_finds_more(tmp_path, photos, detector, system, head):
+    detector.selection = Selection(most=4, least=4)
+    found = opened(tmp_path, detector, system, head, max_regions=2).search("a red kite", photos, tmp_path / "cache")
     assert len(found.hits) == 5
 
 
-def test_two_towers_pick_the_shortlist_that_another_model_ranks(tmp_path, photos, eyes):
-    pairs, towers = opened(tmp_path, eyes), opened(tmp_path, eyes, "tden", "similarity")
+def test_two_towers_pick_the_shortlist_that_another_model_ranks(tmp_path, photos, detector):
+    pairs, towers = opened(tmp_path, detector), opened(tmp_path, detector, "tden", "similarity")
     cache = tmp_path / "cache"
     whole, picked = pairs.search("a red kite", photos, cache), towers.search("a red kite", photos, cache).hits[:2]
     read: list[int] = []
@@ -159,12 +161,12 @@ def test_two_towers_pick_the_shortlist_that_another_model_ranks(tmp_path, photos
     assert len(pairs.search("a red kite", photos, cache, shortlist=50, by=towers).hits) == 5
 
 
-def test_two_towers_pick_the_shortlist_of_an_evaluation(tmp_path, photos, eyes):
+def test_two_towers_pick_the_shortlist_of_an_evaluation(tmp_path, photos, detector):
     paths = sorted([*photos.glob("*.png"), *photos.glob("below/*.png")])
     records = [Record(p.stem, "test", p, captions=(f"a {p.stem} kite",)) for p in paths if p.stem in COLOURS]
-    extract(records, eyes, tmp_path / "store")
-    store, pairs = Store(tmp_path / "store"), opened(tmp_path, eyes).folder
-    towers = opened(tmp_path, eyes, "tden", "similarity").folder
+    extract(records, detector, tmp_path / "store")
+    store, pairs = Store(tmp_path / "store"), opened(tmp_path, detector).folder
+    towers = opened(tmp_path, detector, "tden", "similarity").folder
     said, scores = retrieve(pairs, store, "test", Extent(shortlist=2, by=towers), console=Console(quiet=True))
     seen, texts = [store.record(index) for index in range(5)], [record.captions[0] for record in records]
     _, of_captions = choose(towers.model, towers.tokens, seen, texts, 2)
@@ -175,43 +177,47 @@ def test_two_towers_pick_the_shortlist_of_an_evaluation(tmp_path, photos, eyes):
         retrieve(pairs, store, "test", Extent(by=towers))
 
 
-def test_a_shortlist_that_cannot_be_is_refused(tmp_path, photos, eyes):
-    pairs, towers, cache = opened(tmp_path, eyes), opened(tmp_path, eyes, "tden", "similarity"), tmp_path / "cache"
+def test_a_shortlist_that_cannot_be_is_refused(tmp_path, photos, detector):
+    pairs, towers, cache = (
+        opened(tmp_path, detector),
+        opened(tmp_path, detector, "tden", "similarity"),
+        tmp_path / "cache",
+    )
     with pytest.raises(ServingError, match="give both, --shortlist N and --shortlist-by MODEL"):
         pairs.search("a kite", photos, cache, shortlist=2)
     with pytest.raises(ServingError, match=r"cannot pick a shortlist: wanted a model that makes vectors"):
         pairs.search("a kite", photos, cache, shortlist=2, by=pairs)
     with pytest.raises(ServingError, match=r"a query costs it one pass.*leave out --shortlist"):
         towers.search("a kite", photos, cache, shortlist=2, by=towers)
-    eyes.selection = Selection(most=3, least=1)
-    other = opened(tmp_path / "other", eyes, "tden", "similarity")
+    detector.selection = Selection(most=3, least=1)
+    other = opened(tmp_path / "other", detector, "tden", "similarity")
     with pytest.raises(DataError, match=r"are not what the model .* was trained on"):
         pairs.search("a kite", photos, cache, shortlist=2, by=other)
 
 
-def test_a_model_that_looks_at_pixels_searches(tmp_path, photos, eyes):
+def test_a_model_that_looks_at_pixels_searches(tmp_path, photos, detector):
     recipe = find_recipe("vl-bert/small/end-to-end", ["data.pixels_shorter=32", "data.pixels_longer=64"])
     assert recipe.model.network is not None
-    with_network = opened(tmp_path, eyes, "vl-bert", "match", network=recipe.model.network)
+    with_network = opened(tmp_path, detector, "vl-bert", "match", network=recipe.model.network)
     looking = Predictor(replace(with_network.folder, recipe=recipe))
     found = looking.search("a red kite", photos, tmp_path / "cache")
     assert len({hit.score for hit in found.hits}) == 5
 
 
-def test_the_default_cache_is_one_for_each_folder_and_each_way_of_seeing(tmp_path, photos, eyes, monkeypatch):
+def test_the_default_cache_is_one_for_each_folder_and_each_way_of_seeing(tmp_path, photos, detector, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    opened(tmp_path, eyes).search("a kite", photos)
-    opened(tmp_path, eyes).search("a beach", photos)
+    opened(tmp_path, detector).search("a kite", photos)
+    opened(tmp_path, detector).search("a beach", photos)
     made = list((tmp_path / "home" / "diptych" / "galleries").iterdir())
     assert len(made) == 1
-    eyes.selection = Selection(most=3, least=1)
-    opened(tmp_path, eyes).search("a kite", photos)
+    detector.selection = Selection(most=3, least=1)
+    opened(tmp_path, detector).search("a kite", photos)
     assert len(list((tmp_path / "home" / "diptych" / "galleries").iterdir())) == 2
     assert not [name for name in os.listdir(photos) if name.startswith(".")], "nothing is written among the pictures"
 
 
-def test_bad_galleries_are_refused(tmp_path, photos, eyes):
-    predictor = opened(tmp_path, eyes)
+def test_bad_galleries_are_refused(tmp_path, photos, detector):
+    predictor = opened(tmp_path, detector)
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"an empty gallery: no pictures in .*wanted files ending in"):
         predictor.search("a kite", tmp_path / "empty", tmp_path / "c1")
@@ -227,14 +233,14 @@ def test_bad_galleries_are_refused(tmp_path, photos, eyes):
         predictor.search("жжж", photos, tmp_path / "c4")
 
 
-def test_a_model_that_cannot_match_is_refused(tmp_path, photos, eyes):
+def test_a_model_that_cannot_match_is_refused(tmp_path, photos, detector):
     with pytest.raises(ServingError, match=r"has learnt no matching.*finetune retrieval"):
-        opened(tmp_path, eyes, head="region_class").search("a kite", photos, tmp_path / "cache")
+        opened(tmp_path, detector, head="region_class").search("a kite", photos, tmp_path / "cache")
 
 
-def test_the_contact_sheet(tmp_path, photos, eyes):
+def test_the_contact_sheet(tmp_path, photos, detector):
     query = "a <b>red</b> kite & a very long query that has to be cut somewhere before the sheet ends"
-    found = opened(tmp_path, eyes).search(query, photos, tmp_path / "cache")
+    found = opened(tmp_path, detector).search(query, photos, tmp_path / "cache")
     picture, page = write_sheet(found, tmp_path / "out" / "sheet.png", most=4)
     with Image.open(picture) as sheet:
         assert sheet.width > 4 * 200

@@ -9,11 +9,11 @@ from PIL import Image
 
 from diptych.errors import DataError
 from diptych.sources import jsonl
-from diptych.sources.reading import Skips
+from diptych.sources.parsing import Skips
 
 POINTED = {"image": "a.png", "expression": "the dog", "box": [10, 20, 30, 40]}
 TRUE = {"image": "a.png", "statement": "it rains", "true": True}
-THINGS = {"image": "a.png", "things": [{"kind": "dog", "box": [0, 0, 50, 50]}]}
+THINGS = {"image": "a.png", "objects": [{"kind": "dog", "box": [0, 0, 50, 50]}]}
 CHOSEN = {"image": "a.png", "question": "why [0]", "choices": ["a", "b", "c", "[0]"], "answer": 3,
           "rationales": ["e", "f", "g", "h"], "rationale": 1}  # fmt: skip
 
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 def test_all_three_kinds(folder: Path) -> None:
     (record,) = read(folder, CHOSEN, POINTED, TRUE, THINGS)
     assert (record.size, record.expressions[0].box) == ((100, 200), (0.1, 0.1, 0.4, 0.3))
-    assert (record.things[0].kind, record.things[0].box) == ("dog", (0.0, 0.0, 0.5, 0.25))
+    assert (record.objects[0].kind, record.objects[0].box) == ("dog", (0.0, 0.0, 0.5, 0.25))
     assert (record.choices[0].answer, record.choices[0].rationale, record.statements[0].true) == (3, 1, True)
     (bare,) = read(folder, THINGS, {k: v for k, v in CHOSEN.items() if "rationale" not in k})
     assert (bare.choices[0].rationales, bare.choices[0].rationale) == ((), None)
@@ -74,9 +74,12 @@ def test_a_picture_that_cannot_be_read_costs_its_boxes_alone(folder: Path) -> No
         ([THINGS, {**CHOSEN, "choices": ["a", "b"]}], "choices: found a list of 2, wanted one of 4"),
         ([THINGS, {**CHOSEN, "answer": 4}], "answer: found 4, wanted 0, 1, 2 or 3"),
         ([THINGS, {**CHOSEN, "rationale": -1}], "rationale: found -1"),
-        ([CHOSEN], r"found \[0\] in “why \[0\]”, wanted one of the 0 things of a.png"),
-        ([THINGS, {**CHOSEN, "question": "is it [7]"}], r"found \[7\].*one of the 1 things of a.png"),
-        ([THINGS, {**THINGS, "things": [{"kind": "cat", "box": [0, 0, 9, 9]}]}], "line 2: things: found other things"),
+        ([CHOSEN], r"found \[0\] in “why \[0\]”, wanted one of the 0 objects of a.png"),
+        ([THINGS, {**CHOSEN, "question": "is it [7]"}], r"found \[7\].*one of the 1 objects of a.png"),
+        (
+            [THINGS, {**THINGS, "objects": [{"kind": "cat", "box": [0, 0, 9, 9]}]}],
+            "line 2: objects: found other objects",
+        ),
         ([THINGS], "found nothing to learn from"),
     ],
 )

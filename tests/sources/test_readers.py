@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from diptych.core import Record
 from diptych.errors import DataError
 from diptych.sources import anything, coco, conceptual, flickr30k, jsonl, nlvr, refcoco, vcr, vqa2
-from diptych.sources.reading import Skips, combined
+from diptych.sources.parsing import Skips, combined
 
 IMAGES = [{"id": 7, "file_name": "a.jpg", "width": 100, "height": 50}]
 CAPTIONS = {"images": IMAGES, "annotations": [{"id": 1, "image_id": 7, "caption": "A dog. "}]}
@@ -53,7 +53,7 @@ def saved(folder: Path, name: str, value: Any) -> Path:
 def test_coco(tmp_path: Path) -> None:
     (one,) = coco.read(saved(tmp_path, "c.json", CAPTIONS), saved(tmp_path, "i.json", INSTANCES))
     assert (one.key, one.size, one.captions) == ("train/000007", (100, 50), ("A dog.",))
-    (thing,) = one.things
+    (thing,) = one.objects
     assert (thing.kind, thing.box, thing.attributes, thing.visible) == ("dog", (0.1, 0.2, 0.3, 0.6), {}, 1.0)
 
 
@@ -77,23 +77,23 @@ def test_splits_are_drawn_once_for_a_picture_and_a_seed(tmp_path: Path) -> None:
         {"image": "own", "captions": ["x"], "split": "val"}
     ]
     file = saved(tmp_path, "o.jsonl", "\n".join(map(json.dumps, lines)))
-    splits = {record.key: record.split for record in anything.read(file, look=False)}
+    splits = {record.key: record.split for record in anything.read(file, need_pictures=False)}
     assert splits["own"] == "val"
     counts = Counter(splits.values())
     assert abs(counts["train"] - 800) < 40
     assert abs(counts["val"] - 100) < 30
     fewer = saved(tmp_path, "f.jsonl", "\n".join(map(json.dumps, lines[500:])))
-    assert all(splits[record.key] == record.split for record in anything.read(fewer, look=False))
-    assert splits != {record.key: record.split for record in anything.read(file, look=False, seed=1)}
-    assert {record.split for record in anything.read(fewer, look=False, split="web")} == {"web", "val"}
-    (one,) = anything.read(saved(tmp_path, "mine.json", CAPTIONS), look=False)
+    assert all(splits[record.key] == record.split for record in anything.read(fewer, need_pictures=False))
+    assert splits != {record.key: record.split for record in anything.read(file, need_pictures=False, seed=1)}
+    assert {record.split for record in anything.read(fewer, need_pictures=False, split="web")} == {"web", "val"}
+    (one,) = anything.read(saved(tmp_path, "mine.json", CAPTIONS), need_pictures=False)
     assert (one.key, one.split) == ("mine/000007", anything.drawn_split("mine/000007", 0))
 
 
 def test_a_box_that_reaches_out_is_cut(tmp_path: Path) -> None:
     file = json.loads(json.dumps(INSTANCES))
     file["annotations"][0]["bbox"] = [-10, 10, 300, 20]
-    assert coco.read(instances=saved(tmp_path, "i.json", file))[0].things[0].box == (0, 0.2, 1, 0.6)
+    assert coco.read(instances=saved(tmp_path, "i.json", file))[0].objects[0].box == (0, 0.2, 1, 0.6)
 
 
 def test_vqa2_real(data_folder: Path) -> None:
@@ -115,7 +115,7 @@ def test_vqa2_test_set_has_no_answers(tmp_path: Path) -> None:
 def test_vqa2_pictures_have_cocos_names(tmp_path: Path) -> None:
     picture = saved(tmp_path, "COCO_val2014_000000000007.jpg", b"")
     (one,) = vqa2.read(saved(tmp_path, "q.json", QUESTIONS), pictures=tmp_path)
-    assert one.picture == picture
+    assert one.image == picture
 
 
 def test_vcr_real(data_folder: Path) -> None:
@@ -133,7 +133,7 @@ def test_vcr_with_metadata(tmp_path: Path) -> None:
     (one,) = vcr.read(saved(tmp_path, "v.jsonl", VCR), metadata=tmp_path)
     assert one.key == "x/a"
     assert one.choices[0].question == "Why is [0] and [1] here ?"
-    assert [(thing.kind, thing.box) for thing in one.things] == [
+    assert [(thing.kind, thing.box) for thing in one.objects] == [
         ("person", (0, 0, 0.5, 1)),
         ("dog", (0.1, 0, 0.9, 0.8)),
     ]
@@ -157,7 +157,7 @@ def test_flickr30k_real(data_folder: Path) -> None:
 
 def test_conceptual_refcoco_nlvr_jsonl(tmp_path: Path) -> None:
     (one,) = conceptual.read(saved(tmp_path, "c.tsv", "a dog\thttp://x/a.jpg\r\n\n"), split="web")
-    assert (one.key, one.captions, one.picture) == ("web/000000", ("a dog",), None)
+    assert (one.key, one.captions, one.image) == ("web/000000", ("a dog",), None)
     (two,) = refcoco.read(saved(tmp_path, "r.json", REFS))
     assert (two.expressions[0].text, two.expressions[0].box) == ("the dog", (0, 0, 0.5, 1))
     (three,) = nlvr.read(saved(tmp_path, "n.jsonl", NLVR))

@@ -38,10 +38,10 @@ def test_what_is_written_is_read(folder: Path, split: str, count: int) -> None:
     found = read(folder, split)
     assert len(found) == count
     for number, one in enumerate(found):
-        assert one.picture is not None
-        wanted = record(scene(4, split, number), one.picture)
+        assert one.image is not None
+        wanted = record(scene(4, split, number), one.image)
         assert without_keys(one) == without_keys(wanted)
-        assert np.array_equal(np.asarray(Image.open(one.picture)), render(scene(4, split, number)))
+        assert np.array_equal(np.asarray(Image.open(one.image)), render(scene(4, split, number)))
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # theirs

@@ -74,7 +74,7 @@ def test_web_captions_are_careless() -> None:
     assert all(len(one.captions) == 1 and not one.questions for one in web)
     astray = 0
     for one in web:
-        kinds = {thing.kind for thing in one.things}
+        kinds = {thing.kind for thing in one.objects}
         named = {
             kind for kind in ("house", "bus", "tree", "tent", "lamp", "kite", "duck") if kind in one.captions[0].split()
         }
@@ -148,10 +148,10 @@ def test_choices_have_no_odd_one_out(train: list[Record]) -> None:
 
 
 def test_choices_without_the_picture_are_chance(train: list[Record], test: list[Record]) -> None:
-    """Word counts of right options against wrong ones, the kinds of the things known."""
+    """Word counts of right options against wrong ones, the kinds of the objects known."""
 
     def told(one: Record, text: str) -> list[str]:
-        words = re.sub(r"\[(\d+)\]", lambda match: one.things[int(match[1])].kind, text).split()
+        words = re.sub(r"\[(\d+)\]", lambda match: one.objects[int(match[1])].kind, text).split()
         return words + [f"{a} {b}" for a, b in pairwise(words)]
 
     right, every = Counter[str](), Counter[str]()
@@ -177,15 +177,15 @@ def test_statements_are_balanced(train: list[Record]) -> None:
 
 
 def test_expressions_single_out(train: list[Record]) -> None:
-    """Of things that differ in colour only, the colour is said; no two things share their words."""
+    """Of objects that differ in colour only, the colour is said; no two objects share their words."""
     ambiguous = 0
     for one in train:
         boxes = defaultdict(set)
         for expression in one.expressions:
             boxes[expression.text].add(expression.box)
-            assert any(thing.box == expression.box for thing in one.things)
+            assert any(thing.box == expression.box for thing in one.objects)
         ambiguous += sum(len(found) > 1 for found in boxes.values())
     assert ambiguous == 0
-    among = sum(sum(thing.kind == other.kind for other in one.things) > 1 for one in train
-                for expression in one.expressions for thing in one.things if thing.box == expression.box)  # fmt: skip
+    among = sum(sum(thing.kind == other.kind for other in one.objects) > 1 for one in train
+                for expression in one.expressions for thing in one.objects if thing.box == expression.box)  # fmt: skip
     assert among > 0.4 * sum(len(one.expressions) for one in train)

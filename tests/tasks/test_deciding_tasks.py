@@ -8,20 +8,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diptych.core import NOTHING, Choices, Expression, Record, Statement, Thing, collate
+from diptych.core import IGNORE, Choices, Expression, Object, Record, Statement, collate
 from diptych.errors import DataError
-from diptych.tasks.bounds import BlindChoice
+from diptych.tasks.baselines import BlindChoice
 from diptych.tasks.decisions import (
-    box_bounds,
-    choice_bounds,
-    score_boxes,
-    score_choices,
-    score_verdicts,
-    verdict_bounds,
+    nlvr_baselines,
+    referring_baselines,
+    score_nlvr,
+    score_referring,
+    score_vcr,
+    vcr_baselines,
 )
-from diptych.tasks.reasoning import Reasoning
+from diptych.tasks.nlvr import Nlvr
 from diptych.tasks.referring import Referring, iou
-from diptych.tasks.vcr import VisualReasoning, chosen, cut, names_of
+from diptych.tasks.vcr import Vcr, chosen, cut, names_of
 from tests.deciding import ANSWERS, REASONS, RECORDS, TOKENS
 
 SEP = TOKENS.vocabulary.sep
@@ -42,8 +42,8 @@ def words(sample: Any) -> list[str]:
 def test_the_texts_of_vcr() -> None:
     """Question and answer apart; question and right answer together, and the rationale apart. Tags are named."""
     record = RECORDS[0]
-    names = names_of(record.things)
-    asked = VisualReasoning(TOKENS).questions(record)
+    names = names_of(record.objects)
+    asked = Vcr(TOKENS).queries(record)
     assert [s.group for s in asked] == ["p0/0/answer"] * 4 + ["p0/0/rationale"] * 4
 
     def told(text: str) -> str:
@@ -58,13 +58,13 @@ def test_the_texts_of_vcr() -> None:
 
 
 def test_a_named_thing_points_at_its_region() -> None:
-    first = VisualReasoning(TOKENS).questions(RECORDS[0])[0]
+    first = Vcr(TOKENS).queries(RECORDS[0])[0]
     assert first.text_regions is not None
-    names = names_of(RECORDS[0].things)
+    names = names_of(RECORDS[0].objects)
     pointing = [
         (TOKENS.decode([token]).lower().removeprefix("##"), region)
         for token, region in zip(first.text.tolist(), first.text_regions.tolist(), strict=True)
-        if region != NOTHING
+        if region != IGNORE
     ]
     assert [region for _, region in pointing if region == 1]
     assert {region for _, region in pointing} == {0, 1}
@@ -72,9 +72,9 @@ def test_a_named_thing_points_at_its_region() -> None:
 
 
 def test_people_have_names_that_tell_no_gender() -> None:
-    things = [Thing(kind, LEFT) for kind in ("person", "dog", "person")]
-    assert names_of(things) == ["Casey", "dog", "Riley"]
-    assert names_of([Thing("person", LEFT)] * 14)[13] == "Casey"
+    objects = [Object(kind, LEFT) for kind in ("person", "dog", "person")]
+    assert names_of(objects) == ["Casey", "dog", "Riley"]
+    assert names_of([Object("person", LEFT)] * 14)[13] == "Casey"
 
 
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(2, 20))
@@ -90,9 +90,9 @@ def test_the_longer_sentence_is_cut(first: int, second: int, most: int) -> None:
 
 def test_without_labels_answers_are_asked_and_rationales_are_not() -> None:
     unlabelled = replace(RECORDS[0], choices=(Choices("c", "what", ANSWERS, -1, REASONS),))
-    task = VisualReasoning(TOKENS)
+    task = Vcr(TOKENS)
     assert task.samples(unlabelled) == []
-    assert {s.group for s in task.questions(unlabelled)} == {"c/answer"}
+    assert {s.group for s in task.queries(unlabelled)} == {"c/answer"}
 
 
 def vcr(*right: tuple[int, int | None]) -> list[Record]:
@@ -105,14 +105,14 @@ def vcr(*right: tuple[int, int | None]) -> list[Record]:
 def test_q_to_ar_wants_both() -> None:
     records = vcr((0, 1), (2, 2), (3, 0))
     said = {"q0/answer": 0, "q0/rationale": 1, "q1/answer": 2, "q1/rationale": 0, "q2/answer": 1, "q2/rationale": 0}
-    scores = score_choices(said, records, choice_bounds(records))
+    scores = score_vcr(said, records, vcr_baselines(records))
     assert [round(scores[name].value, 1) for name in ("Q->A", "QA->R", "Q->AR")] == [66.7, 66.7, 33.3]
     assert [scores[name].blind for name in ("Q->A", "QA->R", "Q->AR")] == [25, 25, 6.25]
     assert (scores.task, scores.pictures, scores.items) == ("vcr", 3, 3)
-    bare = score_choices({"q0/answer": 0}, vcr((0, None)))
+    bare = score_vcr({"q0/answer": 0}, vcr((0, None)))
     assert [score.name for score in bare.scores] == ["Q->A"]
     with pytest.raises(DataError, match="no record has questions with choices"):
-        score_choices({}, [Record("a")])
+        score_vcr({}, [Record("a")])
 
 
 def test_the_best_of_a_group_is_chosen() -> None:
@@ -124,9 +124,9 @@ def test_words_alone_are_the_blind_choice() -> None:
     training = vcr(*[(0, 1)] * 3)
     blind = BlindChoice.of((c.answers, c.answer) for r in training for c in r.choices)
     assert blind.pick(ANSWERS) == 0
-    bounds = choice_bounds(vcr((0, 1), (1, 1)), training)
-    assert bounds.blind == {"Q->A": 0.5, "QA->R": 1.0, "Q->AR": 0.5}
-    assert any("Q->A 25.0" in note for note in bounds.notes)
+    baselines = vcr_baselines(vcr((0, 1), (1, 1)), training)
+    assert baselines.blind == {"Q->A": 0.5, "QA->R": 1.0, "Q->AR": 0.5}
+    assert any("Q->A 25.0" in note for note in baselines.notes)
     with pytest.raises(DataError, match="no training texts"):
         BlindChoice.of([])
 
@@ -135,21 +135,21 @@ def test_a_box_counts_from_iou_one_half() -> None:
     assert iou(LEFT, LEFT) == pytest.approx(1)
     assert iou(LEFT, RIGHT) == 0
     record = Record("r", expressions=(Expression("e", "the left one", (0.0, 0.0, 1.0, 1.0)),))
-    assert score_boxes({"e": (0.0, 0.0, 0.5, 1.0)}, [record])["accuracy"].value == 100
-    assert score_boxes({"e": (0.0, 0.0, 0.49, 1.0)}, [record])["accuracy"].value == 0
-    assert score_boxes({"e": None}, [record])["accuracy"].value == 0
+    assert score_referring({"e": (0.0, 0.0, 0.5, 1.0)}, [record])["accuracy"].value == 100
+    assert score_referring({"e": (0.0, 0.0, 0.49, 1.0)}, [record])["accuracy"].value == 0
+    assert score_referring({"e": None}, [record])["accuracy"].value == 0
     with pytest.raises(DataError, match="no record has expressions"):
-        score_boxes({}, [Record("r")])
+        score_referring({}, [Record("r")])
 
 
 def test_blind_and_ceiling_of_expressions() -> None:
     """Blind does not read; the ceiling is what the regions allow."""
     record = RECORDS[0]
     lost = replace(record, expressions=(Expression("x", "nowhere", (0.0, 0.0, 0.001, 0.001)), *record.expressions))
-    bounds = box_bounds([lost], RECORDS)
-    assert bounds.ceiling["accuracy"] == pytest.approx(2 / 3)
-    assert bounds.blind["accuracy"] in (0, pytest.approx(1 / 3), pytest.approx(2 / 3))
-    assert any("1 of 3 expressions have none" in note for note in bounds.notes)
+    baselines = referring_baselines([lost], RECORDS)
+    assert baselines.ceiling["accuracy"] == pytest.approx(2 / 3)
+    assert baselines.blind["accuracy"] in (0, pytest.approx(1 / 3), pytest.approx(2 / 3))
+    assert any("1 of 3 expressions have none" in note for note in baselines.notes)
 
 
 def test_verdicts_beside_words_alone() -> None:
@@ -158,11 +158,11 @@ def test_verdicts_beside_words_alone() -> None:
         for n in range(4)
     ]
     said = {"s0": True, "s1": True, "s2": True, "s3": False}
-    scores = score_verdicts(said, records, verdict_bounds(records, records * 3))
+    scores = score_nlvr(said, records, nlvr_baselines(records, records * 3))
     assert (scores["accuracy"].value, scores["accuracy"].blind) == (75, 100)
-    assert score_verdicts(said, records, verdict_bounds(records))["accuracy"].blind == 50
+    assert score_nlvr(said, records, nlvr_baselines(records))["accuracy"].blind == 50
     with pytest.raises(DataError, match="no record has statements"):
-        score_verdicts({}, [Record("a")])
+        score_nlvr({}, [Record("a")])
 
 
 class Broken:
@@ -172,7 +172,7 @@ class Broken:
         nan = float("nan")
         self.heads = {
             "choice": lambda states: torch.full((states,), nan),
-            "verdict": lambda states: torch.full((states, 2), nan),
+            "nlvr": lambda states: torch.full((states, 2), nan),
             "region_score": lambda states: torch.full((len(states), 5, 1), nan)[:, : states.shape[1]],
         }
 
@@ -183,14 +183,14 @@ class Broken:
         return Rows(len(batch))
 
 
-@pytest.mark.parametrize("task", [VisualReasoning(TOKENS), Referring(TOKENS), Reasoning(TOKENS)], ids=lambda t: t.name)
+@pytest.mark.parametrize("task", [Vcr(TOKENS), Referring(TOKENS), Nlvr(TOKENS)], ids=lambda t: t.name)
 def test_features_that_are_not_finite_are_named(task: Any) -> None:
     with pytest.raises(DataError, match=r"scores are not finite.*diptych check.*record p1"):
-        task.answer(Broken(), collate(task.questions(RECORDS[1])))
+        task.predict(Broken(), collate(task.queries(RECORDS[1])))
 
 
 def test_nothing_is_found_where_nothing_was_seen() -> None:
     record = replace(RECORDS[0], regions=RECORDS[0].regions.first(0) if RECORDS[0].regions is not None else None)
     model: Any = Broken()
-    (first, _) = Referring(TOKENS).answer(model, collate(Referring(TOKENS).questions(record)))
+    (first, _) = Referring(TOKENS).predict(model, collate(Referring(TOKENS).queries(record)))
     assert first["box"] is None

@@ -11,9 +11,9 @@ import torch
 from diptych.core import Question, Record, Task, collate
 from diptych.models import MODELS, SystemModel
 from diptych.recipes import RECIPES, Recipe
-from diptych.recipes.deciding import TASKS
-from diptych.recipes.objectives import Retrieving
-from diptych.recipes.tasks import SCORES, make_task
+from diptych.recipes.objectives import RetrievalObjectives
+from diptych.recipes.presets.decisions import TASKS
+from diptych.runs.tasks import SCORES, make_task
 from diptych.tasks.run import ask
 from diptych.tasks.vqa import Answers
 from tests import toy
@@ -96,7 +96,7 @@ def test_eight_samples_are_learnt_by_heart(system: str, task_name: str) -> None:
 def test_eight_pictures_are_learnt_by_heart(system: str, task_name: str) -> None:
     """What is asked is drawn anew at every step: which words are hidden, and which pairs are wrong."""
     recipe = RECIPES[f"{system}/small/{task_name}"]()
-    if isinstance(recipe.objectives, Retrieving):
+    if isinstance(recipe.objectives, RetrievalObjectives):
         recipe = recipe.override(["objectives.pairs=8"])  # a picture against all the others
     answers = Answers.of(EIGHT) if task_name == "vqa" else None
     task, update = make_task(recipe, TOKENS, answers), recipe.objectives.schedule(TOKENS.vocabulary).at(0)

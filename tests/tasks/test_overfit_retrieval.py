@@ -15,8 +15,8 @@ from diptych.core import Sample, collate
 from diptych.metrics.retrieval import recalls, retrieval_ranks
 from diptych.models import MODELS, SystemModel
 from diptych.recipes import RECIPES
-from diptych.recipes.objectives import Retrieving
-from diptych.recipes.tasks import make_task
+from diptych.recipes.objectives import RetrievalObjectives
+from diptych.runs.tasks import make_task
 from diptych.tasks.retrieval import match_scores
 from diptych.tasks.two_towers import TwoTowerRetrieval
 from tests.tasks.test_overfit import EIGHT, SMALLER, TOKENS, built
@@ -29,7 +29,7 @@ def told(system: str) -> list[Sample]:
     return [replace(sample, regions=record.regions) for record in EIGHT for sample in task.samples(record)]
 
 
-def learn(model: SystemModel, kind: Retrieving, samples: Sequence[Sample], steps: int, enough: float) -> float:
+def learn(model: SystemModel, kind: RetrievalObjectives, samples: Sequence[Sample], steps: int, enough: float) -> float:
     """The greatest of the losses a thing predicted, when all of them are below `enough` or the steps are over."""
     update = kind.schedule(TOKENS.vocabulary).at(0)
     batch = collate(update.prepare(list(samples), Random(0)))
@@ -69,7 +69,7 @@ def model_of(system: str) -> SystemModel:
 def test_pairs_are_told_apart(system: str) -> None:
     model, samples = model_of(system), told(system)
     assert len(samples) == 8
-    assert learn(model, Retrieving(pairs=8, negatives="captions"), samples, 800, 0.01) < 0.02
+    assert learn(model, RetrievalObjectives(pairs=8, negatives="captions"), samples, 800, 0.01) < 0.02
     reached = found(model, samples)
     assert reached["captions R@1"] == reached["pictures R@1"] == 1
 

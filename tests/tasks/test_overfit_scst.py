@@ -12,8 +12,8 @@ from diptych.core import Batch, Update, collate
 from diptych.models import SystemModel
 from diptych.recipes import RECIPES
 from diptych.recipes.objectives import SelfCriticalObjectives
-from diptych.recipes.rewards import FREQUENCIES, CorpusCider
-from diptych.recipes.tasks import make_task
+from diptych.runs.rewards import FREQUENCIES, CorpusCider
+from diptych.runs.tasks import make_task
 from tests.tasks.test_overfit import EIGHT, SMALLER, TOKENS, built
 
 GENERATORS = tuple(system for system in SMALLER if f"{system}/small/scst" in RECIPES)

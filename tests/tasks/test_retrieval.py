@@ -46,7 +46,7 @@ def test_the_table_is_that_of_pairs_one_by_one():
     TASK.fill(model, gallery, table, everything(gallery), batch_size=4)
     for row, one in enumerate(RECORDS):
         for column, caption in enumerate(gallery.captions):
-            alone = TASK.answer(model, toy_batch(one, caption.text))[0]["score"]
+            alone = TASK.predict(model, toy_batch(one, caption.text))[0]["score"]
             assert abs(table[row, column] - alone) < 1e-5
     ranks = retrieval_ranks(table, gallery.owners.tolist())
     found = rankings(gallery, table)

@@ -7,13 +7,13 @@ from diptych.errors import DataError, RecipeError
 from diptych.metrics import caption_scores
 from diptych.tasks.scores import (
     Scores,
-    answer_bounds,
-    answer_gain,
-    caption_bounds,
+    caption_baselines,
     caption_gain,
     over_seeds,
-    score_answers,
     score_captions,
+    score_vqa,
+    vqa_baselines,
+    vqa_gain,
 )
 
 TRUTHS = {"1": ["a red dog runs", "a dog"], "2": ["the blue boat is small", "a boat"], "3": ["two cats", "cats"]}
@@ -21,7 +21,7 @@ SAID = {"1": "a red dog runs", "2": "a red boat", "3": "a dog"}
 
 
 def test_captions_between_blind_and_ceiling() -> None:
-    scores = score_captions(SAID, TRUTHS, caption_bounds(TRUTHS, [["a dog", "a dog runs"], ["a boat"]]))
+    scores = score_captions(SAID, TRUTHS, caption_baselines(TRUTHS, [["a dog", "a dog runs"], ["a boat"]]))
     plain = caption_scores(SAID, TRUTHS)
     for name, value in plain.items():
         score = scores[name]
@@ -42,7 +42,7 @@ def test_captions_between_blind_and_ceiling() -> None:
 
 def test_without_training_words_there_is_no_baseline() -> None:
     one_each = {key: captions[:1] for key, captions in TRUTHS.items()}
-    scores = score_captions(SAID, one_each, caption_bounds(one_each))
+    scores = score_captions(SAID, one_each, caption_baselines(one_each))
     assert scores["CIDEr"].blind is None
     assert scores["CIDEr"].ceiling is None
     assert "blind" not in scores.to_json()["scores"]["CIDEr"]
@@ -51,7 +51,7 @@ def test_without_training_words_there_is_no_baseline() -> None:
 def test_java_is_looked_for_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(RecipeError, match="METEOR needs Java on the PATH"):
-        score_captions(SAID, TRUTHS, also=["METEOR"])
+        score_captions(SAID, TRUTHS, extra_metrics=["METEOR"])
 
 
 def test_answers_all_and_by_kind() -> None:
@@ -62,7 +62,7 @@ def test_answers_all_and_by_kind() -> None:
     ]
     records = [Record("1", questions=tuple(questions[:2])), Record("2", questions=tuple(questions[2:]))]
     training = [Question("t", "is it green", ("no",) * 10, "yes/no")] * 2
-    scores = score_answers({"a": "yes", "b": "3", "c": "no"}, records, answer_bounds(records, training))
+    scores = score_vqa({"a": "yes", "b": "3", "c": "no"}, records, vqa_baselines(records, training))
     assert [s.name for s in scores.scores] == ["accuracy", "accuracy yes/no", "accuracy number"]
     assert scores["accuracy"].value == pytest.approx(200 / 3)
     assert scores["accuracy yes/no"].value == 100
@@ -70,21 +70,21 @@ def test_answers_all_and_by_kind() -> None:
     assert scores["accuracy number"].ceiling == 100
     assert (scores.pictures, scores.items) == (2, 3)
     with pytest.raises(DataError, match="no predicted answer"):
-        score_answers({"a": "yes"}, records)
+        score_vqa({"a": "yes"}, records)
     with pytest.raises(DataError, match="no record has questions"):
-        score_answers({}, [Record("1")])
+        score_vqa({}, [Record("1")])
 
 
 def test_saved_and_read_scores_are_the_same() -> None:
-    scores = score_captions(SAID, TRUTHS, caption_bounds(TRUTHS, [["a dog"]]))
+    scores = score_captions(SAID, TRUTHS, caption_baselines(TRUTHS, [["a dog"]]))
     assert Scores.from_json(json.loads(json.dumps(scores.to_json()))) == scores
 
 
 def test_the_mean_over_seeds_keeps_the_single_values() -> None:
-    bounds = caption_bounds(TRUTHS)
+    baselines = caption_baselines(TRUTHS)
     runs = [
-        score_captions(SAID, TRUTHS, bounds),
-        score_captions({"1": "a dog", "2": "a boat", "3": "cats"}, TRUTHS, bounds),
+        score_captions(SAID, TRUTHS, baselines),
+        score_captions({"1": "a dog", "2": "a boat", "3": "cats"}, TRUTHS, baselines),
     ]
     both = over_seeds(runs)["CIDEr"]
     assert both.value == pytest.approx((runs[0]["CIDEr"].value + runs[1]["CIDEr"].value) / 2)
@@ -101,5 +101,5 @@ def test_a_gain_is_paired() -> None:
     assert caption_gain(SAID, SAID, TRUTHS).high == 0
     records = [Record(str(n), questions=(Question(str(n), "why", ("so",) * 10),)) for n in range(4)]
     none, all_right = dict.fromkeys("0123", "no"), dict.fromkeys("0123", "so")
-    answers = answer_gain(none, all_right, records)
+    answers = vqa_gain(none, all_right, records)
     assert (answers.value, answers.low, answers.high) == (100, 100, 100)

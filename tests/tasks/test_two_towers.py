@@ -85,7 +85,7 @@ def test_scores_are_those_of_the_whole_table(tokens) -> None:
     assert len(said) == 3 + 5
     samples = [sample for record in records() for sample in task.samples(record)]
     vectors = {s.key: model.embed_texts(collate([replace(s, regions=None)]))[0] for s in samples}
-    pictures = {r.key: model.embed_pictures(collate([task.questions(r)[0]]))[0] for r in records()}
+    pictures = {r.key: model.embed_pictures(collate([task.queries(r)[0]]))[0] for r in records()}
     hits = 0
     for sample in samples:
         own = vectors[sample.key] @ pictures[sample.picture]
@@ -115,7 +115,7 @@ def test_captions_of_unknown_words_are_asked_and_not_trained_on(tokens) -> None:
     for task in (TwoTowerRetrieval(tokens), Retrieval(tokens)):
         assert [sample.key for sample in task.samples(record)] == ["x#0"]
         assert task.unknown == {"x#1": "жжж"}
-    assert [sample.key for sample in TwoTowerRetrieval(tokens).questions(record)] == ["picture", "x#0", "x#1"]
+    assert [sample.key for sample in TwoTowerRetrieval(tokens).queries(record)] == ["picture", "x#0", "x#1"]
 
 
 def test_what_cannot_be_searched_is_refused(tokens) -> None:

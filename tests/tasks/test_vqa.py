@@ -7,7 +7,7 @@ import torch
 
 from diptych.errors import DataError
 from diptych.recipes import RECIPES
-from diptych.recipes.tasks import make_task
+from diptych.runs.tasks import make_task
 from diptych.tasks.run import ask
 from diptych.tasks.vqa import Answers
 from tests.deciding import TOKENS

@@ -13,9 +13,9 @@ from toy import ToyBatches, ToyModel, ToySchedule, lines, toy_train
 
 from diptych.errors import RecipeError, Stopped, TrainingError
 from diptych.training import OptimizerConfig, TrainingConfig
-from diptych.training.ahead import made_ahead
 from diptych.training.devices import Ranks, choose_device
 from diptych.training.log import Line, Log
+from diptych.training.prefetch import prefetched
 from diptych.training.stopping import StopWish
 from diptych.training.trainer import _Run
 
@@ -89,24 +89,24 @@ def test_made_ahead_keeps_order_and_is_bounded():
         time.sleep(0.002 * (place % 3))
         return place * 10
 
-    with made_ahead(make, range(50), threads=3, waiting=4) as results:
+    with prefetched(make, range(50), threads=3, waiting=4) as results:
         assert [next(results) for _ in range(5)] == [0, 10, 20, 30, 40]
         time.sleep(0.05)
         assert max(made) <= 9
-    with made_ahead(make, range(7), threads=2, waiting=3) as results:
+    with prefetched(make, range(7), threads=2, waiting=3) as results:
         assert list(results) == [n * 10 for n in range(7)]
 
 
 def test_without_threads_nothing_is_made_before_it_is_asked_for():
     made = []
-    with made_ahead(lambda n: made.append(n) or n, range(5), threads=0, waiting=4) as results:
+    with prefetched(lambda n: made.append(n) or n, range(5), threads=0, waiting=4) as results:
         assert not made
         assert [next(results), next(results)] == [0, 1]
         assert made == [0, 1]
 
 
 def test_an_error_while_making_is_raised_at_its_place():
-    with made_ahead(lambda n: 1 // (2 - n), range(9), threads=1, waiting=4) as results:
+    with prefetched(lambda n: 1 // (2 - n), range(9), threads=1, waiting=4) as results:
         assert [next(results), next(results)] == [0, 1]
         with pytest.raises(ZeroDivisionError):
             next(results)

@@ -11,7 +11,7 @@ from diptych.training.muon import ORTHOGONAL, orthogonalised
 from diptych.training.optimizer import build_optimizer, parameter_groups, set_rate
 
 CPU = torch.device("cpu")
-CONFIG = OptimizerConfig(kind="muon", orthogonal=("0.",), lr=0.01, weight_decay=0.1)
+CONFIG = OptimizerConfig(kind="muon", muon_params=("0.",), lr=0.01, weight_decay=0.1)
 
 
 @pytest.mark.parametrize("shape", [(8, 30), (30, 8), (16, 16)])
@@ -77,18 +77,18 @@ def test_the_rest_takes_adamw_and_a_loaded_state_goes_on() -> None:
 
 
 def test_wrong_names_and_none_are_refused() -> None:
-    with pytest.raises(RecipeError, match=r"optimizer.orthogonal: no trainable parameter starts with 'layers'"):
-        build_optimizer(nn.Sequential(nn.Linear(2, 2)), CONFIG.model_copy(update={"orthogonal": ("layers",)}), CPU)
-    with pytest.raises(ValidationError, match="muon wants orthogonal"):
+    with pytest.raises(RecipeError, match=r"optimizer.muon_params: no trainable parameter starts with 'layers'"):
+        build_optimizer(nn.Sequential(nn.Linear(2, 2)), CONFIG.model_copy(update={"muon_params": ("layers",)}), CPU)
+    with pytest.raises(ValidationError, match="muon wants muon_params"):
         OptimizerConfig(kind="muon")
 
 
 def test_a_stack_of_no_layers_turns_nothing_and_others_read_no_names() -> None:
     module = nn.Sequential(nn.Linear(2, 2))
     module.add_module("decoder", nn.ModuleList())
-    some = CONFIG.model_copy(update={"orthogonal": ("decoder.", "0.")})
+    some = CONFIG.model_copy(update={"muon_params": ("decoder.", "0.")})
     assert [group[ORTHOGONAL] for group in parameter_groups(module, some)] == [True, False]
     with pytest.raises(RecipeError, match=r"no trainable parameter starts with 'tpyo\.'"):
-        parameter_groups(module, CONFIG.model_copy(update={"orthogonal": ("tpyo.", "0.")}))
+        parameter_groups(module, CONFIG.model_copy(update={"muon_params": ("tpyo.", "0.")}))
     plain = some.model_copy(update={"kind": "adamw"})
     assert not any(group[ORTHOGONAL] for group in parameter_groups(module, plain))

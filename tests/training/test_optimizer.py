@@ -54,8 +54,8 @@ def test_cosine():
 
 
 def test_step():
-    assert rates(6, schedule="step", milestones=(2, 5), fall=0.1) == [1, 1, 0.1, 0.1, 0.1, 0.01]
-    assert rates(6, schedule="step", fall_every=2, fall=0.5) == [1, 1, 0.5, 0.5, 0.25, 0.25]
+    assert rates(6, schedule="step", milestones=(2, 5), gamma=0.1) == [1, 1, 0.1, 0.1, 0.1, 0.01]
+    assert rates(6, schedule="step", decay_every=2, gamma=0.5) == [1, 1, 0.5, 0.5, 0.25, 0.25]
 
 
 def test_rate_times_batch():
@@ -68,7 +68,7 @@ def test_rate_times_batch():
     [
         ({"warmup_steps": 1, "warmup_share": 0.1}, "exclude each other"),
         ({"clip": 1.0, "clip_each": 1.0}, "exclude each other"),
-        ({"schedule": "step"}, "either milestones or fall_every"),
+        ({"schedule": "step"}, "either milestones or decay_every"),
         ({"milestones": (3,)}, "belong to the step schedule"),
         ({"learning_rate": 1.0}, "Extra inputs"),
         ({"lr": -1.0}, "greater than 0"),
@@ -106,7 +106,7 @@ def test_biases_and_norms_are_not_decayed():
 def test_groups_by_longest_prefix():
     found = grouped(groups={"layers": 0.1, "layers.1": 0.5})
     assert (found["layers.0.0.weight"][0], found["layers.1.0.weight"][0], found["words.weight"][0]) == (0.1, 0.5, 1)
-    optimizer = build_optimizer(ToyModel(), OptimizerConfig(groups={"layers": 0.1}), CPU)
+    optimizer = build_optimizer(ToyModel(), OptimizerConfig(lr_multipliers={"layers": 0.1}), CPU)
     set_rate(optimizer, 2.0)
     assert sorted({group["lr"] for group in optimizer.param_groups}) == [0.2, 2.0]
 

@@ -1,4 +1,4 @@
-"""torchvision's Faster R-CNN as eyes, with random weights: shapes, selection, files, and a step of training."""
+"""torchvision's Faster R-CNN as detector, with random weights: shapes, selection, files, and a step of training."""
 
 import pickle
 from pathlib import Path
@@ -9,15 +9,15 @@ import torch
 from safetensors.torch import save_file
 from torch.hub import get_dir
 
-from diptych.core import Record, Thing
+from diptych.core import Object, Record
 from diptych.errors import CheckpointError, RecipeError
 from diptych.vision.detection import detection_batch
-from diptych.vision.faster_rcnn import LOSSES, FasterRCNN, FasterRCNNDetection, FasterRCNNShape
-from diptych.vision.load import load_eyes
+from diptych.vision.faster_rcnn import LOSSES, FasterRCNN, FasterRCNNConfig, FasterRCNNDetection
+from diptych.vision.load import load_detector
 from diptych.vision.selection import Selection
-from diptych.vision.small_detector import DetectorShape
+from diptych.vision.small_detector import DetectorConfig
 
-SHAPE = FasterRCNNShape("fasterrcnn_mobilenet_v3_large_320_fpn", ("background", "cat", "dog"), shorter=64, longer=96)
+SHAPE = FasterRCNNConfig("fasterrcnn_mobilenet_v3_large_320_fpn", ("background", "cat", "dog"), shorter=64, longer=96)
 EXACTLY = Selection(most=5, least=5)
 PICTURES = [torch.randint(0, 256, (3, h, w), generator=torch.Generator().manual_seed(h), dtype=torch.uint8)
             for h, w in ((50, 70), (64, 40))]  # fmt: skip
@@ -25,56 +25,56 @@ RECORDS = [Record("a"), Record("b")]
 
 
 @pytest.fixture(scope="module")
-def eyes() -> FasterRCNN:
+def detector() -> FasterRCNN:
     torch.manual_seed(0)
     return FasterRCNN(SHAPE.build(), SHAPE, EXACTLY)
 
 
-def test_regions_of_pictures_of_two_sizes(eyes: FasterRCNN) -> None:
-    for regions, picture in zip(eyes.see(PICTURES, RECORDS), PICTURES, strict=True):
+def test_regions_of_pictures_of_two_sizes(detector: FasterRCNN) -> None:
+    for regions, picture in zip(detector.detect(PICTURES, RECORDS), PICTURES, strict=True):
         assert regions.size == (picture.shape[2], picture.shape[1])
         assert regions.features is not None
         assert regions.classes is not None
         assert regions.whole is not None
-        assert regions.features.shape == (5, 1024) == (5, eyes.contract.feature_size)
+        assert regions.features.shape == (5, 1024) == (5, detector.contract.feature_size)
         assert regions.whole.shape == (1024,)
         torch.testing.assert_close(regions.classes.sum(1), torch.ones(5))
         assert ((regions.boxes >= 0) & (regions.boxes <= 1)).all()
         assert (regions.boxes[:, 2:] >= regions.boxes[:, :2]).all()
         torch.testing.assert_close(regions.scores, regions.classes[:, 1:].amax(1))
-    assert eyes.see([], []) == []
+    assert detector.detect([], []) == []
 
 
-def test_the_features_are_the_box_heads_output(eyes: FasterRCNN) -> None:
+def test_the_features_are_the_box_heads_output(detector: FasterRCNN) -> None:
     """The class probabilities follow from the last layer's features alone; fc6 is another layer."""
-    regions = eyes.see(PICTURES[:1], RECORDS[:1])[0]
+    regions = detector.detect(PICTURES[:1], RECORDS[:1])[0]
     assert regions.features is not None
     assert regions.classes is not None
-    again = eyes.network.roi_heads.box_predictor.cls_score(regions.features).softmax(1)
+    again = detector.network.roi_heads.box_predictor.cls_score(regions.features).softmax(1)
     torch.testing.assert_close(again, regions.classes)
-    shape = FasterRCNNShape(SHAPE.architecture, SHAPE.class_names, "fc6", SHAPE.shorter, SHAPE.longer)
-    first = FasterRCNN(eyes.network, shape, EXACTLY)
-    features = first.see(PICTURES[:1], RECORDS[:1])[0].features
+    shape = FasterRCNNConfig(SHAPE.architecture, SHAPE.class_names, "fc6", SHAPE.shorter, SHAPE.longer)
+    first = FasterRCNN(detector.network, shape, EXACTLY)
+    features = first.detect(PICTURES[:1], RECORDS[:1])[0].features
     assert features is not None
-    torch.testing.assert_close(eyes.network.roi_heads.box_head.fc7(features).relu(), regions.features)
+    torch.testing.assert_close(detector.network.roi_heads.box_head.fc7(features).relu(), regions.features)
     assert first.contract.extractor == "fasterrcnn_mobilenet_v3_large_320_fpn fc6 at 64 pixels"
 
 
-def test_it_is_the_same_after_a_save(eyes: FasterRCNN, tmp_path: Path) -> None:
-    eyes.save(tmp_path / "eyes")
-    again = load_eyes(tmp_path / "eyes")
-    assert again.contract == eyes.contract
-    mine, theirs = eyes.see(PICTURES[:1], RECORDS[:1])[0], again.see(PICTURES[:1], RECORDS[:1])[0]
+def test_it_is_the_same_after_a_save(detector: FasterRCNN, tmp_path: Path) -> None:
+    detector.save(tmp_path / "detector")
+    again = load_detector(tmp_path / "detector")
+    assert again.contract == detector.contract
+    mine, theirs = detector.detect(PICTURES[:1], RECORDS[:1])[0], again.detect(PICTURES[:1], RECORDS[:1])[0]
     for name, value in mine.tensors().items():
         assert torch.equal(value, theirs.tensors()[name]), name
 
 
-def test_weights_come_from_a_file(eyes: FasterRCNN, tmp_path: Path) -> None:
-    weights = eyes.network.state_dict()
+def test_weights_come_from_a_file(detector: FasterRCNN, tmp_path: Path) -> None:
+    weights = detector.network.state_dict()
     torch.save({"model": weights}, tmp_path / "w.pth")
     save_file(weights, tmp_path / "w.safetensors")
     for name in ("w.pth", "w.safetensors"):
-        assert FasterRCNN.from_file(tmp_path / name, SHAPE, EXACTLY).contract == eyes.contract
+        assert FasterRCNN.from_file(tmp_path / name, SHAPE, EXACTLY).contract == detector.contract
 
 
 class Evil:
@@ -82,7 +82,7 @@ class Evil:
         return Path, ("evil",)
 
 
-def test_other_files_are_refused_by_name(eyes: FasterRCNN, tmp_path: Path) -> None:
+def test_other_files_are_refused_by_name(detector: FasterRCNN, tmp_path: Path) -> None:
     def refused(name: str, message: str) -> None:
         with pytest.raises(CheckpointError, match=message):
             FasterRCNN.from_file(tmp_path / name, SHAPE, EXACTLY)
@@ -96,7 +96,7 @@ def test_other_files_are_refused_by_name(eyes: FasterRCNN, tmp_path: Path) -> No
     refused("cut.safetensors", "cannot read the weights")
     torch.save({"a": torch.zeros(1)}, tmp_path / "a.pth")
     refused("a.pth", "of another network: the network has no a")
-    wide = FasterRCNNShape(SHAPE.architecture, ("background", "cat"), shorter=64, longer=96)
+    wide = FasterRCNNConfig(SHAPE.architecture, ("background", "cat"), shorter=64, longer=96)
     torch.save(wide.build().state_dict(), tmp_path / "classes.pth")
     refused("classes.pth", r"cls_score.* is \(2.*\), wanted \(3")
 
@@ -116,23 +116,23 @@ def test_without_a_network_the_message_names_the_file(monkeypatch: pytest.Monkey
 
 def test_unknown_networks_are_refused() -> None:
     with pytest.raises(RecipeError, match="did you mean resnet50_fpn"):
-        FasterRCNNShape("resnet5_fpn", ("background", "cat")).build()
+        FasterRCNNConfig("resnet5_fpn", ("background", "cat")).build()
     with pytest.raises(RecipeError, match="no detector weights for 'resnet18_fpn'"):
         FasterRCNN.from_torchvision("resnet18_fpn")
     with pytest.raises(RecipeError, match="has no fc6"):
-        FasterRCNNShape("fasterrcnn_resnet50_fpn_v2", ("background", "cat"), "fc6").build()
+        FasterRCNNConfig("fasterrcnn_resnet50_fpn_v2", ("background", "cat"), "fc6").build()
 
 
 def test_any_resnet_can_be_its_backbone() -> None:
-    shape = FasterRCNNShape("resnet18_fpn", ("background", "cat"), shorter=64, longer=64)
-    regions = FasterRCNN(shape.build(), shape, EXACTLY).see(PICTURES[:1], RECORDS[:1])[0]
+    shape = FasterRCNNConfig("resnet18_fpn", ("background", "cat"), shorter=64, longer=64)
+    regions = FasterRCNN(shape.build(), shape, EXACTLY).detect(PICTURES[:1], RECORDS[:1])[0]
     assert len(regions) == 5
 
 
 def test_it_trains_like_any_module() -> None:
     torch.manual_seed(0)
-    shape = DetectorShape(("cat", "dog"), side=64)
-    records = [Record("a", things=(Thing("dog", (0.1, 0.1, 0.6, 0.5)),)), Record("b")]
+    shape = DetectorConfig(("cat", "dog"), side=64)
+    records = [Record("a", objects=(Object("dog", (0.1, 0.1, 0.6, 0.5)),)), Record("b")]
     batch = detection_batch(shape, PICTURES, records)
     network, update = SHAPE.build().train(), FasterRCNNDetection()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01)

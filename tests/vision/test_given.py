@@ -11,7 +11,7 @@ import pytest
 from diptych.core import Record, Regions
 from diptych.errors import DataError
 from diptych.vision.given import Given
-from diptych.vision.load import load_eyes
+from diptych.vision.load import load_detector
 
 
 def write(path: Path, count: int = 3, **changes: object) -> Path:
@@ -22,14 +22,14 @@ def write(path: Path, count: int = 3, **changes: object) -> Path:
     return path
 
 
-def see(folder: Path, key: str = "a.jpg") -> Regions:
+def detect(folder: Path, key: str = "a.jpg") -> Regions:
     record = Record(key)
-    return Given.of(folder, [record]).see([], [record])[0]
+    return Given.of(folder, [record]).detect([], [record])[0]
 
 
 def test_boxes_become_fractions_and_regions_come_best_first(tmp_path: Path) -> None:
     write(tmp_path / "a.npz", scores=np.array([0.1, 0.9, 0.5]), features=np.arange(12).reshape(3, 4))
-    regions = see(tmp_path)
+    regions = detect(tmp_path)
     assert regions.boxes.tolist() == [[0, 0, 0.5, 0.5]] * 3
     assert regions.features is not None
     assert regions.features[:, 0].tolist() == [4, 8, 0]
@@ -40,7 +40,7 @@ def test_boxes_become_fractions_and_regions_come_best_first(tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["photos/a.npz", "photos/a.jpg.npz", "a.npz", "a.jpg.npz"])
 def test_the_file_of_a_picture(name: str, tmp_path: Path) -> None:
     write(tmp_path / name)
-    assert len(see(tmp_path, "photos/a.jpg")) == 3
+    assert len(detect(tmp_path, "photos/a.jpg")) == 3
 
 
 @pytest.mark.parametrize("key", ["../a.jpg", "/etc/a.jpg", ".", "", "a" * 5000, "a\0b", "none"])
@@ -49,26 +49,26 @@ def test_no_name_leads_out_of_the_folder(key: str, tmp_path: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     with pytest.raises(DataError, match=r"found no|wanted"):
-        see(inside, key)
+        detect(inside, key)
 
 
 def test_eyes_of_a_model_know_what_features_must_be_like(tmp_path: Path) -> None:
     write(tmp_path / "a.npz", classes=np.ones((3, 2)) / 2)
     (tmp_path / "classes.txt").write_text("dog\ncat\n")
-    eyes = Given.of(tmp_path, [Record("a")])
-    eyes.save(tmp_path / "eyes")
-    again = load_eyes(tmp_path / "eyes")
-    assert again.contract == eyes.contract
+    detector = Given.of(tmp_path, [Record("a")])
+    detector.save(tmp_path / "detector")
+    again = load_detector(tmp_path / "detector")
+    assert again.contract == detector.contract
     assert again.contract.class_names == ("dog", "cat")
     with pytest.raises(DataError, match="--features FOLDER"):
-        again.see([], [Record("a")])
+        again.detect([], [Record("a")])
 
 
 def test_any_bytes_are_read_or_refused_by_name(tmp_path: Path) -> None:
     """A thousand files with some bytes changed, cut out or put in."""
     path = write(tmp_path / "a.npz", scores=np.array([0.1, 0.9, 0.5]))
     whole, drawn, refused = path.read_bytes(), random.Random(0), 0
-    eyes = Given.of(tmp_path, [Record("a")])
+    detector = Given.of(tmp_path, [Record("a")])
     for _ in range(1000):
         content = bytearray(whole)
         for _ in range(drawn.randint(1, 4)):
@@ -82,7 +82,7 @@ def test_any_bytes_are_read_or_refused_by_name(tmp_path: Path) -> None:
                     content[place:place] = drawn.randbytes(drawn.randint(1, 8))
         path.write_bytes(bytes(content))
         try:
-            eyes.see([], [Record("a")])
+            detector.detect([], [Record("a")])
         except DataError as error:
             assert "a.npz: found" in str(error)  # noqa: PT017
             refused += 1

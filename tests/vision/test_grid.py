@@ -8,40 +8,40 @@ import torch
 from diptych.core import Record
 from diptych.errors import CheckpointError, RecipeError
 from diptych.vision.grid import Grid
-from diptych.vision.load import load_eyes
+from diptych.vision.load import load_detector
 
 SQUARE = torch.randint(0, 256, (3, 64, 64), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
 
 
 @pytest.fixture(scope="module")
-def eyes() -> Grid:
+def detector() -> Grid:
     torch.manual_seed(0)
     return Grid.of("resnet18", side=64, cells=2)
 
 
-def test_cells_in_reading_order(eyes: Grid) -> None:
-    regions = eyes.see([SQUARE], [Record("a")])[0]
+def test_cells_in_reading_order(detector: Grid) -> None:
+    regions = detector.detect([SQUARE], [Record("a")])[0]
     assert regions.boxes.tolist() == [[0, 0, 0.5, 0.5], [0.5, 0, 1, 0.5], [0, 0.5, 0.5, 1], [0.5, 0.5, 1, 1]]
     assert regions.features is not None
-    assert regions.features.shape == (4, 512) == (4, eyes.contract.feature_size)
+    assert regions.features.shape == (4, 512) == (4, detector.contract.feature_size)
     assert regions.whole is not None
     torch.testing.assert_close(regions.whole, regions.features.mean(0))
-    maps = eyes.backbone(SQUARE[None])
+    maps = detector.backbone(SQUARE[None])
     torch.testing.assert_close(regions.features, maps[0].flatten(1).T)
 
 
-def test_cells_beside_a_wide_picture_are_left_out(eyes: Grid) -> None:
+def test_cells_beside_a_wide_picture_are_left_out(detector: Grid) -> None:
     wide = torch.cat([SQUARE, SQUARE], 2)
-    regions = eyes.see([wide], [Record("a")])[0]
+    regions = detector.detect([wide], [Record("a")])[0]
     assert regions.boxes.tolist() == [[0, 0, 0.5, 1], [0.5, 0, 1, 1]]
-    assert eyes.see([], []) == []
+    assert detector.detect([], []) == []
 
 
-def test_it_is_the_same_after_a_save(eyes: Grid, tmp_path: Path) -> None:
-    eyes.save(tmp_path)
-    again = load_eyes(tmp_path)
-    assert again.contract == eyes.contract
-    mine, theirs = eyes.see([SQUARE], [Record("a")])[0], again.see([SQUARE], [Record("a")])[0]
+def test_it_is_the_same_after_a_save(detector: Grid, tmp_path: Path) -> None:
+    detector.save(tmp_path)
+    again = load_detector(tmp_path)
+    assert again.contract == detector.contract
+    mine, theirs = detector.detect([SQUARE], [Record("a")])[0], again.detect([SQUARE], [Record("a")])[0]
     assert torch.equal(mine.features, theirs.features)  # type: ignore[arg-type]
 
 
@@ -60,7 +60,7 @@ def test_timm_is_an_extra() -> None:
     else:
         for name in ("timm/resnet10t", "timm/test_vit"):
             grid = Grid.of(name, side=64, cells=2)
-            regions = grid.see([SQUARE], [Record("a")])[0]
+            regions = grid.detect([SQUARE], [Record("a")])[0]
             assert len(regions) == 4
             assert regions.features is not None
             assert regions.features.shape[1] == grid.contract.feature_size

@@ -7,17 +7,17 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from diptych.core import NOTHING, Record, Thing
+from diptych.core import IGNORE, Object, Record
 from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.vision.detection import Detection, _spots, detection_batch
-from diptych.vision.eyes import Eyes
+from diptych.vision.detector import Detector
 from diptych.vision.ground_truth import GroundTruth
-from diptych.vision.load import load_eyes
+from diptych.vision.load import load_detector
 from diptych.vision.selection import Selection
-from diptych.vision.small_detector import STRIDE, DetectorShape, Maps, SmallDetector
+from diptych.vision.small_detector import STRIDE, DetectorConfig, Maps, SmallDetector
 from diptych.vision.storybook_detector import StorybookDetector
 
-SHAPE = DetectorShape(
+SHAPE = DetectorConfig(
     kinds=("square", "bar"),
     attributes={"colour": ("red", "blue")},
     scene={"place": ("dark", "light")},
@@ -34,7 +34,7 @@ def toy(number: int) -> tuple[torch.Tensor, Record, dict[str, str]]:
     rng = torch.Generator().manual_seed(number)
     place = ("dark", "light")[number % 2]
     picture = torch.full((3, height, width), {"dark": 60, "light": 200}[place], dtype=torch.uint8)
-    things = []
+    objects = []
     for half in range(2):
         kind = SHAPE.kinds[int(torch.randint(2, (), generator=rng))]
         colour = ("red", "blue")[int(torch.randint(2, (), generator=rng))]
@@ -43,8 +43,8 @@ def toy(number: int) -> tuple[torch.Tensor, Record, dict[str, str]]:
         y = half * height // 2 + int(torch.randint(height // 2 - h, (), generator=rng))
         picture[:, y : y + h, x : x + w] = torch.tensor(COLOURS[colour], dtype=torch.uint8)[:, None, None]
         box = (x / width, y / height, (x + w) / width, (y + h) / height)
-        things.append(Thing(kind, box, {"colour": colour}))
-    return picture, Record(f"toy/{number}", things=tuple(things)), {"place": place}
+        objects.append(Object(kind, box, {"colour": colour}))
+    return picture, Record(f"toy/{number}", objects=tuple(objects)), {"place": place}
 
 
 def toys(numbers: range) -> tuple[list[torch.Tensor], list[Record], list[dict[str, str]]]:
@@ -76,11 +76,11 @@ def trained() -> tuple[SmallDetector, list[float]]:
 def test_it_learns_where_things_are_and_what_they_look_like(trained: tuple[SmallDetector, list[float]]) -> None:
     network, totals = trained
     assert sum(totals[-10:]) < 0.25 * sum(totals[:10])
-    eyes = StorybookDetector(network, Selection(most=2, least=2, overlap=0.5, per_class=False))
+    detector = StorybookDetector(network, Selection(most=2, least=2, overlap=0.5, per_class=False))
     pictures, records, scenes = toys(range(10_000, 10_020))
     right = {"box": 0, "kind": 0, "colour": 0, "place": 0}
-    for seen, record, scene in zip(eyes.see(pictures, records), records, scenes, strict=True):
-        things = sorted(record.things, key=lambda thing: thing.box[1])
+    for seen, record, scene in zip(detector.detect(pictures, records), records, scenes, strict=True):
+        objects = sorted(record.objects, key=lambda thing: thing.box[1])
         regions = seen.take(seen.boxes[:, 1].argsort())
         assert regions.features is not None
         assert regions.classes is not None
@@ -88,7 +88,7 @@ def test_it_learns_where_things_are_and_what_they_look_like(trained: tuple[Small
         colours = network.region_heads["colour"](regions.features).argmax(1)
         place = int(network.scene_heads["place"](regions.whole).argmax())
         right["place"] += SHAPE.scene["place"][place] == scene["place"]
-        for row, thing in enumerate(things):
+        for row, thing in enumerate(objects):
             right["box"] += bool((regions.boxes[row] - torch.tensor(thing.box)).abs().max() < 0.1)
             right["kind"] += SHAPE.class_names[int(regions.classes[row].argmax())] == thing.kind
             right["colour"] += ("red", "blue")[int(colours[row])] == thing.attributes["colour"]
@@ -99,27 +99,27 @@ def test_it_learns_where_things_are_and_what_they_look_like(trained: tuple[Small
 
 
 def test_a_larger_picture_gives_the_same_boxes(trained: tuple[SmallDetector, list[float]]) -> None:
-    eyes = StorybookDetector(trained[0], Selection(most=2, least=2))
+    detector = StorybookDetector(trained[0], Selection(most=2, least=2))
     picture, record, _ = toy(10_002)
     double = picture.repeat_interleave(2, 1).repeat_interleave(2, 2)
-    once, twice = (eyes.see([p], [record])[0] for p in (picture, double))
+    once, twice = (detector.detect([p], [record])[0] for p in (picture, double))
     assert (once.size, twice.size) == ((64, 64), (128, 128))
     torch.testing.assert_close(once.boxes, twice.boxes, atol=0.02, rtol=0)
 
 
 def test_a_batch_and_one_by_one_give_the_same(trained: tuple[SmallDetector, list[float]]) -> None:
-    eyes = StorybookDetector(trained[0])
+    detector = StorybookDetector(trained[0])
     pictures, records, _ = toys(range(4))
-    together = eyes.see(pictures, records)
+    together = detector.detect(pictures, records)
     for picture, record, regions in zip(pictures, records, together, strict=True):
-        alone = eyes.see([picture], [record])[0]
+        alone = detector.detect([picture], [record])[0]
         torch.testing.assert_close(alone.boxes, regions.boxes, atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(alone.features, regions.features, atol=1e-3, rtol=1e-3)
-    assert eyes.see([], []) == []
+    assert detector.detect([], []) == []
 
 
 def test_exactly_n_regions_are_found(trained: tuple[SmallDetector, list[float]]) -> None:
-    regions = StorybookDetector(trained[0], Selection(most=60, least=60)).see([toy(1)[0]], [toy(1)[1]])[0]
+    regions = StorybookDetector(trained[0], Selection(most=60, least=60)).detect([toy(1)[0]], [toy(1)[1]])[0]
     assert len(regions) == 60
     assert ((regions.boxes >= 0) & (regions.boxes <= 1)).all()
 
@@ -127,27 +127,27 @@ def test_exactly_n_regions_are_found(trained: tuple[SmallDetector, list[float]])
 def test_a_saved_detector_is_the_same_and_may_be_moved(
     trained: tuple[SmallDetector, list[float]], tmp_path: Path
 ) -> None:
-    eyes = StorybookDetector(trained[0], Selection(most=3, least=1))
-    eyes.save(tmp_path / "eyes")
-    (tmp_path / "eyes").rename(tmp_path / "moved")
-    again = load_eyes(tmp_path / "moved")
-    assert isinstance(again, Eyes)
-    assert again.contract == eyes.contract
+    detector = StorybookDetector(trained[0], Selection(most=3, least=1))
+    detector.save(tmp_path / "detector")
+    (tmp_path / "detector").rename(tmp_path / "moved")
+    again = load_detector(tmp_path / "moved")
+    assert isinstance(again, Detector)
+    assert again.contract == detector.contract
     assert len(again.contract.weights) == 64
     picture, record, _ = toy(3)
-    mine, theirs = eyes.see([picture], [record])[0], again.see([picture], [record])[0]
+    mine, theirs = detector.detect([picture], [record])[0], again.detect([picture], [record])[0]
     for name, value in mine.tensors().items():
         assert torch.equal(value, theirs.tensors()[name]), name
 
 
 def test_another_rule_may_be_given_at_opening(tmp_path: Path) -> None:
-    StorybookDetector(SmallDetector(SHAPE)).save(tmp_path / "eyes")
-    eyes = load_eyes(tmp_path / "eyes", Selection(most=7, least=7))
-    assert eyes.contract.selection == "exactly 7, by score, NMS 0.5 per class"
-    assert len(eyes.see([toy(0)[0]], [toy(0)[1]])[0]) == 7
+    StorybookDetector(SmallDetector(SHAPE)).save(tmp_path / "detector")
+    detector = load_detector(tmp_path / "detector", Selection(most=7, least=7))
+    assert detector.contract.selection == "exactly 7, by score, NMS 0.5 per class"
+    assert len(detector.detect([toy(0)[0]], [toy(0)[1]])[0]) == 7
     GroundTruth(("cat",), {}).save(tmp_path / "truth")
     with pytest.raises(RecipeError, match="ground-truth finds no boxes"):
-        load_eyes(tmp_path / "truth", Selection())
+        load_detector(tmp_path / "truth", Selection())
 
 
 def test_other_weights_have_another_contract(trained: tuple[SmallDetector, list[float]]) -> None:
@@ -159,56 +159,57 @@ def test_other_weights_have_another_contract(trained: tuple[SmallDetector, list[
 
 def test_damaged_folders_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="holds no detector"):
-        load_eyes(tmp_path)
-    eyes = StorybookDetector(SmallDetector(SHAPE))
-    eyes.save(tmp_path)
-    content = (tmp_path / "eyes.safetensors").read_bytes()
-    (tmp_path / "eyes.safetensors").write_bytes(content[:-1])
-    with pytest.raises(CheckpointError, match=r"is not what eyes\.json beside it says"):
-        load_eyes(tmp_path)
-    (tmp_path / "eyes.safetensors").unlink()
-    with pytest.raises(CheckpointError, match=r"cannot read .*eyes\.safetensors"):
-        load_eyes(tmp_path)
-    described = json.loads((tmp_path / "eyes.json").read_text())
-    (tmp_path / "eyes.json").write_text(json.dumps(described | {"kind": "storybok-detector"}))
+        load_detector(tmp_path)
+    detector = StorybookDetector(SmallDetector(SHAPE))
+    detector.save(tmp_path)
+    content = (tmp_path / "detector.safetensors").read_bytes()
+    (tmp_path / "detector.safetensors").write_bytes(content[:-1])
+    with pytest.raises(CheckpointError, match=r"is not what detector\.json beside it says"):
+        load_detector(tmp_path)
+    (tmp_path / "detector.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"cannot read .*detector\.safetensors"):
+        load_detector(tmp_path)
+    described = json.loads((tmp_path / "detector.json").read_text())
+    (tmp_path / "detector.json").write_text(json.dumps(described | {"kind": "storybok-detector"}))
     with pytest.raises(CheckpointError, match="did you mean storybook-detector"):
-        load_eyes(tmp_path)
-    (tmp_path / "eyes.json").write_text("{")
+        load_detector(tmp_path)
+    (tmp_path / "detector.json").write_text("{")
     with pytest.raises(CheckpointError, match="damaged"):
-        load_eyes(tmp_path)
+        load_detector(tmp_path)
 
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     StorybookDetector(SmallDetector(SHAPE)).save(tmp_path)
-    described = json.loads((tmp_path / "eyes.json").read_text())
+    described = json.loads((tmp_path / "detector.json").read_text())
     described["shape"]["feature_size"] = 32
-    (tmp_path / "eyes.json").write_text(json.dumps(described))
+    (tmp_path / "detector.json").write_text(json.dumps(described))
     with pytest.raises(CheckpointError, match=r"is of another network: .* is .*, wanted"):
-        load_eyes(tmp_path)
+        load_detector(tmp_path)
 
 
 def test_the_truth_of_a_batch() -> None:
     wide = torch.zeros(3, 32, 64, dtype=torch.uint8)
     records = [
         Record(
-            "a", things=(Thing("bar", (0.5, 0.5, 1.0, 1.0), {"colour": "blue"}), Thing("square", (0.0, 0.0, 0.1, 0.1)))
+            "a",
+            objects=(Object("bar", (0.5, 0.5, 1.0, 1.0), {"colour": "blue"}), Object("square", (0.0, 0.0, 0.1, 0.1))),
         ),
         Record("b"),
     ]
     batch = detection_batch(SHAPE, [wide, toy(3)[0]], records, [{"place": "light"}, {}])
     assert batch.boxes[0, 0].tolist() == [0.5, 0.25, 1, 0.5]  # the picture covers the upper half of its square
-    assert batch.kinds.tolist() == [[1, 0], [NOTHING, NOTHING]]
-    assert batch.attributes["colour"].tolist() == [[1, NOTHING], [NOTHING, NOTHING]]
-    assert batch.scene["place"].tolist() == [1, NOTHING]
+    assert batch.kinds.tolist() == [[1, 0], [IGNORE, IGNORE]]
+    assert batch.attributes["colour"].tolist() == [[1, IGNORE], [IGNORE, IGNORE]]
+    assert batch.scene["place"].tolist() == [1, IGNORE]
     assert {name: int(n) for name, n in Detection().counts(batch).items()} == {
         "heat": 2, "sides": 2, "kind": 2, "moves": 2, "colour": 1, "place": 1,
     }  # fmt: skip
     with pytest.raises(DataError, match=r"a 'tree' is none of the detector's 2 kinds .record c"):
-        detection_batch(SHAPE, [wide], [Record("c", things=(Thing("tree", (0.0, 0.0, 1.0, 1.0)),))])
+        detection_batch(SHAPE, [wide], [Record("c", objects=(Object("tree", (0.0, 0.0, 1.0, 1.0)),))])
 
 
 def test_a_centre_is_taught_in_the_cell_that_holds_it() -> None:
-    record = Record("a", things=(Thing("bar", (0.25, 0.5, 0.75, 0.6)),))
+    record = Record("a", objects=(Object("bar", (0.25, 0.5, 0.75, 0.6)),))
     batch = detection_batch(SHAPE, [toy(0)[0]], [record])
     spots = _spots(batch, 16, 16, 64)[0, 0]
     assert (spots == 1).nonzero().tolist() == [[8, 8]]
@@ -217,7 +218,7 @@ def test_a_centre_is_taught_in_the_cell_that_holds_it() -> None:
 
 def test_the_losses_of_a_perfect_answer() -> None:
     """Every cell tells the right box, and the heat is right: what is left is what overlapping spots cost."""
-    record = Record("a", things=(Thing("bar", (0.25, 0.5, 0.75, 0.75), {"colour": "red"}),))
+    record = Record("a", objects=(Object("bar", (0.25, 0.5, 0.75, 0.75), {"colour": "red"}),))
     batch = detection_batch(SHAPE, [toy(0)[0]], [record])
     network = SmallDetector(SHAPE)
     across = (torch.arange(16) + 0.5) * STRIDE

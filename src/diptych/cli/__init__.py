@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import sys
 
-from diptych.cli import deciding, finding, making, scoring, telling
+from diptych.cli import data, evaluate, predict, search, train
 from diptych.cli.app import app
 from diptych.errors import DiptychError
 
-__all__ = ["app", "deciding", "finding", "main", "making", "scoring", "telling"]
+__all__ = ["app", "data", "evaluate", "main", "predict", "search", "train"]
 
 
 def main() -> None:

@@ -38,8 +38,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 # How captions are written; what is left out is the recipe's. docs/your-own-data.md shows them at work.
 Beams = Annotated[int | None, typer.Option(min=1, help="Captions followed at once; 1 is greedy.")]
-LengthPenalty = Annotated[float | None, typer.Option(help="Added for each word to a beam's log-probability.")]
-LengthNorm = Annotated[float | None, typer.Option(help="Or it is divided by words to this power; 1 is the mean.")]
+LengthBonus = Annotated[float | None, typer.Option(help="Added for each word to a beam's log-probability.")]
+LengthPenalty = Annotated[float | None, typer.Option(help="Or it is divided by words to this power; 1 is the mean.")]
 Sample = Annotated[bool, typer.Option("--sample", help="Draw words by chance in place of a search.")]
 Temperature = Annotated[float | None, typer.Option(help="Of drawn words: below 1 likely ones become likelier.")]
 TopK = Annotated[int | None, typer.Option(help="Draw from so many words, the likeliest.")]
@@ -47,7 +47,7 @@ TopP = Annotated[float | None, typer.Option(help="Draw from the fewest words tha
 DrawSeed = Annotated[int, typer.Option("--seed", help="Of drawn words: the same seed, the same captions.")]
 MinWords = Annotated[int | None, typer.Option(help="No caption ends before.")]
 MaxWords = Annotated[int | None, typer.Option(help="Each is cut there; its end counts as one.")]
-BlockRepeats = Annotated[int | None, typer.Option(min=1, metavar="N", help="No run of N words comes twice.")]
+NoRepeatNgram = Annotated[int | None, typer.Option(min=1, metavar="N", help="No run of N words comes twice.")]
 
 
 def open_folder(model: str) -> Any:

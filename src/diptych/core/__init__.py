@@ -23,17 +23,17 @@ from diptych.core.attention import (
 from diptych.core.batch import Batch, collate
 from diptych.core.contract import FeatureContract
 from diptych.core.protocols import Losses, Model, Objective, Task, Update, Writer
-from diptych.core.record import MASK_CELLS, Choices, Expression, Question, Record, Statement, Thing, Written
+from diptych.core.record import MASK_CELLS, Choices, Expression, GeneratedCaption, Object, Question, Record, Statement
 from diptych.core.regions import Regions
-from diptych.core.sample import NOTHING, Sample
+from diptych.core.sample import IGNORE, Sample
 from diptych.core.states import States, Stream
 from diptych.core.tags import split_at_tags, tags, told_by_name
 from diptych.core.vocabulary import Vocabulary
 
 __all__ = [
     "BIDIRECTIONAL",
+    "IGNORE",
     "MASK_CELLS",
-    "NOTHING",
     "QUERIES_BEFORE",
     "REGIONS_AFTER_TEXT",
     "TARGET_AFTER_BOTH",
@@ -44,8 +44,10 @@ __all__ = [
     "Choices",
     "Expression",
     "FeatureContract",
+    "GeneratedCaption",
     "Losses",
     "Model",
+    "Object",
     "Objective",
     "Question",
     "Record",
@@ -55,11 +57,9 @@ __all__ = [
     "States",
     "Stream",
     "Task",
-    "Thing",
     "Update",
     "Vocabulary",
     "Writer",
-    "Written",
     "attention_mask",
     "collate",
     "split_at_tags",

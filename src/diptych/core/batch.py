@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from diptych.core.attention import Attention
 from diptych.core.regions import Regions
-from diptych.core.sample import NOTHING, Sample
+from diptych.core.sample import IGNORE, Sample
 
 
 @dataclass
@@ -95,13 +95,13 @@ def collate(samples: Sequence[Sample]) -> Batch:
         matched=torch.tensor([s.matched for s in samples]),
         text=_pad(text, 0),
         text_present=_present(text),
-        text_labels=_pad([_labels(s.text, s.text_labels) for s in samples], NOTHING),
-        text_regions=_pad([_labels(s.text, s.text_regions) for s in samples], NOTHING)
+        text_labels=_pad([_labels(s.text, s.text_labels) for s in samples], IGNORE),
+        text_regions=_pad([_labels(s.text, s.text_regions) for s in samples], IGNORE)
         if any(s.text_regions is not None for s in samples)
         else None,
         target=_pad(targets, 0) if has_target else None,
         target_present=_present(targets) if has_target else None,
-        target_labels=_pad([_labels(t, s.target_labels) for t, s in zip(targets, samples, strict=True)], NOTHING)
+        target_labels=_pad([_labels(t, s.target_labels) for t, s in zip(targets, samples, strict=True)], IGNORE)
         if has_target
         else None,
         target_start=[s.target_start for s in samples] if any(s.target_start for s in samples) else None,
@@ -131,7 +131,7 @@ def _present(rows: Sequence[Tensor]) -> Bool[Tensor, "B N"]:
 
 
 def _labels(tokens: Tensor, labels: Tensor | None) -> Tensor:
-    return torch.full_like(tokens, NOTHING) if labels is None else labels
+    return torch.full_like(tokens, IGNORE) if labels is None else labels
 
 
 def _false(regions: Regions) -> Bool[Tensor, "R"]:

@@ -71,7 +71,7 @@ class Objective(Protocol):
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]: ...  # on the CPU, in the loader
 
-    def count(self, batch: Batch) -> Tensor: ...  # (), how many things are predicted
+    def count(self, batch: Batch) -> Tensor: ...  # (), how many objects are predicted
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor: ...  # (), the sum
 
@@ -105,8 +105,8 @@ class Task(Protocol):
 
     def samples(self, record: Record) -> list[Sample]: ...  # to train on
 
-    def questions(self, record: Record) -> list[Sample]: ...  # to answer
+    def queries(self, record: Record) -> list[Sample]: ...  # to answer
 
-    def answer(self, model: Any, batch: Batch) -> list[dict[str, Any]]: ...  # one prediction a sample
+    def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]: ...  # one prediction a sample
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]: ...

@@ -34,7 +34,7 @@ class Expression:
 class Choices:
     """Visual commonsense reasoning: a question, four answers, four rationales.
 
-    A word that names a thing is an index into `Record.things` in the official files; here the text holds
+    A word that names a thing is an index into `Record.objects` in the official files; here the text holds
     `[k]` in its place, k counting from 0.
     """
 
@@ -47,7 +47,7 @@ class Choices:
 
     @property
     def named(self) -> list[int]:
-        """The things that its texts name, each once."""
+        """The objects that its texts name, each once."""
         texts = (self.question, *self.answers, *self.rationales)
         return sorted({int(number) for text in texts for number in TAG.findall(text)})
 
@@ -62,7 +62,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Thing:
+class Object:
     """One thing that is truly there: ground truth, never an input of a model under test."""
 
     kind: str
@@ -74,7 +74,7 @@ class Thing:
 
 
 @dataclass(frozen=True)
-class Written:
+class GeneratedCaption:
     """Where a caption comes from that a model wrote (`diptych augment`); it is one of the record's captions too."""
 
     text: str
@@ -88,14 +88,14 @@ class Record:
 
     key: str
     split: str = "train"
-    picture: Path | None = None
+    image: Path | None = None
     size: tuple[int, int] | None = None  # width, height in pixels
     captions: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
     expressions: tuple[Expression, ...] = ()
     choices: tuple[Choices, ...] = ()
     statements: tuple[Statement, ...] = ()
-    things: tuple[Thing, ...] = ()
-    relations: tuple[tuple[int, str, int], ...] = ()  # (subject, relation, object), indices into things
+    objects: tuple[Object, ...] = ()
+    relations: tuple[tuple[int, str, int], ...] = ()  # (subject, relation, object), indices into objects
     regions: Regions | None = None  # what a detector saw, once extracted
-    written: tuple[Written, ...] = field(default=(), repr=False)  # which of the captions are a model's
+    generated: tuple[GeneratedCaption, ...] = field(default=(), repr=False)  # which of the captions are a model's

@@ -24,8 +24,8 @@ class Regions:
     classes: Float[Tensor, "R C"] | None = None  # the detector's probabilities
     features: Float[Tensor, "R F"] | None = None
     pixels: Float[Tensor, "3 H W"] | None = None
-    whole: Float[Tensor, "whole_size"] | None = None  # the picture's own feature; of size F from most eyes
-    masks: Bool[Tensor, "R m m"] | None = None  # which of the cells of each box show the thing; see `Thing.mask`
+    whole: Float[Tensor, "whole_size"] | None = None  # the picture's own feature; of size F from most detectors
+    masks: Bool[Tensor, "R m m"] | None = None  # which of the cells of each box show the thing; see `Object.mask`
     chosen: Bool[Tensor, "R"] | None = None  # predicted by an objective
     hidden: Bool[Tensor, "R"] | None = None  # not seen by the model
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from diptych.core.attention import BIDIRECTIONAL, Attention
 from diptych.core.regions import Regions
 
-NOTHING = -1  # a label where nothing is to be predicted
+IGNORE = -1  # a label where nothing is to be predicted
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Sample:
     picture: str
     regions: Regions | None
     text: Int[Tensor, "T"]  # what the model reads
-    text_labels: Int[Tensor, "T"] | None = None  # what it must say there; NOTHING elsewhere
-    text_regions: Int[Tensor, "T"] | None = None  # the region a word names (VCR); NOTHING elsewhere
+    text_labels: Int[Tensor, "T"] | None = None  # what it must say there; IGNORE elsewhere
+    text_regions: Int[Tensor, "T"] | None = None  # the region a word names (VCR); IGNORE elsewhere
     target: Int[Tensor, "U"] | None = None  # what a decoder writes, or queries
     target_labels: Int[Tensor, "U"] | None = None
     attention: Attention = BIDIRECTIONAL
@@ -46,4 +46,4 @@ class Sample:
 
 
 def no_labels(tokens: Int[Tensor, "T"]) -> Int[Tensor, "T"]:
-    return torch.full_like(tokens, NOTHING)
+    return torch.full_like(tokens, IGNORE)

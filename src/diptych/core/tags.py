@@ -1,12 +1,12 @@
-"""Words that name a thing: `[k]` in the texts of `Choices`, k counting from 0 in `Record.things`."""
+"""Words that name a thing: `[k]` in the texts of `Choices`, k counting from 0 in `Record.objects`."""
 
 from collections.abc import Sequence
 
-from diptych.core.record import TAG, Thing
+from diptych.core.record import TAG, Object
 
 
 def tags(text: str) -> list[int]:
-    """The things that a text names, as often as it does."""
+    """The objects that a text names, as often as it does."""
     return [int(number) for number in TAG.findall(text)]
 
 
@@ -17,8 +17,8 @@ def split_at_tags(text: str) -> list[str | int]:
     return [piece for piece in found if piece != ""]
 
 
-def told_by_name(text: str, things: Sequence[Thing]) -> str:
+def told_by_name(text: str, objects: Sequence[Object]) -> str:
     """`is [0] red` becomes `is dog red`; a tag of nothing stays as it is."""
     pieces = split_at_tags(text)
-    names = (things[p].kind if isinstance(p, int) and p < len(things) else f"[{p}]" for p in pieces)
+    names = (objects[p].kind if isinstance(p, int) and p < len(objects) else f"[{p}]" for p in pieces)
     return "".join(piece if isinstance(piece, str) else name for piece, name in zip(pieces, names, strict=True))

@@ -19,9 +19,11 @@ class DecodingOptions(BaseModel):
     beams: int = Field(default=1, ge=1)  # K; 1 is greedy
     max_words: int = Field(default=20, ge=1)  # the final [SEP] included
     min_words: int = Field(default=0, ge=0)  # [SEP] is refused before
-    length_penalty: float = 0.0  # added per word to a finished beam's log-probability; 0 compares the sums alone
-    length_norm: float = Field(default=0.0, ge=0)  # or that log-probability over words ** length_norm; 1 is the mean
-    block_repeats: PositiveInt | None = None  # no run of so many words comes twice in a text
+    length_bonus: float = 0.0  # added per word to a finished beam's log-probability; 0 compares the sums alone
+    length_penalty: float = Field(
+        default=0.0, ge=0
+    )  # or that log-probability over words ** length_penalty; 1 is the mean
+    no_repeat_ngram: PositiveInt | None = None  # no run of so many words comes twice in a text
     # What becomes of a beam that has written [SEP]: it gives its place to another, or keeps it at no further cost, so
     # that the search may end with fewer alive (TDEN's code).
     ended: Literal["dropped", "kept"] = "dropped"
@@ -36,8 +38,8 @@ class DecodingOptions(BaseModel):
     def _agrees(self) -> DecodingOptions:
         if self.min_words > self.max_words:
             raise ValueError(f"min_words={self.min_words} is more than max_words={self.max_words}; lower it")
-        if self.length_norm and self.length_penalty:
-            raise ValueError("length_norm and length_penalty are two ways to weigh length: set one of them to 0")
+        if self.length_penalty and self.length_bonus:
+            raise ValueError("length_penalty and length_bonus are two ways to weigh length: set one of them to 0")
         if self.sample and self.beams > 1:
             raise ValueError(
                 f"sample draws texts one by one, and beams={self.beams} searches; set beams=1, and captions=N for "
@@ -69,4 +71,4 @@ class DecodingOptions(BaseModel):
 
     def weigh(self, score: float, words: int) -> float:
         """What finished texts are compared by; `words` with the final [SEP]."""
-        return score / float(words**self.length_norm) + self.length_penalty * words
+        return score / float(words**self.length_penalty) + self.length_bonus * words

@@ -1,4 +1,4 @@
-"""Writing a text word by word: greedy, with several beams, or drawn by chance.
+"""CaptionObjectives a text word by word: greedy, with several beams, or drawn by chance.
 
 A step asks for the next word of every beam of every picture at once. What was written ends with [SEP].
 """
@@ -66,8 +66,8 @@ def _refuse(
     """No end before `min_words`, no run of words that the beam has written already."""
     if len(frames) < options.min_words:
         logs[..., vocabulary.sep] = REFUSED
-    if options.block_repeats is not None and frames.written is not None:
-        logs = logs.masked_fill(_repeats(frames.written, options.block_repeats, logs), REFUSED)
+    if options.no_repeat_ngram is not None and frames.written is not None:
+        logs = logs.masked_fill(_repeats(frames.written, options.no_repeat_ngram, logs), REFUSED)
     return logs
 
 
@@ -129,7 +129,7 @@ def _take(
     frames: Frames, words: Tensor, scores: Tensor, parents: Tensor, vocabulary: Vocabulary, options: DecodingOptions
 ) -> None:
     """One step more. `parents` of the first are 0: all beams begin as one."""
-    if options.block_repeats is not None:
+    if options.no_repeat_ngram is not None:
         before = frames.written
         if before is not None:
             before = before.gather(1, parents[..., None].expand(-1, -1, before.shape[-1]))
@@ -144,14 +144,16 @@ def _take(
 
 
 def _settled(frames: Frames, end: int, options: DecodingOptions) -> bool:
-    """Whether, for every picture, no beam can still overtake the best finished one. Log-probabilities only fall."""
+    """Whether, for every picture, no beam can still overtake the best finished one. Log-probabilities only gamma."""
     if options.ended == "kept" or options.sample:
         return bool(frames.ended[-1].all())
-    longest = max(options.length_penalty, 0.0) * options.max_words
-    alive = frames.scores[-1] / options.max_words**options.length_norm + longest + (frames.words[-1] == end) * REFUSED
+    longest = max(options.length_bonus, 0.0) * options.max_words
+    alive = (
+        frames.scores[-1] / options.max_words**options.length_penalty + longest + (frames.words[-1] == end) * REFUSED
+    )
     best = torch.full_like(alive[:, 0], float("-inf"))
     for number, (words, scores) in enumerate(zip(frames.words, frames.scores, strict=True), 1):
-        weighed = scores / number**options.length_norm + options.length_penalty * number
+        weighed = scores / number**options.length_penalty + options.length_bonus * number
         best = torch.maximum(best, weighed.masked_fill(words != end, float("-inf")).amax(1))
     return bool((best >= alive.amax(1)).all())
 

@@ -240,7 +240,7 @@ class _Check:
             self.covered["regions"] += len(record.regions) > 0
             self._regions(record.key, record.regions)
             self._pointing(record, record.regions)
-        boxes = [thing.box for thing in record.things] + [expression.box for expression in record.expressions]
+        boxes = [thing.box for thing in record.objects] + [expression.box for expression in record.expressions]
         for box in boxes:
             if not (0 - SLACK <= box[0] <= box[2] <= 1 + SLACK and 0 - SLACK <= box[1] <= box[3] <= 1 + SLACK):
                 self.add("true box wrong", f"{record.key}: {tuple(box)}")
@@ -258,8 +258,8 @@ class _Check:
             if getattr(record, name):
                 self.covered[name] += 1
         for choices in record.choices:
-            if nothing := [number for number in choices.named if number >= len(record.things)]:
-                self.add("tag of nothing", f"{choices.key}: [{nothing[0]}] of {len(record.things)} things")
+            if nothing := [number for number in choices.named if number >= len(record.objects)]:
+                self.add("tag of nothing", f"{choices.key}: [{nothing[0]}] of {len(record.objects)} objects")
         for question in record.questions:
             if not question.answers:
                 self.add("question without answers", question.key)
@@ -274,7 +274,7 @@ class _Check:
                 self.add("expression without a region", expression.key)
         for choices in record.choices:
             for number in choices.named:
-                if number < len(record.things) and not (regions.overlaps(record.things[number].box) >= SHOWN).any():
+                if number < len(record.objects) and not (regions.overlaps(record.objects[number].box) >= SHOWN).any():
                     self.add("tag without a region", f"{choices.key}: [{number}]")
 
     def _regions(self, key: str, regions: Regions) -> None:
@@ -330,14 +330,14 @@ def _leak(*splits: str) -> Severity:
 
 def _content(record: Record) -> tuple[str | None, str | None]:
     """The sha256 of the picture's file, None where there is no file; and what is wrong with it."""
-    if record.picture is None:
+    if record.image is None:
         return None, None if record.regions is not None else "the record names no picture"
     try:
-        content = hashlib.sha256(record.picture.read_bytes()).hexdigest()
+        content = hashlib.sha256(record.image.read_bytes()).hexdigest()
     except OSError as error:
-        return None, f"{record.picture}: {error.strerror}"
+        return None, f"{record.image}: {error.strerror}"
     try:
-        open_picture(record.picture)
+        open_picture(record.image)
     except DataError as error:
         return content, str(error)
     return content, None

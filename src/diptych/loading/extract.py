@@ -23,14 +23,14 @@ from diptych.errors import DataError
 from diptych.files import write_atomically
 from diptych.loading.store import FAILURES, StoreWriter
 from diptych.processes import shared
-from diptych.vision.eyes import Eyes, Picture
-from diptych.vision.load import load_eyes
+from diptych.vision.detector import Detector, Picture
+from diptych.vision.load import load_detector
 from diptych.vision.pictures import open_picture
 
 WINDOW = 4  # batches whose pictures are sorted by shape, so that a detector that pads a batch pads little
 MOST_BYTES = 256 * 2**20  # of opened pictures that wait: some are as large as 200 MB
 
-Whole: TypeAlias = "tuple[Record, Picture | None]"  # None where the eyes look at the record alone
+Whole: TypeAlias = "tuple[Record, Picture | None]"  # None where the detector reads the record alone
 Opened: TypeAlias = "tuple[Record, Picture | DataError | None]"
 Failed: TypeAlias = dict[str, str]  # by key: why
 Seen: TypeAlias = tuple[list[tuple[Record, Regions]], Failed]  # of a window
@@ -56,7 +56,7 @@ class Extraction:
 
 def extract(
     records: Iterable[Record],
-    eyes: Eyes,
+    detector: Detector,
     folder: Path,
     batch_size: int = 16,
     records_per_shard: int = 1000,
@@ -67,16 +67,16 @@ def extract(
     """Records that the store has are passed over, so the same command goes on where it was stopped.
 
     `progress` is told how many more records are dealt with. Ctrl-C keeps what was seen so far. With `processes` over 1
-    each has eyes of its own, on the CPU, and one thread; what is written is the same. Raises DataError where not one
+    each has its own detector, on the CPU, and one thread; what is written is the same. Raises DataError where not one
     record could be extracted.
     """
     result = Extraction()
     try:
-        with StoreWriter(folder, eyes.contract, records_per_shard) as store:
+        with StoreWriter(folder, detector.contract, records_per_shard) as store:
             told = 0
             new = _new(records, store.done, result)
-            looking = _Looking(eyes, batch_size, threads) if processes == 1 or not eyes.looks else None
-            seen = looking.at(new) if looking is not None else _shared(new, eyes, batch_size, processes)
+            looking = _Looking(detector, batch_size, threads) if processes == 1 or not detector.looks else None
+            seen = looking.at(new) if looking is not None else _shared(new, detector, batch_size, processes)
             for found, failed in seen:
                 for record, regions in found:
                     store.add(replace(record, regions=regions, size=regions.size))
@@ -111,22 +111,24 @@ def _new(records: Iterable[Record], done: set[str], result: Extraction) -> Itera
 class _Looking:
     """Windows of pictures opened and looked at."""
 
-    eyes: Eyes
+    detector: Detector
     batch: int
     threads: int
 
     def at(self, records: Iterable[Record]) -> Iterator[Seen]:
-        opened = _opened(iter(records), self.threads, self.batch) if self.eyes.looks else ((r, None) for r in records)
+        opened = (
+            _opened(iter(records), self.threads, self.batch) if self.detector.looks else ((r, None) for r in records)
+        )
         for window in _windows(opened, self.batch * WINDOW):
             failed = {record.key: str(why) for record, why in window if isinstance(why, DataError)}
             whole = [(record, picture) for record, picture in window if not isinstance(picture, DataError)]
-            yield _seen(whole, self.eyes, self.batch, failed), failed
+            yield _seen(whole, self.detector, self.batch, failed), failed
 
 
-def _shared(records: Iterator[Record], eyes: Eyes, batch: int, processes: int) -> Iterator[Seen]:
+def _shared(records: Iterator[Record], detector: Detector, batch: int, processes: int) -> Iterator[Seen]:
     """A piece of work is a window of records, so that the same pictures share a batch as in one process."""
     with TemporaryDirectory() as folder:
-        eyes.save(Path(folder))
+        detector.save(Path(folder))
         pieces = iter(lambda: list(islice(records, batch * WINDOW)), [])
         work = shared(partial(_look_apart, folder, batch), pieces, processes)
         with closing(work):
@@ -135,8 +137,8 @@ def _shared(records: Iterator[Record], eyes: Eyes, batch: int, processes: int) -
                     yield [(record, _unpacked(regions)) for record, regions in found], failed
 
 
-def _look_apart(eyes: str, batch: int, records: list[Record]) -> list[tuple[list[tuple[Record, Packed]], Failed]]:
-    seen = _Looking(_eyes_in(eyes), batch, threads=1).at(records)
+def _look_apart(detector: str, batch: int, records: list[Record]) -> list[tuple[list[tuple[Record, Packed]], Failed]]:
+    seen = _Looking(_detector_in(detector), batch, threads=1).at(records)
     return [([(record, _packed(regions)) for record, regions in found], failed) for found, failed in seen]
 
 
@@ -151,10 +153,10 @@ def _unpacked(values: Packed) -> Regions:
 
 
 @cache
-def _eyes_in(folder: str) -> Eyes:
+def _detector_in(folder: str) -> Detector:
     """In a process of its own, which has one core."""
     torch.set_num_threads(1)
-    return load_eyes(Path(folder))
+    return load_detector(Path(folder))
 
 
 def _opened(records: Iterator[Record], threads: int, ahead: int) -> Iterator[Opened]:
@@ -183,10 +185,10 @@ def _bytes(opened: Opened) -> int:
 
 def _open(record: Record) -> Opened:
     """The picture, or why not: one bad file must not stop the job."""
-    if record.picture is None:
+    if record.image is None:
         return record, DataError("the record names no picture", key=record.key)
     try:
-        return record, open_picture(record.picture)
+        return record, open_picture(record.image)
     except DataError as error:
         return record, error
 
@@ -205,26 +207,28 @@ def _windows(opened: Iterable[Opened], most: int) -> Iterator[list[Opened]]:
         yield window
 
 
-def _seen(window: list[Whole], eyes: Eyes, batch_size: int, failed: dict[str, str]) -> list[tuple[Record, Regions]]:
+def _seen(
+    window: list[Whole], detector: Detector, batch_size: int, failed: dict[str, str]
+) -> list[tuple[Record, Regions]]:
     """In the window's order, though looked at in the order of shapes."""
     order = sorted(range(len(window)), key=lambda i: _shape(window[i][1]))
     regions: dict[int, Regions] = {}
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
-        regions.update(_see([window[row] for row in rows], rows, eyes, failed))
+        regions.update(_see([window[row] for row in rows], rows, detector, failed))
     return [(record, regions[row]) for row, (record, _) in enumerate(window) if row in regions]
 
 
-def _see(batch: list[Whole], rows: list[int], eyes: Eyes, failed: dict[str, str]) -> dict[int, Regions]:
-    """By row. What the eyes refuse is named, and does not stop the others of its batch."""
+def _see(batch: list[Whole], rows: list[int], detector: Detector, failed: dict[str, str]) -> dict[int, Regions]:
+    """By row. What the detector refuse is named, and does not stop the others of its batch."""
     try:
         pictures = [picture for _, picture in batch if picture is not None]
-        return dict(zip(rows, eyes.see(pictures, [record for record, _ in batch]), strict=True))
+        return dict(zip(rows, detector.detect(pictures, [record for record, _ in batch]), strict=True))
     except DataError as error:
         if len(batch) == 1:
             failed[batch[0][0].key] = str(error)
             return {}
-    return {k: v for one, row in zip(batch, rows, strict=True) for k, v in _see([one], [row], eyes, failed).items()}
+    return {k: v for one, row in zip(batch, rows, strict=True) for k, v in _see([one], [row], detector, failed).items()}
 
 
 def _shape(picture: Picture | None) -> tuple[float, int]:

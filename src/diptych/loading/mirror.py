@@ -19,7 +19,7 @@ def mirrored(record: Record) -> Record:
     return replace(
         record,
         captions=tuple(map(swapped, record.captions)),
-        written=tuple(replace(one, text=swapped(one.text)) for one in record.written),
+        generated=tuple(replace(one, text=swapped(one.text)) for one in record.generated),
         questions=tuple(
             replace(one, text=swapped(one.text), answers=tuple(map(swapped, one.answers))) for one in record.questions
         ),
@@ -28,9 +28,9 @@ def mirrored(record: Record) -> Record:
         ),
         choices=tuple(map(_mirrored_choices, record.choices)),
         statements=tuple(replace(one, text=swapped(one.text)) for one in record.statements),
-        things=tuple(
+        objects=tuple(
             replace(thing, box=mirrored_box(thing.box), mask=tuple(row[::-1] for row in thing.mask))
-            for thing in record.things
+            for thing in record.objects
         ),
         relations=tuple((subject, swapped(relation), other) for subject, relation, other in record.relations),
         regions=None if record.regions is None else record.regions.mirrored(),

@@ -28,7 +28,17 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from diptych.core import Choices, Expression, FeatureContract, Question, Record, Regions, Statement, Thing, Written
+from diptych.core import (
+    Choices,
+    Expression,
+    FeatureContract,
+    GeneratedCaption,
+    Object,
+    Question,
+    Record,
+    Regions,
+    Statement,
+)
 from diptych.errors import DataError
 from diptych.files import write_atomically
 
@@ -232,15 +242,15 @@ def _columns(record: Record) -> dict[str, Tensor]:
 def _placed(record: Record, at: Callable[[Path], str | Path]) -> Record:
     """A relative name of a picture is kept as seen from the store's folder, so that it holds wherever Diptych is called
     from, and when both are moved together."""
-    if record.picture is None or record.picture.is_absolute():
+    if record.image is None or record.image.is_absolute():
         return record
-    return replace(record, picture=Path(os.path.normpath(at(record.picture))))
+    return replace(record, image=Path(os.path.normpath(at(record.image))))
 
 
 def record_to_json(record: Record) -> dict[str, Any]:
     """The record without its regions; empty fields left out."""
     values = asdict(replace(record, regions=None))
-    values["picture"] = str(record.picture) if record.picture is not None else None
+    values["image"] = str(record.image) if record.image is not None else None
     return {name: value for name, value in values.items() if value not in (None, (), [])}
 
 
@@ -250,8 +260,8 @@ def record_from_json(values: dict[str, Any]) -> Record:
         "expressions": Expression,
         "choices": Choices,
         "statements": Statement,
-        "things": Thing,
-        "written": Written,
+        "objects": Object,
+        "generated": GeneratedCaption,
     }
     read: dict[str, Any] = dict(values)
     for name, noun in nouns.items():
@@ -260,8 +270,8 @@ def record_from_json(values: dict[str, Any]) -> Record:
         if name in values:
             read[name] = tuple(values[name])
     read["relations"] = tuple((s, r, o) for s, r, o in values.get("relations", ()))
-    if "picture" in values:
-        read["picture"] = Path(values["picture"])
+    if "image" in values:
+        read["image"] = Path(values["image"])
     return Record(**read)
 
 

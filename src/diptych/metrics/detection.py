@@ -10,7 +10,7 @@ from typing import Any
 from diptych.core import Record, Regions
 from diptych.errors import DiptychError
 
-SCALE = 1000  # COCO's code counts in pixels, and calls things under 32 x 32 small; ours are fractions
+SCALE = 1000  # COCO's code counts in pixels, and calls objects under 32 x 32 small; ours are fractions
 
 
 def detection_scores(seen: Sequence[Regions], records: Sequence[Record], kinds: Sequence[str]) -> dict[str, float]:
@@ -26,7 +26,7 @@ def detection_scores(seen: Sequence[Regions], records: Sequence[Record], kinds: 
     truths = [
         _annotation(image, kinds.index(thing.kind), thing.box) | {"iscrowd": 0}
         for image, record in enumerate(records)
-        for thing in record.things
+        for thing in record.objects
     ]
     columns = [column for column, kind in enumerate(kinds) if kind != "background"]
     found = [

@@ -39,7 +39,7 @@ _CONTRACTIONS = {missing: word for word in _CONTRACTED.split() for missing in _w
 _CONTRACTIONS["somebody'd"] = "somebodyd"
 
 
-@lru_cache(maxsize=2**16)  # people say the same few things
+@lru_cache(maxsize=2**16)  # people say the same few objects
 def normalise_answer(answer: str) -> str:
     """The official normal form: `Two  dogs.` and `2 dogs` are one answer, and so are `the cat` and `cat`.
 

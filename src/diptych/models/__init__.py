@@ -6,51 +6,51 @@
 from dataclasses import dataclass
 
 from diptych.models.heads import HEADS, HeadSizes, make_heads
-from diptych.models.image_bert import ImageBert, ImageBertConfig, ImageBertShape
-from diptych.models.system import Config, Shape, SystemModel
-from diptych.models.tden import Tden, TdenConfig, TdenShape
-from diptych.models.unified_vlp import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPShape
-from diptych.models.vl_bert import VLBert, VLBertConfig, VLBertShape
-from diptych.models.xgpt import Xgpt, XgptConfig, XgptShape
+from diptych.models.image_bert.model import ImageBert, ImageBertConfig, ImageBertResolvedConfig
+from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel
+from diptych.models.tden.model import Tden, TdenConfig, TdenResolvedConfig
+from diptych.models.unified_vlp.model import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPResolvedConfig
+from diptych.models.vl_bert.model import VLBert, VLBertConfig, VLBertResolvedConfig
+from diptych.models.xgpt.model import Xgpt, XgptConfig, XgptResolvedConfig
 
 
 @dataclass(frozen=True)
 class System:
-    shape: type[Shape]
-    config: type[Config]
+    shape: type[ModelConfig]
+    config: type[ResolvedConfig]
     model: type[SystemModel]
 
 
 MODELS: dict[str, System] = {
-    "image-bert": System(ImageBertShape, ImageBertConfig, ImageBert),
-    "tden": System(TdenShape, TdenConfig, Tden),
-    "unified-vlp": System(UnifiedVLPShape, UnifiedVLPConfig, UnifiedVLP),
-    "vl-bert": System(VLBertShape, VLBertConfig, VLBert),
-    "xgpt": System(XgptShape, XgptConfig, Xgpt),
+    "image-bert": System(ImageBertConfig, ImageBertResolvedConfig, ImageBert),
+    "tden": System(TdenConfig, TdenResolvedConfig, Tden),
+    "unified-vlp": System(UnifiedVLPConfig, UnifiedVLPResolvedConfig, UnifiedVLP),
+    "vl-bert": System(VLBertConfig, VLBertResolvedConfig, VLBert),
+    "xgpt": System(XgptConfig, XgptResolvedConfig, Xgpt),
 }
 
 __all__ = [
     "HEADS",
     "MODELS",
-    "Config",
     "HeadSizes",
     "ImageBert",
     "ImageBertConfig",
-    "ImageBertShape",
-    "Shape",
+    "ImageBertResolvedConfig",
+    "ModelConfig",
+    "ResolvedConfig",
     "System",
     "SystemModel",
     "Tden",
     "TdenConfig",
-    "TdenShape",
+    "TdenResolvedConfig",
     "UnifiedVLP",
     "UnifiedVLPConfig",
-    "UnifiedVLPShape",
+    "UnifiedVLPResolvedConfig",
     "VLBert",
     "VLBertConfig",
-    "VLBertShape",
+    "VLBertResolvedConfig",
     "Xgpt",
     "XgptConfig",
-    "XgptShape",
+    "XgptResolvedConfig",
     "make_heads",
 ]

@@ -15,7 +15,7 @@ from diptych.core import Batch, States
 from diptych.errors import RecipeError, nearest
 from diptych.models.dropout import Dropout
 from diptych.models.pooling import SimilarityHead
-from diptych.models.system import Config
+from diptych.models.system import ResolvedConfig
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class HeadSizes:
     batch_norm: bool = False  # over those vectors
     answer_width: int = 0  # of the pooled vectors from which answers are told
     class_norm: bool = True  # in the head "region_class"
-    dropout: float = 0.0  # before the last layer of the heads "choice" and "verdict"
+    dropout: float = 0.0  # before the last layer of the heads "choice" and "nlvr"
 
     @classmethod
-    def of(cls, config: Config, **others: Any) -> HeadSizes:
+    def of(cls, config: ResolvedConfig, **others: Any) -> HeadSizes:
         """Those that a config tells; `others` by name."""
         own = (config.width, config.vocabulary.size, config.classes, config.feature_size, config.answers)
         return cls(*own, config.answer_slot, config.norm_eps, **others)
@@ -165,7 +165,7 @@ class ChoiceHead(PooledHead):
         return self.scores(states)[:, 0]
 
 
-class VerdictHead(PooledHead):
+class NlvrHead(PooledHead):
     """Whether a statement is false (first) or true of the picture."""
 
     def __init__(self, sizes: HeadSizes) -> None:
@@ -228,7 +228,7 @@ HEADS: dict[str, Callable[[HeadSizes, nn.Embedding], nn.Module]] = {
     "similarity": lambda sizes, _: SimilarityHead(sizes),
     "choice": lambda sizes, _: ChoiceHead(sizes),
     "region_score": lambda sizes, _: RegionScoreHead(sizes),
-    "verdict": lambda sizes, _: VerdictHead(sizes),
+    "nlvr": lambda sizes, _: NlvrHead(sizes),
 }
 
 

@@ -12,7 +12,7 @@ from torch import nn
 from diptych.core import Batch, States, Vocabulary
 
 
-class Shape(BaseModel):
+class ModelConfig(BaseModel):
     """Sizes and switches that a recipe chooses."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -34,7 +34,7 @@ class Shape(BaseModel):
     regions_fixed: ClassVar[bool] = False
 
     @model_validator(mode="after")
-    def _divides(self) -> Shape:
+    def _divides(self) -> ModelConfig:
         if self.width % self.heads:
             raise ValueError(f"width {self.width} does not divide into {self.heads} heads")
         return self
@@ -53,12 +53,12 @@ class Shape(BaseModel):
         """How many regions are read beside so many words (and [SEP]s)."""
         return self.max_regions
 
-    def fitted(self, whole: bool) -> Shape:
+    def fitted(self, whole: bool) -> ModelConfig:
         """The shape for features with or without one of the whole picture."""
         return self
 
 
-class Config(Shape):
+class ResolvedConfig(ModelConfig):
     """A shape with what the data decide."""
 
     vocabulary: Vocabulary
@@ -77,7 +77,7 @@ class Config(Shape):
 class SystemModel(nn.Module):
     """A Model (`core/protocols.py`) that is built of a config and the names of its heads."""
 
-    config: Config
+    config: ResolvedConfig
     heads: nn.ModuleDict
     provides: frozenset[str]
     decodes: bool = False  # the target block holds the words that a decoder reads; else queries at their places

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from diptych.models.dropout import Dropout
-from diptych.models.system import Shape
+from diptych.models.system import ModelConfig
 
 CLOSED = -10000.0  # BERT's: far below any score, yet finite
 
@@ -29,7 +29,7 @@ class LayerSizes:
     norm_eps: float
 
     @classmethod
-    def of(cls, shape: Shape) -> LayerSizes:
+    def of(cls, shape: ModelConfig) -> LayerSizes:
         return cls(shape.width, shape.heads, shape.ffn, shape.dropout, shape.attention_dropout, shape.norm_eps)
 
 

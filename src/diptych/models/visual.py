@@ -33,14 +33,14 @@ def geometry(batch: Batch, norm: Source, form: Source) -> Float[Tensor, "B R G"]
     return torch.cat(parts, -1)
 
 
-def with_whole(batch: Batch) -> Batch:
+def with_image_feature(batch: Batch) -> Batch:
     """One region more: the picture itself, with its own feature and no class. Nothing of it can be hidden."""
     if batch.whole is None:
         raise DataError("the model reads the feature of the whole picture, and some have none", key=batch.keys[0])
     if batch.features is not None and batch.whole.shape[1] != batch.features.shape[2]:
         raise DataError(
             f"the feature of the whole picture has {batch.whole.shape[1]} values, a region's "
-            f"{batch.features.shape[2]}: this model reads both alike; extract without --whole, or set "
+            f"{batch.features.shape[2]}: this model reads both alike; extract without --image-feature, or set "
             "model.whole_region=false",
             key=batch.keys[0],
         )

@@ -3,12 +3,12 @@
 from diptych.objectives.answer import AnswerQuestion
 from diptych.objectives.candidates import Candidate, Named, apart, region_of
 from diptych.objectives.choose import ChooseText
+from diptych.objectives.classify_statement import ClassifyStatement
 from diptych.objectives.denoise import Denoise
 from diptych.objectives.generate_fragment import GenerateFragment
 from diptych.objectives.generate_regions import GenerateRegions
 from diptych.objectives.generate_text import GenerateText
 from diptych.objectives.ground import GroundExpression
-from diptych.objectives.judge import JudgeStatement
 from diptych.objectives.masked_features import MaskedRegionFeature
 from diptych.objectives.masked_language import MaskedLanguage
 from diptych.objectives.masked_queries import MaskedQueries
@@ -27,13 +27,13 @@ __all__ = [
     "AnswerQuestion",
     "Candidate",
     "ChooseText",
+    "ClassifyStatement",
     "Denoise",
     "GenerateFragment",
     "GenerateRegions",
     "GenerateText",
     "GroundExpression",
     "ImageTextMatching",
-    "JudgeStatement",
     "MaskedLanguage",
     "MaskedQueries",
     "MaskedRegionClass",

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from diptych.core import BIDIRECTIONAL, NOTHING, Regions, Sample
+from diptych.core import BIDIRECTIONAL, IGNORE, Regions, Sample
 
 SAME = 0.99  # IoU from which on a region is the thing itself, up to rounding
 SHOWN = 0.3  # IoU from which on a detected region counts as showing a thing; the papers do not say
@@ -52,22 +52,22 @@ def pointed(candidate: Candidate, regions: Regions | None) -> Int[Tensor, "T"] |
     """The region of each word; None where no word names anything."""
     if not candidate.named or regions is None:
         return None
-    places = torch.full_like(candidate.text, NOTHING)
+    places = torch.full_like(candidate.text, IGNORE)
     for word in candidate.named:
         places[word.place] = region_of(word.thing, word.box, regions)
     return places
 
 
 def region_of(thing: int, box: Sequence[float], regions: Regions) -> int:
-    """The region that shows a thing, or NOTHING.
+    """The region that shows a thing, or IGNORE.
 
-    By number where the regions are the things themselves (given boxes), else the one that overlaps its box most, by an
+    By number where the regions are the objects themselves (given boxes), else the one that overlaps its box most, by an
     IoU of SHOWN at least.
     """
     if not len(regions):
-        return NOTHING
+        return IGNORE
     overlaps = regions.overlaps(box)
     if thing < len(regions) and overlaps[thing] >= SAME:
         return thing
     best = int(overlaps.argmax())
-    return best if overlaps[best] >= SHOWN else NOTHING
+    return best if overlaps[best] >= SHOWN else IGNORE

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from diptych.core import NOTHING, TARGET_AFTER_BOTH, Batch, Model, Sample, States, Vocabulary
+from diptych.core import IGNORE, TARGET_AFTER_BOTH, Batch, Model, Sample, States, Vocabulary
 from diptych.objectives.generate_text import shifted
 from diptych.objectives.words import word_losses
 
@@ -26,7 +26,7 @@ class Denoise:
     multi    each word of a span becomes a [MASK] (Table 4)
 
     grounded: the encoder does not read the words that are left, but the regions that each of them looks at (the paper's
-    attention matrix A, `models/xgpt_input.py`).
+    attention matrix A, `models/xgpt/input.py`).
     """
 
     vocabulary: Vocabulary
@@ -62,7 +62,7 @@ class Denoise:
 
     def count(self, batch: Batch) -> Tensor:
         assert batch.target_labels is not None
-        return (batch.target_labels != NOTHING).sum()
+        return (batch.target_labels != IGNORE).sum()
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         assert states.target is not None

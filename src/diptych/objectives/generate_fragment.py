@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from diptych.core import NOTHING, TARGET_AFTER_BOTH, Batch, Model, Sample, States, Vocabulary
+from diptych.core import IGNORE, TARGET_AFTER_BOTH, Batch, Model, Sample, States, Vocabulary
 from diptych.objectives.generate_text import shifted
 from diptych.objectives.words import Scheme, hide_words, word_losses
 
@@ -55,7 +55,7 @@ class GenerateFragment:
 
     def count(self, batch: Batch) -> Tensor:
         assert batch.target_labels is not None
-        return (batch.target_labels != NOTHING).sum()
+        return (batch.target_labels != IGNORE).sum()
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         assert states.target is not None

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from diptych.core import NOTHING, TARGET_AFTER_BOTH, Batch, Model, Sample, States, Vocabulary
+from diptych.core import IGNORE, TARGET_AFTER_BOTH, Batch, Model, Sample, States, Vocabulary
 from diptych.objectives.words import word_losses
 
 
@@ -47,7 +47,7 @@ class GenerateText:
             sample,
             attention=TARGET_AFTER_BOTH,
             target=shifted(read, self.vocabulary.cls),
-            target_labels=torch.full_like(words, NOTHING) if quiet else words,
+            target_labels=torch.full_like(words, IGNORE) if quiet else words,
         )
         if self.reads == "text":
             return asked
@@ -56,7 +56,7 @@ class GenerateText:
 
     def count(self, batch: Batch) -> Tensor:
         assert batch.target_labels is not None
-        return (batch.target_labels != NOTHING).sum()
+        return (batch.target_labels != IGNORE).sum()
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         assert states.target is not None
@@ -68,7 +68,7 @@ def whole_text(sample: Sample) -> Tensor:
     """The words before any were hidden."""
     if sample.text_labels is None:
         return sample.text
-    return torch.where(sample.text_labels != NOTHING, sample.text_labels, sample.text)
+    return torch.where(sample.text_labels != IGNORE, sample.text_labels, sample.text)
 
 
 def shifted(words: Tensor, start: int) -> Tensor:

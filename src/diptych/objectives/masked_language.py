@@ -10,7 +10,7 @@ from torch import Tensor
 
 from diptych.core import (
     BIDIRECTIONAL,
-    NOTHING,
+    IGNORE,
     TEXT_AFTER_REGIONS,
     Attention,
     Batch,
@@ -70,7 +70,7 @@ class MaskedLanguage:
         (attention,) = rng.choices(tables, weights)
         words = self._choose(sample.text, rng)
         chosen = [place for word in words for place in word]
-        labels = torch.full_like(sample.text, NOTHING)
+        labels = torch.full_like(sample.text, IGNORE)
         if sample.matched or not self.only_matched:
             labels[chosen] = sample.text[chosen]
         hidden = hide_words(sample.text, words, self.vocabulary, self.scheme, rng)
@@ -90,14 +90,14 @@ class MaskedLanguage:
         return min(wanted, length if self.most is None else self.most, length)
 
     def count(self, batch: Batch) -> Tensor:
-        chosen = self._labels(batch) != NOTHING
+        chosen = self._labels(batch) != IGNORE
         return chosen.any(1).sum() if self.by_sample else chosen.sum()
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         labels = self._labels(batch)
         losses = word_losses(model, states.text, labels, self.label_smoothing, self.vocabulary.pad)
         if self.by_sample:
-            return mean_by_sample(losses, labels != NOTHING)
+            return mean_by_sample(losses, labels != IGNORE)
         return self._without_worst(losses, batch) if self.drop_worst else losses.sum()
 
     def _labels(self, batch: Batch) -> Int[Tensor, "B T"]:
@@ -106,14 +106,14 @@ class MaskedLanguage:
             return batch.text_labels
         alone = ~batch.regions_present.any(1)
         own = alone if self.of == "alone" else ~alone
-        return batch.text_labels.masked_fill(~own[:, None], NOTHING)
+        return batch.text_labels.masked_fill(~own[:, None], IGNORE)
 
     def _without_worst(self, losses: Tensor, batch: Batch) -> Tensor:
         """The kept sum, scaled so that sum / count is the mean over what was kept (the code's drop_worst_ratio).
 
         Which samples are the worst is known after the forward pass only, and the count must be known before.
         """
-        chosen = self._labels(batch) != NOTHING
+        chosen = self._labels(batch) != IGNORE
         per_sample = losses.new_zeros(chosen.shape).masked_scatter(chosen, losses).sum(1)
         kept, which = per_sample.topk(int(len(batch) * (1 - self.drop_worst)), largest=False)
         of_kept = chosen.sum(1)[which].sum()

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from diptych.core import NOTHING, QUERIES_BEFORE, Batch, Model, Sample, States, Vocabulary
+from diptych.core import IGNORE, QUERIES_BEFORE, Batch, Model, Sample, States, Vocabulary
 from diptych.objectives.words import word_losses
 
 
@@ -33,13 +33,13 @@ class MaskedQueries:
 
     def _ask(self, sample: Sample) -> Sample:
         quiet = self.only_matched and not sample.matched
-        labels = torch.full_like(sample.text, NOTHING) if quiet else sample.text
+        labels = torch.full_like(sample.text, IGNORE) if quiet else sample.text
         queries = torch.full_like(sample.text, self.vocabulary.mask)
         return replace(sample, attention=QUERIES_BEFORE, target=queries, target_labels=labels)
 
     def count(self, batch: Batch) -> Tensor:
         assert batch.target_labels is not None
-        return (batch.target_labels != NOTHING).sum()
+        return (batch.target_labels != IGNORE).sum()
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         assert states.target is not None

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from diptych.core import NOTHING, Batch, Losses, Objective, Sample, States, Vocabulary
+from diptych.core import IGNORE, Batch, Losses, Objective, Sample, States, Vocabulary
 from diptych.errors import RecipeError
 from diptych.objectives.updates import OneForward
 
@@ -112,7 +112,7 @@ class ScheduledSampling:
     def _guess(self, model: Any, states: Tensor, batch: Batch) -> Int[Tensor, "B T"]:
         """The text with a guess at every word that the first pass asked for. `states` say word t at place t: the
         encoder's of the text, or the decoder's of the target, which reads the word before."""
-        asked = batch.text_labels != NOTHING
+        asked = batch.text_labels != IGNORE
         scores = model.heads["word"](states[asked]).float()
         if self.form == "official":
             guessed = scores.argmax(-1)

@@ -14,7 +14,7 @@ from diptych.core import Batch, Model, Sample, States
 
 @dataclass(frozen=True)
 class SeenRegionClass:
-    """Keeps a network that learns from pixels one that tells things apart, or makes it one, as Fast R-CNN is taught:
+    """Keeps a network that learns from pixels one that tells objects apart, or makes it one, as Fast R-CNN is taught:
     one layer over each region's feature, cross-entropy, mean over regions.
 
     VL-BERT's code has it as a switch of VCR (common/fast_rcnn.py, `regularizing_predictor`: ENABLE_CNN_REG_LOSS without

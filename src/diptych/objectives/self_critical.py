@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from diptych.core import NOTHING, Batch, Losses, Objective, Sample, collate
+from diptych.core import IGNORE, Batch, Losses, Objective, Sample, collate
 from diptych.errors import RecipeError, TrainingError
 from diptych.objectives.words import word_losses
 
@@ -111,7 +111,7 @@ class SelfCritical:
         assert states.target is not None
         assert asked.target_labels is not None
         costs = word_losses(model, states.target, asked.target_labels)
-        of_caption = (asked.target_labels != NOTHING).nonzero()[:, 0]
+        of_caption = (asked.target_labels != IGNORE).nonzero()[:, 0]
         return costs.new_zeros(len(asked)).index_add(0, of_caption, -costs)
 
     def _judged(self, batch: Batch, captions: list[list[Caption]]) -> Float[Tensor, "B K"]:

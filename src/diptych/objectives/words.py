@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import NOTHING, Model, Vocabulary
+from diptych.core import IGNORE, Model, Vocabulary
 
 Scheme = tuple[float, float, float]  # shares of the chosen words that become [MASK], a random word, stay
 
@@ -64,7 +64,7 @@ def word_losses(
     ignored: int | None = None,
 ) -> Float[Tensor, "n"]:
     """The cost of each labelled word, in order. Only their rows pass the head, which is as wide as the vocabulary."""
-    chosen = labels != NOTHING
+    chosen = labels != IGNORE
     scores = model.heads["word"](states[chosen]).float()
     wanted = labels[chosen]
     if smoothing:

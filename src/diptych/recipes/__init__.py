@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from diptych.errors import RecipeError, nearest
-from diptych.recipes import deciding, image_bert, tden, unified_vlp, vl_bert, xgpt
+from diptych.recipes.presets import decisions, image_bert, tden, unified_vlp, vl_bert, xgpt
 from diptych.recipes.recipe import Recipe
 from diptych.recipes.stages import Stages
 
@@ -39,9 +39,9 @@ _MAKERS: list[Callable[[], Recipe]] = [
     *(partial(xgpt.table_3_small, structure) for structure in ("enc", "encdec", "encdec-share")),
     *(partial(xgpt.table_4, masks, size) for size in xgpt.SIZES for masks in ("single", "multi")),
     *(
-        partial(deciding.small, system.small, task)
+        partial(decisions.small, system.small, task)
         for system in (unified_vlp, vl_bert, image_bert, tden, xgpt)
-        for task in deciding.TASKS
+        for task in decisions.TASKS
     ),
 ]
 RECIPES: dict[str, Callable[[], Recipe]] = {make().name: make for make in _MAKERS}

@@ -21,18 +21,18 @@ from rich.console import Console
 
 from diptych.decoding import DecodingOptions
 from diptych.errors import DataError, RecipeError
+from diptych.evaluation.augment import SPARE, augment
+from diptych.evaluation.retrieve import retrieve
 from diptych.files import write_atomically
 from diptych.loading.store import INDEX, Store, StoreWriter
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.metrics.bootstrap import Interval, bootstrap_interval, paired_interval, rows_by_picture
 from diptych.recipes import find_recipe
-from diptych.recipes.apart import workers
-from diptych.recipes.augmenting import SPARE, augment
-from diptych.recipes.folder import CONFIG, INNER, open_model
-from diptych.recipes.plan import in_split
-from diptych.recipes.retrieving import retrieve
-from diptych.recipes.run import fit_to, run
-from diptych.recipes.writing import chosen_decoding
+from diptych.recipes.decoding import chosen_decoding
+from diptych.runs.distributed import workers
+from diptych.runs.folder import CONFIG, INNER, open_model
+from diptych.runs.prepare import in_split
+from diptych.runs.run import fit_to, run
 from diptych.tasks.recall import ASKS
 from diptych.tasks.retrieval import AT
 

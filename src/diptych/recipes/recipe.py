@@ -23,14 +23,14 @@ from diptych.decoding import DecodingOptions
 from diptych.errors import RecipeError, nearest
 from diptych.files import write_atomically
 from diptych.loading.pixels import Colours
-from diptych.models import MODELS, Config, Shape
+from diptych.models import MODELS, ModelConfig, ResolvedConfig
 from diptych.recipes.objectives import OBJECTIVES, Objectives
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 FILE = "recipe.json"
 TAUGHT = "objectives"  # the one section that is replaced as a whole, by those of another system
 WHOLE = (TAUGHT, f"{TAUGHT}.kind")  # set before the keys of that section, in whatever order they are given
-FREE = "optimizer.groups"  # the one table whose keys are the user's: prefixes of parameter names
+FREE = "optimizer.lr_multipliers"  # the one table whose keys are the user's: prefixes of parameter names
 M = TypeVar("M", bound=BaseModel)
 _ANY_WORDS = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)  # what objectives need, no word decides
 
@@ -65,8 +65,8 @@ class Recipe(BaseModel):
 
     name: str
     system: str  # a name in MODELS
-    task: Literal["pretrain", "caption", "vqa", "vcr", "referring", "reasoning", "retrieval"]
-    model: SerializeAsAny[Shape]
+    task: Literal["pretrain", "caption", "vqa", "vcr", "referring", "nlvr", "retrieval"]
+    model: SerializeAsAny[ModelConfig]
     init: str | None = None  # weights to begin from: a BERT, UniLM or Unified VLP file or folder, or a hub id
     network_init: str | None = None  # what model.network begins as: a Faster R-CNN's folder, or a file with its ResNet
     objectives: SerializeAsAny[Objectives]
@@ -201,13 +201,13 @@ def _assign_free(optimizer: dict[str, Any], prefix: str, text: str) -> None:
     """One of the groups, whose name may have dots (`regions.network.`), or all of them as JSON."""
     value = _value(text)
     if prefix:
-        optimizer["groups"][prefix] = value
+        optimizer["lr_multipliers"][prefix] = value
         return
     if not isinstance(value, dict):
         raise RecipeError(
             f'--set {FREE}={text}: wanted {FREE}.PREFIX=NUMBER, or all groups as JSON: {FREE}={{"regions.": 0.1}}'
         )
-    optimizer["groups"] = value
+    optimizer["lr_multipliers"] = value
 
 
 def _value(text: str) -> Any:
@@ -231,9 +231,9 @@ def _explain(kind: type[BaseModel], problem: Any, values: Any) -> str:
 def _fields(kind: type[BaseModel], path: Sequence[Any], values: Any) -> list[str]:
     for name in path:
         inner: Any = kind.model_fields[str(name)].annotation
-        if inner is Shape:
+        if inner is ModelConfig:
             inner = MODELS[values["system"]].shape
-        elif inner is Config:
+        elif inner is ResolvedConfig:
             inner = MODELS[values["system"]].config
         elif inner is Objectives:
             inner = OBJECTIVES[values["objectives"]["kind"]]

@@ -24,9 +24,9 @@ from diptych.files import write_atomically
 from diptych.loading.store import Store
 from diptych.metrics import hallucinations, repeated_ngrams, tokens_of
 from diptych.recipes import find_recipe
-from diptych.recipes.apart import workers
-from diptych.recipes.folder import open_model
-from diptych.recipes.run import fit_to, predict, run
+from diptych.runs.distributed import workers
+from diptych.runs.folder import open_model
+from diptych.runs.run import fit_to, predict, run
 from diptych.sources.storybook import names_of_kinds
 
 TAUGHT, LONGER, REWARDED = "cross-entropy", "cross-entropy, longer", "self-critical"
@@ -90,7 +90,7 @@ def run_arm(plan: Study, arm: str, seed: int) -> dict[str, Any]:
 
 def about_captions(said: Mapping[str, str], records: Sequence[Record]) -> dict[str, float]:
     """What scores against references do not tell. Shares are in percent."""
-    there = {record.key: {thing.kind for thing in record.things} for record in records if record.things}
+    there = {record.key: {thing.kind for thing in record.objects} for record in records if record.objects}
     if not there:
         raise DataError(
             "no record says what its picture shows, so that no object named can be checked; take a store that was "

@@ -1,11 +1,4 @@
-"""Pre-training in stages: each on its own data, with its own schedule and optimizer, from the weights of the one before
-(ImageBERT, section 4.2).
-
-    OUT/stage-1/   OUT/stage-2/   ...   runs like any other       OUT/model/   the model of the last
-
-A stage's data are splits of one store, or named stores (`--data lait=STORE1 --data cc=STORE2`), whose split train then
-goes by that name; `data.split=cc+sbu` takes both.
-"""
+"""Several recipes that train one after the other, each from the weights of the one before (ImageBERT, section 4.2)."""
 
 from __future__ import annotations
 
@@ -14,14 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from diptych.errors import RecipeError
-from diptych.loading.store import Store
-from diptych.recipes.folder import CONFIG, INNER, ModelFolder, open_model
-from diptych.recipes.looking import tell
 from diptych.recipes.recipe import Recipe, claimed
-from diptych.recipes.run import fit_to, run
 
 STAGE = re.compile(r"(\d+)\.(.+)")
 FIRST_ALONE = ("init", "network_init", "data.vocabulary")  # later stages have weights and words from the one before
@@ -66,10 +53,6 @@ class Stages:
         changed = tuple(recipe.override(settings) for recipe, settings in zip(self.recipes, own, strict=True))
         return Stages(self.name, changed)
 
-    def fitted(self, start: ModelFolder) -> Stages:
-        """For the sizes and switches of the model that they begin from."""
-        return Stages(self.name, tuple(fit_to(recipe, start) for recipe in self.recipes))
-
     def folders(self, out: Path) -> Iterator[tuple[Path, Recipe]]:
         if len(self.recipes) == 1:
             yield out, self.recipes[0]
@@ -81,20 +64,3 @@ class Stages:
         """Whether a run of these lies there. Raises RecipeError where it is another's."""
         found = [claimed(folder, recipe) for folder, recipe in self.folders(out)]  # all of them: each may be another's
         return any(found)
-
-
-def run_stages(
-    stages: Stages, store: Store, out: Path, start: ModelFolder | None = None, console: Console | None = None
-) -> ModelFolder:
-    """Called again, it goes on with the stage that was stopped; those that ended are not repeated."""
-    console = console or Console(stderr=True)
-    for number, (folder, recipe) in enumerate(stages.folders(out), start=1):
-        if len(stages.recipes) == 1:
-            return run(recipe, store, folder, start, console).model
-        ended = claimed(folder, recipe) and (folder / INNER / CONFIG).is_file()
-        tell(
-            console, f"stage {number} of {len(stages.recipes)}: {recipe.data.split}{', ended before' if ended else ''}"
-        )
-        start = open_model(folder) if ended else run(recipe, store, folder, start, console).model
-    assert start is not None
-    return start.save(out / INNER)

@@ -14,7 +14,7 @@ NAMES = {
     "retrieval": "queries",
     "vcr": "questions",
     "referring": "expressions",
-    "reasoning": "statements",
+    "nlvr": "statements",
 }
 
 

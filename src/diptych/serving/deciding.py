@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from diptych.core import Choices, Expression, Record, Statement, Task, Thing, tags
+from diptych.core import Choices, Expression, Object, Record, Statement, Task, tags
 from diptych.errors import ServingError
-from diptych.recipes.folder import ModelFolder
-from diptych.recipes.tasks import make_task
+from diptych.runs.folder import ModelFolder
+from diptych.runs.tasks import make_task
 from diptych.tasks.run import ask
 
 WHOLE = (0.0, 0.0, 1.0, 1.0)
-HEADS = {"vcr": "choice", "referring": "region_score", "reasoning": "verdict"}  # by which a model has learnt a task
+HEADS = {"vcr": "choice", "referring": "region_score", "nlvr": "nlvr"}  # by which a model has learnt a task
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def choose(
             f"{len(answers)} answers and {len(rationales)} rationales leave no choice; give at least two answers, and "
             "two rationales or none"
         )
-    record = replace(record, things=record.things or _seen(record, folder.contract.class_names))
+    record = replace(record, objects=record.objects or _seen(record, folder.contract.class_names))
     _all_named(record, (question, *answers, *rationales))
     task = _task(folder, "vcr")
     of_answers = _shares(folder, task, record, Choices("0", question, tuple(answers), -1), "answer")
@@ -86,7 +86,7 @@ def verify(folder: ModelFolder, record: Record, statements: Sequence[str]) -> li
     for statement in statements:
         _in_words("a statement", statement)
     said = tuple(Statement(str(number), text, True) for number, text in enumerate(statements))
-    judged = ask(_task(folder, "reasoning"), folder.model, [replace(record, statements=said)])
+    judged = ask(_task(folder, "nlvr"), folder.model, [replace(record, statements=said)])
     return [Verdict(told["true"], told["score"]) for told in judged]
 
 
@@ -106,19 +106,19 @@ def _shares(folder: ModelFolder, task: Task, record: Record, choices: Choices, p
     return tuple(torch.tensor(scores).softmax(0).tolist())
 
 
-def _seen(record: Record, class_names: Sequence[str]) -> tuple[Thing, ...]:
-    """The regions as things, by what the detector takes them for."""
+def _seen(record: Record, class_names: Sequence[str]) -> tuple[Object, ...]:
+    """The regions as objects, by what the detector takes them for."""
     assert record.regions is not None
     boxes, classes = record.regions.boxes.tolist(), record.regions.classes
     known = classes.argmax(1).tolist() if classes is not None and class_names else [None] * len(boxes)
     kinds = ["thing" if number is None else class_names[number] for number in known]
-    return tuple(Thing(kind, (x1, y1, x2, y2)) for kind, (x1, y1, x2, y2) in zip(kinds, boxes, strict=True))
+    return tuple(Object(kind, (x1, y1, x2, y2)) for kind, (x1, y1, x2, y2) in zip(kinds, boxes, strict=True))
 
 
 def _all_named(record: Record, texts: Sequence[str]) -> None:
     for text in texts:
-        if over := [tag for tag in tags(text) if tag >= len(record.things)]:
-            there = ", ".join(f"[{number}] {thing.kind}" for number, thing in enumerate(record.things)) or "none"
+        if over := [tag for tag in tags(text) if tag >= len(record.objects)]:
+            there = ", ".join(f"[{number}] {thing.kind}" for number, thing in enumerate(record.objects)) or "none"
             raise ServingError(f"“{text}” names [{over[0]}], and in {record.key} are seen: {there}; name one of them")
 
 

@@ -18,19 +18,19 @@ from diptych.core import Question, Record, Regions, Writer, collate
 from diptych.decoding import DecodingOptions, decode
 from diptych.decoding.influence import weigh_answer, weigh_words
 from diptych.errors import CheckpointError, DataError, ServingError
+from diptych.evaluation.retrieve import fingerprint
 from diptych.loading.tokens import Tokens
-from diptych.recipes.folder import ModelFolder, open_model
-from diptych.recipes.regions import pixels_of
-from diptych.recipes.retrieving import fingerprint
-from diptych.recipes.tasks import make_task
+from diptych.runs.folder import ModelFolder, open_model
+from diptych.runs.regions import pixels_of
+from diptych.runs.tasks import make_task
 from diptych.serving.deciding import Chosen, Found, Verdict, choose, ground, verify
 from diptych.serving.search import Progress, Searched, search
 from diptych.tasks.caption import Captioning
 from diptych.tasks.run import ask
-from diptych.vision.eyes import Eyes, Picture
+from diptych.vision.detector import Detector, Picture
 from diptych.vision.given import KIND as GIVEN
 from diptych.vision.given import Given
-from diptych.vision.load import load_eyes
+from diptych.vision.load import load_detector
 from diptych.vision.pictures import open_picture, to_picture
 
 # A file, an open Pillow picture, RGB as (3, H, W), or a record whose regions are there already.
@@ -63,7 +63,7 @@ class Prediction:
 
 
 class Predictor:
-    """A model with its eyes open. Thread-safe as long as nobody trains it."""
+    """A model with its detector open. Thread-safe as long as nobody trains it."""
 
     def __init__(self, model: ModelFolder, features: Path | None = None) -> None:
         self.folder, self.features = model, features
@@ -73,7 +73,7 @@ class Predictor:
         return self.folder.tokens
 
     @cached_property
-    def eyes(self) -> Eyes:
+    def detector(self) -> Detector:
         contract = self.folder.contract
         if self.features is not None:
             given = Given(contract.feature_size, contract.class_names, self.features)
@@ -84,19 +84,19 @@ class Predictor:
                 f"{self.folder.folder} was trained on features that were given, and a picture alone has none; give the "
                 f"folder of its npz: --features FOLDER, or diptych.load(model, features=FOLDER)"
             )
-        if self.folder.eyes is None:
+        if self.folder.detector is None:
             raise ServingError(
-                f"{self.folder.folder} has no eyes/ folder, so it can read stored features alone; copy the detector "
-                f"that made its features ({self.folder.contract.extractor}) to {self.folder.folder / 'eyes'}"
+                f"{self.folder.folder} has no detector/ folder, so it reads stored features alone; copy the detector "
+                f"that made its features ({self.folder.contract.extractor}) to {self.folder.folder / 'detector'}"
             )
-        eyes = load_eyes(self.folder.eyes)
-        if not eyes.looks:
+        detector = load_detector(self.folder.detector)
+        if not detector.looks:
             raise ServingError(
                 f"{self.folder.folder} was trained on regions from ground truth, and a picture of yours has none; "
                 f"train on regions of a detector: diptych extract DATA OUT --detector ..."
             )
-        self.folder.accept(eyes.contract, self.folder.eyes)
-        return eyes
+        self.folder.accept(detector.contract, self.folder.detector)
+        return detector
 
     def caption(self, picture: AnyPicture, decoding: DecodingOptions | None = None) -> str:
         """One sentence about one picture."""
@@ -143,7 +143,7 @@ class Predictor:
         asked = replace(record, questions=tuple(Question(str(n), text, ()) for n, text in enumerate(questions)))
         assert self.folder.recipe is not None  # answers are learnt by a recipe
         task = make_task(self.folder.recipe.model_copy(update={"task": "vqa"}), self.tokens, answers)
-        said = zip(task.questions(asked), ask(task, self.folder.model, [asked]), strict=True)
+        said = zip(task.queries(asked), ask(task, self.folder.model, [asked]), strict=True)
         return [
             Prediction(
                 text=answer["answer"],
@@ -200,16 +200,16 @@ class Predictor:
             try:
                 if record.regions is not None:
                     records[number] = record
-                elif self.eyes.looks:
+                elif self.detector.looks:
                     opened.append((number, record, _open(picture)))
                 else:
-                    records[number] = replace(record, regions=self.eyes.see([], [record])[0])
+                    records[number] = replace(record, regions=self.detector.detect([], [record])[0])
             except DataError as error:
                 if refused is None:
                     raise
                 refused(picture, error)
         if opened:
-            regions = self.eyes.see([picture for _, _, picture in opened], [record for _, record, _ in opened])
+            regions = self.detector.detect([picture for _, _, picture in opened], [record for _, record, _ in opened])
             pixels = pixels_of(self.folder.recipe) if self.folder.recipe is not None else None
             for (number, record, picture), found in zip(opened, regions, strict=True):
                 seen = found if pixels is None else replace(found, pixels=pixels.read(picture))
@@ -218,7 +218,7 @@ class Predictor:
         for number in self._unseen(records):
             unseen = DataError(
                 f"no region was found in it, and {self.folder.architecture.system} sees nothing else; lower the score "
-                "threshold of the detector (diptych extract --select), or give a picture that shows more",
+                "threshold of the detector (diptych extract --region-selection), or give a picture that shows more",
                 key=records.pop(number).key,
             )
             if refused is None:
@@ -242,7 +242,7 @@ class Predictor:
         with torch.inference_mode():
             device = next(self.folder.model.parameters()).device
             task = Captioning(self.tokens, decoding)
-            asked = collate([sample for record in records for sample in task.questions(record)]).to(device)
+            asked = collate([sample for record in records for sample in task.queries(record)]).to(device)
             written = decode(writer, asked, decoding)
         for record, (best, *others) in zip(records, written, strict=True):
             text = self.tokens.decode(best.tokens)
@@ -281,7 +281,7 @@ def load(source: str | os.PathLike[str], features: str | os.PathLike[str] | None
 def _from_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
-    wanted = ["*.json", "*.safetensors", "eyes/*"]
+    wanted = ["*.json", "*.safetensors", "detector/*"]
     try:
         return Path(snapshot_download(name, allow_patterns=wanted))
     except Exception as error:  # the library raises many kinds, and they all mean: it could not be had
@@ -295,15 +295,15 @@ def _record(picture: AnyPicture, number: int) -> Record:
     if isinstance(picture, Record):
         return picture
     path = Path(picture) if isinstance(picture, str | Path) else None
-    return Record(key=str(path or number), picture=path)
+    return Record(key=str(path or number), image=path)
 
 
 def _open(picture: AnyPicture) -> Picture:
     match picture:
         case Record():
-            if picture.picture is None:
+            if picture.image is None:
                 raise DataError("the record has neither regions nor a picture", key=picture.key)
-            return open_picture(picture.picture)
+            return open_picture(picture.image)
         case Image.Image():
             return to_picture(picture)
         case torch.Tensor():

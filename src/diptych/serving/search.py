@@ -17,8 +17,8 @@ from diptych.core import FeatureContract, Record
 from diptych.errors import DataError, ServingError
 from diptych.loading.extract import extract
 from diptych.loading.store import Store
-from diptych.recipes.folder import ModelFolder
-from diptych.recipes.regions import best_regions, pixels_of
+from diptych.runs.folder import ModelFolder
+from diptych.runs.regions import best_regions, pixels_of
 from diptych.serving.vectors import gallery_of
 from diptych.tasks.gallery import Caption, Gallery, Rows, open_table
 from diptych.tasks.retrieval import Retrieval, can_match, everything
@@ -70,15 +70,15 @@ def search(
         if one is not None:
             _check_query(one, query)
     records = _records(pictures)
-    folder = cache if cache is not None else _cache(pictures, predictor.eyes.contract)
+    folder = cache if cache is not None else _cache(pictures, predictor.detector.contract)
     if by is not None:
-        by.folder.accept(predictor.eyes.contract, folder)
+        by.folder.accept(predictor.detector.contract, folder)
     with (progress or _silent)("looking", len(records)) as told:
         try:
-            seen = extract(records, predictor.eyes, folder, progress=told)
+            seen = extract(records, predictor.detector, folder, progress=told)
         except DataError as error:
             raise DataError(f"none of the {len(records)} pictures in {pictures} can be read: {error}") from error
-    named = {record.key: record.picture for record in records if record.picture is not None}
+    named = {record.key: record.image for record in records if record.image is not None}
     refused = {path: seen.failed[key] for key, path in named.items() if key in seen.failed}
     kept = _Kept(Store(folder), named, predictor.folder)
     if can_match(predictor.folder.model):
@@ -111,7 +111,7 @@ class _Kept:
         record = best_regions(self.store.record(self._indices[row]), self._most)
         if self._pixels is None:
             return record
-        return self._pixels.beside(replace(record, picture=self._named[self.keys[row]]))
+        return self._pixels.beside(replace(record, image=self._named[self.keys[row]]))
 
 
 def _by_pairs(
@@ -192,7 +192,7 @@ def _records(pictures: Path) -> list[Record]:
     found = find_pictures(pictures)
     if not found:
         raise DataError(f"an empty gallery: no pictures in {pictures}; wanted files ending in {', '.join(ENDINGS)}")
-    return [Record(key=_name(path, pictures), picture=path) for path in found]
+    return [Record(key=_name(path, pictures), image=path) for path in found]
 
 
 def _name(path: Path, folder: Path) -> str:

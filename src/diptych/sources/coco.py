@@ -3,9 +3,9 @@
 from collections import defaultdict
 from pathlib import Path
 
-from diptych.core import Record, Thing
+from diptych.core import Object, Record
 from diptych.errors import DataError
-from diptych.sources.reading import Entry, Once, Skips, key_of, picture_at, read_json
+from diptych.sources.parsing import Entry, Once, Skips, key_of, picture_at, read_json
 
 
 def read(
@@ -33,15 +33,15 @@ def read(
             if boxes is file:
                 images[image["id"].integer()] = image  # only this one may have relations
     said = _captions(words, images, Skips() if skips is None else skips)
-    things = _things(boxes, images)
+    objects = _things(boxes, images)
     records = []
     for number, image in images.items():
         picture = picture_at(pictures, image["file_name"].text(), image.where)
         size = (image["width"].size(), image["height"].size())
-        relations = tuple(_relation(entry, len(things[number])) for entry in _optional(image, "relations"))
+        relations = tuple(_relation(entry, len(objects[number])) for entry in _optional(image, "relations"))
         records.append(
             Record(key_of(split, number), split, picture, size, captions=tuple(said[number]),
-                   things=tuple(things[number]), relations=relations)
+                   objects=tuple(objects[number]), relations=relations)
         )  # fmt: skip
     return records
 
@@ -70,10 +70,10 @@ def _known(note: Entry, images: dict[int, Entry]) -> int:
     return number
 
 
-def _things(file: Entry | None, images: dict[int, Entry]) -> dict[int, list[Thing]]:
-    things: dict[int, list[Thing]] = defaultdict(list)
+def _things(file: Entry | None, images: dict[int, Entry]) -> dict[int, list[Object]]:
+    objects: dict[int, list[Object]] = defaultdict(list)
     if file is None:
-        return things
+        return objects
     kinds = {kind["id"].integer(): kind["name"].text() for kind in file["categories"].items()}
     once = Once("annotation id")
     for note in file["annotations"].items():
@@ -83,8 +83,8 @@ def _things(file: Entry | None, images: dict[int, Entry]) -> dict[int, list[Thin
         if kind not in kinds:
             note["category_id"].refuse(f"the category {kind}", "one that `categories` has")
         box = note["bbox"].corners(image["width"].size(), image["height"].size())
-        things[note["image_id"].integer()].append(Thing(kinds[kind], box, *_own(note)))
-    return things
+        objects[note["image_id"].integer()].append(Object(kinds[kind], box, *_own(note)))
+    return objects
 
 
 def _own(note: Entry) -> tuple[dict[str, str], float]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from diptych.core import Record
 from diptych.errors import DataError
-from diptych.sources.reading import picture_at, read_text
+from diptych.sources.parsing import picture_at, read_text
 
 _MOST = 3  # caption, address, and the labels that one release has
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from diptych.core import Record
 from diptych.errors import DataError
-from diptych.sources.reading import Once, picture_at, read_text
+from diptych.sources.parsing import Once, picture_at, read_text
 
 _PHRASE = re.compile(r"\[/EN#(\d+)((?:/[a-z]+)+) ([^\[\]]+)\]")
 

@@ -4,16 +4,16 @@
     {"image": "a.jpg", "question": "what is this", "answers": ["dog", "dog", "puppy"]}
     {"image": "a.jpg", "expression": "the small dog", "box": [10, 20, 30, 40]}
     {"image": "a.jpg", "statement": "there are two dogs", "true": false}
-    {"image": "a.jpg", "things": [{"kind": "dog", "box": [10, 20, 30, 40]}]}
+    {"image": "a.jpg", "objects": [{"kind": "dog", "box": [10, 20, 30, 40]}]}
     {"image": "a.jpg", "question": "why does [0] run", "choices": ["it plays", "it rests", "it eats", "it hides"],
      "answer": 0, "rationales": ["[0] has a ball", "...", "...", "..."], "rationale": 0}
 
-Boxes are COCO's: left, top, width, height in pixels. `[0]` is the first of the picture's `things`. `split` may be left
+Boxes are COCO's: left, top, width, height in pixels. `[0]` is the first of the picture's `objects`. `split` may be left
 out. Several lines may speak of one picture.
 
 Captions that a model wrote say so (`diptych augment`):
 
-    {"image": "a.jpg", "captions": ["a dog"], "written": [{"text": "a dog", "by": "xgpt/3f2a9c01d4e5", "score": -2.5}]}
+    {"image": "a.jpg", "captions": ["a dog"], "generated": [{"text": "a dog", "by": "xgpt/3f2a9c01d4", "score": -2.5}]}
 """
 
 from collections.abc import Callable
@@ -21,10 +21,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from diptych.core import Choices, Expression, Question, Record, Statement, Thing, Written, tags
+from diptych.core import Choices, Expression, GeneratedCaption, Object, Question, Record, Statement, tags
 from diptych.errors import DataError
-from diptych.sources.outlines import mask_of
-from diptych.sources.reading import Entry, Skips, picture_at, read_json_lines
+from diptych.sources.masks import mask_of
+from diptych.sources.parsing import Entry, Skips, picture_at, read_json_lines
 from diptych.vision.pictures import picture_size
 
 
@@ -32,7 +32,7 @@ class Unreadable(DataError):
     """A picture whose size cannot be told."""
 
 
-KINDS = ("captions", "question", "expression", "statement", "things")
+KINDS = ("captions", "question", "expression", "statement", "objects")
 
 
 def read(
@@ -56,7 +56,7 @@ def read(
             earlier = splits.setdefault(name, told.text())
             if told.text() != earlier:
                 told.refuse(f"`{told.text()}`", f"`{earlier}`, the split of an earlier line with {name}")
-        old = found.get(name) or Record(name, picture=picture_at(pictures, name, entry.where))
+        old = found.get(name) or Record(name, image=picture_at(pictures, name, entry.where))
         found[name] = _with_words(old, entry, skips, lines.parent)
     for record in found.values():
         _named(record, lines.name)
@@ -77,15 +77,15 @@ def _with_words(record: Record, entry: Entry, skips: Skips, beside: Path) -> Rec
         entry.refuse(
             f"an object with {has}",
             "one with `captions`, or with `question` and `answers` (or `choices`), `expression` and `box`, `statement` "
-            "and `true`, or `things`",
+            "and `true`, or `objects`",
         )
     if said is not None:
         captions = _texts(said, "empty captions", skips)
         if said.is_empty():
             skips.add("lines with no captions", said.where)
-        written = entry.get("written")
-        by_models = tuple(_written(one, captions) for one in written.items()) if written is not None else ()
-        record = replace(record, captions=record.captions + captions, written=record.written + by_models)
+        generated = entry.get("generated")
+        by_models = tuple(_generated(one, captions) for one in generated.items()) if generated is not None else ()
+        record = replace(record, captions=record.captions + captions, generated=record.generated + by_models)
     record = _with_boxes(record, entry, skips, beside)
     if (statement := entry.get("statement")) is not None:
         key = f"{record.key}/{len(record.statements)}"
@@ -105,8 +105,8 @@ def _with_words(record: Record, entry: Entry, skips: Skips, beside: Path) -> Rec
 
 def _with_boxes(record: Record, entry: Entry, skips: Skips, beside: Path) -> Record:
     """What a line says of places in the picture."""
-    expression, things = entry.get("expression"), entry.get("things")
-    if expression is None and things is None:
+    expression, objects = entry.get("expression"), entry.get("objects")
+    if expression is None and objects is None:
         return record
     try:
         size = _size(record, entry, beside)
@@ -114,11 +114,11 @@ def _with_boxes(record: Record, entry: Entry, skips: Skips, beside: Path) -> Rec
         skips.add("boxes on pictures that cannot be read", entry.where)
         return record
     record = replace(record, size=size)
-    if things is not None:
-        there = tuple(_thing(thing, size) for thing in things.items())
-        if record.things and record.things != there:
-            things.refuse("other things", f"those of an earlier line with {record.key}: say them once")
-        record = replace(record, things=there)
+    if objects is not None:
+        there = tuple(_thing(thing, size) for thing in objects.items())
+        if record.objects and record.objects != there:
+            objects.refuse("other objects", f"those of an earlier line with {record.key}: say them once")
+        record = replace(record, objects=there)
     if expression is not None:
         key = f"{record.key}/{len(record.expressions)}"
         meant = Expression(key, expression.text(), entry["box"].corners(*size))
@@ -126,9 +126,9 @@ def _with_boxes(record: Record, entry: Entry, skips: Skips, beside: Path) -> Rec
     return record
 
 
-def _thing(entry: Entry, size: tuple[int, int]) -> Thing:
+def _thing(entry: Entry, size: tuple[int, int]) -> Object:
     box, outlines = entry["box"].corners(*size), entry.get("outline")
-    return Thing(entry["kind"].text(), box, mask=mask_of(outlines, box, *size) if outlines is not None else ())
+    return Object(entry["kind"].text(), box, mask=mask_of(outlines, box, *size) if outlines is not None else ())
 
 
 def _size(record: Record, entry: Entry, beside: Path) -> tuple[int, int]:
@@ -140,7 +140,7 @@ def _size(record: Record, entry: Entry, beside: Path) -> tuple[int, int]:
         return entry["width"].size(), entry["height"].size()
     if record.size is not None:
         return record.size
-    picture = record.picture
+    picture = record.image
     if picture is None:
         with suppress(DataError):
             picture = picture_at(beside, record.key, entry.where)
@@ -172,10 +172,10 @@ def _named(record: Record, file: str) -> None:
     for choices in record.choices:
         for text in (choices.question, *choices.answers, *choices.rationales):
             for tag in tags(text):
-                if tag >= len(record.things):
+                if tag >= len(record.objects):
                     raise DataError(
-                        f"{file}: found [{tag}] in “{text}”, wanted one of the {len(record.things)} things of "
-                        f"{record.key}, counted from 0; add it to the `things` of a line with that picture"
+                        f"{file}: found [{tag}] in “{text}”, wanted one of the {len(record.objects)} objects of "
+                        f"{record.key}, counted from 0; add it to the `objects` of a line with that picture"
                     )
 
 
@@ -183,11 +183,11 @@ def _says_something(record: Record) -> bool:
     return bool(record.captions or record.questions or record.expressions or record.choices or record.statements)
 
 
-def _written(entry: Entry, captions: tuple[str, ...]) -> Written:
+def _generated(entry: Entry, captions: tuple[str, ...]) -> GeneratedCaption:
     text = entry["text"].text()
     if text not in captions:
         entry["text"].refuse(f"`{text}`", "one of the line's captions")
-    return Written(text, entry["by"].text(), entry["score"].number())
+    return GeneratedCaption(text, entry["by"].text(), entry["score"].number())
 
 
 def _texts(entries: Entry, what: str, skips: Skips) -> tuple[str, ...]:

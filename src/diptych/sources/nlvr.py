@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diptych.core import Record, Statement
-from diptych.sources.reading import Entry, Once, key_of_name, picture_at, read_json_lines
+from diptych.sources.parsing import Entry, Once, key_of_name, picture_at, read_json_lines
 
 
 @dataclass(frozen=True)

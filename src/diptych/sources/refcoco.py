@@ -14,7 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from diptych.core import Expression, Record
-from diptych.sources.reading import Once, key_of, picture_at, read_json
+from diptych.sources.parsing import Once, key_of, picture_at, read_json
 
 
 def read(refs: Path, pictures: Path | None = None, split: str = "train") -> list[Record]:

@@ -1,12 +1,12 @@
-"""VCR: a question, four answers and four rationales about things of a picture (visualcommonsense.com)."""
+"""VCR: a question, four answers and four rationales about objects of a picture (visualcommonsense.com)."""
 
 import re
 from collections import defaultdict
 from pathlib import Path
 
-from diptych.core import Choices, Record, Thing
-from diptych.sources.outlines import mask_of
-from diptych.sources.reading import Entry, Once, key_of_name, picture_at, read_json, read_json_lines
+from diptych.core import Choices, Object, Record
+from diptych.sources.masks import mask_of
+from diptych.sources.parsing import Entry, Once, key_of_name, picture_at, read_json, read_json_lines
 
 _FOUR = 4
 
@@ -15,7 +15,7 @@ def read(lines: Path, pictures: Path | None = None, metadata: Path | None = None
     """One record a picture of `train.jsonl`, `val.jsonl` or `test.jsonl` (which has no labels).
 
     `metadata` is the folder of the boxes' files, named in the lines (often that of the pictures); without it
-    records have no things. A key is the picture's name without its ending.
+    records have no objects. A key is the picture's name without its ending.
     """
     once = Once("annotation id")
     found: dict[str, list[Choices]] = defaultdict(list)
@@ -28,10 +28,10 @@ def read(lines: Path, pictures: Path | None = None, metadata: Path | None = None
     records = []
     for name, choices in found.items():
         entry = first[name]
-        size, things = (None, ()) if metadata is None else _metadata(entry, metadata)
+        size, objects = (None, ()) if metadata is None else _metadata(entry, metadata)
         picture = picture_at(pictures, name, entry.where)
         key = key_of_name(name)
-        records.append(Record(key, split, picture, size, choices=tuple(choices), things=things))
+        records.append(Record(key, split, picture, size, choices=tuple(choices), objects=objects))
     return records
 
 
@@ -73,7 +73,7 @@ def tokens(text: str) -> list[str | list[int]]:
     return [[int(word[1:-1])] if re.fullmatch(r"\[\d+\]", word) else word for word in text.split()]
 
 
-def _metadata(entry: Entry, folder: Path) -> tuple[tuple[int, int], tuple[Thing, ...]]:
+def _metadata(entry: Entry, folder: Path) -> tuple[tuple[int, int], tuple[Object, ...]]:
     path = picture_at(folder, entry["metadata_fn"].text(), entry.where)
     assert path is not None
     file = read_json(path)
@@ -84,5 +84,5 @@ def _metadata(entry: Entry, folder: Path) -> tuple[tuple[int, int], tuple[Thing,
         file["names"].refuse(f"{len(names)} names", f"the `objects` of {entry.where}")
     outlines = file["segms"].items(len(names)) if file.get("segms") is not None else ()
     masks = [mask_of(outline, box, width, height) for outline, box in zip(outlines, boxes, strict=False)]
-    things = zip(names, boxes, masks or [()] * len(names), strict=True)
-    return (width, height), tuple(Thing(name, box, mask=mask) for name, box, mask in things)
+    objects = zip(names, boxes, masks or [()] * len(names), strict=True)
+    return (width, height), tuple(Object(name, box, mask=mask) for name, box, mask in objects)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from diptych.core import Question, Record
-from diptych.sources.reading import Entry, Once, key_of, picture_at, read_json
+from diptych.sources.parsing import Entry, Once, key_of, picture_at, read_json
 
 
 def read(

@@ -44,12 +44,12 @@ class Captioning:
         text = torch.tensor([*words, self.tokens.vocabulary.sep])
         return [Sample(key=f"{record.key}#{position}", picture=record.key, regions=None, text=text)]
 
-    def questions(self, record: Record) -> list[Sample]:
+    def queries(self, record: Record) -> list[Sample]:
         return [
             Sample(key=record.key, picture=record.key, regions=record.regions, text=torch.zeros(0, dtype=torch.long))
         ]
 
-    def answer(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
+    def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
         best = [hypotheses[0] for hypotheses in decode(model, batch, self.decoding)]
         return [
             {"key": key, "caption": self.tokens.decode(written.tokens), "score": written.score}

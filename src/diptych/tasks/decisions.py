@@ -10,34 +10,34 @@ from numpy.typing import ArrayLike
 
 from diptych.core import Choices, Question, Record, Regions, Statement
 from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
-from diptych.tasks.bounds import BlindAnswers, BlindChoice
-from diptych.tasks.reasoning import verdict_hits
+from diptych.tasks.baselines import BlindAnswers, BlindChoice
+from diptych.tasks.nlvr import statement_hits
 from diptych.tasks.referring import FOUND, Box, box_hits, can_be_found, expressions_of
-from diptych.tasks.scores import Bounds, Score, Scores
+from diptych.tasks.scores import Baselines, Score, Scores
 from diptych.tasks.vcr import hits, labelled
 
 STATEMENT = "statement"  # the kind of such a question
 FIRST = "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its {what}"
 
 
-def score_choices(said: Mapping[str, int], records: Sequence[Record], bounds: Bounds | None = None) -> Scores:
+def score_vcr(said: Mapping[str, int], records: Sequence[Record], baselines: Baselines | None = None) -> Scores:
     """Q->A, QA->R and Q->AR; `said` has the text chosen for `KEY/answer` and `KEY/rationale`."""
     found = hits(dict(said), records)
     if "QA->R" not in found:
         found.pop("Q->AR")
-    return _scores("vcr", found, "questions", bounds)
+    return _scores("vcr", found, "questions", baselines)
 
 
-def choice_bounds(records: Sequence[Record], training: Sequence[Record] = ()) -> Bounds:
+def vcr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
     """Chance; and on training words, if there are any, the blind choice by the words of the texts."""
     asked = [choices for record in records for choices in labelled(record)]
     if not asked:
-        return Bounds()
+        return Baselines()
     chance = _joint([(1 / len(c.answers), 1 / max(1, len(c.rationales)), bool(c.rationales)) for c in asked])
     notes = [f"at random: {_told(chance)}"]
     taught = [choices for record in training for choices in labelled(record)]
     if not taught:
-        return Bounds(chance, {}, ("blind: at random",))
+        return Baselines(chance, {}, ("blind: at random",))
     answers = BlindChoice.of((c.answers, c.answer) for c in taught)
     reasons = [(c.rationales, c.rationale) for c in taught if c.rationale is not None]
     by_words = BlindChoice.of(reasons) if reasons else None
@@ -48,7 +48,7 @@ def choice_bounds(records: Sequence[Record], training: Sequence[Record] = ()) ->
     majority = _joint(usual)
     notes.append(f"always the place that was right most often in training: {_told(majority)}")
     notes.insert(0, "blind: the text whose words were oftener in right texts than in wrong ones, no picture seen")
-    return Bounds(blind, {}, (*notes, f"learnt on {len(taught)} questions"))
+    return Baselines(blind, {}, (*notes, f"learnt on {len(taught)} questions"))
 
 
 def _blindly(choices: Choices, answers: BlindChoice, rationales: BlindChoice | None) -> tuple[float, float, bool]:
@@ -70,16 +70,18 @@ def _told(figures: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {100 * figures[name]:.1f}" for name in ("Q->A", "QA->R", "Q->AR") if name in figures)
 
 
-def score_boxes(said: Mapping[str, Box | None], records: Sequence[Record], bounds: Bounds | None = None) -> Scores:
+def score_referring(
+    said: Mapping[str, Box | None], records: Sequence[Record], baselines: Baselines | None = None
+) -> Scores:
     """Accuracy at IoU 0.5; `said` has a box (corners, fractions) for each expression's key."""
-    return _scores("referring", {"accuracy": box_hits(dict(said), records)}, "expressions", bounds)
+    return _scores("referring", {"accuracy": box_hits(dict(said), records)}, "expressions", baselines)
 
 
-def box_bounds(records: Sequence[Record], training: Sequence[Record] = ()) -> Bounds:
+def referring_baselines(records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
     """Of records with regions. Blind is who does not read: which box is best without words is learnt on training."""
     asked = [(expression, record.regions) for record, expression in expressions_of(records)]
     if not asked:
-        return Bounds()
+        return Baselines()
     learnt = [(e, r.regions) for r, e in expressions_of(training) if r.regions is not None] or asked
     rates = {name: [_is_hit(e.box, r, rule(r)) for e, r in learnt] for name, rule in _RULES.items()}
     name = max(rates, key=lambda rule: float(np.mean(rates[rule])))
@@ -91,7 +93,7 @@ def box_bounds(records: Sequence[Record], training: Sequence[Record] = ()) -> Bo
         f"ceiling: some region overlaps the true box by IoU {FOUND} or more; "
         f"{sum(not can_be_found(e, r) for e, r in asked)} of {len(asked)} expressions have none and count as wrong",
     )
-    return Bounds({"accuracy": blind}, {"accuracy": ceiling}, notes)
+    return Baselines({"accuracy": blind}, {"accuracy": ceiling}, notes)
 
 
 def _largest(regions: Regions | None) -> int | None:
@@ -117,16 +119,16 @@ def _share(box: Box, regions: Regions | None) -> float:
     return float((regions.overlaps(box) >= FOUND).float().mean())
 
 
-def score_verdicts(said: Mapping[str, bool], records: Sequence[Record], bounds: Bounds | None = None) -> Scores:
-    return _scores("reasoning", {"accuracy": verdict_hits(dict(said), records)}, "statements", bounds)
+def score_nlvr(said: Mapping[str, bool], records: Sequence[Record], baselines: Baselines | None = None) -> Scores:
+    return _scores("nlvr", {"accuracy": statement_hits(dict(said), records)}, "statements", baselines)
 
 
-def verdict_bounds(records: Sequence[Record], training: Sequence[Record] = ()) -> Bounds:
+def nlvr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
     """Words alone, as for questions: the usual verdict in training on the same first words."""
     asked = [statement for record in records for statement in record.statements]
     taught = [statement for record in training for statement in record.statements]
     if not asked or not taught:
-        return Bounds({"accuracy": 0.5} if asked else {}, {}, ("blind: at random",) if asked else ())
+        return Baselines({"accuracy": 0.5} if asked else {}, {}, ("blind: at random",) if asked else ())
     known = BlindAnswers.of(map(as_question, taught))
     said = [known.answer(Question(s.key, s.text, ())) for s in asked]
     right = float(np.mean([one == _word(s.true) for one, s in zip(said, asked, strict=True)]))
@@ -135,12 +137,12 @@ def verdict_bounds(records: Sequence[Record], training: Sequence[Record] = ()) -
         "blind: words only, the usual verdict in training on the same first words; at random: 50.0",
         f"learnt on {len(taught)} statements; “{known.overall}” to every statement gets {100 * majority:.1f}",
     )
-    return Bounds({"accuracy": right}, {}, notes)
+    return Baselines({"accuracy": right}, {}, notes)
 
 
-def verdict_gain(first: Mapping[str, bool], second: Mapping[str, bool], records: Sequence[Record]) -> Score:
+def nlvr_gain(first: Mapping[str, bool], second: Mapping[str, bool], records: Sequence[Record]) -> Score:
     """Accuracy of the second minus the first; a bootstrap draw takes both, a picture with all its statements."""
-    ours, theirs = (rows_by_picture(*verdict_hits(dict(said), records)) for said in (second, first))
+    ours, theirs = (rows_by_picture(*statement_hits(dict(said), records)) for said in (second, first))
     found = paired_interval(ours, theirs)
     return Score("accuracy", 100 * found.value, 100 * found.low, 100 * found.high)
 
@@ -154,14 +156,18 @@ def _word(true: bool) -> str:
     return "yes" if true else "no"
 
 
-def _scores(task: str, found: Mapping[str, tuple[ArrayLike, list[str]]], what: str, bounds: Bounds | None) -> Scores:
-    bounds = bounds or Bounds()
+def _scores(
+    task: str, found: Mapping[str, tuple[ArrayLike, list[str]]], what: str, baselines: Baselines | None
+) -> Scores:
+    baselines = baselines or Baselines()
     scores = []
     for name, (right, pictures) in found.items():
         interval = bootstrap_interval(rows_by_picture(right, pictures))
         ends = 100 * interval.low, 100 * interval.high
-        blind, ceiling = (None if b is None else 100 * b for b in (bounds.blind.get(name), bounds.ceiling.get(name)))
+        blind, ceiling = (
+            None if b is None else 100 * b for b in (baselines.blind.get(name), baselines.ceiling.get(name))
+        )
         scores.append(Score(name, 100 * interval.value, *ends, blind, ceiling))
     _, pictures = next(iter(found.values()))
-    notes = (FIRST.format(what=what), *bounds.notes)
+    notes = (FIRST.format(what=what), *baselines.notes)
     return Scores(task, tuple(scores), len(set(pictures)), len(pictures), notes=notes)

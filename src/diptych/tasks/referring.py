@@ -23,7 +23,7 @@ Box = Sequence[float]
 
 @dataclass(frozen=True)
 class Referring:
-    """An expression, then the best of the picture's regions: detected ones, or the things themselves (given boxes)."""
+    """An expression, then the best of the picture's regions: detected ones, or the objects themselves (given boxes)."""
 
     tokens: Tokens
     max_words: int = 20
@@ -31,9 +31,9 @@ class Referring:
     name = "referring"
 
     def samples(self, record: Record) -> list[Sample]:
-        return self.questions(record)
+        return self.queries(record)
 
-    def questions(self, record: Record) -> list[Sample]:
+    def queries(self, record: Record) -> list[Sample]:
         return [
             Sample(
                 key=expression.key,
@@ -48,7 +48,7 @@ class Referring:
     def _text(self, expression: str) -> Int[Tensor, "T"]:
         return torch.tensor([*self.tokens.encode(expression)[: self.max_words], self.tokens.vocabulary.sep])
 
-    def answer(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
+    def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
         """The box of the best region, with its probability; no box where the picture has no region."""
         scores = model.heads["region_score"](model(batch).regions).float().reshape(batch.regions_present.shape)
         finite(scores.masked_fill(~batch.regions_present, 0), batch)

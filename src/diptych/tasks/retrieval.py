@@ -41,14 +41,14 @@ class Retrieval:
 
     def samples(self, record: Record) -> list[Sample]:
         known: list[Sample] = []
-        for sample in self.questions(record):
+        for sample in self.queries(record):
             if self.tokens.knows(sample.text[:-1].tolist()):
                 known.append(sample)
             else:
                 self.unknown[sample.key] = record.captions[int(sample.key.rpartition("#")[2])]
         return known
 
-    def questions(self, record: Record) -> list[Sample]:
+    def queries(self, record: Record) -> list[Sample]:
         """The picture with its own captions."""
         return [
             Sample(key=f"{record.key}#{number}", picture=record.key, regions=record.regions, text=self.text(caption))
@@ -60,7 +60,7 @@ class Retrieval:
         vocabulary = self.tokens.vocabulary
         return torch.tensor([*self.tokens.encode(caption)[: self.max_words], vocabulary.sep])
 
-    def answer(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
+    def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
         """How well each text goes with its picture."""
         scores = match_scores(model, batch).tolist()
         return [{"key": key, "score": score} for key, score in zip(batch.keys, scores, strict=True)]

@@ -34,7 +34,7 @@ def ask(
     try:
         with torch.inference_mode():
             for samples in _batches(task, map(look, records) if look is not None else records, batch_size):
-                predictions += task.answer(model, collate(samples).to(device))
+                predictions += task.predict(model, collate(samples).to(device))
                 if progress is not None:
                     progress(len(predictions))
     finally:
@@ -43,6 +43,6 @@ def ask(
 
 
 def _batches(task: Task, records: Iterable[Record], size: int) -> Iterator[list[Sample]]:
-    samples = (sample for record in records for sample in task.questions(record))
+    samples = (sample for record in records for sample in task.queries(record))
     while batch := list(islice(samples, size)):
         yield batch

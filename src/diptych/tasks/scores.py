@@ -14,7 +14,7 @@ from diptych.metrics.bleu import bleu_scores
 from diptych.metrics.bootstrap import Interval, bootstrap_interval, paired_interval, rows_by_picture
 from diptych.metrics.captions import CaptionItems, caption_items, java_scores
 from diptych.metrics.vqa import answer_accuracy, vqa_scores
-from diptych.tasks.bounds import (
+from diptych.tasks.baselines import (
     BlindAnswers,
     answer_ceiling,
     best_blind_caption,
@@ -88,7 +88,7 @@ def over_seeds(runs: Sequence[Scores]) -> Scores:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class Baselines:
     """What arms on the same pictures are held against, by the name of the score, 0 to 1 (CIDEr 0 to 10)."""
 
     blind: Mapping[str, float] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Bounds:
     notes: tuple[str, ...] = ()
 
 
-def caption_bounds(references: Mapping[str, Sequence[str]], training: Sequence[Sequence[str]] = ()) -> Bounds:
+def caption_baselines(references: Mapping[str, Sequence[str]], training: Sequence[Sequence[str]] = ()) -> Baselines:
     """`training`: the captions of each training picture; without them there is no blind baseline."""
     blind, ceiling, notes = {}, caption_ceiling(references) or {}, []
     if training:
@@ -113,24 +113,24 @@ def caption_bounds(references: Mapping[str, Sequence[str]], training: Sequence[S
             "ceiling: one reference caption against the other ones of its picture, mean over which one; document "
             "frequencies as for the model, one reference fewer to match"
         )
-    return Bounds(blind, ceiling, tuple(notes))
+    return Baselines(blind, ceiling, tuple(notes))
 
 
 def score_captions(
     predictions: Mapping[str, str],
     references: Mapping[str, Sequence[str]],
-    bounds: Bounds | None = None,
-    also: Sequence[str] = (),
+    baselines: Baselines | None = None,
+    extra_metrics: Sequence[str] = (),
     coverage: float = 1.0,
 ) -> Scores:
-    """BLEU-1..4, ROUGE-L, CIDEr and what `also` names (METEOR, SPICE), beside `caption_bounds` of the references."""
-    bounds = bounds or Bounds()
-    extra = java_scores({key: predictions[key] for key in references}, references, also)
+    """BLEU-1..4, ROUGE-L, CIDEr and what `extra_metrics` names (METEOR, SPICE), beside the baselines."""
+    baselines = baselines or Baselines()
+    extra = java_scores({key: predictions[key] for key in references}, references, extra_metrics)
     items = caption_items({key: predictions[key] for key in references}, references)
-    scores = [_score(n, _interval(n, items), bounds.blind.get(n), bounds.ceiling.get(n)) for n in items.scores()]
+    scores = [_score(n, _interval(n, items), baselines.blind.get(n), baselines.ceiling.get(n)) for n in items.scores()]
     scores += [Score(name, 100 * value) for name, value in extra.items()]
     first = "intervals: 95%, 1,000 bootstrap draws of pictures; document frequencies of CIDEr are those of all pictures"
-    return Scores("caption", tuple(scores), len(references), len(references), coverage, (first, *bounds.notes))
+    return Scores("caption", tuple(scores), len(references), len(references), coverage, (first, *baselines.notes))
 
 
 def _interval(name: str, items: CaptionItems) -> Interval:
@@ -149,7 +149,7 @@ def _times_100(bound: float | None) -> float | None:
     return None if bound is None else 100 * bound
 
 
-def answer_bounds(records: Sequence[Record], training: Sequence[Question] = ()) -> Bounds:
+def vqa_baselines(records: Sequence[Record], training: Sequence[Question] = ()) -> Baselines:
     """`training`: questions with answers; without them there is no blind baseline."""
     questions = [question for record in records for question in record.questions]
     blind, ceiling, notes = {}, answer_ceiling(questions) or {}, []
@@ -168,17 +168,17 @@ def answer_bounds(records: Sequence[Record], training: Sequence[Question] = ()) 
         ]
     if ceiling:
         notes.append("ceiling: one person's answer against those of the others who were asked")
-    return Bounds(blind, ceiling, tuple(notes))
+    return Baselines(blind, ceiling, tuple(notes))
 
 
-def score_answers(
-    predictions: Mapping[str, str], records: Sequence[Record], bounds: Bounds | None = None, coverage: float = 1.0
+def score_vqa(
+    predictions: Mapping[str, str], records: Sequence[Record], baselines: Baselines | None = None, coverage: float = 1.0
 ) -> Scores:
-    """Accuracy of all questions of the records and by kind of answer, beside `answer_bounds` of the records.
+    """Accuracy of all questions of the records and by kind of answer, beside `vqa_baselines` of the records.
 
     Every question must be predicted and have answers.
     """
-    bounds = bounds or Bounds()
+    baselines = baselines or Baselines()
     questions = [question for record in records for question in record.questions]
     pictures = [record.key for record in records for _ in record.questions]
     if not questions:
@@ -190,9 +190,9 @@ def score_answers(
         chosen = [at for at, question in enumerate(questions) if kind in ("all", question.kind)]
         interval = bootstrap_interval(rows_by_picture(right[chosen], [pictures[at] for at in chosen]))
         name = "accuracy" if kind == "all" else f"accuracy {kind}"
-        scores.append(_score(name, interval, bounds.blind.get(kind), bounds.ceiling.get(kind)))
+        scores.append(_score(name, interval, baselines.blind.get(kind), baselines.ceiling.get(kind)))
     first = "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its questions"
-    return Scores("vqa", tuple(scores), len(set(pictures)), len(questions), coverage, (first, *bounds.notes))
+    return Scores("vqa", tuple(scores), len(set(pictures)), len(questions), coverage, (first, *baselines.notes))
 
 
 def caption_gain(first: Mapping[str, str], second: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> Score:
@@ -204,7 +204,7 @@ def caption_gain(first: Mapping[str, str], second: Mapping[str, str], references
     return _score("CIDEr", paired_interval(ours, theirs), None, None)
 
 
-def answer_gain(first: Mapping[str, str], second: Mapping[str, str], records: Sequence[Record]) -> Score:
+def vqa_gain(first: Mapping[str, str], second: Mapping[str, str], records: Sequence[Record]) -> Score:
     """Accuracy of the second minus the first, likewise; a picture is drawn with all its questions."""
     asked = [(record.key, question) for record in records for question in record.questions]
     pictures = [key for key, _ in asked]

@@ -166,14 +166,14 @@ class TwoTowerRetrieval:
         texts = [(key, _text(self.tokens, caption, self.max_words)) for key, caption in _named(record)]
         return [Sample(key, record.key, record.regions, text) for key, text in texts if len(text) > 1]
 
-    def questions(self, record: Record) -> list[Sample]:
+    def queries(self, record: Record) -> list[Sample]:
         """The picture by itself, then each caption by itself."""
         return [
             Sample(PICTURE, record.key, record.regions, torch.zeros(0, dtype=torch.long)),
             *(Sample(s.key, record.key, None, s.text) for s in self._read(record)),
         ]
 
-    def answer(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
+    def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
         """The vector of each picture and each caption."""
         towers, pictures = towers_of(model), [key == PICTURE for key in batch.keys]
         of_pictures = towers.embed_pictures(batch).tolist() if any(pictures) else None
@@ -241,12 +241,12 @@ class _Pictures:
     def samples(self, record: Record) -> list[Sample]:
         return []
 
-    def questions(self, record: Record) -> list[Sample]:
+    def queries(self, record: Record) -> list[Sample]:
         if record.regions is None:
             raise DataError("the record has no regions to be found by; extract them first", key=record.key)
         return [Sample(record.key, record.key, record.regions, torch.zeros(0, dtype=torch.long))]
 
-    def answer(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
+    def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
         vectors = model.embed_pictures(batch).tolist()
         if self.progress is not None:
             self.progress(len(vectors))

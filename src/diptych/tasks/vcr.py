@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from diptych.core import Batch, Choices, Record, Sample, Thing, split_at_tags
+from diptych.core import Batch, Choices, Object, Record, Sample, split_at_tags
 from diptych.errors import DataError
 from diptych.loading.tokens import Tokens
 from diptych.objectives import Candidate, Named, apart
@@ -25,7 +25,7 @@ Words = list[tuple[int, int | None]]  # a token, and the thing that its word nam
 
 
 @dataclass(frozen=True)
-class VisualReasoning:
+class Vcr:
     """Q->A and QA->R with one model: four texts a question, scored against each other.
 
     question [SEP] answer [SEP], and question right-answer [SEP] rationale [SEP] (VL-BERT's code joins question and
@@ -46,7 +46,7 @@ class VisualReasoning:
             if (sample := self._sample(record, choices, part)) is not None and sample.truth["right"] is not None
         ]
 
-    def questions(self, record: Record) -> list[Sample]:
+    def queries(self, record: Record) -> list[Sample]:
         """Four a question and part, which share a `group`."""
         return [
             one
@@ -64,7 +64,7 @@ class VisualReasoning:
         first = choices.question if part == "answer" or told is None else told
         texts = choices.answers if part == "answer" else choices.rationales
         right = choices.answer if part == "answer" else choices.rationale
-        candidates = [self.candidate(first, text, record.things) for text in texts]
+        candidates = [self.candidate(first, text, record.objects) for text in texts]
         return Sample(
             key=f"{choices.key}/{part}",
             picture=record.key,
@@ -73,25 +73,25 @@ class VisualReasoning:
             truth={"candidates": candidates, "right": right if right is not None and right >= 0 else None},
         )
 
-    def candidate(self, first: str, second: str, things: Sequence[Thing]) -> Candidate:
+    def candidate(self, first: str, second: str, objects: Sequence[Object]) -> Candidate:
         sep = (self.tokens.vocabulary.sep, None)
-        one, two = cut(self._words(first, things), self._words(second, things), self.max_words)
+        one, two = cut(self._words(first, objects), self._words(second, objects), self.max_words)
         words = [*one, sep, *two, sep]
-        named = [Named(place, k, things[k].box) for place, (_, k) in enumerate(words) if k is not None]
+        named = [Named(place, k, objects[k].box) for place, (_, k) in enumerate(words) if k is not None]
         return Candidate(torch.tensor([token for token, _ in words]), tuple(named))
 
-    def _words(self, text: str, things: Sequence[Thing]) -> Words:
-        names = names_of(things)
+    def _words(self, text: str, objects: Sequence[Object]) -> Words:
+        names = names_of(objects)
         words: Words = []
         for piece in split_at_tags(text):
-            if isinstance(piece, int) and piece < len(things):
+            if isinstance(piece, int) and piece < len(objects):
                 words += [(token, piece) for token in self.tokens.encode(names[piece])]
             else:  # a tag of nothing stays as it is; `diptych check` names it
                 plain = piece if isinstance(piece, str) else f"[{piece}]"
                 words += [(token, None) for token in self.tokens.encode(plain)]
         return words
 
-    def answer(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
+    def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
         """How well each text fits. The best of its group is what the model chooses (`chosen`)."""
         scores = model.heads["choice"](model(batch)).float().reshape(len(batch))
         finite(scores, batch)
@@ -116,12 +116,12 @@ def cut(first: Words, second: Words, most: int) -> tuple[Words, Words]:
     return first[: len(first) - of_first], second[: len(second) - (spare - of_first)]
 
 
-def names_of(things: Sequence[Thing]) -> list[str]:
+def names_of(objects: Sequence[Object]) -> list[str]:
     """What each thing is called: its kind, and people by names, in the order in which the picture has them."""
-    people = [number for number, thing in enumerate(things) if thing.kind == PERSON]
+    people = [number for number, thing in enumerate(objects) if thing.kind == PERSON]
     return [
         NAMES[people.index(number) % len(NAMES)] if thing.kind == PERSON else thing.kind
-        for number, thing in enumerate(things)
+        for number, thing in enumerate(objects)
     ]
 
 

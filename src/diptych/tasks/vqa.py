@@ -64,7 +64,7 @@ class Answers:
 
 
 @dataclass(frozen=True)
-class QuestionAnswering:
+class Vqa:
     tokens: Tokens
     answers: Answers
     max_words: int = 20
@@ -75,9 +75,9 @@ class QuestionAnswering:
 
     def samples(self, record: Record) -> list[Sample]:
         """Questions of which at least one answer is known; the others teach nothing and are counted by `check`."""
-        return [s for s in self.questions(record) if s.truth["answer_scores"]]
+        return [s for s in self.queries(record) if s.truth["answer_scores"]]
 
-    def questions(self, record: Record) -> list[Sample]:
+    def queries(self, record: Record) -> list[Sample]:
         return [
             Sample(
                 key=question.key,
@@ -94,7 +94,7 @@ class QuestionAnswering:
         slot = [vocabulary.mask, vocabulary.sep] if self.slot else []
         return torch.tensor([*self.tokens.encode(question)[: self.max_words], vocabulary.sep, *slot])
 
-    def answer(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
+    def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
         logits = model.heads["answer"](model(batch)).float()
         finite(logits, batch)
         logits[..., 0] = -torch.inf

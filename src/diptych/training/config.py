@@ -20,10 +20,10 @@ class OptimizerConfig(BaseModel):
     momentum: Share = 0.9  # of sgd
     weight_decay: NotNegative = 0.0  # decoupled for adamw, bert_adam and muon, L2 for adam and sgd
     decay_biases_and_norms: bool = False
-    groups: dict[str, NotNegative] = Field(default_factory=dict)  # prefix of parameter names -> times the rate
+    lr_multipliers: dict[str, NotNegative] = Field(default_factory=dict)  # prefix of parameter names -> times the rate
 
     # Of muon alone: how the names of the weights begin that it turns; the rest takes adamw.
-    orthogonal: tuple[str, ...] = ()
+    muon_params: tuple[str, ...] = ()
 
     clip: PositiveFloat | None = None  # norm of all gradients together
     clip_each: PositiveFloat | None = None  # norm of each parameter's gradient (BERT's code)
@@ -34,8 +34,8 @@ class OptimizerConfig(BaseModel):
     warmup_share: Share | None = None  # of all steps
     warmup_from_zero: bool = False  # the first step has rate 0, as in BERT's code
     milestones: tuple[PositiveInt, ...] = ()  # step: the rate falls after so many steps
-    fall_every: PositiveInt | None = None  # step: instead of milestones
-    fall: PositiveFloat = 0.1  # step: times this
+    decay_every: PositiveInt | None = None  # step: instead of milestones
+    gamma: PositiveFloat = 0.1  # step: times this
     lr_times_batch: bool = False  # the rate is for a batch of one (VL-BERT's code)
 
     @model_validator(mode="after")
@@ -44,13 +44,13 @@ class OptimizerConfig(BaseModel):
             raise ValueError("warmup_steps and warmup_share exclude each other: give one")
         if sum(c is not None for c in (self.clip, self.clip_each, self.clip_value)) > 1:
             raise ValueError("clip, clip_each and clip_value exclude each other: give one")
-        if self.kind == "muon" and not self.orthogonal:
-            raise ValueError("muon wants orthogonal, how the names of its weights begin")
-        falls = bool(self.milestones), self.fall_every is not None
+        if self.kind == "muon" and not self.muon_params:
+            raise ValueError("muon wants muon_params, how the names of its weights begin")
+        falls = bool(self.milestones), self.decay_every is not None
         if self.schedule == "step" and sum(falls) != 1:
-            raise ValueError("the step schedule wants either milestones or fall_every")
+            raise ValueError("the step schedule wants either milestones or decay_every")
         if self.schedule != "step" and any(falls):
-            raise ValueError(f"milestones and fall_every belong to the step schedule, not to {self.schedule}")
+            raise ValueError(f"milestones and decay_every belong to the step schedule, not to {self.schedule}")
         return self
 
 

@@ -63,9 +63,9 @@ class Ranks:
         """What rank 0 has, on every rank."""
         if self.world == 1:
             return thing
-        things = [thing]
-        distributed.broadcast_object_list(things, src=0, device=self.device)
-        return things[0]
+        objects = [thing]
+        distributed.broadcast_object_list(objects, src=0, device=self.device)
+        return objects[0]
 
 
 _left: list[str] = []  # backends of the process groups that this process has been in

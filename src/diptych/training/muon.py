@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ORTHOGONAL = "orthogonal"  # in a group: whether its weights step so
+ORTHOGONAL = "muon_params"  # in a group: whether its weights step so
 MOMENTUM = 0.95
 STEPS = 5
 A, B, C = 3.4445, -4.7750, 2.0315  # of the polynomial, chosen by Jordan to be steep at 0
 
 
 class Muon(torch.optim.Optimizer):
-    """Groups say by `orthogonal` which of the two ways their parameters go; weights of convolutions are taken as
+    """Groups say by `muon_params` which of the two ways their parameters go; weights of convolutions are taken as
     matrices of their output channels."""
 
     def __init__(

@@ -74,9 +74,9 @@ def _factor(config: OptimizerConfig, step: int, steps: int) -> float:
     if config.schedule == "inverse_sqrt":
         return math.sqrt(max(warmup, 1) / (step + 1))
     if config.schedule == "step":
-        every = config.fall_every
+        every = config.decay_every
         falls = step // every if every is not None else sum(m <= step for m in config.milestones)
-        return config.fall**falls
+        return config.gamma**falls
     return 1.0
 
 
@@ -84,9 +84,12 @@ def parameter_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[st
     """Trainable parameters, grouped by (multiplier, decayed or not, turned or not), in the order of the module."""
     bare = set() if config.decay_biases_and_norms else _biases_and_norms(module)
     names = [name for name, p in module.named_parameters() if p.requires_grad]
-    turning = config.orthogonal if config.kind == "muon" else ()
+    turning = config.muon_params if config.kind == "muon" else ()
     empty = {name for name, part in module.named_modules() if isinstance(part, nn.ModuleList) and not len(part)}
-    for key, prefix in [*(("groups", prefix) for prefix in config.groups), *(("orthogonal", t) for t in turning)]:
+    for key, prefix in [
+        *(("lr_multipliers", one) for one in config.lr_multipliers),
+        *(("muon_params", one) for one in turning),
+    ]:
         if not any(name.startswith(prefix) for name in names) and prefix.removesuffix(".") not in empty:
             tops = {name.rsplit(".", depth)[0] for name in names for depth in range(1, name.count(".") + 1)}
             raise RecipeError(
@@ -97,7 +100,7 @@ def parameter_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[st
         if parameter.requires_grad:
             decay = 0.0 if name in bare else config.weight_decay
             turned = parameter.ndim > 1 and name.startswith(turning)
-            groups.setdefault((_multiplier(name, config.groups), decay, turned), []).append(parameter)
+            groups.setdefault((_multiplier(name, config.lr_multipliers), decay, turned), []).append(parameter)
     if not groups:
         raise RecipeError("nothing to train: every parameter of the model is frozen")
     return [

@@ -36,7 +36,7 @@ class Updates(Protocol):
 
 @dataclass(frozen=True)
 class Part:
-    """A micro-batch, and how many things each objective predicts in it."""
+    """A micro-batch, and how many objects each objective predicts in it."""
 
     batch: Any
     counts: Counts

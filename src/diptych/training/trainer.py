@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from diptych.errors import CheckpointError, RecipeError, Stopped, TrainingError, nearest
 from diptych.training import checkpoint as checkpoints
-from diptych.training.ahead import made_ahead
 from diptych.training.averages import Ema, named_tensors, put_tensors
 from diptych.training.checkpoint import Checkpoint
 from diptych.training.config import OptimizerConfig, TrainingConfig
@@ -28,6 +27,7 @@ from diptych.training.devices import Ranks, choose_device, join_ranks
 from diptych.training.distribution import distribute, gather, place, sync_buffers
 from diptych.training.log import Line, Log
 from diptych.training.optimizer import build_optimizer, highest_rate, learning_rate
+from diptych.training.prefetch import prefetched
 from diptych.training.step import Batches, Part, Stepper, Updates
 from diptych.training.stopping import StopWish
 
@@ -150,7 +150,7 @@ class _Run:
                 mine = self.stepper.mine
                 places = ((step, part) for step in range(self.step, self.training.steps) for part in mine)
                 threads = self.training.loading_threads
-                parts = stack.enter_context(made_ahead(self.stepper.make, places, threads, threads + len(mine)))
+                parts = stack.enter_context(prefetched(self.stepper.make, places, threads, threads + len(mine)))
                 if log is not None:
                     log.say(self._opening(resumed_from))
                 self._steps(parts, log)

@@ -13,11 +13,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid, max_pool2d
 from torchvision.ops import generalized_box_iou_loss
 
-from diptych.core import NOTHING, Losses, Objective, Record, Sample, Update
+from diptych.core import IGNORE, Losses, Objective, Record, Sample, Update
 from diptych.errors import DataError
-from diptych.vision.eyes import Picture
+from diptych.vision.detector import Picture
 from diptych.vision.letterbox import letterbox, to_square
-from diptych.vision.small_detector import STRIDE, DetectorShape, Maps, SmallDetector
+from diptych.vision.small_detector import STRIDE, DetectorConfig, Maps, SmallDetector
 
 NONE, UNCLEAR = -1, -2
 SPREAD = 0.54  # of a thing's width, in which its centre is taught (TTFNet's alpha)
@@ -25,7 +25,7 @@ SPREAD = 0.54  # of a thing's width, in which its centre is taught (TTFNet's alp
 
 @dataclass(frozen=True)
 class DetectionBatch:
-    """Squares and the things in them, padded to the most things of a picture; NOTHING marks padding and the unknown."""
+    """Squares and the objects in them, padded to the most of a picture; IGNORE stands for padding and the unknown."""
 
     keys: list[str]
     squares: UInt8[Tensor, "B 3 side side"]
@@ -49,18 +49,18 @@ class DetectionBatch:
 
 
 def detection_batch(
-    shape: DetectorShape,
+    shape: DetectorConfig,
     pictures: Sequence[Picture],
     records: Sequence[Record],
     scenes: Sequence[Mapping[str, str]] | None = None,
 ) -> DetectionBatch:
-    """From pictures and the things in their records; `scenes` has the words for each whole picture, where known."""
+    """From pictures and the objects in their records; `scenes` has the words for each whole picture, where known."""
     squares, shares = letterbox(pictures, shape.side)
-    most = max([1, *(len(record.things) for record in records)])
+    most = max([1, *(len(record.objects) for record in records)])
     boxes = torch.zeros(len(records), most, 4)
-    labels = {name: torch.full((len(records), most), NOTHING) for name in ("kind", *shape.attributes)}
+    labels = {name: torch.full((len(records), most), IGNORE) for name in ("kind", *shape.attributes)}
     for row, (record, share) in enumerate(zip(records, shares, strict=True)):
-        for column, thing in enumerate(record.things):
+        for column, thing in enumerate(record.objects):
             if thing.kind not in shape.kinds:
                 raise DataError(f"a {thing.kind!r} is none of the detector's {len(shape.kinds)} kinds", key=record.key)
             boxes[row, column] = to_square(torch.tensor(thing.box), share)
@@ -68,7 +68,7 @@ def detection_batch(
             for name, values in shape.attributes.items():
                 if thing.attributes.get(name) in values:
                     labels[name][row, column] = values.index(thing.attributes[name])
-    scene = {name: torch.full((len(records),), NOTHING) for name in shape.scene}
+    scene = {name: torch.full((len(records),), IGNORE) for name in shape.scene}
     for row, words in enumerate(scenes or ()):
         for name, values in shape.scene.items():
             if words.get(name) in values:
@@ -95,11 +95,11 @@ class Detection:
         return samples
 
     def counts(self, batch: DetectionBatch) -> Losses:
-        things = (batch.kinds != NOTHING).sum()
+        objects = (batch.kinds != IGNORE).sum()
         known = {**batch.attributes, **batch.scene}
-        # Boxes of the detector's own come on top and differ from step to step, so the true things are what counts.
-        places = dict.fromkeys(("heat", "sides", "kind", "moves"), things)
-        return places | {name: (labels != NOTHING).sum() for name, labels in known.items()}
+        # Boxes of the detector's own come on top and differ from step to step, so the true objects are what counts.
+        places = dict.fromkeys(("heat", "sides", "kind", "moves"), objects)
+        return places | {name: (labels != IGNORE).sum() for name, labels in known.items()}
 
     def losses(self, model: Any, batch: DetectionBatch) -> Iterator[Losses]:
         detector: SmallDetector = model
@@ -109,7 +109,7 @@ class Detection:
         yield losses | self._described(detector, maps, batch)
 
     def _described(self, detector: SmallDetector, maps: Maps, batch: DetectionBatch) -> Losses:
-        present = batch.kinds != NOTHING
+        present = batch.kinds != IGNORE
         sizes = (batch.boxes[..., 2:] - batch.boxes[..., :2]).repeat(1, 1, 2)
         sizes = sizes.repeat(1, self.copies, 1)
         moved = batch.boxes.repeat(1, self.copies, 1) + self.jitter * (torch.rand_like(sizes) * 2 - 1) * sizes
@@ -121,7 +121,7 @@ class Detection:
         share = torch.ones_like(boxes[..., 0])  # the copies of a thing count as one
         share[:, : moved.shape[1]] /= self.copies
         kinds = torch.where(shown >= 0, batch.kinds.gather(1, shown.clamp(min=0)) + 1, 0)  # 0 is the background
-        kinds = torch.where(shown == UNCLEAR, NOTHING, kinds)
+        kinds = torch.where(shown == UNCLEAR, IGNORE, kinds)
         losses = {
             "kind": _entropy(detector.region_heads["kind"](features).flatten(0, 1), kinds.flatten(), share.flatten())
         }
@@ -156,7 +156,7 @@ def _ious(first: Float[Tensor, "B K 4"], second: Float[Tensor, "B N 4"]) -> Floa
 
 
 def _entropy(logits: Float[Tensor, "K C"], labels: Int[Tensor, "K"], share: Float[Tensor, "K"] | None = None) -> Tensor:
-    each = cross_entropy(logits.float(), labels, ignore_index=NOTHING, reduction="none")
+    each = cross_entropy(logits.float(), labels, ignore_index=IGNORE, reduction="none")
     return (each if share is None else each * share).sum()
 
 
@@ -182,7 +182,7 @@ def _spots(batch: DetectionBatch, height: int, width: int, side: int) -> Float[T
     across = (-(away_x**2) / (2 * spread[..., 0, None] ** 2)).exp()
     down = (-(away_y**2) / (2 * spread[..., 1, None] ** 2)).exp()
     spots = down[..., :, None] * across[..., None, :]
-    return spots * (batch.kinds != NOTHING)[..., None, None]
+    return spots * (batch.kinds != IGNORE)[..., None, None]
 
 
 def _heat_loss(heat: Float[Tensor, "B h w"], spots: Float[Tensor, "B N h w"]) -> Tensor:

@@ -1,4 +1,4 @@
-"""torchvision's Faster R-CNN as eyes: what the papers extracted their regions with, apart from the training set.
+"""torchvision's Faster R-CNN as detector: what the papers extracted their regions with, apart from the training set.
 
 A region is a proposal, as in bottom-up attention: its feature is the box head's, its box the one refined for its best
 class, its score that class's probability. The picture's own feature is that of a box around all of it.
@@ -26,12 +26,12 @@ from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
 from torchvision.models.detection.faster_rcnn import FasterRCNN as Network
 from torchvision.ops import clip_boxes_to_image
 
-from diptych.core import NOTHING, FeatureContract, Losses, Objective, Record, Regions, Sample, Update
+from diptych.core import IGNORE, FeatureContract, Losses, Objective, Record, Regions, Sample, Update
 from diptych.errors import CheckpointError, RecipeError, nearest
 from diptych.vision.detection import DetectionBatch
-from diptych.vision.eyes import Picture
+from diptych.vision.detector import Picture
 from diptych.vision.selection import SELECTIONS, Selection
-from diptych.vision.weights import fill, fingerprint, write_eyes
+from diptych.vision.weights import fill, fingerprint, write_detector
 
 KIND = "faster-rcnn"
 WHOLE_NETWORKS = (
@@ -46,7 +46,7 @@ Layer = Literal["fc6", "fc7"]
 
 
 @dataclass(frozen=True)
-class FasterRCNNShape:
+class FasterRCNNConfig:
     """`architecture`: one of torchvision's whole networks, or any of its ResNets followed by `_fpn`."""
 
     architecture: str
@@ -80,7 +80,7 @@ class FasterRCNN:
     looks = True
 
     def __init__(
-        self, network: Network, shape: FasterRCNNShape, selection: Selection = SELECTIONS["unified-vlp"]
+        self, network: Network, shape: FasterRCNNConfig, selection: Selection = SELECTIONS["unified-vlp"]
     ) -> None:
         self.network, self.shape, self.selection = network.eval(), shape, selection
 
@@ -105,7 +105,7 @@ class FasterRCNN:
         return linear[-1].out_features
 
     @torch.no_grad()
-    def see(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
+    def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         if not pictures:
             return []
         device = next(self.network.parameters()).device
@@ -159,16 +159,16 @@ class FasterRCNN:
 
     def save(self, folder: Path) -> None:
         described = {"kind": KIND, "shape": asdict(self.shape), "selection": self.selection.to_json()}
-        write_eyes(folder, described, self.network)
+        write_detector(folder, described, self.network)
 
     @classmethod
     def from_folder(cls, described: dict[str, Any], weights: dict[str, Tensor], source: str) -> FasterRCNN:
         values = described["shape"]
-        shape = FasterRCNNShape(**{**values, "class_names": tuple(values["class_names"])})
+        shape = FasterRCNNConfig(**{**values, "class_names": tuple(values["class_names"])})
         return cls(fill(shape.build(), weights, source), shape, Selection.from_json(described["selection"]))
 
     @classmethod
-    def from_file(cls, path: Path, shape: FasterRCNNShape, selection: Selection) -> FasterRCNN:
+    def from_file(cls, path: Path, shape: FasterRCNNConfig, selection: Selection) -> FasterRCNN:
         """Weights that torchvision or a user saved: .safetensors, or .pth without anything but tensors."""
         return cls(fill(shape.build(), _tensors(path), str(path)), shape, selection)
 
@@ -196,9 +196,9 @@ class FasterRCNN:
         return cls(fill(shape.build(), tensors, weights.url), shape, selection)
 
 
-def coco_shape(architecture: str, layer: Layer = "fc7") -> FasterRCNNShape:
+def coco_shape(architecture: str, layer: Layer = "fc7") -> FasterRCNNConfig:
     """Of the network that torchvision's own weights fit."""
-    return FasterRCNNShape(
+    return FasterRCNNConfig(
         architecture, tuple(cast(Any, get_model_weights(architecture)).DEFAULT.meta["categories"]), layer
     )
 
@@ -241,7 +241,7 @@ class FasterRCNNDetection:
     def losses(self, model: Any, batch: DetectionBatch) -> Iterator[Losses]:
         side = batch.squares.shape[-1]
         targets = [
-            {"boxes": boxes[kinds != NOTHING] * side, "labels": kinds[kinds != NOTHING] + 1}
+            {"boxes": boxes[kinds != IGNORE] * side, "labels": kinds[kinds != IGNORE] + 1}
             for boxes, kinds in zip(batch.boxes, batch.kinds, strict=True)
         ]
         means = model(list(batch.squares.float() / 255), targets)

@@ -21,8 +21,8 @@ import torch
 
 from diptych.core import FeatureContract, Record, Regions
 from diptych.errors import DataError
-from diptych.vision.eyes import Picture
-from diptych.vision.weights import write_eyes
+from diptych.vision.detector import Picture
+from diptych.vision.weights import write_detector
 
 KIND = "given"
 NAMES = "classes.txt"
@@ -35,7 +35,7 @@ Array = npt.NDArray[Any]
 
 
 class Given:
-    """Reads regions instead of seeing them. Without a folder (in a model's `eyes/`) it knows what they must be like."""
+    """Reads regions that were found elsewhere. Without a folder (in a model's `detector/`) it knows their form."""
 
     looks = False
 
@@ -64,7 +64,7 @@ class Given:
     def contract(self) -> FeatureContract:
         return FeatureContract(KIND, weights="", feature_size=self.feature_size, class_names=self.class_names)
 
-    def see(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
+    def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         if self.folder is None:
             raise DataError(
                 "the regions were given, and a picture alone has none; give their folder: --features FOLDER"
@@ -102,12 +102,12 @@ class Given:
         return regions.take(torch.from_numpy(ranked))
 
     def save(self, folder: Path) -> None:
-        write_eyes(folder, {"kind": KIND, "feature_size": self.feature_size, "class_names": self.class_names})
+        write_detector(folder, {"kind": KIND, "feature_size": self.feature_size, "class_names": self.class_names})
 
 
 def _path(folder: Path, record: Record) -> Path:
     """By the record's key, or by its picture's name alone."""
-    names = [Path(record.key), *([] if record.picture is None else [Path(record.picture.name)])]
+    names = [Path(record.key), *([] if record.image is None else [Path(record.image.name)])]
     names = [name for name in (*names, *(Path(name.name) for name in names)) if name.name]
     for name in names:
         for path in (folder / name.with_suffix(".npz"), folder / f"{name}.npz"):

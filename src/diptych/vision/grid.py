@@ -18,9 +18,9 @@ from torchvision.transforms.functional import normalize
 
 from diptych.core import FeatureContract, Record, Regions
 from diptych.errors import CheckpointError, RecipeError, nearest
-from diptych.vision.eyes import Picture
+from diptych.vision.detector import Picture
 from diptych.vision.letterbox import letterbox
-from diptych.vision.weights import fill, fingerprint, write_eyes
+from diptych.vision.weights import fill, fingerprint, write_detector
 
 KIND = "grid"
 # ImageNet's; every backbone of torchvision and most of timm's were trained with them.
@@ -75,7 +75,7 @@ class Grid:
         return int(self.backbone(torch.zeros(1, 3, side, side, dtype=torch.uint8)).shape[1])
 
     @torch.no_grad()
-    def see(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
+    def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         if not pictures:
             return []
         device = next(self.backbone.parameters()).device
@@ -99,7 +99,7 @@ class Grid:
 
     def save(self, folder: Path) -> None:
         described = {"kind": KIND, "backbone": self.backbone.name, "side": self.backbone.side, "cells": self.cells}
-        write_eyes(folder, described, self.backbone)
+        write_detector(folder, described, self.backbone)
 
     @classmethod
     def from_folder(cls, described: dict[str, Any], weights: dict[str, Tensor], source: str) -> Grid:
@@ -172,7 +172,7 @@ def _downloaded(name: str, backbone: Backbone) -> dict[str, Tensor]:
         tensors = weights.get_state_dict(progress=False, check_hash=True)
     except (OSError, RuntimeError) as error:
         raise CheckpointError(
-            f"cannot download the weights of {name} ({error}); without a network give a folder of saved eyes instead"
+            f"cannot download the weights of {name} ({error}); without a network give a saved detector folder"
         ) from error
     wanted = backbone.trunk.state_dict().keys()
     return {f"extractor.{key}": value for key, value in tensors.items() if f"extractor.{key}" in wanted}

@@ -1,4 +1,4 @@
-"""Regions from the truth: for tests, and to know what perfect eyes would be worth. Never for a score of a model."""
+"""Regions from the truth: for tests, and to know what perfect detector would be worth. Never for a score of a model."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from diptych.core import MASK_CELLS, FeatureContract, Record, Regions, Thing
+from diptych.core import MASK_CELLS, FeatureContract, Object, Record, Regions
 from diptych.errors import DataError
-from diptych.vision.eyes import Picture
-from diptych.vision.weights import write_eyes
+from diptych.vision.detector import Picture
+from diptych.vision.weights import write_detector
 
 
 class GroundTruth:
@@ -36,7 +36,7 @@ class GroundTruth:
         attributes: dict[str, set[str]] = {}
         masks = False
         for record in records:
-            for thing in record.things:
+            for thing in record.objects:
                 kinds.add(thing.kind)
                 masks = masks or bool(thing.mask)
                 for name, value in thing.attributes.items():
@@ -55,35 +55,35 @@ class GroundTruth:
             selection="all",
         )
 
-    def see(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
+    def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         return [self._one(record) for record in records]
 
     def _one(self, record: Record) -> Regions:
-        features = torch.zeros(len(record.things), len(self._columns))
-        for row, thing in zip(features, record.things, strict=True):
+        features = torch.zeros(len(record.objects), len(self._columns))
+        for row, thing in zip(features, record.objects, strict=True):
             try:
                 row[self._columns[thing.kind]] = 1
                 for name, value in thing.attributes.items():
                     row[self._columns[f"{name}={value}"]] = 1
             except KeyError as error:
                 raise DataError(f"{error} was not among the kinds and attributes known", key=record.key) from error
-        boxes = torch.tensor([thing.box for thing in record.things]).reshape(-1, 4)
+        boxes = torch.tensor([thing.box for thing in record.objects]).reshape(-1, 4)
         return Regions(
             boxes=boxes,
             scores=torch.ones(len(boxes)),
             size=record.size or (1, 1),
             classes=features[:, : len(self.kinds)],
             features=features,
-            masks=self._masks(record.things) if self.masks else None,
+            masks=self._masks(record.objects) if self.masks else None,
         )
 
-    def _masks(self, things: Sequence[Thing]) -> Bool[Tensor, "R m m"]:
-        shown = torch.ones(len(things), MASK_CELLS, MASK_CELLS, dtype=torch.bool)
-        for cells, thing in zip(shown, things, strict=True):
+    def _masks(self, objects: Sequence[Object]) -> Bool[Tensor, "R m m"]:
+        shown = torch.ones(len(objects), MASK_CELLS, MASK_CELLS, dtype=torch.bool)
+        for cells, thing in zip(shown, objects, strict=True):
             if thing.mask:
                 cells[:] = torch.tensor([[cell == "#" for cell in row] for row in thing.mask])
         return shown
 
     def save(self, folder: Path) -> None:
         known = {"kind": "ground-truth", "kinds": self.kinds, "attributes": self.attributes, "masks": self.masks}
-        write_eyes(folder, known)
+        write_detector(folder, known)

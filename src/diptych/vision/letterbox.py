@@ -9,7 +9,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from diptych.vision.eyes import Picture
+from diptych.vision.detector import Picture
 
 GREY = 114  # outside the picture
 

@@ -12,7 +12,7 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from diptych.errors import DataError
-from diptych.vision.eyes import Picture
+from diptych.vision.detector import Picture
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
 ORIENTATION = 0x0112  # EXIF's tag; 5 to 8 are turned by a quarter

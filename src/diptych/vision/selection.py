@@ -82,6 +82,6 @@ SELECTIONS: Mapping[str, Selection] = {
     "xgpt": Selection(most=100, least=100),
     "image-bert": Selection(most=100, least=100),
     "image-bert-36": Selection(most=36, least=36),
-    # Storybook has 2 to 8 things a picture.
+    # Storybook has 2 to 8 objects a picture.
     "storybook": Selection(most=12, least=1, score=0.3, overlap=0.6),
 }

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from diptych.core import Regions
 from diptych.files import write_atomically
-from diptych.vision.eyes import Picture
+from diptych.vision.detector import Picture
 from diptych.vision.small_detector import BACKGROUND
 
 # Told apart on light and on dark ground, and by most who see colours differently (Okabe and Ito).

@@ -31,7 +31,7 @@ BACKGROUND = "background"
 
 
 @dataclass(frozen=True)
-class DetectorShape:
+class DetectorConfig:
     """What it tells apart, and its size. Attributes and scene words are tables name -> values."""
 
     kinds: tuple[str, ...]
@@ -49,7 +49,7 @@ class DetectorShape:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> DetectorShape:
+    def from_json(cls, values: Mapping[str, Any]) -> DetectorConfig:
         tables = {
             name: {word: tuple(options) for word, options in values[name].items()} for name in ("attributes", "scene")
         }
@@ -74,7 +74,7 @@ class Maps:
 
 
 class SmallDetector(nn.Module):
-    def __init__(self, shape: DetectorShape) -> None:
+    def __init__(self, shape: DetectorConfig) -> None:
         super().__init__()
         self.shape = shape
         quarter, eighth, sixteenth = shape.widths

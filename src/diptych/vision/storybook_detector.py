@@ -1,4 +1,4 @@
-"""The small detector as eyes."""
+"""The small detector behind the one interface of detectors."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
 from diptych.vision.detection import best_boxes
-from diptych.vision.eyes import Picture
+from diptych.vision.detector import Picture
 from diptych.vision.letterbox import letterbox, to_picture_fractions
 from diptych.vision.selection import SELECTIONS, Selection
-from diptych.vision.small_detector import DetectorShape, Maps, SmallDetector
-from diptych.vision.weights import fill, fingerprint, write_eyes
+from diptych.vision.small_detector import DetectorConfig, Maps, SmallDetector
+from diptych.vision.weights import fill, fingerprint, write_detector
 
 KIND = "storybook-detector"
 CANDIDATES = 24  # peaks of a picture that are described; a rule that wants more regions gets more
@@ -50,7 +50,7 @@ class StorybookDetector:
         )
 
     @torch.no_grad()  # not inference mode: its tensors could not be trained on
-    def see(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
+    def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         if not pictures:
             return []
         shape = self.network.shape
@@ -94,9 +94,9 @@ class StorybookDetector:
 
     def save(self, folder: Path) -> None:
         described = {"kind": KIND, "shape": self.network.shape.to_json(), "selection": self.selection.to_json()}
-        write_eyes(folder, described, self.network)
+        write_detector(folder, described, self.network)
 
     @classmethod
     def from_folder(cls, described: dict[str, Any], weights: dict[str, Tensor], source: str) -> StorybookDetector:
-        network = fill(SmallDetector(DetectorShape.from_json(described["shape"])), weights, source)
+        network = fill(SmallDetector(DetectorConfig.from_json(described["shape"])), weights, source)
         return cls(network, Selection.from_json(described["selection"]))

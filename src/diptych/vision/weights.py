@@ -1,4 +1,4 @@
-"""Folders of eyes: `eyes.json`, which says what they are, and `eyes.safetensors`, their weights. No pickle."""
+"""Detector folders: `detector.json` says what it is, `detector.safetensors` are its weights. No pickle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from diptych.errors import CheckpointError
 from diptych.files import write_atomically
 
-EYES, WEIGHTS = "eyes.json", "eyes.safetensors"
+DETECTOR, WEIGHTS = "detector.json", "detector.safetensors"
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -29,23 +29,23 @@ def fingerprint(module: nn.Module) -> str:
     return hashlib.sha256(packed(module)).hexdigest()
 
 
-def write_eyes(folder: Path, described: Mapping[str, Any], module: nn.Module | None = None) -> None:
-    """Weights first: a folder with an `eyes.json` is complete."""
+def write_detector(folder: Path, described: Mapping[str, Any], module: nn.Module | None = None) -> None:
+    """Weights first: a folder with an `detector.json` is complete."""
     folder.mkdir(parents=True, exist_ok=True)
     values = dict(described)
     if module is not None:
         content = packed(module)
         write_atomically(folder / WEIGHTS, content)
         values["sha256"] = hashlib.sha256(content).hexdigest()
-    write_atomically(folder / EYES, (json.dumps(values, indent=1) + "\n").encode())
+    write_atomically(folder / DETECTOR, (json.dumps(values, indent=1) + "\n").encode())
 
 
-def read_eyes(folder: Path) -> dict[str, Any]:
-    """What `eyes.json` says."""
-    path = folder / EYES
+def read_detector(folder: Path) -> dict[str, Any]:
+    """What `detector.json` says."""
+    path = folder / DETECTOR
     if not path.is_file():
         raise CheckpointError(
-            f"{folder} holds no detector: it has no {EYES}; give a folder that a detector was saved to"
+            f"{folder} holds no detector: it has no {DETECTOR}; give a folder that a detector was saved to"
         )
     try:
         values = json.loads(path.read_text("utf-8"))
@@ -57,7 +57,7 @@ def read_eyes(folder: Path) -> dict[str, Any]:
 
 
 def read_weights(folder: Path, described: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The weights beside `eyes.json`, held against the hash in it: other weights see other features."""
+    """The weights beside `detector.json`, held against the hash in it: other weights see other features."""
     path = folder / WEIGHTS
     try:
         content = path.read_bytes()
@@ -66,7 +66,7 @@ def read_weights(folder: Path, described: Mapping[str, Any]) -> dict[str, Tensor
     found, wanted = hashlib.sha256(content).hexdigest(), described.get("sha256")
     if found != wanted:
         raise CheckpointError(
-            f"{path} is not what {EYES} beside it says: sha256 {found[:12]}…, wanted {str(wanted)[:12]}…; "
+            f"{path} is not what {DETECTOR} beside it says: sha256 {found[:12]}…, wanted {str(wanted)[:12]}…; "
             "copy the whole folder again"
         )
     try:

@@ -1,15 +1,15 @@
 """What a recipe can train: any kind goes with any model that provides what it needs. `OBJECTIVES` lists them."""
 
-from diptych.recipes.objectives.answering import Answering
-from diptych.recipes.objectives.deciding import Choosing, Grounding, Judging
+from diptych.recipes.objectives.caption import CaptionObjectives
+from diptych.recipes.objectives.decisions import NlvrObjectives, ReferringObjectives, VcrObjectives
 from diptych.recipes.objectives.image_bert import ImageBertObjectives
 from diptych.recipes.objectives.kind import Objectives
-from diptych.recipes.objectives.retrieval import Retrieving
+from diptych.recipes.objectives.retrieval import RetrievalObjectives
 from diptych.recipes.objectives.self_critical import SelfCriticalObjectives
 from diptych.recipes.objectives.tden import TdenObjectives
 from diptych.recipes.objectives.unified_vlp import UnifiedVLPObjectives
 from diptych.recipes.objectives.vl_bert import VLBertObjectives
-from diptych.recipes.objectives.writing import Writing
+from diptych.recipes.objectives.vqa import VqaObjectives
 from diptych.recipes.objectives.xgpt import XgptObjectives
 
 OBJECTIVES: dict[str, type[Objectives]] = {
@@ -18,28 +18,28 @@ OBJECTIVES: dict[str, type[Objectives]] = {
     "image-bert": ImageBertObjectives,
     "tden": TdenObjectives,
     "xgpt": XgptObjectives,
-    "answer": Answering,
-    "choose": Choosing,
-    "ground": Grounding,
-    "judge": Judging,
-    "retrieve": Retrieving,
-    "write": Writing,
+    "vqa": VqaObjectives,
+    "vcr": VcrObjectives,
+    "referring": ReferringObjectives,
+    "nlvr": NlvrObjectives,
+    "retrieval": RetrievalObjectives,
+    "caption": CaptionObjectives,
     "self-critical": SelfCriticalObjectives,
 }
 
 __all__ = [
     "OBJECTIVES",
-    "Answering",
-    "Choosing",
-    "Grounding",
+    "CaptionObjectives",
     "ImageBertObjectives",
-    "Judging",
+    "NlvrObjectives",
     "Objectives",
-    "Retrieving",
+    "ReferringObjectives",
+    "RetrievalObjectives",
     "SelfCriticalObjectives",
     "TdenObjectives",
     "UnifiedVLPObjectives",
     "VLBertObjectives",
-    "Writing",
+    "VcrObjectives",
+    "VqaObjectives",
     "XgptObjectives",
 ]

@@ -11,10 +11,10 @@ from diptych.objectives import MatchGroups, OneForward, Schedule
 from diptych.recipes.objectives.kind import Objectives
 
 
-class Retrieving(Objectives):
+class RetrievalObjectives(Objectives):
     """Weights of the three losses of ImageBERT's section 4.4; 0: off. Table 4 finds binary alone the best."""
 
-    kind: Literal["retrieve"] = "retrieve"
+    kind: Literal["retrieval"] = "retrieval"
     binary: NonNegativeFloat = 1.0
     choice: NonNegativeFloat = 0.0  # multi-class over the pairs of a group
     triplet: NonNegativeFloat = 0.0  # against the hardest wrong pair
@@ -24,7 +24,7 @@ class Retrieving(Objectives):
     negatives: Literal["captions", "pictures", "both"] = "both"  # for a picture, for a caption, or half of each
 
     @model_validator(mode="after")
-    def _some(self) -> Retrieving:
+    def _some(self) -> RetrievalObjectives:
         if not (self.binary or self.choice or self.triplet):
             raise ValueError("binary, choice and triplet all have weight 0, so there is nothing to train")
         return self

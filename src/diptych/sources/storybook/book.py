@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import overload
 
-from diptych.core import Record, Thing
+from diptych.core import Object, Record
 from diptych.sources.storybook.captions import alt_text, captions
 from diptych.sources.storybook.choices import choices
 from diptych.sources.storybook.expressions import expressions
@@ -37,12 +37,12 @@ class Storybook(Sequence[Scene]):
         return scene(self.seed, self.split, index % self.length)
 
 
-def thing(figure: Figure) -> Thing:
+def thing(figure: Figure) -> Object:
     x1, y1, x2, y2 = figure.box
     attributes = {"colour": figure.colour, "size": figure.size}
     if figure.pose:
         attributes["pose"] = figure.pose
-    return Thing(figure.kind, (x1 / SIDE, y1 / SIDE, x2 / SIDE, y2 / SIDE), attributes, figure.visible)
+    return Object(figure.kind, (x1 / SIDE, y1 / SIDE, x2 / SIDE, y2 / SIDE), attributes, figure.visible)
 
 
 def record(scene: Scene, picture: Path | None = None) -> Record:
@@ -55,9 +55,9 @@ def record(scene: Scene, picture: Path | None = None) -> Record:
     told = Record(
         key=scene.key,
         split=scene.split,
-        picture=picture,
+        image=picture,
         size=(SIDE, SIDE),
-        things=tuple(thing(figure) for figure in scene.figures),
+        objects=tuple(thing(figure) for figure in scene.figures),
         relations=scene.relations,
     )
     if scene.split == "web":

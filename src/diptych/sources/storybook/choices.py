@@ -31,7 +31,7 @@ _ASKED = (  # the question and the two details that answer it
 
 
 def choices(rng: Random, facts: Facts) -> tuple[Choices, ...]:
-    """One, about two things of which one is left of the other; none where too little can be told."""
+    """One, about two objects of which one is left of the other; none where too little can be told."""
     for _ in range(4 if facts.sides else 0):
         a, relation, b = rng.choice(facts.sides)
         details = _details(rng, facts, a, relation, b)
@@ -53,7 +53,7 @@ def choices(rng: Random, facts: Facts) -> tuple[Choices, ...]:
 def _details(rng: Random, facts: Facts, a: int, relation: str, b: int) -> dict[str, Detail]:
     """What can be told of the two.
 
-    Size and pose only of things that stand by themselves: what is held or lies on a table has fewer of
+    Size and pose only of objects that stand by themselves: what is held or lies on a table has fewer of
     them, which would give the right one away.
     """
     other = "right of" if relation == "left of" else "left of"

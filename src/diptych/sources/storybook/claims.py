@@ -91,7 +91,7 @@ def _pose(rng: Random, facts: Facts, true: bool) -> Claim | None:
 
 
 def _side(rng: Random, facts: Facts, true: bool) -> Claim | None:
-    """Left and right of each other, said of two things in either order."""
+    """Left and right of each other, said of two objects in either order."""
     if not facts.sides:
         return None
     a, relation, b = rng.choice(facts.sides)

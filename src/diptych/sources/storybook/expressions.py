@@ -13,7 +13,7 @@ _ENDS = 18  # pixels by which the leftmost must be farther left than the next
 
 
 def expressions(rng: Random, facts: Facts) -> tuple[Expression, ...]:
-    """For up to three things, those with others like them first."""
+    """For up to three objects, those with others like them first."""
     order = sorted(range(len(facts.figures)), key=lambda number: (-facts.counts[facts.of(number).kind], rng.random()))
     found: list[Expression] = []
     for number in order:
@@ -46,7 +46,7 @@ def single_out(rng: Random, facts: Facts, number: int, without: str = "") -> str
     return " ".join(word for word in ("the", front, noun(rng, facts.of(number).kind), back) if word)
 
 
-# A detail gives words before the noun, words after it, and all things of the kind of which they are true.
+# A detail gives words before the noun, words after it, and all objects of the kind of which they are true.
 Detail = Callable[[Random, Facts, int], tuple[str, str, set[int]] | None]
 
 

@@ -11,7 +11,7 @@ _WEIGHT = {"person": 1.6, "animal": 1.5, "vehicle": 1.1, "object": 0.8}
 
 
 class Facts:
-    """Counts, singletons and the order in which a person would mention things."""
+    """Counts, singletons and the order in which a person would mention objects."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -34,7 +34,7 @@ class Facts:
 
     @cached_property
     def order(self) -> list[int]:
-        """All things, the most telling first: large, alive, part of something."""
+        """All objects, the most telling first: large, alive, part of something."""
         linked = {number for a, _, b in self.links for number in (a, b)}
 
         def telling(number: int) -> float:

@@ -21,7 +21,7 @@ from diptych.core import Record
 from diptych.errors import DataError, nearest
 from diptych.processes import shared
 from diptych.sources import coco, conceptual, nlvr, refcoco, vcr, vqa2
-from diptych.sources.reading import combined, key_of, read_json
+from diptych.sources.parsing import combined, key_of, read_json
 from diptych.sources.storybook import official
 from diptych.sources.storybook.book import Storybook, record
 from diptych.sources.storybook.render import render

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from diptych.core import Expression, Record, Thing
+from diptych.core import Expression, Object, Record
 from diptych.sources.storybook.kinds import KINDS, NAMES
 from diptych.sources.storybook.world import SIDE
 from diptych.sources.vcr import tokens
@@ -50,11 +50,11 @@ def instances(records: Sequence[Record]) -> Json:
         {"id": number, "name": kind.name, "supercategory": kind.family}
         for number, kind in enumerate(KINDS.values(), start=1)
     ]
-    annotations = [_instance(record, place, thing) for record in records for place, thing in enumerate(record.things)]
+    annotations = [_instance(record, place, thing) for record in records for place, thing in enumerate(record.objects)]
     return {"info": _INFO, "licenses": [], "images": images, "categories": categories, "annotations": annotations}
 
 
-def _instance(record: Record, place: int, thing: Thing) -> Json:
+def _instance(record: Record, place: int, thing: Object) -> Json:
     left, top, width, height = _box(thing.box)
     return {
         "id": number_of(record) * _MOST + place,
@@ -99,12 +99,12 @@ def refs(records: Sequence[Record]) -> Json:
 
 def _ref(record: Record, place: int, said: Expression) -> Json:
     number = number_of(record) * _MOST + place
-    thing = next(at for at, thing in enumerate(record.things) if thing.box == said.box)
+    thing = next(at for at, thing in enumerate(record.objects) if thing.box == said.box)
     return {
         "ref_id": number,
         "image_id": number_of(record),
         "ann_id": number_of(record) * _MOST + thing,
-        "category": record.things[thing].kind,
+        "category": record.objects[thing].kind,
         "split": record.split,
         "bbox": _box(said.box),
         "sentences": [{"sent_id": number, "sent": said.text}],
@@ -115,7 +115,7 @@ def vcr_lines(records: Sequence[Record]) -> list[Json]:
     return [
         {
             "movie": "storybook",
-            "objects": [thing.kind for thing in record.things],
+            "objects": [thing.kind for thing in record.objects],
             "img_fn": file_of(record),
             "metadata_fn": f"{record.key}.json",
             "question": tokens(choices.question),
@@ -133,11 +133,11 @@ def vcr_lines(records: Sequence[Record]) -> list[Json]:
 
 
 def vcr_metadata(record: Record) -> Json:
-    boxes = [[round(end * SIDE) for end in thing.box] for thing in record.things]
+    boxes = [[round(end * SIDE) for end in thing.box] for thing in record.objects]
     return {
         "boxes": [[*map(float, box), 1.0] for box in boxes],
         "segms": [[[[x1, y1], [x2, y1], [x2, y2], [x1, y2]]] for x1, y1, x2, y2 in boxes],
-        "names": [thing.kind for thing in record.things],
+        "names": [thing.kind for thing in record.objects],
         "width": SIDE,
         "height": SIDE,
     }

@@ -1,4 +1,4 @@
-"""What a scene holds, before where: small groups of things that belong together."""
+"""What a scene holds, before where: small groups of objects that belong together."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ def extent(part: Part) -> tuple[float, float]:
 
 
 def plan(rng: Random, place: str, most: int, rare: bool = False) -> Group:
-    """One group of at most `most` things of this place; with `rare`, one of them has its kind's rare colour."""
+    """One group of at most `most` objects of this place; with `rare`, one of them has its kind's rare colour."""
     makers: tuple[Callable[[Random, str], Group], ...] = (_single, _row, _holding, _on, _under)
     weights = (30, 24 if most > 2 else 12, 18, 14, 14)
     maker = rng.choices(makers, weights)[0] if most > 1 else _single

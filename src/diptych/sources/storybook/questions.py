@@ -91,8 +91,8 @@ def _how_many(rng: Random, facts: Facts) -> Asked | None:
         kinds = [kind for kind in kinds if KINDS[kind].width <= 50]  # the others never come in rows
         words, count = (plural(rng.choice(kinds)), wanted) if kinds else ("", 0)
     elif what == "colour":
-        things = [figure.colour for figure in facts.figures if not is_person(figure)]
-        colours = [colour for colour in COLOURS if things.count(colour) == wanted]
+        objects = [figure.colour for figure in facts.figures if not is_person(figure)]
+        colours = [colour for colour in COLOURS if objects.count(colour) == wanted]
         words, count = (f"{rng.choice(colours)} things", wanted) if colours else ("", 0)
     else:
         family = rng.choice(("person", "animal", "vehicle"))

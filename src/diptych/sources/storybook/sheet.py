@@ -43,7 +43,7 @@ def _outline(
     draw: ImageDraw.ImageDraw, font: ImageFont.ImageFont | ImageFont.FreeTypeFont, told: Record, left: int, top: int
 ) -> None:
     side = SIDE * ZOOM
-    for number, thing in enumerate(told.things):
+    for number, thing in enumerate(told.objects):
         x1, y1, x2, y2 = (round(end * side) for end in thing.box)
         colour = shade(PAINT[thing.attributes["colour"]], 0.15)
         draw.rectangle((left + x1, top + y1, left + x2 - 1, top + y2 - 1), outline=colour)

@@ -1,4 +1,4 @@
-"""What is true of a scene: how much of each thing is seen, and how things lie to each other."""
+"""What is true of a scene: how much of each thing is seen, and how objects lie to each other."""
 
 from dataclasses import replace
 

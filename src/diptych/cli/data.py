@@ -1,0 +1,185 @@
+"""The verbs that make and check data: the drawn world, stores of regions, vocabularies."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from diptych.cli.app import (
+    AsJson,
+    Features,
+    Seed,
+    SplitSeed,
+    app,
+    console,
+    open_folder,
+    storybook,
+)
+from diptych.errors import RecipeError, nearest
+from diptych.processes import PROCESSES
+
+
+class TokenKind(StrEnum):
+    wordpiece = "wordpiece"
+    bpe = "bpe"
+
+
+@storybook.command("write")
+def storybook_write(
+    folder: Annotated[Path, typer.Argument(help="Where to; the same command goes on where it stopped.")],
+    web: Annotated[int, typer.Option(help="Scenes with one careless caption each, as on the web.")] = 10_000,
+    train: Annotated[int, typer.Option(help="Scenes with all words, to learn from.")] = 1000,
+    val: Annotated[int, typer.Option(help="To choose by.")] = 200,
+    test: Annotated[int, typer.Option(help="To score on.")] = 600,
+    test_rare: Annotated[int, typer.Option(help="To score on: kinds in colours never seen in training.")] = 200,
+    processes: Annotated[int, typer.Option(min=1, help="That draw; what they draw does not depend on it.")] = PROCESSES,
+    seed: Seed = 0,
+) -> None:
+    """Draw scenes and write their words in the forms of COCO, VQA v2, RefCOCO, VCR and NLVR."""
+    from diptych.progress import bar
+    from diptych.sources.storybook import write
+
+    splits = {"web": web, "train": train, "val": val, "test": test, "test_rare": test_rare}
+    with bar("scenes") as progress:
+        drawing = progress.add_task("drawing", total=sum(splits.values()))
+        write(folder, splits, seed, lambda done: progress.advance(drawing, done), processes)
+    print(f"{sum(splits.values())} scenes in {folder}")
+
+
+@storybook.command("show")
+def storybook_show(
+    out: Annotated[Path, typer.Argument(help="The PNG to write.")],
+    split: Annotated[str, typer.Option(help="web, train, val, test or test_rare.")] = "train",
+    count: Annotated[int, typer.Option(min=1, max=200)] = 12,
+    detector: Annotated[str | None, typer.Option(help="Show what it finds, instead of what is there.")] = None,
+    seed: Seed = 0,
+) -> None:
+    """A sheet of scenes with their boxes and words, or with what a detector finds in them."""
+    from diptych.sources.storybook import SPLITS, Storybook, show
+
+    if split not in SPLITS:
+        raise RecipeError(f"no split {split!r}; {nearest(split, SPLITS)}")
+    scenes = Storybook(seed, split, count)[:]
+    if detector is None:
+        show(scenes, out)
+    else:
+        from diptych.runs.detector import drawn, truth
+        from diptych.runs.extraction import open_detector
+        from diptych.vision.sheet import detection_sheet
+
+        pictures, records = [drawn(scene) for scene in scenes], [truth(scene) for scene in scenes]
+        opened = open_detector(detector, records)
+        detection_sheet(pictures, opened.detect(pictures, records), opened.contract.class_names, out)
+    print(f"{count} scenes in {out}")
+
+
+@storybook.command("detector")
+def storybook_detector(
+    out: Annotated[Path, typer.Argument(help="Folder of the run; the detector goes to OUT/detector.")],
+    faster_rcnn: Annotated[
+        str | None,
+        typer.Option(help="Train torchvision's Faster R-CNN of this architecture instead, such as resnet18_fpn."),
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Default: the recipe's.")] = None,
+    seed: Seed = 0,
+) -> None:
+    """Train a small detector to see the drawn world."""
+    from diptych.runs.detector import DetectorRecipe, FasterRCNNRecipe, train_detector
+
+    recipe = (
+        DetectorRecipe.of(steps, seed)
+        if faster_rcnn is None
+        else FasterRCNNRecipe.of(steps, seed, architecture=faster_rcnn)
+    )
+    train_detector(recipe, out, console=console())
+    print(f"detector: {out / 'detector'}")
+
+
+@app.command()
+def check(
+    data: Annotated[Path, typer.Argument(help="A store, or data that `extract` reads.")],
+    model: Annotated[str | None, typer.Option(help="Would this model take these features?")] = None,
+    pictures: Annotated[Path | None, typer.Option(help="Where names of pictures start from.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look over data before hours are spent on it; exit code 1 when training would fail or a test split leaks."""
+    from diptych.loading.check import check as look_over
+    from diptych.loading.store import INDEX, Store
+    from diptych.runs.extraction import read_records
+
+    contract = open_folder(model).contract if model is not None else None
+    records = Store(data) if (data / INDEX).exists() else read_records(data, console(), pictures, None, 0)
+    report = look_over(records, contract)
+    if as_json:
+        print(json.dumps(report.to_json(), indent=1))
+    else:
+        console(stderr=False).print(report)
+    if not report.ok:
+        raise SystemExit(1)
+
+
+@app.command()
+def extract(
+    data: Annotated[Path, typer.Argument(help="A .jsonl, a COCO .json, a folder of pictures or of Storybook.")],
+    out: Annotated[Path, typer.Argument(help="The store; the same command goes on where it stopped.")],
+    detector: Annotated[
+        str,
+        typer.Option(
+            help="A detector folder or a model folder; torchvision's name; grid:BACKBONE; given; ground-truth."
+        ),
+    ],
+    weights: Annotated[Path | None, typer.Option(help="Of a torchvision detector, where there is no network.")] = None,
+    region_selection: Annotated[
+        str | None, typer.Option(help="Its regions: unified-vlp, vl-bert, tden, xgpt, ...")
+    ] = None,
+    pictures: Annotated[Path | None, typer.Option(help="Where names of pictures start from.")] = None,
+    features: Features = None,
+    split: Annotated[str | None, typer.Option(help="Of data that name none; without it, --seed draws.")] = None,
+    seed: SplitSeed = 0,
+    image_feature: Annotated[
+        str | None, typer.Option(help="A backbone for whole pictures, such as densenet121.")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Pictures at a time.")] = 16,
+    processes: Annotated[int | None, typer.Option(min=1, help="That look; what is seen does not depend on it.")] = None,
+) -> None:
+    """Look at every picture once and keep what was seen, in a store that training reads."""
+    from diptych.runs.extraction import extract_with_progress, open_detector, read_records, with_image_feature
+
+    records = read_records(data, console(), pictures, split, seed, need_pictures=features is None)
+    opened = with_image_feature(open_detector(detector, records, features, weights, region_selection), image_feature)
+    done = extract_with_progress(records, opened, out, console(), batch, processes)
+    print(f"{done.summary()}; {out}")
+
+
+@app.command()
+def tokens(
+    out: Annotated[Path, typer.Option(help="Folder for tokenizer.json.")],
+    data: Annotated[Path | None, typer.Option(help="A store; its val and test splits are left out.")] = None,
+    text: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="A sentence a line; may be given several times.")
+    ] = None,
+    size: Annotated[int, typer.Option(help="Words and word pieces at most.")] = 8000,
+    keep_case: Annotated[bool, typer.Option("--keep-case", help="Dog and dog differ.")] = False,
+    kind: Annotated[TokenKind, typer.Option(help="wordpiece as BERT's, or bpe on Moses' words as XGPT's.")] = (
+        TokenKind.wordpiece
+    ),
+) -> None:
+    """Learn a vocabulary from the words of a store, of files of text, or of both."""
+    from diptych.loading.corpus import Lines
+    from diptych.loading.store import Store
+    from diptych.loading.tokens import Tokens
+    from diptych.runs.prepare import taught_texts
+
+    if data is None and not text:
+        raise RecipeError("a vocabulary is learnt from words: give --data STORE, --text FILE, or both")
+    texts = [] if data is None else taught_texts(Store(data))
+    for lines in map(Lines, text or []):
+        texts += [lines[number] for number in range(len(lines))]
+    out.mkdir(parents=True, exist_ok=True)
+    learnt = Tokens.train(texts, size, lowercase=not keep_case, kind=kind.value)
+    learnt.save(out)
+    print(f"{learnt.vocabulary.size} tokens in {out / 'tokenizer.json'}")

@@ -1,0 +1,205 @@
+"""The verbs that train: the demo, pre-training, fine-tuning, captions as data, import."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from diptych.cli.app import (
+    Beams,
+    DrawSeed,
+    MaxWords,
+    MinWords,
+    Model,
+    NoRepeatNgram,
+    Out,
+    OwnData,
+    Seed,
+    Set,
+    SplitSeed,
+    Temperature,
+    TopK,
+    TopP,
+    app,
+    console,
+    open_folder,
+)
+from diptych.errors import RecipeError
+
+if TYPE_CHECKING:
+    from diptych.models import ModelConfig
+
+
+class Task(StrEnum):
+    caption = "caption"
+    vqa = "vqa"
+    retrieval = "retrieval"
+    vcr = "vcr"
+    referring = "referring"
+    nlvr = "nlvr"
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where all of it goes; the same command goes on where it stopped.")] = Path(
+        "demo"
+    ),
+    fast: Annotated[bool, typer.Option("--fast", help="Under 90 seconds; shows that it works, not how well.")] = False,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="100, 300 and 1,000 labelled scenes, 3 seeds; about 3 CPU-hours.")
+    ] = False,
+    system: Annotated[
+        str, typer.Option(help="unified-vlp, vl-bert, image-bert, tden or xgpt; all share OUT's world and regions.")
+    ] = "unified-vlp",
+    seed: Seed = 0,
+) -> None:
+    """Draw a world, find its regions, pre-train, fine-tune, caption and answer: the main job, end to end."""
+    from diptych.processes import begin_loading
+
+    begin_loading()
+    from diptych.demo.demo import DemoConfig
+    from diptych.demo.demo import demo as run_demo
+    from diptych.demo.systems import DEFAULT
+    from diptych.demo.thorough import ThoroughConfig
+    from diptych.demo.thorough import thorough as compare_thoroughly
+
+    config = DemoConfig.fast(seed) if fast else DemoConfig(seed=seed)
+    if thorough and system != DEFAULT:
+        raise RecipeError(f"--thorough measures {DEFAULT} alone; leave out --system, or --thorough")
+    if thorough:
+        compare_thoroughly(out, ThoroughConfig.of(config), console())
+    else:
+        run_demo(out, config, console(), system)
+
+
+@app.command()
+def pretrain(
+    recipe: Annotated[str, typer.Argument(help="Such as unified-vlp/small/pretrain; an unknown name lists them.")],
+    data: Annotated[
+        list[str],
+        typer.Option(help="A store, or data to look at on the way; or several, cc=STORE, for recipes that name them."),
+    ],
+    out: Out,
+    model: Annotated[str | None, typer.Option(help="Begin from this model folder instead of from scratch.")] = None,
+    init: Annotated[str | None, typer.Option(help="Begin from BERT or UniLM weights: a file, or a hub id.")] = None,
+    vocab: Annotated[str | None, typer.Option(help="Their vocab.txt.")] = None,
+    detector: Annotated[str | None, typer.Option(help="Finds the regions of data that are no store yet.")] = None,
+    seed: SplitSeed = 0,
+    settings: Set = None,
+) -> None:
+    """Pre-train a model on pictures and their captions."""
+    from diptych.recipes import find_stages
+    from diptych.runs.extraction import stores_of
+    from diptych.runs.stages import fit_stages, run_stages
+
+    given = [f"{key}={json.dumps(value)}" for key, value in (("init", init), ("data.vocabulary", vocab)) if value]
+    start = open_folder(model) if model is not None else None
+    named = find_stages(recipe)
+    chosen = (named if start is None else fit_stages(named, start)).override([*given, *(settings or ())])
+    chosen.claimed(out)
+    if start is not None:
+        _tell_of_regions(named.recipes[0].model, chosen.recipes[0].model, start.folder)
+    own = str(start.folder) if start is not None else None
+    store = stores_of(data, out, detector or own, console(), seed)
+    made = run_stages(chosen, store, out, start=start, console=console())
+    print(f"model folder: {made.folder}")
+
+
+@app.command()
+def finetune(
+    task: Annotated[Task, typer.Argument(help="What it shall learn.")],
+    data: OwnData,
+    model: Model,
+    out: Out,
+    recipe: Annotated[str | None, typer.Option(help="Default: SYSTEM/small/TASK.")] = None,
+    seed: SplitSeed = 0,
+    settings: Set = None,
+) -> None:
+    """Teach a pre-trained model a task, on a store or on data of your own."""
+    from diptych.recipes import find_recipe
+    from diptych.recipes.recipe import claimed
+    from diptych.runs.extraction import store_of
+    from diptych.runs.run import fit_to, run
+
+    start = open_folder(model)
+    named = find_recipe(recipe or f"{start.architecture.system}/small/{task.value}")
+    chosen = fit_to(named, start).override(settings or ())
+    claimed(out, chosen)
+    if recipe is not None:
+        _tell_of_regions(named.model, chosen.model, start.folder)
+    store = store_of(data, out / "store", str(start.folder), console(), seed)
+    made = run(chosen, store, out, start=start, console=console())
+    print(f"model folder: {made.model.folder}")
+
+
+def _tell_of_regions(named: ModelConfig, chosen: ModelConfig, start: Path) -> None:
+    """A model that is gone on with keeps its own number of regions."""
+    if named.max_regions != chosen.max_regions:
+        other = "" if chosen.regions_fixed else f"; --set model.max_regions={named.max_regions} reads so many"
+        console().print(
+            f"at most {chosen.max_regions} regions of a picture are read, and not {named.max_regions} as the recipe "
+            f"says, for {start} goes on as it was built{other}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+@app.command()
+def augment(
+    store: Annotated[Path, typer.Argument(help="A store, from `diptych extract`.")],
+    out: Annotated[Path, typer.Argument(help="The new store; the same command goes on where it stopped.")],
+    model: Model,
+    captions: Annotated[int, typer.Option(min=1, help="New ones for each picture, where the model finds so many.")] = 2,
+    split: Annotated[str, typer.Option(help="Which records get them; the others are copied.")] = "train",
+    beams: Beams = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    min_words: MinWords = None,
+    max_words: MaxWords = None,
+    no_repeat_ngram: NoRepeatNgram = None,
+    seed: DrawSeed = 0,
+) -> None:
+    """Write new captions for a training set, drawn by chance, or with --beams the likeliest."""
+    from diptych.decoding import DecodingOptions
+    from diptych.evaluation.augment import SPARE
+    from diptych.evaluation.augment import augment as write_captions
+    from diptych.loading.store import Store
+    from diptych.recipes.decoding import chosen_decoding
+
+    start = open_folder(model)
+    usual = start.recipe.decoding if start.recipe is not None else DecodingOptions()
+    if beams is None and top_k is None and top_p is None:
+        top_p = 0.9
+    decoding = chosen_decoding(
+        usual, SPARE * captions, beams is None,
+        beams=beams, temperature=temperature, top_k=top_k, top_p=top_p, min_words=min_words, max_words=max_words,
+        no_repeat_ngram=no_repeat_ngram,
+    )  # fmt: skip
+    print(f"{write_captions(start, Store(store), out, captions, decoding, split, seed).summary()}; {out}")
+
+
+@app.command("import")
+def import_(
+    system: Annotated[str, typer.Argument(help="Whose code wrote it: unified-vlp, tden or vl-bert.")],
+    file: Annotated[Path, typer.Argument(help="The official checkpoint.")],
+    out: Annotated[Path, typer.Argument(help="The model folder to make.")],
+    vocab: Annotated[
+        Path, typer.Option(help="Its vocab.txt: bert-base-cased (unified-vlp), bert-base-uncased (tden, vl-bert).")
+    ],
+    uncased: Annotated[
+        bool | None,
+        typer.Option("--uncased/--cased", help="Whether the vocabulary knows lower case alone. Default: as released."),
+    ] = None,
+) -> None:
+    """Turn an official checkpoint into a model folder, with an account of every key."""
+    from diptych.runs.importing import import_checkpoint
+
+    for line in import_checkpoint(system, file, out, vocab, lowercase=uncased):
+        print(line)
+    print(f"model folder: {out}")

@@ -1,0 +1,36 @@
+"""What the demo asks of each system, and how it begins; the drawn world and what was seen in it are shared."""
+
+from __future__ import annotations
+
+from diptych.demo.comparison import Task
+from diptych.errors import RecipeError, nearest
+from diptych.models import MODELS
+from diptych.recipes import RECIPES, find_recipe
+from diptych.recipes.recipe import Recipe
+
+DEFAULT = "unified-vlp"
+FULL_NAMES = {
+    "unified-vlp": "Unified VLP",
+    "vl-bert": "VL-BERT",
+    "image-bert": "ImageBERT",
+    "tden": "TDEN",
+    "xgpt": "XGPT",
+}
+
+
+def tasks_of(system: str) -> tuple[Task, ...]:
+    """Captions and questions; of a system without a decoder questions and statements. Raises RecipeError."""
+    if system not in MODELS:
+        raise RecipeError(f"no system {system!r}; {nearest(system, MODELS)}")
+    return ("caption", "vqa") if f"{system}/small/caption" in RECIPES else ("vqa", "nlvr")
+
+
+def begin_with(system: str) -> Recipe:
+    """Its small recipe of pre-training; of Unified VLP the one with a query at every word (decision 0005)."""
+    tasks_of(system)
+    return find_recipe(f"{system}/small/pretrain" + ("/queries" if system == DEFAULT else ""))
+
+
+def layers_of(system: str, layers: int) -> tuple[str, ...]:
+    """As a setting; TDEN's four stacks keep the recipe's."""
+    return (f"model.layers={layers}",) if "layers" in MODELS[system].shape.model_fields else ()

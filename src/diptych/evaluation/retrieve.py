@@ -1,0 +1,165 @@
+"""Retrieval over a split of a store: all pairs, or a sample of queries and a shortlist; kept in files, resumed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from diptych.core import Record
+from diptych.errors import RecipeError
+from diptych.loading.pixels import Pixels
+from diptych.loading.store import Store
+from diptych.progress import bar
+from diptych.runs.folder import ModelFolder
+from diptych.runs.prepare import in_split
+from diptych.runs.regions import best_regions, pixels_of
+from diptych.tasks.gallery import Cells, Gallery, Records, joined, open_table
+from diptych.tasks.recall import recall_scores, shortlist_notes
+from diptych.tasks.retrieval import Retrieval, rankings
+from diptych.tasks.scores import Scores
+from diptych.tasks.shortlist import MOST, Shortlister
+from diptych.tasks.two_towers import choose
+
+EXACT_BESIDE_SHORTLIST = 100  # queries each way, where none were asked for: the loss has to be known
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much of a gallery is scored. Without a limit: every pair."""
+
+    queries: int | None = None  # pictures, and captions, whose ranking is exact; drawn by the seed
+    shortlist: int | None = None  # of what else, so many candidates for each query
+    seed: int = 0
+    batch: int = 64  # pairs at a time
+    by: ModelFolder | None = None  # with two towers, picks the shortlist; None: a regression does
+
+
+def retrieve(
+    model: ModelFolder,
+    store: Store,
+    split: str,
+    extent: Extent | None = None,
+    folder: Path | None = None,
+    console: Console | None = None,
+) -> tuple[list[dict[str, Any]], Scores]:
+    """What each query found, and the scores. `folder` keeps the scored pairs: the same call goes on with them."""
+    extent = extent or Extent()
+    model.accept(store.contract, store.folder)
+    if extent.by is not None and not extent.shortlist:
+        raise RecipeError("--shortlist-by picks the candidates of --shortlist N; give both")
+    gallery = Gallery.of(*_records(model, store, in_split(store, split, "--split")))
+    task = _task(model)
+    table = open_table(gallery, folder, fingerprint(model))
+    sampled = extent.queries or (EXACT_BESIDE_SHORTLIST if extent.shortlist else None)
+    pictures, captions = _drawn(len(gallery.keys), sampled, extent), _drawn(len(gallery.captions), sampled, extent)
+    cells = _cells(gallery, pictures, captions)
+    short = None
+    if extent.shortlist:
+        short = _shortlist(model, store, split, gallery, extent.shortlist, extent.by)
+        cells = joined(cells, shortlist_cells(short))
+    asked = sum(map(len, cells))
+    with bar("pairs", console) as progress:
+        scoring = progress.add_task("scoring", total=asked)
+        task.fill(model.model, gallery, table, cells, extent.batch, partial(progress.advance, scoring))
+    found = rankings(gallery, table, pictures, captions)
+    if short is None:
+        notes = [] if sampled is None else [f"exact, on a sample of {sampled} queries each way"]
+        return found, recall_scores(gallery, found, notes)
+    exact = {(p["asks"], p["key"]): p["rank"] for p in found}
+    through = [
+        p | ({"exact_rank": exact[p["asks"], p["key"]]} if (p["asks"], p["key"]) in exact else {})
+        for p in rankings(gallery, table, among=short)
+    ]
+    pairs = sum(map(len, shortlist_cells(short)))
+    return through, recall_scores(
+        gallery, through, shortlist_notes(through, extent.shortlist or 0, pairs, int(np.prod(gallery.shape)))
+    )
+
+
+def _task(model: ModelFolder) -> Retrieval:
+    words = model.recipe.data.max_words if model.recipe is not None else 20
+    config = model.architecture.config
+    return Retrieval(model.tokens, min(words, config.max_text - 1), config.max_regions)
+
+
+class _Lazy:
+    """Records of a store, with their pixels where the model looks at them; read when asked for."""
+
+    def __init__(self, store: Store, indices: Sequence[int], pixels: Pixels | None = None) -> None:
+        self.store, self.indices, self.pixels = store, indices, pixels
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, row: int, /) -> Record:
+        record = self.store.record(self.indices[row])
+        return record if self.pixels is None else self.pixels.beside(record)
+
+
+def _records(model: ModelFolder, store: Store, indices: Sequence[int]) -> tuple[Records, list[Record]]:
+    pixels = pixels_of(model.recipe) if model.recipe is not None else None
+    return _Lazy(store, indices, pixels), [store.words(index) for index in indices]
+
+
+def _drawn(count: int, sampled: int | None, extent: Extent) -> list[int]:
+    if sampled is None or sampled >= count:
+        return list(range(count))
+    return sorted(Random(f"{extent.seed}/{count}").sample(range(count), sampled))
+
+
+def _cells(gallery: Gallery, pictures: Sequence[int], captions: Sequence[int]) -> Cells:
+    """All captions of the asked pictures, and the asked captions of all."""
+    whole, some, asked = np.arange(len(gallery.captions)), np.array(captions, dtype=np.int64), set(pictures)
+    return [whole if row in asked else some for row in range(len(gallery.keys))]
+
+
+def shortlist_cells(short: tuple[Cells, Cells]) -> Cells:
+    """The cells that either direction's shortlist needs."""
+    of_pictures, of_captions = short
+    columns: list[list[int]] = [list(map(int, row)) for row in of_pictures]
+    for column, rows in enumerate(of_captions):
+        for row in rows:
+            columns[int(row)].append(column)
+    return [np.unique(np.array(row, dtype=np.int64)) for row in columns]
+
+
+def _shortlist(
+    model: ModelFolder, store: Store, split: str, gallery: Gallery, most: int, by: ModelFolder | None
+) -> tuple[Cells, Cells]:
+    if by is None:
+        return _shortlister(model, store, split).choose(gallery, most)
+    by.accept(store.contract, store.folder)
+    config = by.architecture.config
+    records = (best_regions(gallery.records[row], config.max_regions) for row in range(len(gallery.keys)))
+    texts = [caption.text for caption in gallery.captions]
+    words = by.recipe.data.max_words if by.recipe is not None else 20
+    return choose(by.model, by.tokens, records, texts, most, min(words, config.max_text - 1))
+
+
+def _shortlister(model: ModelFolder, store: Store, split: str) -> Shortlister:
+    trained_on = model.recipe.data.split if model.recipe is not None else "train"
+
+    def training() -> Iterator[Record]:
+        for index in in_split(store, trained_on, "--set data.split=NAME"):
+            record = store.words(index)
+            if record.split != split and record.captions:
+                yield store.record(index)
+
+    return Shortlister.of(islice(training(), MOST), model.tokens)
+
+
+def fingerprint(model: ModelFolder) -> str:
+    """Of its shape and all its weights: what was computed with them is kept under it."""
+    digest = hashlib.sha256(model.architecture.model_dump_json().encode())
+    for name, tensor in sorted(model.model.state_dict().items()):
+        digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,208 @@
+"""ImageBERT (Qi et al. 2020, arXiv 2001.07966): BERT over words and regions, for matching pictures and texts.
+
+What is special: nothing in the stream itself, which is as plain as can be; four objectives, stages of pre-training on
+ever closer data, and fine-tuning for retrieval, where each pair of a picture and a text is read together. There is no
+decoder, and no released code: what the paper leaves open is listed in docs/fidelity.md.
+
+    position   0     1   2   3  ...  n      P    P  ...  P    P        (P = config.positions - 1, where no word stands)
+              [CLS]  w1  w2  w3 ... [SEP]   r1   r2 ...  rN  [whole]
+    segment    0     0   0   0  ...  0      1    1  ...  1    1
+    block     text                         regions
+
+[SEP] is the last of `Sample.text`; the model adds [CLS]. A region is the sum of its feature, its box as five numbers,
+its segment and the one position that all regions share, normed (section 4.1). [whole] is the picture's own feature, of
+any backbone, as one region more ("w global feature", Table 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float
+from pydantic import model_validator
+from torch import Tensor, nn
+
+from diptych.core import Batch, States, Vocabulary, attention_mask
+from diptych.errors import DataError
+from diptych.models.dropout import Dropout
+from diptych.models.embeddings import TextEmbedding
+from diptych.models.heads import HeadSizes, make_heads, slot_mark
+from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
+from diptych.models.transformer import LayerSizes, Transformer
+from diptych.models.visual import geometry, region_features
+
+WORDS, REGIONS = 0, 1  # segments
+
+
+class ImageBertConfig(ModelConfig):
+    layers: int = 12
+    positions: int = 512  # the last is that of all regions
+    max_regions: int = 100  # the paper tries 36 too
+    # "Each embedding is projected ..., followed by Layer Normalization" can be read of the sum, as in the formula
+    # before it, or of each of the parts that are projected (feature and box) before their sum is normed too.
+    region_norm: Literal["sum", "each"] = "sum"
+    whole_region: bool = False  # the picture's own feature as one region more
+
+    @model_validator(mode="after")
+    def _fits(self) -> ImageBertConfig:
+        if self.positions < 4:
+            raise ValueError(
+                f"positions={self.positions} leaves no place for a word between [CLS] and [SEP]; the last is the "
+                "regions'"
+            )
+        return self
+
+    @property
+    def max_text(self) -> int:
+        """How many words (and the [SEP] that ends them) there are positions for."""
+        return self.positions - 2
+
+    def fitted(self, whole: bool) -> ImageBertConfig:
+        return self.model_copy(update={"whole_region": self.whole_region and whole})
+
+    @classmethod
+    def base(cls, **changes: Any) -> ImageBertConfig:
+        """The paper's: BERT base over 100 regions."""
+        return cls(**changes)
+
+    @classmethod
+    def tiny(cls, **changes: Any) -> ImageBertConfig:
+        """Trains in minutes on one core."""
+        small = {"width": 128, "layers": 3, "heads": 4, "ffn": 512, "positions": 64, "max_regions": 32}
+        return cls(**{**small, "init_std": 0.05, **changes})
+
+
+class ImageBertResolvedConfig(ImageBertConfig, ResolvedConfig):
+    @property
+    def segments(self) -> int:
+        """Of words and of regions: BERT's two."""
+        return 2
+
+
+class ImageBert(SystemModel):
+    config: ImageBertResolvedConfig
+    provides = frozenset({"regions", "text", "text after regions"})
+
+    def __init__(self, config: ImageBertResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
+        super().__init__(config)
+        self.text = TextEmbedding(
+            words=config.vocabulary.size,
+            width=config.width,
+            positions=config.positions,
+            segments=config.segments,
+            dropout=config.dropout,
+            norm_eps=config.norm_eps,
+        )
+        self.regions = ObjectEmbedding(config)
+        self.encoder = Transformer(
+            LayerSizes.of(config),
+            config.layers,
+        )
+        sizes = HeadSizes.of(config)
+        self.heads = make_heads(heads, sizes, self.text.words)
+        for module in self.modules():
+            as_bert(module, config.init_std)
+        self.keep_layers = False  # whether States.layers is filled
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.config.vocabulary
+
+    def forward(self, batch: Batch) -> States:
+        words, there = self._words(batch)
+        seen, present = self._regions(batch)
+        regions, text = seen.shape[1], words.shape[1]
+        # The table's order is regions, text; the sequence's is of no consequence where all see all.
+        allowed = attention_mask(batch.attention, regions, text, 0, torch.cat([present, there], 1))
+        layers = self.encoder(torch.cat([seen, words], 1), allowed)
+        of_regions, of_text = layers[-1].split([regions, text], 1)
+        return States(
+            regions=of_regions[:, : batch.boxes.shape[1]],
+            text=of_text[:, 1:],
+            marks={"cls": of_text[:, 0], "sep": _last(of_text, there), **slot_mark(of_text[:, 1:], batch)},
+            layers=tuple(layers) if self.keep_layers else (),
+        )
+
+    def _words(self, batch: Batch) -> tuple[Float[Tensor, "B K D"], Bool[Tensor, "B K"]]:
+        """[CLS] and the words, normed, and which of them are there."""
+        if batch.text.shape[1] > self.config.max_text:
+            raise DataError(
+                f"a text of {batch.text.shape[1]} words, and there are positions for {self.config.max_text}; cut it, "
+                "or set positions"
+            )
+        cls = batch.text.new_full((len(batch), 1), self.vocabulary.cls)
+        words = torch.cat([cls, batch.text], 1)
+        positions = torch.arange(words.shape[1], device=words.device)
+        embedded = self.text(words, positions, torch.full_like(words, WORDS))
+        there = batch.text_present.new_ones(len(batch), 1)
+        return self.text.finish(embedded), torch.cat([there, batch.text_present], 1)
+
+    def _regions(self, batch: Batch) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
+        """The regions and perhaps the whole picture, normed, and which of them are there."""
+        if batch.boxes.shape[1] > self.config.max_regions:
+            raise DataError(
+                f"{batch.boxes.shape[1]} regions, the model reads at most {self.config.max_regions}; keep the best "
+                "ones, or set max_regions",
+                key=batch.keys[int(batch.regions_present.sum(1).argmax())],
+            )
+        device = batch.boxes.device
+        marks = self.text.segments(torch.tensor(REGIONS, device=device)) + self.text.positions(
+            torch.tensor(self.config.positions - 1, device=device)
+        )
+        seen, present = self.regions(batch, marks), batch.regions_present
+        if self.config.whole_region:
+            present = torch.cat([present, present.new_ones(len(batch), 1)], 1)
+        return seen, present
+
+
+class ObjectEmbedding(nn.Module):
+    """Section 4.1: e = LN(v + s + p_img + p_seq); v of the feature, p_img of the box as five numbers.
+
+    A hidden region loses its feature ("zero out") and keeps its box, or nobody could say which region is asked for.
+    The norm is not the words' own: that one comes from BERT, and is fitted to sums of word vectors.
+    """
+
+    def __init__(self, config: ImageBertResolvedConfig) -> None:
+        super().__init__()
+        self.feature_size, self.whole_size = config.feature_size, config.whole_size or config.feature_size
+        self.look = nn.Linear(config.feature_size, config.width)
+        self.place = nn.Linear(5, config.width)
+        if config.whole_region:
+            self.whole = nn.Linear(self.whole_size, config.width)
+        self.each = config.region_norm == "each"
+        if self.each:
+            self.look_norm = nn.LayerNorm(config.width, config.norm_eps)
+            self.place_norm = nn.LayerNorm(config.width, config.norm_eps)
+        self.norm = nn.LayerNorm(config.width, config.norm_eps)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, batch: Batch, marks: Float[Tensor, "D"]) -> Float[Tensor, "B P D"]:
+        """`marks`: segment and position, the same for all. P is R, or R + 1 with the whole picture at the end."""
+        features = region_features(batch, self.feature_size).masked_fill(batch.hidden[..., None], 0)
+        looks, boxes = self.look(features), geometry(batch, "paper", "paper")
+        if hasattr(self, "whole"):
+            looks = torch.cat([looks, self.whole(self._whole(batch))[:, None]], 1)
+            all_of_it = boxes.new_tensor([0.0, 0.0, 1.0, 1.0, 1.0])  # corners, and the share of the picture
+            boxes = torch.cat([boxes, all_of_it.expand(len(batch), 1, 5)], 1)
+        places = self.place(boxes)
+        if self.each:
+            looks, places = self.look_norm(looks), self.place_norm(places)
+        normed: Tensor = self.dropout(self.norm(looks + places + marks))
+        return normed
+
+    def _whole(self, batch: Batch) -> Float[Tensor, "B W"]:
+        if batch.whole is None:
+            raise DataError("the model reads the feature of the whole picture, and some have none", key=batch.keys[0])
+        if batch.whole.shape[-1] != self.whole_size:
+            raise DataError(
+                f"features of whole pictures have {batch.whole.shape[-1]} values, the model wants {self.whole_size}",
+                key=batch.keys[0],
+            )
+        return batch.whole
+
+
+def _last(text: Float[Tensor, "B K D"], there: Bool[Tensor, "B K"]) -> Float[Tensor, "B D"]:
+    """The state of each text's [SEP]."""
+    return text[torch.arange(len(text), device=text.device), there.sum(1) - 1]

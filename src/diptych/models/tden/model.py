@@ -1,0 +1,355 @@
+"""TDEN (Li, Pan, Yao, Chen, Mei, AAAI 2021, arXiv 2101.11562): two encoders, then one to understand, one to write.
+
+What is special: each modality has an encoder of its own, the cross-modal encoder understands and the cross-modal
+decoder writes, so that neither task hampers the other (Fig. 2c). Words pass the same sentence layers on both ways:
+seeing each other when they are read, seeing the past when they are written; the segment tells which.
+
+    block      regions               text                         target
+              [IMG] r1 r2 ... rR    [CLS] w1 w2 ... wT [SEP]     [CLS] w1 w2 ... wT          says w1 w2 ... wT [SEP]
+    position   boxes                 0    1  2                    0    1  2
+    segment                          0 -------------- 0           1 ------------ 1
+                  |                     |                            |
+            object encoder        sentence encoder             sentence encoder (the same layers, past alone)
+                  |-------.  ISM  .-----|                            |
+                  |    cross-modal encoder: MLM, MOC                 |
+                  |--------------------------------------> cross-modal decoder: MSG
+
+[IMG] is the mean of the visible regions' features over the whole picture. [SEP] is the last of `Sample.text`, [CLS] the
+first of `Sample.target`; the model adds [CLS] to the text. Switches besides: Table 1's one stream, in which one stack
+does all, and two streams, in which the cross-modal encoder also writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import model_validator
+from torch import Tensor, nn
+
+from diptych.core import Batch, States, Stream, Vocabulary
+from diptych.errors import DataError, RecipeError
+from diptych.models.cross_modal import CrossModalLayer, ObjectEmbedding, closed_over
+from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, causal, closed_of, write_word
+from diptych.models.embeddings import TextEmbedding
+from diptych.models.heads import HeadSizes, make_heads, slot_mark
+from diptych.models.pooling import OneAnswer, PairHead, ReadAnswer, SimilarityHead, TwoAnswers
+from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
+from diptych.models.transformer import Layer, LayerSizes
+from diptych.models.visual import Source
+
+Structure = Literal["decoupled", "two-stream", "single-stream"]
+READ, WRITTEN = 0, 1  # segments
+
+
+class TdenConfig(ModelConfig):
+    """`paper` against `official` is the table of fidelity.md."""
+
+    structure: Structure = "decoupled"
+    object_layers: int = 6
+    sentence_layers: int = 12
+    cross_layers: int = 6  # of the cross-modal encoder; 0: decoder-only pre-training (Table 2, row 2)
+    decoder_layers: int = 6  # of the cross-modal decoder; 0: encoder-only pre-training (Table 2, row 1)
+    segments: int = 3  # the code's; 0 and 1 are used
+    embedding_norm_eps: float = 1e-5
+    decoder_memory: Source = "paper"  # object encoder; or cross-modal encoder where there is a text to read
+    cross_ffn: Source = "paper"  # one feed-forward for both modalities; or one each
+    vqa_fusion: Source = "paper"  # one vector of encoder and decoder; or two classifiers
+    similarity: Source = "paper"  # the last object layer is pooled; or every one, and vectors are batch-normed
+    similarity_width: int = 1024
+    answer_width: int | None = None  # of the pooled vectors from which answers are told; None: as all states
+    tied_words: bool = True  # the word head ends with the word embeddings; the code's has rows of its own
+
+    @model_validator(mode="after")
+    def _fits(self) -> TdenConfig:
+        if self.positions < 3:
+            raise ValueError(f"positions={self.positions} leaves no place for a word between [CLS] and [SEP]")
+        unused = {
+            "decoupled": (),
+            "two-stream": ("decoder_layers",),
+            "single-stream": ("object_layers", "sentence_layers", "decoder_layers"),
+        }[self.structure]
+        if there := [name for name in unused if getattr(self, name)]:
+            raise ValueError(f"structure={self.structure} has no {' and no '.join(there)}; set 0")
+        if self.structure != "decoupled" and not self.cross_layers:
+            raise ValueError(
+                f"structure={self.structure} reads and writes in the cross layers; cross_layers=0 leaves none"
+            )
+        return self
+
+    @property
+    def max_text(self) -> int:
+        """How many words (and the [SEP] that ends them) there are positions for."""
+        return self.positions - 1
+
+    @classmethod
+    def base(cls, **changes: Any) -> TdenConfig:
+        """6, 12, 6 and 6 layers: the released code's, and ViLBERT's to which the paper points."""
+        return cls(**{**_layers(6, 12, 6, 6, changes), **changes})
+
+    @classmethod
+    def tiny(cls, **changes: Any) -> TdenConfig:
+        """Trains in minutes on one core."""
+        small = {"width": 128, "heads": 4, "ffn": 512, "positions": 64, "max_regions": 32, "similarity_width": 128}
+        return cls(**{**small, **_layers(1, 2, 2, 2, changes), "init_std": 0.05, **changes})
+
+
+def _layers(objects: int, sentence: int, cross: int, decoder: int, changes: dict[str, Any]) -> dict[str, int]:
+    """Layer counts of a structure; one stream gets as many as a word passes in the decoupled one."""
+    match changes.get("structure", "decoupled"):
+        case "single-stream":
+            counts = (0, 0, sentence + cross, 0)
+        case "two-stream":
+            counts = (objects, sentence, cross, 0)
+        case _:
+            counts = (objects, sentence, cross, decoder)
+    return dict(zip(("object_layers", "sentence_layers", "cross_layers", "decoder_layers"), counts, strict=True))
+
+
+class TdenResolvedConfig(TdenConfig, ResolvedConfig):
+    pass
+
+
+class Tden(SystemModel):
+    config: TdenResolvedConfig
+    decodes = True
+
+    def __init__(self, config: TdenResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
+        super().__init__(config)
+        sizes = LayerSizes.of(config)
+        self.text = TextEmbedding(
+            words=config.vocabulary.size,
+            width=config.width,
+            positions=config.positions,
+            segments=config.segments,
+            dropout=config.dropout,
+            norm_eps=config.embedding_norm_eps,
+        )
+        self.regions = ObjectEmbedding(config.feature_size, config.width, config.dropout, config.embedding_norm_eps)
+        self.objects = nn.ModuleList(Layer(sizes) for _ in range(config.object_layers))
+        self.sentence = nn.ModuleList(Layer(sizes) for _ in range(config.sentence_layers))
+        apart = config.cross_ffn == "official" and config.structure != "single-stream"
+        self.cross = nn.ModuleList(CrossModalLayer(sizes, apart) for _ in range(config.cross_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(sizes) for _ in range(config.decoder_layers))
+        self.heads = self._heads(heads)
+        for module in self.modules():
+            as_bert(module, config.init_std)
+        self.provides = self.provided(config)
+
+    @classmethod
+    def provided(cls, shape: TdenConfig) -> frozenset[str]:
+        writes = shape.structure != "decoupled" or shape.decoder_layers > 0
+        of_decoder = ("target", "target apart", "two passes", "decode") if writes else ()
+        return frozenset({"regions", "text", "unimodal", *of_decoder})
+
+    def _heads(self, names: Iterable[str]) -> nn.ModuleDict:
+        config = self.config
+        official = config.similarity == "official"
+        sizes = HeadSizes.of(
+            config,
+            tied=config.tied_words,
+            similarity=config.similarity_width,
+            region_layers=max(config.object_layers, 1) if official else 1,
+            answer_width=config.answer_width or config.width,
+            batch_norm=official,
+        )
+
+        def answer() -> nn.Module:
+            if config.answers < 1:
+                raise RecipeError("a head over answers was asked for, but the model's config says answers=0; set it")
+            if config.vqa_fusion == "official" and not config.decoder_layers:
+                raise RecipeError(
+                    "vqa_fusion=official is a classifier over the encoder and one over the decoder, and "
+                    "decoder_layers=0 leaves no decoder; set vqa_fusion=paper"
+                )
+            return TwoAnswers(sizes, config.cross_layers) if config.vqa_fusion == "official" else one(config.answers)
+
+        def one(answers: int) -> nn.Module:
+            if not config.cross_layers:
+                raise RecipeError("cross_layers=0: nothing reads a question beside the picture; set cross_layers")
+            return OneAnswer(sizes, 3 if config.decoder_layers else 2, answers)
+
+        def choice() -> nn.Module:  # VCR: how well a response fits; the code's reads the encoder alone
+            return ReadAnswer(sizes, config.cross_layers, 1) if config.vqa_fusion == "official" else one(1)
+
+        own: dict[str, Callable[[], nn.Module]] = {"choice": choice, "match": lambda: PairHead(sizes)}
+        own |= {} if config.answer_slot else {"answer": answer}
+        return make_heads(names, sizes, self.text.words, own)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.config.vocabulary
+
+    @property
+    def _reads_twice(self) -> bool:
+        """Whether the decoder reads a question too."""
+        wanted = {"choice"} if self.config.answer_slot else {"choice", "answer"}
+        return len(self.decoder) > 0 and not wanted.isdisjoint(self.heads)
+
+    # ---- reading -------------------------------------------------------------------------------------
+
+    def forward(self, batch: Batch, objects: Stream | None = None, cross: bool = True) -> States:
+        """`objects`: the object encoder's states of an earlier pass over the same regions. Without `cross` the
+        cross-modal encoder rests: regions and text have not met.
+        """
+        objects = self.read_regions(batch) if objects is None else objects
+        sentence = self.read_text(batch) if batch.text.shape[1] else None
+        joint = self._meet(objects, sentence) if cross and sentence is not None and len(self.cross) else None
+        seen, said = joint if joint is not None else (objects, sentence)
+        none = objects.last[:, :0]
+        states = States(
+            regions=seen.last[:, 1:],
+            text=none if said is None else said.last[:, 1:],
+            marks={"img": seen.last[:, 0]} | ({"cls": said.last[:, 0]} if said is not None else {}),
+            joint=joint,
+        )
+        states.marks |= slot_mark(states.text, batch) if self.config.answer_slot else {}
+        if sentence is not None:
+            states.unimodal = self._apart(objects, sentence)
+        if batch.target is not None:
+            states.target = self._write(batch.target, objects, self._memory(objects, joint))
+        elif sentence is not None and self._reads_twice:
+            # A question is not written: the decoder reads all of it (tden.py:93 of the code; the paper's "outputs of
+            # cross-modal encoder and decoder").
+            closed, memory = closed_of(sentence.present, none), self._memory(objects, joint)
+            states.written = Stream(self._decode(sentence.last, closed, memory), sentence.present)
+        return states
+
+    def read_regions(self, batch: Batch) -> Stream:
+        """[IMG] and the regions by themselves: what retrieval keeps of a picture."""
+        if batch.boxes.shape[1] > self.config.max_regions:
+            raise DataError(
+                f"{batch.boxes.shape[1]} regions, the model reads at most {self.config.max_regions}; keep the best "
+                "ones, or set max_regions",
+                key=batch.keys[int(batch.regions_present.sum(1).argmax())],
+            )
+        there = batch.regions_present.new_ones(len(batch), 1)
+        present = torch.cat([there, batch.regions_present], 1)
+        return _through(self.objects, self.regions(batch), present)
+
+    def read_text(self, batch: Batch) -> Stream:
+        """[CLS] and the words by themselves: what retrieval keeps of a text."""
+        cls = torch.full_like(batch.text[:, :1], self.vocabulary.cls)
+        present = torch.cat([batch.text_present.new_ones(len(batch), 1), batch.text_present], 1)
+        return _through(self.sentence, self._words(torch.cat([cls, batch.text], 1), 0, READ), present)
+
+    def embed_pictures(self, batch: Batch) -> Float[Tensor, "B S"]:
+        """The vectors by which pictures are found. The text of the batch is not read."""
+        return self._similarity().of_pictures(self._alone(self.read_regions(batch)))
+
+    def embed_texts(self, batch: Batch) -> Float[Tensor, "B S"]:
+        """The vectors by which texts are found. The regions of the batch are not read."""
+        return self._similarity().of_texts(self._alone(self.read_text(batch)))
+
+    def _similarity(self) -> SimilarityHead:
+        if "similarity" not in self.heads:
+            raise RecipeError(
+                "this model has no head 'similarity', so it cannot search: train it for retrieval, or pre-train with "
+                "objectives.matching on"
+            )
+        head = self.heads["similarity"]
+        assert isinstance(head, SimilarityHead)
+        return head
+
+    def _apart(self, objects: Stream, sentence: Stream) -> tuple[Stream, Stream] | None:
+        if self.config.structure == "single-stream" and "similarity" not in self.heads:
+            return None
+        return self._alone(objects), self._alone(sentence)
+
+    def _alone(self, stream: Stream) -> Stream:
+        """One modality that has met no other. One stream has no encoder for that: its stack reads it by itself."""
+        if self.config.structure != "single-stream":
+            return stream
+        return _through(self.cross, stream.last, stream.present)
+
+    def _meet(self, objects: Stream, sentence: Stream) -> tuple[Stream, Stream]:
+        count, present = objects.present.shape[1], torch.cat([objects.present, sentence.present], 1)
+        layers = _through(self.cross, torch.cat([objects.last, sentence.last], 1), present, count).layers
+        return (
+            Stream(tuple(states[:, :count] for states in layers), objects.present),
+            Stream(tuple(states[:, count:] for states in layers), sentence.present),
+        )
+
+    # ---- writing -------------------------------------------------------------------------------------
+
+    def _memory(self, objects: Stream, joint: tuple[Stream, Stream] | None) -> Stream:
+        """What the decoder looks at. In the code's pre-training and VQA it has met the text (fidelity.md, 2.3)."""
+        return joint[0] if joint is not None and self.config.decoder_memory == "official" else objects
+
+    def _write(self, target: Int[Tensor, "B U"], objects: Stream, memory: Stream) -> Float[Tensor, "B U D"]:
+        x = self._words(target, 0, WRITTEN)
+        past = causal(target.shape[1], x)
+        for layer in self.sentence:
+            x = layer(x, past)
+        if self.config.structure == "decoupled":
+            return self._decode(x, past, memory)[-1]
+        count = objects.present.shape[1]
+        x = torch.cat([objects.last, x], 1)
+        closed = closed_over(objects.present, past)
+        for layer in self.cross:
+            x = layer(x, closed, count)
+        return x[:, count:]
+
+    def _decode(self, x: Float[Tensor, "B U D"], closed: Tensor, memory: Stream) -> tuple[Tensor, ...]:
+        """The states after each layer of the decoder."""
+        layers, outward = [], closed_of(memory.present, x)
+        for layer in self.decoder:
+            x = layer(x, closed, memory.last, outward)
+            layers.append(x)
+        return tuple(layers)
+
+    def begin(self, batch: Batch, room: int) -> tuple[Float[Tensor, "B V"], DecoderMemory]:
+        """Read the regions once. The scores of each caption's first word, and a memory with room for `room` words."""
+        if not {"target", "decode"} <= self.provides:
+            raise RecipeError("decoder_layers=0: this model was made to read and cannot write; choose another")
+        if room > self.config.max_text:
+            raise RecipeError(
+                f"{room} words were asked for; with positions={self.config.positions} there are places for "
+                f"{self.config.max_text}"
+            )
+        objects = self.read_regions(batch)
+        pasts = [Past() for _ in self.sentence]
+        pasts += [Past(layer.look_up(objects.last)) for layer in self.decoder if isinstance(layer, DecoderLayer)]
+        if self.config.structure != "decoupled":
+            x, closed = objects.last, closed_of(objects.present, objects.last)
+            for layer in self.cross:
+                assert isinstance(layer, CrossModalLayer)
+                pasts.append(Past(layer.attention.keys_values(x)))
+                x = layer(x, closed, x.shape[1])
+        memory = DecoderMemory(pasts, closed_of(objects.present, objects.last), room)
+        first = torch.full((len(batch), 1), self.vocabulary.cls, device=objects.last.device)
+        return self._next(first, memory)[:, 0], memory
+
+    def follow(
+        self, memory: DecoderMemory, words: Int[Tensor, "B K"], parents: Int[Tensor, "B K"]
+    ) -> Float[Tensor, "B K V"]:
+        """Beam k writes `words[b, k]` after what beam `parents[b, k]` had written: the scores of its next word."""
+        memory.take(parents)
+        return self._next(words, memory)
+
+    def _next(self, words: Int[Tensor, "B K"], memory: DecoderMemory) -> Float[Tensor, "B K V"]:
+        x = self._words(words.view(-1, 1), memory.written, WRITTEN).view(*words.shape, -1)
+        stack = [*self.sentence, *(self.decoder if self.config.structure == "decoupled" else self.cross)]
+        scores: Tensor = self.heads["word"](write_word(stack, x, memory))
+        return scores
+
+    def _words(self, words: Int[Tensor, "N L"], start: int, segment: int) -> Float[Tensor, "N L D"]:
+        end = start + words.shape[1]
+        if end > self.config.positions:
+            raise DataError(
+                f"a text of {end} words with its mark, and there are positions for {self.config.positions}; cut it, "
+                "or set positions"
+            )
+        positions = torch.arange(start, end, device=words.device)
+        return self.text.finish(self.text(words, positions, torch.full_like(words, segment)))
+
+
+def _through(layers: Iterable[nn.Module], x: Tensor, present: Tensor, count: int | None = None) -> Stream:
+    """All see all that is there. `count`: how many of the positions are regions, for layers in which these differ."""
+    closed, states = closed_of(present, x), []
+    for layer in layers:
+        x = layer(x, closed) if count is None else layer(x, closed, count)
+        states.append(x)
+    return Stream(tuple(states) or (x,), present)

@@ -1,0 +1,328 @@
+"""VL-BERT (Su et al., ICLR 2020, arXiv 1908.08530; "v1" is the first version of that text): words that also look.
+
+What is special: every position has a visual feature. A region's is its own; a word's is that of the whole picture, or
+of the region that it names (VCR); so words see before attention does. Regions have no order and share one position.
+
+    block      text                                  regions
+              [CLS] w1 w2 [SEP] v1 v2 [SEP]          r0 r1 ... rR           [END]
+    token     its word                               [IMG], or a hidden one  a vector of its own
+    looks     at r0, or at the region it names       at itself               at nothing
+    segment    A ----------- A   B ------ B           C ------------------------- C
+    position   0  1  2  ...                T          T+1 (all the same)     T+2
+
+r0 is the whole picture: its feature is the mean of those of the regions that are not hidden, or what the store has
+(`whole`). [SEP]s are in `Sample.text`; the model adds the other marks. Text alone (no regions) has neither [CLS] nor
+r0, and looks at a learned vector: a corpus runs on from line to line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from diptych.core import IGNORE, Batch, States, attention_mask
+from diptych.errors import DataError
+from diptych.models.dropout import Dropout
+from diptych.models.embeddings import TextEmbedding
+from diptych.models.heads import HeadSizes, PooledMatchHead, make_heads, slot_mark
+from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
+from diptych.models.transformer import LayerSizes, Transformer
+from diptych.models.visual import Source, region_features
+from diptych.models.vl_bert.network import CELLS, FastRCNN, Network, Stride
+
+REGIONS = 2  # segment C
+SCALE, LONGEST = 100, 1000  # of coordinates, and the longest wavelength of their sines
+NETWORK = "regions.network."  # what the names of the parameters begin with that look at pixels
+TOGETHER = 64  # text and regions, where they share a budget
+
+
+class VLBertConfig(ModelConfig):
+    """`paper` against `official` is the table of fidelity.md."""
+
+    layers: int = 12
+    answer_slot: bool = True
+    coordinates: int = 256  # sines, and as many cosines, of each of a box's four numbers
+    geometry: Source = "paper"  # corners; or centre and size
+    whole: Literal["mean", "given"] = "mean"  # the whole picture's feature: of the visible regions, or the store's
+    visual_norm_init: Source = "paper"  # the visual norms begin with weight 1; or 0, so that training begins as BERT
+    region_budget: Source = "paper"  # max_regions; or 64 places for text and regions together
+    network: Network | None = None  # what looks at pixels, trained with the rest; None: stored features
+    network_frozen: int = 2  # of its stem and stages 1 to 3, from the stem on
+    network_cells: Annotated[int, Field(ge=1, le=CELLS)] = CELLS  # that RoIAlign makes of a box, both ways
+
+    network_stride: Stride = "1x1"  # of a stage, in a bottleneck's first convolution; torchvision's weights: 3x3
+
+    @model_validator(mode="after")
+    def _fits(self) -> VLBertConfig:
+        if self.positions < 5:
+            raise ValueError(f"positions={self.positions} leaves no place for a word between the marks")
+        return self
+
+    def fitted(self, whole: bool) -> VLBertConfig:
+        return self if whole else self.model_copy(update={"whole": "mean"})
+
+    def most_regions(self, words: int) -> int:
+        """Official: text with its marks and regions with r0 share 64 places, of which regions have half at least."""
+        if self.region_budget == "paper":
+            return self.max_regions
+        return min(self.max_regions, max(TOGETHER - 2 - words, TOGETHER // 2 - 2))
+
+    @property
+    def max_text(self) -> int:
+        """How many words (and [SEP]s) there are positions for, beside [CLS], the regions' and [END]."""
+        return self.positions - 3
+
+    @property
+    def max_beside(self) -> int:
+        return self.max_text if self.region_budget == "paper" else min(self.max_text, TOGETHER // 2)
+
+    @classmethod
+    def base(cls, **changes: Any) -> VLBertConfig:
+        return cls(**changes)
+
+    @classmethod
+    def large(cls, **changes: Any) -> VLBertConfig:
+        """ICLR version; v1 has no such size."""
+        return cls(**{"width": 1024, "layers": 24, "heads": 16, "ffn": 4096, **changes})
+
+    @classmethod
+    def tiny(cls, **changes: Any) -> VLBertConfig:
+        """Trains in minutes on one core."""
+        small = {"width": 128, "layers": 3, "heads": 4, "ffn": 512, "positions": 96, "max_regions": 32}
+        return cls(**{**small, "coordinates": 16, "init_std": 0.05, **changes})
+
+
+class VLBertResolvedConfig(VLBertConfig, ResolvedConfig):
+    pass
+
+
+class VLBert(SystemModel):
+    config: VLBertResolvedConfig
+    provides = frozenset({"regions", "text", "text after regions", "alone"})
+
+    def __init__(self, config: VLBertResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
+        super().__init__(config)
+        self.provides = self.provided(config)
+        self.text = TextEmbedding(
+            words=config.vocabulary.size,
+            width=config.width,
+            positions=config.positions,
+            segments=3,
+            dropout=config.dropout,
+            norm_eps=config.norm_eps,
+        )
+        # One row each: [IMG], a hidden region's token, [END], and what text alone looks at.
+        self.image, self.hidden, self.end, self.alone = (nn.Embedding(1, config.width) for _ in range(4))
+        self.regions = RegionLooks(config)
+        self.word_norm = nn.LayerNorm(config.width, config.norm_eps)
+        self.region_norm = nn.LayerNorm(config.width, config.norm_eps)
+        self.encoder = Transformer(
+            LayerSizes.of(config),
+            config.layers,
+        )
+        sizes = HeadSizes.of(
+            config,
+            class_norm=False,
+            dropout=config.dropout,
+        )
+        own = {
+            "match": lambda: PooledMatchHead(sizes),
+            "seen_class": lambda: nn.Linear(self.regions.size, config.classes),
+        }
+        self.heads = make_heads(heads, sizes, self.text.words, own)
+        for module in self.modules():
+            as_bert(module, config.init_std)
+        if self.regions.hidden is not None:
+            nn.init.zeros_(self.regions.hidden)
+        if config.visual_norm_init == "official":
+            nn.init.zeros_(self.word_norm.weight)
+            nn.init.zeros_(self.region_norm.weight)
+        self.keep_layers = False  # whether States.layers is filled
+
+    @classmethod
+    def provided(cls, shape: VLBertConfig) -> frozenset[str]:
+        return cls.provides | ({"pixels"} if shape.network is not None else set())
+
+    def forward(self, batch: Batch) -> States:
+        pictured = batch.regions_present.any(1)
+        batch = replace(batch, regions_present=batch.regions_present & self._within_budget(batch))
+        features = self.regions.features(batch)
+        looks = self.regions(batch, features)
+        # [CLS], words: (B, 1 + T)
+        cls = batch.text.new_full((len(batch), 1), self.config.vocabulary.cls)
+        words = torch.cat([cls, batch.text], 1)
+        there = torch.cat([pictured[:, None], batch.text_present], 1)
+        # r0, regions, [END]: (B, 2 + R)
+        present = torch.cat([pictured[:, None], batch.regions_present, torch.ones_like(pictured)[:, None]], 1)
+        # The table's order is regions, text; the sequence's is of no consequence where all see all.
+        x = torch.cat([self._regions(batch, looks, pictured), self._words(batch, words, looks, pictured)], 1)
+        seen = torch.cat([present, there], 1)
+        allowed = attention_mask(batch.attention, present.shape[1], words.shape[1], 0, seen)
+        layers = self.encoder(self.text.finish(x), allowed)
+        of_regions, of_text = layers[-1].split([present.shape[1], words.shape[1]], 1)
+        return States(
+            regions=of_regions[:, 1:-1],
+            text=of_text[:, 1:],
+            marks={
+                "cls": of_text[:, 0],
+                "sep": of_text[torch.arange(len(batch), device=x.device), batch.text_present.sum(1)],
+                "whole": of_regions[:, 0],
+                "end": of_regions[:, -1],
+                **slot_mark(of_text[:, 1:], batch),
+            },
+            embedded={"regions": looks[:, 1:], "places": looks[:, :1], "features": features[:, 1:]},
+            layers=tuple(layers) if self.keep_layers else (),
+        )
+
+    def _words(
+        self, batch: Batch, words: Int[Tensor, "B K"], looks: Float[Tensor, "B P D"], pictured: Bool[Tensor, "B"]
+    ) -> Float[Tensor, "B K D"]:
+        """[CLS] and the words, each with what it looks at."""
+        if batch.text.shape[1] > self.config.max_text:
+            raise DataError(
+                f"a text of {batch.text.shape[1]} words, and there are positions for {self.config.max_text}; cut it, "
+                "or set positions"
+            )
+        whole = looks[:, :1].expand(-1, words.shape[1], -1)
+        if batch.text_regions is not None:
+            named = torch.cat([batch.text_regions.new_full((len(batch), 1), IGNORE), batch.text_regions], 1)
+            whole = looks.gather(1, (named + 1).clamp(min=0)[..., None].expand(-1, -1, looks.shape[-1]))
+        seen = torch.where(pictured[:, None, None], whole, self.alone.weight)
+        # Text alone has no [CLS]: its first word has position 0.
+        positions = torch.arange(words.shape[1], device=words.device) - (~pictured)[:, None].long()
+        ends = (batch.text == self.config.vocabulary.sep).long()
+        second = torch.cat([torch.zeros_like(ends[:, :1]), (ends.cumsum(1) - ends > 0).long()], 1)
+        embedded: Tensor = self.text(words, positions.clamp(min=0), second * pictured[:, None])
+        looking: Tensor = self.word_norm(seen)
+        return embedded + looking
+
+    def _regions(
+        self, batch: Batch, looks: Float[Tensor, "B P D"], pictured: Bool[Tensor, "B"]
+    ) -> Float[Tensor, "B Q D"]:
+        """r0, the regions and [END]."""
+        if batch.boxes.shape[1] > self.config.max_regions:
+            raise DataError(
+                f"{batch.boxes.shape[1]} regions, the model reads at most {self.config.max_regions}; keep the best "
+                "ones, or set max_regions",
+                key=batch.keys[int(batch.regions_present.sum(1).argmax())],
+            )
+        hidden = torch.cat([torch.zeros_like(pictured)[:, None], batch.hidden], 1)[..., None]
+        tokens = torch.where(hidden, self.hidden.weight, self.image.weight) + self.region_norm(looks)
+        after_text = (batch.text_present.sum(1) + pictured)[:, None]
+        place = self.text.positions(after_text) + self.text.segments.weight[REGIONS]
+        end: Tensor = self.end.weight + self.text.positions(after_text + 1) + self.text.segments.weight[REGIONS]
+        return torch.cat([tokens + place, end], 1)
+
+    def _within_budget(self, batch: Batch) -> Bool[Tensor, "B R"]:
+        """Official: text with its marks and regions with r0 share 64 places; of the regions the best are kept."""
+        if self.config.region_budget == "paper":
+            return torch.ones_like(batch.regions_present)
+        left = TOGETHER - 2 - batch.text_present.sum(1)
+        left = left.masked_fill(~batch.regions_present.any(1), TOGETHER)  # text alone shares with nothing
+        if int(left.min()) < TOGETHER // 2 - 2:
+            raise DataError(
+                f"a text of {TOGETHER - 2 - int(left.min())} words, and region_budget=official has {TOGETHER} places "
+                "for words and regions together, half of them for regions; cut the text (data.max_words), or set "
+                "region_budget=paper",
+                key=batch.keys[int(left.argmin())],
+            )
+        return torch.arange(batch.boxes.shape[1], device=left.device) < left[:, None]
+
+
+class RegionLooks(nn.Module):
+    """Section 3.2: what a region looks like and where it is, through one layer; the whole picture comes first."""
+
+    def __init__(self, config: VLBertResolvedConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.network = (
+            FastRCNN(config.network, config.network_frozen, config.network_cells, config.network_stride)
+            if config.network is not None
+            else None
+        )
+        self.size = config.feature_size if self.network is None else self.network.size
+        # What a hidden region looks like; where there are pixels, like a blank.
+        self.hidden = nn.Parameter(torch.zeros(self.size)) if self.network is None else None
+        self.dropout = Dropout(config.dropout)
+        self.out = nn.Linear(8 * config.coordinates + self.size, config.width)
+
+    def features(self, batch: Batch) -> Float[Tensor, "B P F"]:
+        """P = 1 + R: the whole picture comes first."""
+        return self._stored(batch) if self.network is None else self._seen(batch, self.network)
+
+    def forward(self, batch: Batch, features: Float[Tensor, "B P F"]) -> Float[Tensor, "B P D"]:
+        places = sines(self._places(batch), self.config.coordinates)
+        looks: Tensor = torch.relu(self.out(self.dropout(torch.cat([places.to(features), features], -1))))
+        return looks
+
+    def _stored(self, batch: Batch) -> Float[Tensor, "B P F"]:
+        features = region_features(batch, self.config.feature_size)
+        whole = self._whole(batch, features)
+        assert self.hidden is not None
+        features = torch.where(batch.hidden[..., None], self.hidden, features)
+        return torch.cat([whole[:, None], features], 1)
+
+    def _seen(self, batch: Batch, network: FastRCNN) -> Float[Tensor, "B P F"]:
+        """From pixels, in which hidden regions are blank (`Regions.hide`)."""
+        pictured = batch.regions_present.any(1)
+        present = torch.cat([pictured[:, None], batch.regions_present], 1)
+        if not pictured.any():
+            return batch.boxes.new_zeros(*present.shape, network.size)
+        if batch.pixels is None or batch.pixel_sizes is None:
+            raise DataError(
+                f"the model looks at pixels (model.network={self.config.network}), and some pictures have none",
+                key=batch.keys[int(pictured.long().argmax())],
+            )
+        sizes = batch.pixel_sizes.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
+        whole = (sizes - 1) * sizes.new_tensor([0.0, 0.0, 1.0, 1.0])  # pixels are counted from 0
+        looks: Tensor = network(batch.pixels, torch.cat([whole, batch.boxes * sizes], 1), present, self._shown(batch))
+        return looks
+
+    def _shown(self, batch: Batch) -> Float[Tensor, "B P m m"] | None:
+        """The cells of each box that show the thing itself; of the whole picture all."""
+        if batch.masks is None:
+            return None
+        if batch.masks.shape[-2:] != (CELLS, CELLS):
+            raise DataError(
+                f"instance masks of {batch.masks.shape[-2]} x {batch.masks.shape[-1]} cells, wanted {CELLS} x {CELLS}: "
+                "make them so, or leave them out",
+                key=batch.keys[0],
+            )
+        return torch.cat([torch.ones_like(batch.masks[:, :1]), batch.masks], 1)
+
+    def _whole(self, batch: Batch, features: Float[Tensor, "B R F"]) -> Float[Tensor, "B F"]:
+        if self.config.whole == "given" and batch.regions_present.any():
+            if batch.whole is None:
+                raise DataError(
+                    "the model reads the feature of the whole picture, and some have none; set model.whole=mean",
+                    key=batch.keys[0],
+                )
+            return batch.whole
+        seen = (batch.regions_present & ~batch.hidden)[..., None].to(features)
+        mean: Tensor = (features * seen).sum(1) / seen.sum(1).clamp(min=1)
+        return mean
+
+    def _places(self, batch: Batch) -> Float[Tensor, "B P 4"]:
+        """Of the whole picture and of each region, times 100: corners, or centre and size."""
+        whole = batch.boxes.new_tensor([0.0, 0.0, 1.0, 1.0]).expand(len(batch), 1, 4)
+        if self.config.geometry == "paper":
+            return SCALE * torch.cat([whole, batch.boxes], 1)
+        pixels = batch.sizes if batch.pixel_sizes is None else batch.pixel_sizes
+        sizes = pixels.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
+        whole = whole - torch.tensor([0.0, 0.0, 1.0, 1.0]).to(sizes) / sizes  # pixels are counted from 0
+        boxes = torch.cat([whole, batch.boxes], 1)
+        starts, ends = boxes[..., :2], boxes[..., 2:]
+        return SCALE * torch.cat([(starts + ends) / 2, ends - starts], -1)
+
+
+def sines(numbers: Float[Tensor, "B P n"], count: int) -> Float[Tensor, "B P m"]:
+    """Of each number `count` sines, then as many cosines, of wavelengths that grow to 1,000 (Relation Networks)."""
+    waves = LONGEST ** (torch.arange(count, device=numbers.device, dtype=torch.float32) / count)
+    angles = numbers.float()[..., None] / waves
+    return torch.cat([angles.sin(), angles.cos()], -1).flatten(-2)

@@ -1,0 +1,33 @@
+"""Whether a statement is true of a picture (NLVR and the like)."""
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from diptych.core import BIDIRECTIONAL, Batch, Model, Sample, States
+
+
+@dataclass(frozen=True)
+class ClassifyStatement:
+    """Cross-entropy over two classes, false and true; `truth["true"]` says which is right."""
+
+    name: str = "judge"
+
+    needs: ClassVar = frozenset({"regions", "text"})
+    heads: ClassVar = frozenset({"nlvr"})
+    changes: ClassVar = "nothing"
+
+    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+        return [replace(sample, attention=BIDIRECTIONAL) for sample in samples]
+
+    def count(self, batch: Batch) -> Tensor:
+        return torch.tensor(len(batch))
+
+    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+        scores: Tensor = model.heads["nlvr"](states).float()
+        wanted = torch.tensor([int(truth["true"]) for truth in batch.truths], device=scores.device)
+        return F.cross_entropy(scores, wanted, reduction="sum")

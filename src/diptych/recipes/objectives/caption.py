@@ -1,0 +1,17 @@
+"""To write captions with a decoder: any model with a target goes with it."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from diptych.core import Vocabulary
+from diptych.objectives import GenerateText, Schedule, together
+from diptych.recipes.objectives.kind import Objectives
+
+
+class CaptionObjectives(Objectives):
+    kind: Literal["caption"] = "caption"
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        return together(GenerateText(vocabulary, reads="nothing", label_smoothing=self.label_smoothing))

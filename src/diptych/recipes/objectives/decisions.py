@@ -1,0 +1,66 @@
+"""To choose among texts, to find what an expression means, to judge statements: any model that reads goes with them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat
+
+from diptych.core import BIDIRECTIONAL, Vocabulary
+from diptych.objectives import (
+    ChooseText,
+    ClassifyStatement,
+    GroundExpression,
+    MaskedLanguage,
+    MaskedRegionClass,
+    Schedule,
+    SeenRegionClass,
+    together,
+)
+from diptych.recipes.objectives.kind import Objectives, weighed
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class VcrObjectives(Objectives):
+    """VCR. VL-BERT's paper adds masked region classification; its code asks the class of every region, none hidden."""
+
+    kind: Literal["vcr"] = "vcr"
+    vcr_loss: Literal["softmax", "sigmoid"] = "softmax"  # texts against each other, or each by itself
+    region_classes: Literal["none", "masked", "every"] = "none"
+    region_weight: NonNegativeFloat = 1.0
+    seen_classes: NonNegativeFloat = 0.0  # weight of the regions' classes told from pixels alone (model.network)
+    words: NonNegativeFloat = 0.0  # weight of guessing hidden words of all four texts; 0: none is hidden
+    rate: Share = 0.15  # of words and of regions
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        """What makes the groups comes first, or four texts would share what is hidden."""
+        hidden = MaskedLanguage(vocabulary, rate=self.rate, attention=((BIDIRECTIONAL, 1.0),), hides_end=False)
+        every = self.region_classes == "every"
+        regions = MaskedRegionClass(rate=1.0, hidden=0.0) if every else MaskedRegionClass(rate=self.rate)
+        return weighed(
+            (ChooseText(self.vcr_loss), 1.0),
+            (hidden, self.words),
+            (regions, self.region_weight if self.region_classes != "none" else 0.0),
+            (SeenRegionClass(), self.seen_classes),
+        )
+
+
+class ReferringObjectives(Objectives):
+    """Referring expressions."""
+
+    kind: Literal["referring"] = "referring"
+    overlap: Share = 0.5  # IoU with the true box over which a region is a right one
+    seen_classes: NonNegativeFloat = 0.0  # weight of the regions' classes told from pixels alone (model.network)
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        return weighed((GroundExpression(self.overlap), 1.0), (SeenRegionClass(), self.seen_classes))
+
+
+class NlvrObjectives(Objectives):
+    """Statements that are true or false."""
+
+    kind: Literal["nlvr"] = "nlvr"
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        return together(ClassifyStatement())

@@ -1,0 +1,37 @@
+"""VCR, referring expressions and statements: small recipes that any system has which reads picture and text together.
+
+VL-BERT's own numbers for the first two stand in its file; Unified VLP, ImageBERT and TDEN's paper say nothing of the
+last two. VCR's texts are long (a question, its answer and a rationale), and a question is read four times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from diptych.recipes.objectives import NlvrObjectives, Objectives, ReferringObjectives, VcrObjectives
+from diptych.recipes.recipe import Recipe
+
+Task = Literal["vcr", "referring", "nlvr"]
+_OBJECTIVES: dict[Task, Objectives] = {
+    "vcr": VcrObjectives(),
+    "referring": ReferringObjectives(),
+    "nlvr": NlvrObjectives(),
+}
+TASKS: tuple[Task, ...] = tuple(_OBJECTIVES)
+_MAX_WORDS = {"vcr": 48, "referring": 20, "nlvr": 24}
+_BATCHES = {"vcr": 16, "referring": 64, "nlvr": 64}  # of VCR, questions of four texts each
+
+
+def small(of_system: Callable[[Any], Recipe], task: Task) -> Recipe:
+    """A system's own small recipe (`of_system("pretrain")`) with another task."""
+    recipe = of_system("pretrain")
+    return recipe.model_copy(
+        update={
+            "name": f"{recipe.system}/small/{task}",
+            "task": task,
+            "objectives": _OBJECTIVES[task],
+            "training": recipe.training.model_copy(update={"batch": _BATCHES[task]}),
+            "data": recipe.data.model_copy(update={"split": "train", "max_words": _MAX_WORDS[task]}),
+        }
+    )

@@ -1,0 +1,202 @@
+"""Extraction as a user asks for it: a detector by name, a store that carries them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from diptych.core import Record
+from diptych.errors import DataError, RecipeError, nearest
+from diptych.loading.extract import Extraction, extract
+from diptych.loading.several import SeveralStores
+from diptych.loading.store import INDEX, Store, iterate
+from diptych.processes import PROCESSES
+from diptych.progress import bar, tell
+from diptych.runs.folder import DETECTOR, INNER
+from diptych.sources.formats import FORMS, read
+from diptych.sources.parsing import Skips
+from diptych.vision.detector import Detector
+from diptych.vision.faster_rcnn import WHOLE_NETWORKS, FasterRCNN, coco_shape
+from diptych.vision.given import Given
+from diptych.vision.grid import Grid
+from diptych.vision.ground_truth import GroundTruth
+from diptych.vision.image_feature import WithImageFeature
+from diptych.vision.load import load_detector
+from diptych.vision.selection import SELECTIONS
+
+NAMED_SET = re.compile(r"([a-z][a-z0-9_]*)=(.+)")
+MANY = 500  # pictures that are worth processes of their own, which take a few seconds to start
+NAMED = 5  # failures that are shown; failures.jsonl has all
+
+
+def open_detector(
+    name: str,
+    records: Sequence[Record],
+    features: Path | None = None,
+    weights: Path | None = None,
+    select: str | None = None,
+) -> Detector:
+    """By name: a detector folder, of a store, of a model or of the run that made one; or what no folder need hold.
+
+    ground-truth    the objects of the records           grid:resnet18    cells of a backbone, torchvision's or timm's
+    given           one npz a picture, in `features`
+    fasterrcnn_...  a torchvision detector, its weights from `weights` (with torchvision's 91 classes) or the network
+    """
+    if (name == "given") != (features is not None):
+        raise RecipeError("--detector given and --features FOLDER belong together: give both, or neither")
+    if features is not None:
+        return Given.of(features, records)
+    if name == "ground-truth":
+        return GroundTruth.of(records)
+    if name.startswith("grid:"):
+        return Grid.of(name.removeprefix("grid:"), pretrained=True)
+    if select is not None and select not in SELECTIONS:
+        raise RecipeError(f"no selection {select!r}; {nearest(select, SELECTIONS)}")
+    if name in WHOLE_NETWORKS:
+        selection = SELECTIONS[select or "unified-vlp"]
+        if weights is None:
+            return FasterRCNN.from_torchvision(name, selection=selection)
+        return FasterRCNN.from_file(weights, coco_shape(name), selection)
+    folder = Path(name)
+    for inside in (folder, folder / DETECTOR, folder / INNER / DETECTOR):
+        if (inside / "detector.json").is_file():
+            return load_detector(inside)
+    raise RecipeError(
+        f"no detector {name!r}; wanted a folder with detector.json (of a detector, a store or a model), ground-truth, "
+        f"given, grid:BACKBONE, or one of torchvision's: {', '.join(WHOLE_NETWORKS)}"
+    )
+
+
+def with_image_feature(detector: Detector, backbone: str | None) -> Detector:
+    """The same regions with the whole picture's feature of a backbone: its name, or a folder of a grid detector."""
+    if backbone is None:
+        return detector
+    if not (Path(backbone) / "detector.json").is_file():
+        return WithImageFeature.of(detector, backbone)
+    grid = load_detector(Path(backbone))
+    if not isinstance(grid, Grid):
+        raise RecipeError(
+            f"--image-feature {backbone} holds {grid.contract.extractor}; wanted a backbone, saved as a grid detector"
+        )
+    return WithImageFeature(detector, grid.backbone)
+
+
+def extract_regions(
+    records: Sequence[Record],
+    detector: Detector,
+    folder: Path,
+    batch_size: int = 16,
+    progress: Callable[[int], object] | None = None,
+    processes: int | None = None,
+) -> Extraction:
+    """Regions for every picture; the detector is kept beside them, for the models that will be made from them.
+
+    Without a number, as many processes as there are cores where the pictures are worth starting them.
+    """
+    processes = processes or (PROCESSES if len(records) >= MANY else 1)
+    done = extract(records, detector, folder, batch_size, progress=progress, processes=processes)
+    (folder / DETECTOR).mkdir(exist_ok=True)
+    detector.save(folder / DETECTOR)
+    return done
+
+
+def extract_with_progress(
+    records: Sequence[Record],
+    detector: Detector,
+    folder: Path,
+    console: Console,
+    batch_size: int = 16,
+    processes: int | None = None,
+) -> Extraction:
+    """The same with a progress bar; what failed is named."""
+    with bar("pictures") as progress:
+        looking = progress.add_task("looking", total=len(records))
+        done = extract_regions(
+            records, detector, folder, batch_size, lambda count: progress.advance(looking, count), processes
+        )
+    for key, reason in list(done.failed.items())[:NAMED]:
+        tell(console, f"  {key}: {reason}")
+    return done
+
+
+def read_records(
+    data: Path, console: Console, pictures: Path | None, split: str | None, seed: int, need_pictures: bool = True
+) -> list[Record]:
+    """The records of a user's data; what was passed over is counted."""
+    skips = Skips()
+    records = read(data, pictures, split=split, seed=seed, need_pictures=need_pictures, skips=skips)
+    if skips.counts:
+        tell(console, f"passed over: {skips}")
+    return records
+
+
+def store_of(data: Path, folder: Path, detector: str | None, console: Console, seed: int = 0) -> Store:
+    """A store as it is; of any other data the regions are found on the way, and a store of them is made in `folder`.
+
+    The same call goes on where it was stopped.
+    """
+    if (data / INDEX).is_file():
+        return Store(data)
+    if not data.exists():
+        raise DataError(f"nothing at {data}; wanted a store, which `diptych extract DATA STORE` makes, or {FORMS}")
+    if detector is None:
+        raise RecipeError(
+            f"{data} is no store, and regions have to be found first: say with what (--model or --detector), or run "
+            f"diptych extract {data} STORE --detector ..."
+        )
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise RecipeError(
+            f"several processes do not share the extraction; do it once: diptych extract {data} STORE --detector "
+            f"{detector}, then give --data STORE"
+        )
+    records = read_records(data, console, None, None, seed)
+    opened = open_detector(detector, records)
+    if not opened.looks:
+        raise DataError(
+            f"{detector} finds no regions itself: its own were from {opened.contract.extractor}; give it a store made "
+            f"so: diptych extract {data} STORE --detector {opened.contract.extractor}"
+            + (" --features FOLDER" if isinstance(opened, Given) else "")
+        )
+    done = extract_with_progress(records, opened, folder, console)
+    store = Store(folder)
+    splits = ", ".join(f"{name} {count}" for name, count in sorted(store.splits.items()))
+    tell(console, f"{done.summary()}; {folder}: {splits}")
+    _same_words(store, records, data)
+    return store
+
+
+def stores_of(named: Sequence[str], out: Path, detector: str | None, console: Console, seed: int = 0) -> Store:
+    """One set of data as `store_of` has it, or several with names, `cc=STORE`, as one store."""
+    if len(named) == 1 and not NAMED_SET.fullmatch(named[0]):
+        return store_of(Path(named[0]), out / "store", detector, console, seed)
+    found: dict[str, Store] = {}
+    for one in named:
+        parts = NAMED_SET.fullmatch(one)
+        if parts is None or parts[1] in found:
+            raise RecipeError(
+                f"--data {one}: several sets of data want names of their own, such as --data cc=STORE --data sbu=STORE"
+            )
+        found[parts[1]] = store_of(Path(parts[2]), out / f"store-{parts[1]}", detector, console, seed)
+    return SeveralStores(found)
+
+
+def _same_words(store: Store, records: Sequence[Record], data: Path) -> None:
+    """Refuse a store that was filled before the data, or its splits, were changed."""
+    wanted = {record.key: record for record in records}
+    for there in iterate(store):
+        known = wanted.get(there.key)
+        if known is None or replace(_from_root(known), size=there.size) != _from_root(there):
+            raise DataError(
+                f"{store.folder} was filled when {data} said something else of {there.key!r} (its words, or its split: "
+                "another --seed); give another --out, or delete that folder"
+            )
+
+
+def _from_root(record: Record) -> Record:
+    """A picture is the same, from wherever its name starts."""
+    return record if record.image is None else replace(record, image=Path(os.path.abspath(record.image)))

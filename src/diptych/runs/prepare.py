@@ -1,0 +1,268 @@
+"""Everything that a run needs, found and checked before a file is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from diptych.core import Record, Sample, Task, told_by_name
+from diptych.errors import DataError, RecipeError
+from diptych.loading.loader import Loader
+from diptych.loading.store import Store, iterate
+from diptych.loading.tokens import FILE as TOKENS
+from diptych.loading.tokens import Tokens
+from diptych.models import MODELS, ResolvedConfig, VLBertConfig
+from diptych.objectives import Schedule
+from diptych.recipes.objectives import SelfCriticalObjectives
+from diptych.recipes.recipe import Recipe, claimed
+from diptych.runs.folder import Architecture, ModelFolder
+from diptych.runs.lengths import cut_short
+from diptych.runs.regions import more_regions, pixels_of, pointing_nowhere
+from diptych.runs.rewards import check_rewardable, notes, rewarded_samples, rewarded_schedule
+from diptych.runs.tasks import make_task
+from diptych.runs.text_corpus import check_text, corpus_of, first_lines
+from diptych.tasks.caption import Captioning
+from diptych.tasks.retrieval import Retrieval
+from diptych.tasks.two_towers import TwoTowerRetrieval
+from diptych.tasks.vqa import Answers
+
+VOCABULARY_SIZE = 8000
+
+
+@dataclass(frozen=True)
+class Plan:
+    recipe: Recipe
+    store: Store
+    tokens: Tokens
+    answers: Answers | None
+    task: Task
+    schedule: Schedule
+    architecture: Architecture
+    records: list[int]  # of the store, to train on
+    held_out: list[int]  # of the store, to validate on; may be empty
+    fresh: bool = True  # begins from no model of its system
+
+    def notes(self) -> Iterator[str]:
+        """What is no error, and what a user should know before the run."""
+        if not self.held_out and self.recipe.training.validate_every is not None:
+            yield (
+                f"no records in split {self.recipe.data.validation!r}: nothing to validate on, so the last weights are "
+                "kept; choose another split with --set data.validation=NAME"
+            )
+        most = self.recipe.model.max_regions
+        yield from more_regions(self.store, self.records, most)
+        yield from pointing_nowhere(self.store, self.records, self.recipe.task, most)
+        yield from self._frozen_by_chance()
+        if self.answers is not None and self.recipe.task == "vqa":
+            asked = [question for index in self.records for question in self.store.words(index).questions]
+            outside = [question for question in asked if not self.answers.scores(question.answers)]
+            if outside:
+                yield (
+                    f"{len(outside)} of {len(asked)} questions are left out: the model gives none of their answers "
+                    f"(the first: {outside[0].key}, {outside[0].answers[0]!r})"
+                )
+        part, batch = self.recipe.training.micro_batch, self.recipe.training.batch
+        if part is not None and part < batch and any(one.name == "similarity" for one in self.schedule.objectives):
+            yield (
+                f"a text meets the wrong pictures of its part alone: {part} pairs a process, of the {batch} of a step; "
+                "training.micro_batch=null compares them all, where the memory is there"
+            )
+        if isinstance(self.recipe.objectives, SelfCriticalObjectives):
+            yield from notes(self.recipe, self.store, self.records)
+        else:  # rewards compare with whole captions
+            yield from cut_short(self.store, self.records, self.recipe, self.tokens)
+
+    def _frozen_by_chance(self) -> Iterator[str]:
+        shape = self.recipe.model
+        given = not self.fresh or self.recipe.network_init is not None
+        if not given and isinstance(shape, VLBertConfig) and shape.network is not None and shape.network_frozen:
+            yield (
+                f"the first {shape.network_frozen} stages of {shape.network} are frozen (model.network_frozen) and "
+                "keep the random weights that they begin from; begin from a detector (--set network_init=FOLDER) or "
+                "from a model that has learnt to look (--model; `diptych import` makes one of an official checkpoint), "
+                "or train them with --set model.network_frozen=0"
+            )
+
+    def batches(self) -> Loader:
+        training, shape = self.recipe.training, self.recipe.model
+        try:
+            return Loader(
+                self.store,
+                self.records,
+                self._samples,
+                self.schedule,
+                training.batch,
+                training.seed,
+                shape.max_regions,
+                shape.needs_regions,
+                corpus_of(self.recipe, self.tokens),
+                self.recipe.data.text_share,
+                pixels_of(self.recipe),
+                self.recipe.data.mirror,
+                shape.most_regions,
+            )
+        except DataError as error:
+            if lines := list(self._unknown()):
+                raise DataError(f"{error}. {lines[0]}") from error
+            raise
+
+    def left_out(self, batches: Loader) -> Iterator[str]:
+        """What the batches of a run do without, as `notes` says it: counts, an example, the way out."""
+        if empty := batches.without_regions:
+            yield (
+                f"{len(empty)} of {len(self.records)} pictures are left out: no region was found in them (the first: "
+                f"{empty[0]}), and {self.recipe.system} sees nothing else; lower the detector's score threshold and "
+                "extract again"
+            )
+        yield from self._unknown()
+
+    def _unknown(self) -> Iterator[str]:
+        if isinstance(self.task, Captioning | Retrieval | TwoTowerRetrieval) and (unknown := self.task.unknown):
+            key, caption = next(iter(unknown.items()))
+            yield (
+                f"{len(unknown)} captions are left out: the vocabulary knows none of their words (the first: {key}, "
+                f"{caption!r}); learn one from such words (`diptych tokens`), or translate them"
+            )
+
+    def _samples(self, record: Record) -> list[Sample]:
+        objectives = self.recipe.objectives
+        if isinstance(objectives, SelfCriticalObjectives):
+            return rewarded_samples(self.task, record, objectives)
+        return self.task.samples(record)
+
+
+def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> Plan:
+    """Raises RecipeError, DataError or CheckpointError for whatever would go wrong later."""
+    for name in ("init", "network_init"):
+        if getattr(recipe, name) is not None and start is not None:
+            raise RecipeError(f"{name} and a model to start from exclude each other: give one")
+    if recipe.init is not None and recipe.data.vocabulary is None:
+        raise RecipeError(
+            "init begins from weights that have a vocabulary of their own: give --vocab, their vocab.txt "
+            "(--set data.vocabulary=...)"
+        )
+    if start is not None and recipe.model.regions_fixed:
+        asked, there = recipe.model.max_regions, start.architecture.config.max_regions
+        if asked != there:
+            raise RecipeError(
+                f"model.max_regions={asked}: {start.folder} was built for {there} and its weights depend on it; leave "
+                f"it at {there}, or begin without --model"
+            )
+    again = claimed(out, recipe)
+    if start is not None:
+        start.accept(store.contract, store.folder)
+    if isinstance(recipe.objectives, SelfCriticalObjectives):
+        check_rewardable(recipe, start)
+    records = _choose(recipe, store)
+    check_text(recipe)
+    tokens = _own_tokens(recipe, start) if start is not None else _tokens(recipe, store, out, again)
+    answers = _answers(recipe, store, start)
+    task = make_task(recipe, tokens, answers)
+    schedule = (
+        rewarded_schedule(recipe, recipe.objectives, store, tokens, records, out)
+        if isinstance(recipe.objectives, SelfCriticalObjectives)
+        else recipe.objectives.schedule(tokens.vocabulary)
+    )
+    architecture = _architecture(recipe, store, tokens, schedule, answers)
+    # Records of which this task can ask something.
+    held_out = [index for index in store.split(recipe.data.validation) if task.queries(store.words(index))]
+    held_out = held_out[: recipe.data.validation_records]
+    fresh = start is None
+    return Plan(recipe, store, tokens, answers, task, schedule, architecture, records, held_out, fresh)
+
+
+def in_split(store: Store, split: str, option: str) -> list[int]:
+    """The records of a split that must not be empty; `option` is how another is chosen."""
+    there = store.split(split)
+    if not there:
+        known = ", ".join(f"{name} ({count})" for name, count in store.splits.items()) or "none at all"
+        raise DataError(f"{store.folder} has no records in split {split!r}; it has {known}; choose with {option}")
+    return there
+
+
+def words_of(record: Record) -> list[str]:
+    """All that is said about a picture and that a vocabulary should know; tags are told by what they name."""
+    choices = [text for c in record.choices for text in (c.question, *c.answers, *c.rationales)]
+    return [
+        *record.captions,
+        *(question.text for question in record.questions),
+        *(expression.text for expression in record.expressions),
+        *(told_by_name(text, record.objects) for text in choices),
+        *(statement.text for statement in record.statements),
+    ]
+
+
+def taught_texts(store: Store, validation: str = "val") -> list[str]:
+    """Of all splits that are trained on, now or when the model is fine-tuned; never of those that score it."""
+    scored = {validation, "test", "test_rare"}
+    return [text for record in iterate(store) if record.split not in scored for text in words_of(record)]
+
+
+def _choose(recipe: Recipe, store: Store) -> list[int]:
+    there = in_split(store, recipe.data.split, "--set data.split=NAME")
+    if recipe.data.records is None or recipe.data.records >= len(there):
+        return there
+    return sorted(Random(f"{recipe.training.seed}/records").sample(there, recipe.data.records))
+
+
+def _tokens(recipe: Recipe, store: Store, out: Path, again: bool) -> Tokens:
+    """Learnt once and kept beside the run: another set of records would give other ids."""
+    if recipe.data.vocabulary is not None:
+        return Tokens.from_vocabulary(Path(recipe.data.vocabulary), recipe.data.lowercase)
+    if again and (out / TOKENS).is_file():
+        return Tokens.load(out)
+    texts = taught_texts(store, recipe.data.validation) + first_lines(recipe)
+    return Tokens.train(texts, VOCABULARY_SIZE, recipe.data.lowercase, recipe.data.tokens)
+
+
+def _own_tokens(recipe: Recipe, start: ModelFolder) -> Tokens:
+    """Those of the model that is gone on with: other words would have the ids of its words."""
+    if recipe.data.vocabulary is not None:
+        given = Tokens.from_vocabulary(Path(recipe.data.vocabulary), recipe.data.lowercase)
+        if given.to_json() != start.tokens.to_json():
+            raise RecipeError(
+                f"{recipe.data.vocabulary} ({given.vocabulary.size} words) is not the tokeniser of {start.folder} "
+                f"({start.tokens.vocabulary.size} words), whose ids its weights know; leave data.vocabulary out, or "
+                "begin without --model"
+            )
+    return start.tokens
+
+
+def _answers(recipe: Recipe, store: Store, start: ModelFolder | None) -> Answers | None:
+    if start is not None and start.answers is not None:
+        return start.answers
+    return Answers.of(iterate(store, recipe.data.split)) if recipe.task == "vqa" else None
+
+
+def _architecture(
+    recipe: Recipe, store: Store, tokens: Tokens, schedule: Schedule, answers: Answers | None
+) -> Architecture:
+    config = MODELS[recipe.system].config(
+        **recipe.model.fitted(store.contract.whole).model_dump(),
+        vocabulary=tokens.vocabulary,
+        feature_size=store.contract.feature_size,
+        classes=len(store.contract.class_names),
+        whole_size=store.contract.whole_size,
+        answers=len(answers.names) if answers is not None else 0,
+    )
+    _check_room(recipe, config)
+    # The word head stays through every task, so that a fine-tuned model can still be trained on words.
+    heads = {"word", *schedule.heads} | ({"answer"} if answers is not None else set())
+    return Architecture(system=recipe.system, config=config, heads=tuple(sorted(heads)))
+
+
+def _check_room(recipe: Recipe, config: ResolvedConfig) -> None:
+    """Whether the longest texts that the recipe reads have places."""
+    marks = 3 if config.answer_slot else 2 if recipe.task == "vcr" else 1
+    read = {"data.max_words": (recipe.data.max_words, marks, config.max_beside)}
+    if recipe.data.text is not None:
+        read["data.text_words"] = (recipe.data.text_words, 1, config.max_text)
+    for key, (words, more, places) in read.items():
+        if places < words + more:
+            budget = "" if places == config.max_text else " or set model.region_budget=paper"
+            raise RecipeError(
+                f"the model's shape leaves {places} places for words, and {key}={words} wants {words + more}; raise "
+                f"model.positions{budget} or lower {key}"
+            )

@@ -1,0 +1,161 @@
+"""The rewards of self-critical training: CIDEr-D against what people said of the training pictures.
+
+Also what a plan asks of a recipe that trains so, before anything is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from diptych.core import Batch, Record, Sample, Task
+from diptych.errors import DataError, RecipeError
+from diptych.loading.store import Store
+from diptych.loading.tokens import Tokens
+from diptych.metrics import CiderD, DocumentFrequencies, tokens_of
+from diptych.objectives import Schedule
+from diptych.objectives.self_critical import Caption
+from diptych.recipes.objectives import SelfCriticalObjectives
+from diptych.recipes.recipe import Recipe
+from diptych.runs.folder import ModelFolder
+
+FAR_ABOVE = 5  # times the recipe's learning rate, from where on it is warned of
+FREQUENCIES = "frequencies.json"  # in the folder of the run
+END = "."  # stands for the end of a caption: no word of `tokens_of` is a full stop
+
+
+def references_of(record: Record) -> tuple[str, ...]:
+    """What a caption may be rewarded by: people's words, and something in them."""
+    by_model = {caption.text for caption in record.generated}
+    return tuple(c for c in record.captions if c not in by_model and any(letter.isalnum() for letter in c))
+
+
+@dataclass(frozen=True)
+class CorpusCider:
+    """All references of the picture; document frequencies are of all training pictures, kept beside the run."""
+
+    tokens: Tokens
+    references: Mapping[str, Sequence[str]]  # of all training pictures, by their keys
+    counts_end: bool
+    cache: Path
+
+    def __call__(self, batch: Batch, captions: Sequence[Sequence[Caption]]) -> Float[Tensor, "B K"]:
+        scores: dict[tuple[str, tuple[int, ...]], float] = {}  # a picture's draws are often the same
+        rows = []
+        for picture, of_picture in zip(batch.pictures, captions, strict=True):
+            for caption in of_picture:
+                place = picture, tuple(caption)
+                if place not in scores:
+                    scores[place] = self.scorer.score(picture, self._words(caption))
+            rows.append([scores[picture, tuple(caption)] for caption in of_picture])
+        return torch.tensor(rows)
+
+    def spell(self, caption: Caption) -> str:
+        return self.tokens.decode(caption)
+
+    @cached_property
+    def scorer(self) -> CiderD:
+        references = {key: [self._ended(tokens_of(said)) for said in of_key] for key, of_key in self.references.items()}
+        name = hashlib.sha256(json.dumps(references, sort_keys=True).encode()).hexdigest()
+        if self.cache.is_file() and (known := DocumentFrequencies.load(self.cache)).references == name:
+            return CiderD(known, references)
+        frequencies = DocumentFrequencies.of(references.values(), name)
+        frequencies.save(self.cache)
+        return CiderD(frequencies, references)
+
+    def _words(self, caption: Caption) -> list[str]:
+        words = list(tokens_of(self.spell(caption)))
+        return self._ended(words) if caption[-1] == self.tokens.vocabulary.sep else words
+
+    def _ended(self, words: Sequence[str]) -> list[str]:
+        return [*words, END] if self.counts_end else list(words)
+
+
+@dataclass(frozen=True)
+class BatchCider:
+    """Unified VLP's code (scst_utils.py): the sample's one reference as word pieces, its [SEP] among them; document
+    frequencies are of the batch, in which each picture is counted twice, for its drawn and for its greedy caption."""
+
+    tokens: Tokens
+
+    def __call__(self, batch: Batch, captions: Sequence[Sequence[Caption]]) -> Float[Tensor, "B K"]:
+        truths = [
+            [str(piece) for piece in row[present].tolist()]
+            for row, present in zip(batch.text.cpu(), batch.text_present.cpu(), strict=True)
+        ]
+        once = DocumentFrequencies.of([truth] for truth in truths)
+        twice = DocumentFrequencies(2 * once.pictures, Counter({gram: 2 * n for gram, n in once.counts.items()}))
+        scorer = CiderD(twice, {str(row): [truth] for row, truth in enumerate(truths)})
+        rows = [
+            [scorer.score(str(row), [str(piece) for piece in caption]) for caption in of_row]
+            for row, of_row in enumerate(captions)
+        ]
+        return torch.tensor(rows)
+
+    def spell(self, caption: Caption) -> str:
+        return self.tokens.decode(caption)
+
+
+def check_rewardable(recipe: Recipe, start: ModelFolder | None) -> None:
+    """Refuse what self-critical training cannot begin from, or run on."""
+    if start is None and recipe.init is None:
+        raise RecipeError(
+            f"{recipe.name} improves a model that writes captions already; teach one first, diptych finetune caption, "
+            "and give it: --model"
+        )
+    if recipe.task != "caption":
+        raise RecipeError(f"self-critical training rewards captions, and the task is {recipe.task}; set task=caption")
+    if recipe.training.distributed == "fsdp":
+        raise RecipeError(
+            "self-critical training writes captions within a step, which a model in slices (fsdp) cannot; set "
+            "training.distributed=ddp"
+        )
+
+
+def rewarded_schedule(
+    recipe: Recipe, objectives: SelfCriticalObjectives, store: Store, tokens: Tokens, records: list[int], out: Path
+) -> Schedule:
+    """With the references of the records. Raises DataError where there are none."""
+    said = ((record.key, references_of(record)) for record in map(store.words, records))
+    references = {key: captions for key, captions in said if captions}
+    if not references:
+        raise DataError(
+            f"none of the {len(records)} records of split {recipe.data.split!r} in {store.folder} has a caption of "
+            "people's, and captions are rewarded by those; choose another split with --set data.split=NAME"
+        )
+    corpus = CorpusCider(tokens, references, objectives.counts_end, out / FREQUENCIES)
+    reward = corpus if objectives.references == "paper" else BatchCider(tokens)
+    return objectives.rewarded(tokens.vocabulary, reward, recipe.decoding.max_words)
+
+
+def rewarded_samples(task: Task, record: Record, objectives: SelfCriticalObjectives) -> list[Sample]:
+    """All references judge a picture's captions at once, so it comes once; or each reference judges by itself."""
+    samples = task.samples(replace(record, captions=references_of(record)))
+    return samples[:1] if objectives.references == "paper" else samples
+
+
+def notes(recipe: Recipe, store: Store, records: Sequence[int]) -> Iterator[str]:
+    """What is no error, and what a user should know before the run."""
+    bare = [record.key for record in map(store.words, records) if not references_of(record)]
+    if bare:
+        yield (
+            f"{len(bare)} of {len(records)} pictures have no caption of people's to reward by, and are left out (the "
+            f"first: {bare[0]})"
+        )
+    from diptych.recipes import RECIPES
+
+    preset, rate = RECIPES.get(recipe.name), recipe.optimizer.lr
+    if preset is not None and rate > FAR_ABOVE * (usual := preset().optimizer.lr):
+        yield (
+            f"warning: learning rate {rate:g} is {rate / usual:.0f} times that of {recipe.name} ({usual:g}); at such "
+            "rates self-critical training forgets what the model had learnt"
+        )

@@ -1,0 +1,297 @@
+"""From a recipe and a store to a model folder: what `pretrain`, `finetune` and `demo` share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from rich.console import Console
+from torch import nn
+
+from diptych.core import Record, Task
+from diptych.errors import CheckpointError, DataError, RecipeError
+from diptych.loading.loader import Loader
+from diptych.loading.store import Store
+from diptych.models import SystemModel, VLBertConfig
+from diptych.models.heads import RegionScoreHead, SlotAnswerHead, WordHead
+from diptych.models.vl_bert.model import NETWORK
+from diptych.models.weights import load_into, read_weights
+from diptych.objectives import Schedule
+from diptych.recipes.recipe import Recipe, claim
+from diptych.runs.folder import DETECTOR, INNER, ModelFolder
+from diptych.runs.importing import begin, begin_network
+from diptych.runs.prepare import Plan, in_split, plan
+from diptych.runs.regions import best_regions, pixels_of
+from diptych.runs.tasks import SCORES, make_task
+from diptych.tasks.caption import Captioning
+from diptych.tasks.retrieval import Retrieval
+from diptych.tasks.run import ask
+from diptych.training import Result, TrainingConfig, train
+from diptych.training.checkpoint import steps_in
+from diptych.training.trainer import CHECKPOINTS
+
+VALIDATION_GALLERY = 64  # pictures with a caption each: 4,096 pairs, which a small model reads in seconds
+LIKELIHOOD_BATCHES = 20
+PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # how pictures are read, in DataConfig
+
+
+@dataclass(frozen=True)
+class Run:
+    model: ModelFolder
+    result: Result
+
+
+def run(
+    recipe: Recipe, store: Store, out: Path, start: ModelFolder | None = None, console: Console | None = None
+) -> Run:
+    """Train by the recipe, from scratch or from `start`, and write `out/model`; called again, it goes on."""
+    console = console or Console(stderr=True)
+    chosen = plan(recipe, store, out, start)
+    torch.manual_seed(recipe.training.seed)
+    model = chosen.architecture.build()
+    chosen.schedule.check(model.provides, recipe.system)
+    if start is not None:
+        for fresh in _begin_from(model, start):
+            console.print(fresh, markup=False, highlight=False, soft_wrap=True)
+        _answer_in_words(model, chosen, start)
+        _score_as_class(model, start)
+    begun = bool(steps_in(out / CHECKPOINTS))  # all weights come from there: what it began as need not be there still
+    if recipe.init is not None and not begun:
+        console.print(f"{recipe.init}: {begin(model, recipe.system, recipe.init).lines()[-1]}")
+    if recipe.network_init is not None and not begun:
+        report = begin_network(model, recipe.network_init, recipe.data.pixels_colours)
+        console.print(f"{recipe.network_init}: {report.lines()[-1]}")
+    batches, validate = chosen.batches(), _validation(chosen)
+    for note in (*chosen.notes(), *chosen.left_out(batches)):
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
+    claim(out, recipe)
+    chosen.tokens.save(out)
+    result = train(
+        model,
+        chosen.schedule,
+        batches,
+        optimizer=recipe.optimizer,
+        training=recipe.training if validate else _without_validation(recipe.training),
+        folder=out,
+        validate=validate,
+        score=SCORES[recipe.task] if validate else None,
+        fingerprint=_fingerprint(recipe, start),
+        console=console,
+    )
+    if batches.corrupt:
+        named = ", ".join(sorted(batches.corrupt)[:5])
+        console.print(f"{len(batches.corrupt)} damaged records were left out: {named}")
+    return Run(_saved(chosen, result, out, start), result)
+
+
+def _begin_from(model: SystemModel, start: ModelFolder) -> Iterator[str]:
+    """The weights of `start`; of an imported model, heads for other classes or answers than these start fresh."""
+    tensors, wanted = start.model.state_dict(), model.state_dict()
+    if start.untrained:
+        other = [name for name in wanted if name in tensors and tensors[name].shape != wanted[name].shape]
+        if body := [name for name in other if not name.startswith("heads.")]:
+            raise CheckpointError(
+                f"{start.folder} was made for {start.architecture.config.classes} classes of regions, the store has "
+                f"another number, and {body[0]} depends on it; extract with a detector of so many classes, or give "
+                "your own regions: diptych extract DATA OUT --detector given --features FOLDER"
+            )
+        # What each answer of an imported head means is not in the file.
+        other += [name for name in tensors if name.startswith("heads.answer.") and start.answers is None]
+        tensors = {name: value for name, value in tensors.items() if name not in other}
+        if fresh := sorted({name.split(".")[1] for name in other if name in wanted}):
+            yield f"{start.folder}: its heads for other classes or answers start fresh: {', '.join(fresh)}"
+    load_into(model, tensors)
+
+
+def _answer_in_words(model: SystemModel, chosen: Plan, start: ModelFolder) -> None:
+    """A model that has never answered begins by saying what it would say as a word."""
+    if start.answers is None and chosen.answers is not None and "answer" in model.heads:
+        head, word = model.heads["answer"], model.heads["word"]
+        if isinstance(head, SlotAnswerHead) and isinstance(word, WordHead):
+            pieces = [chosen.tokens.encode(name) for name in chosen.answers.names[1:]]
+            head.begin_as(word, [None, *(ids[0] if len(ids) == 1 else None for ids in pieces)])
+
+
+def _score_as_class(model: SystemModel, start: ModelFolder) -> None:
+    """Scores of regions begin with what told their classes, as in VL-BERT's fine-tuning on RefCOCO+."""
+    before = start.model.heads
+    if "region_score" in model.heads and "region_score" not in before and "region_class" in before:
+        ours, theirs = model.heads["region_score"], before["region_class"]
+        if isinstance(ours, RegionScoreHead) and isinstance(theirs, nn.Sequential):
+            ours.dense.load_state_dict(theirs[0].state_dict())
+
+
+def _saved(chosen: Plan, result: Result, out: Path, start: ModelFolder | None) -> ModelFolder:
+    """The final weights as a model folder; with several processes the first one writes it."""
+    model = chosen.architecture.build()
+    load_into(model, read_weights(result.weights), complete=True)
+    detector = chosen.store.folder / DETECTOR
+    made = ModelFolder(
+        folder=out / INNER,
+        model=model.eval(),
+        architecture=chosen.architecture,
+        tokens=chosen.tokens,
+        contract=chosen.store.contract,
+        recipe=chosen.recipe,
+        answers=chosen.answers,
+        detector=detector if detector.is_dir() else start.detector if start is not None else None,
+    )
+    return made.save(out / INNER) if os.environ.get("RANK", "0") == "0" else made
+
+
+def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
+    """The recipe for the sizes and switches of the model that it continues, which is of the same system."""
+    if recipe.system != start.architecture.system:
+        raise RecipeError(
+            f"{recipe.name} trains {recipe.system}, and {start.folder} holds a model of {start.architecture.system}; "
+            "give a model and a recipe of one system"
+        )
+    config = start.architecture.config
+    shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}
+    model = type(recipe.model)(**shape)
+    fitted = recipe.model_copy(update={"model": model})
+    return _looking_as(fitted, start.recipe, model.network is not None) if isinstance(model, VLBertConfig) else fitted
+
+
+def _looking_as(recipe: Recipe, before: Recipe | None, looks: bool) -> Recipe:
+    """Pictures are read as the network has learnt to read them, at its share of the rate; or, on stored features,
+    nothing is asked of a network."""
+    groups, data, objectives = recipe.optimizer.lr_multipliers, recipe.data, recipe.objectives
+    if not looks:
+        groups = {prefix: share for prefix, share in groups.items() if prefix not in _of_network(groups)}
+        if hasattr(objectives, "seen_classes"):
+            objectives = objectives.model_copy(update={"seen_classes": 0.0})
+    elif before is not None:
+        groups = {**_of_network(before.optimizer.lr_multipliers), **groups}
+        data = data.model_copy(update={name: getattr(before.data, name) for name in PIXELS})
+    optimizer = recipe.optimizer.model_copy(update={"lr_multipliers": groups})
+    return recipe.model_copy(update={"optimizer": optimizer, "data": data, "objectives": objectives})
+
+
+def _of_network(groups: dict[str, float]) -> dict[str, float]:
+    return {prefix: share for prefix, share in groups.items() if prefix.startswith(NETWORK)}
+
+
+class Predictions(NamedTuple):
+    """What a model says of each record of a split that can be read."""
+
+    predictions: list[dict[str, Any]]
+    records: list[Record]
+    task: Task
+    damaged: tuple[str, ...] = ()  # keys of the others
+
+
+def evaluate(model: ModelFolder, store: Store, split: str) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """Its predictions on a split, and their scores."""
+    predictions, records, task, _ = predict(model, store, split)
+    return predictions, task.score(predictions, records)
+
+
+def predict(model: ModelFolder, store: Store, split: str) -> Predictions:
+    """What it says of each record of a split; damaged ones are left out, as in training, and named."""
+    if model.recipe is None:
+        raise RecipeError(f"{model.folder} was imported and knows no task yet; fine-tune it: diptych finetune caption")
+    model.accept(store.contract, store.folder)
+    most, look = model.architecture.config.max_regions, _look(model.recipe)
+    records, damaged = _readable(store, in_split(store, split, "--split"), most, look)
+    task = make_task(model.recipe, model.tokens, model.answers)
+    told = ask(task, model.model, records, look=look)
+    return Predictions(told, records, task, damaged)
+
+
+def _readable(
+    store: Store, indices: Sequence[int], most: int, look: Callable[[Record], Record] | None
+) -> tuple[list[Record], tuple[str, ...]]:
+    """Records with their best regions, without pixels; and the keys of those that cannot be read or looked at."""
+    records: list[Record] = []
+    damaged: list[DataError] = []
+    for index in indices:
+        try:
+            record = best_regions(store.record(index), most)
+            if look is not None:
+                look(record)
+            records.append(record)
+        except DataError as error:
+            damaged.append(error)
+    if not records:
+        raise damaged[0]
+    return records, tuple(error.key or str(error) for error in damaged)
+
+
+def _look(recipe: Recipe) -> Callable[[Record], Record] | None:
+    pixels = pixels_of(recipe)
+    return None if pixels is None else pixels.beside
+
+
+def _validation(chosen: Plan) -> Callable[[nn.Module, int], dict[str, float]] | None:
+    recipe, store, task = chosen.recipe, chosen.store, chosen.task
+    if recipe.training.validate_every is None or not chosen.held_out:
+        return None
+    if recipe.task == "pretrain":
+        most, schedule = recipe.model.max_regions, chosen.schedule.first
+        pixels = pixels_of(recipe)
+        size = 64 if pixels is None else recipe.training.batch
+        batches = Loader(
+            store,
+            chosen.held_out,
+            task.samples,
+            schedule,
+            size,
+            seed=0,
+            max_regions=most,
+            pixels=pixels,
+            most_regions=recipe.model.most_regions,
+        )
+        return lambda module, _: {"likelihood": _likelihood(module, batches, schedule)}
+    look = _look(recipe)
+    records, _ = _readable(store, chosen.held_out, recipe.model.max_regions, look)
+    if isinstance(task, Retrieval):
+        told = [record for record in records if record.captions][:VALIDATION_GALLERY]
+        records = [replace(record, captions=record.captions[:1]) for record in told]
+    asked = greedily(task)
+    return lambda module, _: asked.score(ask(asked, module, records, look=look), records)
+
+
+def greedily(task: Task) -> Task:
+    """Beams are for tests: all the papers choose their weights by greedy captions."""
+    if not isinstance(task, Captioning):
+        return task
+    return replace(task, decoding=task.decoding.model_copy(update={"beams": 1}))
+
+
+@torch.no_grad()
+def _likelihood(module: nn.Module, batches: Loader, schedule: Schedule) -> float:
+    """Mean log-likelihood of what the first objective asks, over the same held-out batches each time."""
+    was_training, device = module.training, next(module.parameters()).device
+    module.eval()
+    total = count = 0.0
+    for step in range(min(batches.steps_per_epoch, LIKELIHOOD_BATCHES)):
+        batch, update = batches.at(step, 0, 1).to(device), schedule.at(step)
+        name = update.objectives[0].name
+        total += float(next(update.losses(module, batch))[name])
+        count += float(update.counts(batch)[name])
+    module.train(was_training)
+    return -total / max(count, 1)
+
+
+def _without_validation(training: TrainingConfig) -> TrainingConfig:
+    return training.model_copy(update={"validate_every": None, "patience": None, "average_best": 1})
+
+
+def _fingerprint(recipe: Recipe, start: ModelFolder | None) -> str:
+    """What a run must share with its checkpoints: the recipe, and the weights it began from.
+
+    What stands at its default is left out, so that a setting that a later version adds stops no run.
+    """
+    chosen = recipe.model_dump(mode="json", exclude_defaults=True) | {"kind": recipe.objectives.kind}
+    digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode())
+    if start is not None:
+        for name, tensor in sorted(start.model.state_dict().items()):
+            digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
+    return digest.hexdigest()

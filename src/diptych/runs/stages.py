@@ -1,0 +1,43 @@
+"""Pre-training in stages: each on its own data, with its own schedule and optimizer, from the weights of the one before
+(ImageBERT, section 4.2).
+
+    OUT/stage-1/   OUT/stage-2/   ...   runs like any other       OUT/model/   the model of the last
+
+A stage's data are splits of one store, or named stores (`--data lait=STORE1 --data cc=STORE2`), whose split train then
+goes by that name; `data.split=cc+sbu` takes both.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from diptych.loading.store import Store
+from diptych.progress import tell
+from diptych.recipes.recipe import claimed
+from diptych.recipes.stages import Stages
+from diptych.runs.folder import CONFIG, INNER, ModelFolder, open_model
+from diptych.runs.run import fit_to, run
+
+
+def fit_stages(stages: Stages, start: ModelFolder) -> Stages:
+    """The stages with the sizes and switches of the model that they begin from."""
+    return Stages(stages.name, tuple(fit_to(recipe, start) for recipe in stages.recipes))
+
+
+def run_stages(
+    stages: Stages, store: Store, out: Path, start: ModelFolder | None = None, console: Console | None = None
+) -> ModelFolder:
+    """Called again, it goes on with the stage that was stopped; those that ended are not repeated."""
+    console = console or Console(stderr=True)
+    for number, (folder, recipe) in enumerate(stages.folders(out), start=1):
+        if len(stages.recipes) == 1:
+            return run(recipe, store, folder, start, console).model
+        ended = claimed(folder, recipe) and (folder / INNER / CONFIG).is_file()
+        tell(
+            console, f"stage {number} of {len(stages.recipes)}: {recipe.data.split}{', ended before' if ended else ''}"
+        )
+        start = open_model(folder) if ended else run(recipe, store, folder, start, console).model
+    assert start is not None
+    return start.save(out / INNER)

@@ -1,0 +1,253 @@
+"""Reading files that others wrote: every surprise becomes a DataError that says what, where and the way out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, NoReturn
+
+from diptych.core import Record
+from diptych.errors import DataError
+
+_HUGE = 1e15
+_LONGEST = 1_000_000
+_NAMES = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+
+
+def _kind(value: object) -> str:
+    return "null" if value is None else _NAMES.get(type(value), type(value).__name__)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A value of a JSON file that knows where it stands."""
+
+    value: Any
+    file: str  # with the line, where the file has one value a line
+    steps: str = ""  # such as `annotations[3].caption`
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}: {self.steps}" if self.steps else self.file
+
+    def refuse(self, found: str, wanted: str) -> NoReturn:
+        raise DataError(f"{self.where}: found {found}, wanted {wanted}; correct the file there, or fetch it again")
+
+    def __getitem__(self, name: str) -> Entry:
+        if not isinstance(self.value, dict):
+            self.refuse(_kind(self.value), f"an object with `{name}`")
+        if name not in self.value:
+            has = ", ".join(f"`{key}`" for key in list(self.value)[:8]) or "nothing"
+            self.refuse(f"an object with {has}", f"one with `{name}`")
+        return Entry(self.value[name], self.file, f"{self.steps}.{name}" if self.steps else name)
+
+    def get(self, name: str) -> Entry | None:
+        """What may be left out."""
+        return self[name] if isinstance(self.value, dict) and name in self.value else None
+
+    def names(self) -> list[str]:
+        if not isinstance(self.value, dict):
+            self.refuse(_kind(self.value), "an object")
+        return list(self.value)
+
+    def items(self, length: int | None = None) -> list[Entry]:
+        """The entries of a list, of this length where one is given."""
+        if not isinstance(self.value, list):
+            self.refuse(_kind(self.value), "a list")
+        if length is not None and len(self.value) != length:
+            self.refuse(f"a list of {len(self.value)}", f"one of {length}")
+        return [Entry(value, self.file, f"{self.steps}[{number}]") for number, value in enumerate(self.value)]
+
+    def text(self) -> str:
+        if not isinstance(self.value, str):
+            self.refuse(_kind(self.value), "a text")
+        if not self.value.strip():
+            self.refuse("an empty text", "words")
+        if any("\ud800" <= letter <= "\udfff" for letter in self.value):
+            self.refuse("half a surrogate pair, which is no Unicode text", "words")
+        return self.value
+
+    def is_empty(self) -> bool:
+        """Whether a text or a list has nothing in it."""
+        return not self.value.strip() if isinstance(self.value, str) else self.value == []
+
+    def integer(self) -> int:
+        if not isinstance(self.value, int) or isinstance(self.value, bool):
+            self.refuse(f"{_kind(self.value)} ({str(self.value)[:40]})", "a whole number")
+        return self.value
+
+    def number(self) -> float:
+        good = isinstance(self.value, int | float) and not isinstance(self.value, bool)
+        if not good or not abs(self.value) < _HUGE:  # a NaN is not below anything
+            self.refuse(f"{_kind(self.value)} ({str(self.value)[:40]})", "a finite number")
+        return float(self.value)
+
+    def size(self) -> int:
+        """A picture's width or height."""
+        if not 1 <= self.integer() < _LONGEST:
+            self.refuse(str(self.value)[:40], f"1 to {_LONGEST} pixels")
+        return self.integer()
+
+    def flag(self) -> bool:
+        """True or false, also as the words `True` and `False` that NLVR2 has."""
+        if self.value in ("True", "False"):
+            return bool(self.value == "True")
+        if not isinstance(self.value, bool):
+            self.refuse(f"{_kind(self.value)} ({str(self.value)[:40]})", "true or false")
+        return self.value
+
+    def corners(self, width: int, height: int) -> tuple[float, float, float, float]:
+        """COCO's [left, top, width, height] in pixels as fractions; what reaches beyond the picture is cut."""
+        left, top, across, down = (entry.number() for entry in self.items(4))
+        return self._fractions(left, top, left + across, top + down, width, height)
+
+    def corner_pixels(self, width: int, height: int) -> tuple[float, float, float, float]:
+        """[x1, y1, x2, y2] in pixels, perhaps with a score behind, as fractions."""
+        entries = self.items()[:4] if isinstance(self.value, list) and len(self.value) == 5 else self.items(4)
+        x1, y1, x2, y2 = (entry.number() for entry in entries)
+        return self._fractions(x1, y1, x2, y2, width, height)
+
+    def _fractions(
+        self, x1: float, y1: float, x2: float, y2: float, width: int, height: int
+    ) -> tuple[float, float, float, float]:
+        box = (max(0.0, x1 / width), max(0.0, y1 / height), min(1.0, x2 / width), min(1.0, y2 / height))
+        if box[0] >= box[2] or box[1] >= box[3]:
+            self.refuse(f"the box {self.value}", f"one with an extent inside {width} x {height} pixels")
+        return box
+
+
+@dataclass
+class Skips:
+    """What was passed over because it teaches nothing: how often, and where first."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    first: dict[str, str] = field(default_factory=dict)
+
+    def add(self, what: str, where: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+        self.first.setdefault(what, where)
+
+    def __str__(self) -> str:
+        return "; ".join(f"{what}: {count} (the first: {self.first[what]})" for what, count in self.counts.items())
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the name `{name}` twice in one object")
+        found[name] = value
+    return found
+
+
+def _parse(text: str, where: str, whole: bool) -> Entry:
+    try:
+        return Entry(json.loads(text, object_pairs_hook=_no_duplicates), where)
+    except json.JSONDecodeError as error:
+        line = f"line {error.lineno}, " if whole else ""
+        raise DataError(
+            f"{where}: found no JSON ({error.msg}, {line}column {error.colno}), wanted JSON; correct the file there, "
+            "or fetch it again"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        found = error if isinstance(error, ValueError) else "JSON nested too deep"
+        raise DataError(f"{where}: found {found}, wanted plain JSON; correct the file there") from None
+
+
+def read_text(path: Path) -> str:
+    """A file's words; a byte order mark is dropped."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: found bytes that are not UTF-8 (at byte {error.start}), wanted UTF-8 text; convert it, "
+            f"for instance: iconv -f latin1 -t utf-8 {path.name}"
+        ) from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from None
+
+
+def read_json(path: Path) -> Entry:
+    return _parse(read_text(path), path.name, whole=True)
+
+
+def read_json_lines(path: Path) -> Iterator[Entry]:
+    """One entry a line; empty lines are passed over."""
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if line.strip():
+            yield _parse(line, f"{path.name} line {number}", whole=False)
+
+
+def picture_at(folder: Path | None, name: str, where: str) -> Path | None:
+    """The picture with this name in the folder, which must be there; without a folder, none is looked for."""
+    if folder is None:
+        return None
+    relative = PurePosixPath(name)
+    if relative.is_absolute() or ".." in relative.parts or "\0" in name:
+        raise DataError(f"{where}: found the picture name {name!r}, wanted one inside {folder}; correct it")
+    path = folder / relative
+    try:
+        there = path.is_file()
+    except OSError:  # a name too long for the file system
+        there = False
+    if not there:
+        raise DataError(f"{where}: found no picture {path}, wanted one; fetch it, or give another folder of pictures")
+    return path
+
+
+class Once:
+    """Refuses what comes a second time."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._seen: dict[object, str] = {}
+
+    def check(self, value: object, where: str) -> None:
+        if value in self._seen:
+            raise DataError(
+                f"{where}: found the {self._what} {value} a second time (first in {self._seen[value]}), wanted each "
+                "once; remove one of the two"
+            )
+        self._seen[value] = where
+
+
+def key_of_name(name: str) -> str:
+    """The key of a picture that its data set knows by its file: the name without its ending."""
+    folder, slash, file = name.rpartition("/")
+    return f"{folder}{slash}{file.rpartition('.')[0] or file}"
+
+
+def key_of(split: str, image_id: int) -> str:
+    """The key of a picture that its data set knows by a number."""
+    return f"{split}/{image_id:06d}"
+
+
+def combined(*sources: Iterable[Record]) -> list[Record]:
+    """One record a picture, from readers that each know a part of it; the first to know something wins.
+
+    Words are put together in the order of the sources.
+    """
+    found: dict[str, Record] = {}
+    for record in (record for source in sources for record in source):
+        old = found.get(record.key)
+        found[record.key] = record if old is None else _joined(old, record)
+    return list(found.values())
+
+
+def _joined(first: Record, second: Record) -> Record:
+    if first.split != second.split:
+        raise DataError(f"found the splits {first.split} and {second.split}, wanted one split a picture", key=first.key)
+    return replace(
+        first,
+        image=first.image or second.image,
+        size=first.size or second.size,
+        captions=first.captions + second.captions,
+        questions=first.questions + second.questions,
+        expressions=first.expressions + second.expressions,
+        choices=first.choices + second.choices,
+        statements=first.statements + second.statements,
+        objects=first.objects or second.objects,
+        relations=first.relations or second.relations,
+    )

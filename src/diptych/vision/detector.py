@@ -1,0 +1,32 @@
+"""The one interface behind which every source of regions stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from jaxtyping import UInt8
+from torch import Tensor
+
+from diptych.core import FeatureContract, Record, Regions
+
+Picture = UInt8[Tensor, "3 _ _"]  # RGB, upright; each of its own height and width
+
+
+@runtime_checkable
+class Detector(Protocol):
+    """Looks at pictures, hands back regions. What it does is written down in its contract.
+
+    `looks` is False where the regions come from the record alone, so that no picture need be opened.
+    """
+
+    looks: bool
+
+    @property
+    def contract(self) -> FeatureContract: ...
+
+    def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]: ...
+
+    def save(self, folder: Path) -> None:
+        """Write what `load_detector` needs into a folder (`detector.json`, weights)."""

@@ -1,0 +1,87 @@
+"""Regions of a detector, and the whole picture's feature of a backbone (ImageBERT, Table 4: DenseNet,
+ResNet, GoogLeNet)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from diptych.core import FeatureContract, Record, Regions
+from diptych.vision.detector import Detector, Picture
+from diptych.vision.grid import Backbone, Grid
+from diptych.vision.letterbox import letterbox
+from diptych.vision.weights import fill, fingerprint, write_detector
+
+KIND = "with-whole"
+REGIONS = "regions"  # the folder of the detector of regions, inside the folder of this one
+
+
+class WithImageFeature:
+    """`regions` finds the regions; the mean of the backbone's last map, where the picture is, is the whole's."""
+
+    looks = True
+
+    def __init__(self, regions: Detector, backbone: Backbone) -> None:
+        self.regions, self.backbone = regions, backbone.eval()
+
+    @classmethod
+    def of(cls, regions: Detector, name: str, side: int = 224) -> WithImageFeature:
+        """With the weights that torchvision or timm offers for the backbone of this name."""
+        return cls(regions, Grid.of(name, side, pretrained=True).backbone)
+
+    @property
+    def contract(self) -> FeatureContract:
+        inner = self.regions.contract
+        return replace(
+            inner,
+            extractor=f"{inner.extractor}; whole: {self.backbone.name} at {self.backbone.side} pixels",
+            weights=hashlib.sha256(f"{inner.weights} {self._fingerprint}".encode()).hexdigest(),
+            whole=True,
+            whole_size=self._whole_size,
+        )
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        return fingerprint(self.backbone)
+
+    @cached_property
+    @torch.no_grad()
+    def _whole_size(self) -> int:
+        side = self.backbone.side
+        return int(self.backbone(torch.zeros(1, 3, side, side, dtype=torch.uint8)).shape[1])
+
+    @torch.no_grad()
+    def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
+        if not pictures:
+            return []
+        device = next(self.backbone.parameters()).device
+        squares, shares = letterbox(pictures, self.backbone.side, device)
+        maps = self.backbone(squares).float()
+        seen = self.regions.detect(pictures if self.regions.looks else [], records)
+        return [replace(one, whole=_mean(*of)) for one, *of in zip(seen, maps, shares, strict=True)]
+
+    def save(self, folder: Path) -> None:
+        self.regions.save(folder / REGIONS)
+        write_detector(
+            folder, {"kind": KIND, "backbone": self.backbone.name, "side": self.backbone.side}, self.backbone
+        )
+
+    @classmethod
+    def from_folder(
+        cls, described: dict[str, Any], weights: dict[str, Tensor], source: str, regions: Detector
+    ) -> WithImageFeature:
+        return cls(regions, fill(Backbone(described["backbone"], described["side"]), weights, source))
+
+
+def _mean(cells: Float[Tensor, "F h w"], share: Float[Tensor, "2"]) -> Float[Tensor, "F"]:
+    """Over the cells that show some of the picture; the rest of the square is grey."""
+    columns, rows = (share.cpu() * torch.tensor([cells.shape[2], cells.shape[1]])).ceil().int().tolist()
+    return cells[:, :rows, :columns].mean((1, 2)).cpu()

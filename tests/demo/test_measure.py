@@ -1,0 +1,27 @@
+"""From what arms said to the page, without a model."""
+
+from pathlib import Path
+
+from diptych.core import Question, Record
+from diptych.demo.measure import measure, report_arms, said_by
+
+ASKED = [
+    Record(key, captions=(f"a {key} dog", f"one {key} dog"), questions=(Question(key, "what colour", (key,) * 10),))
+    for key in ("red", "blue", "green")
+]
+
+
+def test_arms_are_measured_and_reported(tmp_path: Path) -> None:
+    right = said_by("caption", [{"key": r.key, "caption": r.captions[0], "score": 0.0} for r in ASKED])
+    wrong = dict.fromkeys(right, "a boat")
+    answers = {"scratch": dict.fromkeys(right, "red"), "pre-trained": {key: key for key in right}}
+    measured = measure({"caption": {"scratch": wrong, "pre-trained": right}, "vqa": answers}, ASKED, ASKED[:1])
+    assert measured.scores["vqa"]["pre-trained"]["accuracy"].value == 100
+    assert abs(measured.gains["vqa"].value - 200 / 3) < 1e-9
+    caption = measured.scores["caption"]
+    assert measured.gains["caption"].value == caption["pre-trained"]["CIDEr"].value - caption["scratch"]["CIDEr"].value
+    assert caption["scratch"]["CIDEr"].ceiling == caption["pre-trained"]["CIDEr"].ceiling
+    page = report_arms(tmp_path, measured, ("dog",), {}, {"evaluate": 1.0}).read_text("utf-8")
+    assert "pre-trained minus scratch: accuracy +66.7" in page
+    assert "the arm “pre-trained”" in page
+    assert f"Captions, CIDEr: scratch 0.0, pre-trained {caption['pre-trained']['CIDEr'].value:.1f}" in page

@@ -1,0 +1,166 @@
+"""New captions for a training set: which are kept, where they come from, and that they train again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from diptych.core import GeneratedCaption
+from diptych.decoding import DecodingOptions, Hypothesis
+from diptych.errors import DataError, RecipeError
+from diptych.evaluation import augment as augmenting
+from diptych.evaluation.augment import augment
+from diptych.evaluation.evaluate import score_model
+from diptych.loading.extract import extract
+from diptych.loading.store import Store, StoreWriter
+from diptych.metrics import tokens_of
+from diptych.recipes import find_recipe
+from diptych.recipes.decoding import chosen_decoding
+from diptych.runs.folder import ModelFolder
+from diptych.runs.regions import best_regions
+from diptych.runs.run import run
+from diptych.sources import jsonl
+from diptych.sources.storybook import record, scene
+from diptych.vision.ground_truth import GroundTruth
+
+SETTINGS = (
+    "model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32", "training.batch=8", "training.steps=12",
+    "training.validate_every=null", "training.precision=fp32", "decoding.max_words=6", "training.threads=1",
+)  # fmt: skip
+DRAWN = chosen_decoding(DecodingOptions(max_words=6), 6, True, top_p=0.9)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    folder = tmp_path_factory.mktemp("world") / "store"
+    records = [record(scene(0, split, n)) for split, count in {"train": 7, "val": 2}.items() for n in range(count)]
+    detector = GroundTruth.of(records)
+    extract(records, detector, folder)
+    (folder / "detector").mkdir()
+    detector.save(folder / "detector")
+    return Store(folder)
+
+
+@pytest.fixture(scope="module")
+def captioner(world: Store, tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
+    recipe = find_recipe("unified-vlp/small/caption", SETTINGS)
+    return run(recipe, world, tmp_path_factory.mktemp("runs") / "caption", console=Console(quiet=True)).model
+
+
+def test_new_captions_are_kept_with_their_origin_and_train_again(
+    world: Store, captioner: ModelFolder, tmp_path: Path
+) -> None:
+    tally = augment(captioner, world, tmp_path / "more", 3, DRAWN, "train", seed=0)
+    more = Store(tmp_path / "more")
+    assert len(more) == len(world) == 9
+    assert tally.pictures == 7
+    assert tally.kept == sum(len(more.words(index).generated) for index in range(9)) > 0
+    for index in range(9):
+        before, after = world.record(index), more.record(index)
+        assert after.captions[: len(before.captions)] == before.captions
+        assert [one.text for one in after.generated] == list(after.captions[len(before.captions) :])
+        assert all(one.by.startswith("unified-vlp/") and one.score < 0 for one in after.generated)
+        said = [tuple(tokens_of(caption)) for caption in after.captions]
+        assert len(set(said)) == len(said), "no repeats, of people's or of its own"
+        assert after.split == "train" or after == replace(before, regions=after.regions)
+        assert after.regions is not None
+        assert before.regions is not None
+        assert after.regions.features is not None
+        assert before.regions.features is not None
+        assert after.regions.features.equal(before.regions.features)
+    again = run(
+        find_recipe("unified-vlp/small/caption", SETTINGS), more, tmp_path / "again", console=Console(quiet=True)
+    )
+    assert again.result.step == 12
+
+
+def test_a_picture_without_regions_and_captions_that_go_round(
+    world: Store, captioner: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second of the training pictures has no region; of each other one, the first caption says all twice."""
+    said = "a red dog a red dog"
+    monkeypatch.setattr(captioner.tokens, "decode", lambda ids: said if len(ids) == 2 else "one more")
+    texts = [[Hypothesis([5, 6], -1.0), Hypothesis([5, 6, 7], -2.0)]] * 6
+    told: list[int] = []
+    monkeypatch.setattr(augmenting, "_write", lambda _, records, __: told.append(len(records)) or texts)
+    folder = tmp_path / "bare"
+    with StoreWriter(folder, world.contract) as store:
+        for number in range(9):
+            store.add(best_regions(world.record(number), 0 if number == 1 else 100))
+    tally = augment(captioner, Store(folder), tmp_path / "more", 2, DRAWN, "train", seed=0)
+    assert told == [6]
+    assert (tally.without_regions, tally.going_round, tally.kept, tally.pictures) == (1, 6, 6, 6)
+    assert "1 pictures without a region got no captions" in tally.summary()
+    monkeypatch.undo()
+    _, scores = score_model(captioner, Store(folder), "train")
+    assert "1 of 7 pictures have no region (the first: train" in " ".join(scores.notes)
+    more = Store(tmp_path / "more")
+    assert more.words(1) == world.words(1)
+    assert [len(more.words(n).generated) for n in range(9)] == [1, 0, 1, 1, 1, 1, 1, 0, 0]
+
+
+def test_a_stop_changes_no_caption(
+    world: Store, captioner: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(augmenting, "BATCH", 2)
+    monkeypatch.setattr(augmenting, "SHARD", 4)
+    whole = augment(captioner, world, tmp_path / "whole", 2, DRAWN, "train", seed=0)
+    asked, write = [], augmenting._write
+
+    def stops(*given: object) -> object:
+        asked.append(1)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return write(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(augmenting, "_write", stops)
+    with pytest.raises(KeyboardInterrupt):
+        augment(captioner, world, tmp_path / "stopped", 2, DRAWN, "train", seed=0)
+    assert 0 < len(Store(tmp_path / "stopped")) < 9
+    assert augment(captioner, world, tmp_path / "stopped", 2, DRAWN, "train", seed=0) == whole
+    assert len(asked) < 3 + 4, "what was written is not written again"
+    one, two = (Store(tmp_path / name) for name in ("whole", "stopped"))
+    assert [one.words(n) for n in range(9)] == [two.words(n) for n in range(9)]
+    with pytest.raises(RecipeError, match="another augmentation: captions: 4, was 2; give the same options"):
+        augment(captioner, world, tmp_path / "whole", 4, DRAWN, "train", seed=0)
+
+
+def test_what_cannot_be_augmented(world: Store, captioner: ModelFolder, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="is the store itself; give another folder"):
+        augment(captioner, world, world.folder, 2, DRAWN, "train", 0)
+    with pytest.raises(DataError, match=r"no records in split 'web'.*--split"):
+        augment(captioner, world, tmp_path / "out", 2, DRAWN, "web", 0)
+    assert not (tmp_path / "out").exists()
+
+
+def test_lines_that_say_what_a_model_wrote(tmp_path: Path) -> None:
+    line = {
+        "image": "a.jpg",
+        "captions": ["a dog", "a cat"],
+        "generated": [{"text": "a cat", "by": "xgpt/0", "score": -2}],
+    }
+    path = tmp_path / "lines.jsonl"
+    path.write_text(json.dumps(line))
+    (read,) = jsonl.read(path)
+    assert read.generated == (GeneratedCaption("a cat", "xgpt/0", -2.0),)
+    line["captions"] = ["a dog"]
+    path.write_text(json.dumps(line))
+    with pytest.raises(DataError, match="found `a cat`, wanted one of the line's captions"):
+        jsonl.read(path)
+
+
+def test_how_captions_are_written_where_it_is_asked_for() -> None:
+    usual = DecodingOptions(beams=5, length_bonus=0.4)
+    assert chosen_decoding(usual, 1, False) == usual
+    assert chosen_decoding(usual, 8, False).beams == 8
+    assert chosen_decoding(usual, 1, False, length_penalty=1.0).length_bonus == 0
+    drawn = chosen_decoding(usual, 3, True, top_p=0.8)
+    assert (drawn.beams, drawn.captions, drawn.sample, drawn.top_p) == (1, 3, True, 0.8)
+    with pytest.raises(RecipeError, match=r"top_k belong to drawn words.*add sample=true"):
+        chosen_decoding(usual, 1, False, top_k=4)
+    with pytest.raises(RecipeError, match="beams=4 searches"):
+        chosen_decoding(usual, 1, True, beams=4)

@@ -1,0 +1,165 @@
+"""Stages of pre-training: what each begins from, what it reads, and how a stopped one goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from diptych.core import FeatureContract, Record
+from diptych.errors import DataError, RecipeError, Stopped
+from diptych.loading.several import SeveralStores
+from diptych.loading.store import Store, StoreWriter, iterate
+from diptych.recipes import RECIPES, STAGED, find_stages
+from diptych.recipes.stages import Stages
+from diptych.runs.extraction import stores_of
+from diptych.runs.folder import open_model
+from diptych.runs.run import run
+from diptych.runs.stages import fit_stages, run_stages
+from tests import toy
+
+STAGES = "image-bert/small/pretrain/web-then-train"
+QUIET = Console(quiet=True)
+TINY = ("model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32", "training.steps=4", "training.batch=4",
+        "training.validate_every=null", "training.checkpoint_every=2", "training.precision=fp32")  # fmt: skip
+CONTRACT = FeatureContract("toy", "", feature_size=6, class_names=tuple("abcd"))
+
+
+def store(folder: Path, *splits: str, contract: FeatureContract = CONTRACT) -> Store:
+    with StoreWriter(folder, contract) as writer:
+        for number, split in enumerate(splits):
+            words = " ".join(str(int(word)) for word in toy.sample(number, 3).text)
+            writer.add(Record(f"p{number}", split, captions=(words,), regions=toy.regions(3, number)))
+    return Store(folder)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return open_model(folder).model.state_dict()
+
+
+def test_a_stage_begins_from_the_one_before(tmp_path):
+    """Two stages equal two runs, the second from the first's model; a second call repeats nothing."""
+    data = store(tmp_path / "store", *["web"] * 8, *["train"] * 8)
+    stages = find_stages(STAGES, (*TINY, "2.optimizer.lr=5e-4", "2.training.steps=2"))
+    assert [recipe.data.split for recipe in stages.recipes] == ["web", "train"]
+    assert [recipe.optimizer.lr for recipe in stages.recipes] == [2e-3, 5e-4]
+    made = run_stages(stages, data, tmp_path / "out", console=QUIET)
+    first = run(stages.recipes[0], data, tmp_path / "one", console=QUIET).model
+    run(stages.recipes[1], data, tmp_path / "two", first, QUIET)
+    by_hand, found = weights(tmp_path / "two"), weights(tmp_path / "out")
+    assert made.folder == tmp_path / "out" / "model"
+    assert all(torch.equal(found[name], value) for name, value in by_hand.items())
+    assert any(not torch.equal(found[name], value) for name, value in weights(tmp_path / "out" / "stage-1").items())
+    before = (tmp_path / "out" / "stage-1" / "metrics.jsonl").read_text()
+    run_stages(stages, data, tmp_path / "out", console=QUIET)
+    assert (tmp_path / "out" / "stage-1" / "metrics.jsonl").read_text() == before
+    with pytest.raises(RecipeError, match=r"stage-2 holds a run of another recipe"):
+        find_stages(STAGES, TINY).claimed(tmp_path / "out")
+
+
+def test_a_stage_that_was_stopped_goes_on(tmp_path, monkeypatch):
+    data = store(tmp_path / "store", *["web"] * 8, *["train"] * 8)
+    stages = find_stages(STAGES, TINY)
+    run_stages(stages, data, tmp_path / "whole", console=QUIET)
+
+    def stop(recipe, *rest):
+        if recipe.name.endswith("/2"):
+            raise Stopped("asked to stop")
+        return run(recipe, *rest)
+
+    monkeypatch.setattr("diptych.runs.stages.run", stop)
+    with pytest.raises(Stopped):
+        run_stages(stages, data, tmp_path / "cut", console=QUIET)
+    assert not (tmp_path / "cut" / "model").exists()
+    monkeypatch.undo()
+    run_stages(stages, data, tmp_path / "cut", console=QUIET)
+    whole = weights(tmp_path / "whole")
+    assert all(torch.equal(whole[name], value) for name, value in weights(tmp_path / "cut").items())
+
+
+def test_a_model_that_is_gone_on_with_keeps_its_sizes(tmp_path):
+    data = store(tmp_path / "store", *["web"] * 8, *["train"] * 8)
+    one = find_stages("image-bert/small/pretrain", TINY)
+    start = run_stages(one, data, tmp_path / "one", console=QUIET)
+    fitted = fit_stages(find_stages(STAGES), start)
+    assert {(recipe.model.width, recipe.model.layers) for recipe in fitted.recipes} == {(16, 1)}
+    steps = [setting for setting in TINY if not setting.startswith("model.")]
+    assert run_stages(fitted.override(steps), data, tmp_path / "more", start, QUIET).architecture.config.width == 16
+    with pytest.raises(RecipeError, match=r"xgpt/small/pretrain trains xgpt, and .* holds a model of image-bert"):
+        fit_stages(find_stages("xgpt/small/pretrain"), start)
+
+
+def test_settings_are_of_every_stage_or_of_one():
+    stages = find_stages(
+        STAGES, ("optimizer.lr=0.5", "1.training.steps=7", "init=bert.bin", "data.vocabulary=v.txt", "network_init=n")
+    )
+    assert [recipe.optimizer.lr for recipe in stages.recipes] == [0.5, 0.5]
+    assert [recipe.training.steps for recipe in stages.recipes] == [7, 1200]
+    assert [recipe.init for recipe in stages.recipes] == ["bert.bin", None], "later ones begin from the one before"
+    assert [recipe.network_init for recipe in stages.recipes] == ["n", None]
+    with pytest.raises(RecipeError, match="has stages 1 to 2"):
+        find_stages(STAGES, ("3.optimizer.lr=0.5",))
+    with pytest.raises(RecipeError, match="did you mean lr"):
+        find_stages(STAGES, ("2.optimizer.lrr=0.5",))
+    with pytest.raises(RecipeError, match="stages share one network"):
+        find_stages(STAGES, ("2.model.layers=5",))
+    with pytest.raises(RecipeError, match="has no stages"):
+        Stages("none", ())
+    with pytest.raises(RecipeError, match="did you mean image-bert/small/pretrain/web-then-train"):
+        find_stages("image-bert/small/pretrain/web-then-trai")
+
+
+def test_the_rows_of_table_3():
+    """LAIT; CC; CC and SBU; all three at once; LAIT, then CC and SBU."""
+    rows = {name: RECIPES[f"image-bert/pretrain/{name}"]() for name in ("lait", "cc", "cc+sbu", "lait+cc+sbu")}
+    assert {name: recipe.data.split for name, recipe in rows.items()} == {name: name for name in rows}
+    assert rows["cc+sbu"].training.steps == 17 * 4_000_000 // 48
+    last = STAGED["image-bert/pretrain/lait-then-cc+sbu"]()
+    assert [recipe.data.split for recipe in last.recipes] == ["lait", "cc+sbu"]
+    assert [recipe.training.steps for recipe in last.recipes] == [17 * 2_000_000 // 48, 17 * 4_000_000 // 48]
+    assert {(recipe.optimizer.lr, recipe.training.batch) for recipe in last.recipes} == {(1e-4, 48)}
+
+
+@pytest.mark.parametrize("name", STAGED)
+def test_every_staged_recipe_builds(name):
+    stages = STAGED[name]()
+    assert stages.name == name
+    assert len(stages.recipes) == 2
+    assert len({recipe.name for recipe in stages.recipes}) == 2
+
+
+def test_several_splits_are_one_set(tmp_path):
+    data = store(tmp_path, "cc", "sbu", "val", "sbu")
+    assert data.split("cc+sbu") == [0, 1, 3]
+    assert [record.key for record in iterate(data, "cc+sbu")] == ["p0", "p1", "p3"]
+
+
+def test_several_stores_are_one(tmp_path):
+    first, second = store(tmp_path / "a", "train", "val"), store(tmp_path / "b", "train", "train", "val")
+    both = SeveralStores({"cc": first, "sbu": second})
+    assert len(both) == 5
+    assert both.splits == {"cc": 1, "val": 2, "sbu": 2}
+    assert both.split("cc+sbu") == [0, 2, 3]
+    assert both.keys() == {"cc/p0", "cc/p1", "sbu/p0", "sbu/p1", "sbu/p2"}, "equal keys stay apart"
+    record = both.record(3)
+    assert record.captions == second.record(1).captions
+    assert torch.equal(record.regions.boxes, second.record(1).regions.boxes)
+    assert both.region_count(4) == 3
+    with pytest.raises(IndexError):
+        both.words(5)
+    other = store(tmp_path / "c", "train", contract=replace(CONTRACT, extractor="another"))
+    with pytest.raises(DataError, match=r"the features of lait .* are not made as those of cc .*extractor"):
+        SeveralStores({"cc": first, "lait": other})
+
+
+def test_stores_are_named_on_the_command_line(tmp_path):
+    store(tmp_path / "a", "train"), store(tmp_path / "b", "train")
+    named = (f"cc={tmp_path / 'a'}", f"sbu={tmp_path / 'b'}")
+    assert stores_of(named, tmp_path / "out", None, QUIET).splits == {"cc": 1, "sbu": 1}
+    assert stores_of((str(tmp_path / "a"),), tmp_path / "out", None, QUIET).splits == {"train": 1}
+    for wrong in ((named[0], named[0]), (named[0], str(tmp_path / "b"))):
+        with pytest.raises(RecipeError, match="want names of their own"):
+            stores_of(wrong, tmp_path / "out", None, QUIET)

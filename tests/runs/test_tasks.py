@@ -1,0 +1,40 @@
+"""The table of tasks: every recipe has one, and what a vocabulary learns covers what the tasks read."""
+
+import pytest
+
+from diptych.core import Choices, Expression, Object, Question, Record, Statement
+from diptych.errors import RecipeError
+from diptych.loading.tokens import Tokens
+from diptych.recipes import RECIPES
+from diptych.runs.prepare import words_of
+from diptych.runs.tasks import SCORES, TASKS, make_task
+from diptych.tasks.vqa import Answers
+
+TOKENS = Tokens.train(["a dog"])
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_each_recipe_has_a_task_and_a_score_that_shall_rise(name: str) -> None:
+    recipe = RECIPES[name]()
+    assert make_task(recipe, TOKENS, Answers(("<unk>", "yes"))).samples(Record("a")) == []
+    assert recipe.task in SCORES
+    assert set(SCORES) == set(TASKS)
+
+
+def test_a_model_without_answers_cannot_be_asked() -> None:
+    with pytest.raises(RecipeError, match="no list of answers: fine-tune it first"):
+        make_task(RECIPES["unified-vlp/small/vqa"](), TOKENS, None)
+
+
+def test_the_words_of_every_task_are_learnt() -> None:
+    record = Record(
+        "a",
+        captions=("one",),
+        questions=(Question("q", "two", ("no",)),),
+        expressions=(Expression("e", "three", (0.0, 0.0, 1.0, 1.0)),),
+        choices=(Choices("c", "four [0]", ("five", "six"), 0, ("seven [0]", "eight"), 1),),
+        statements=(Statement("s", "nine", True),),
+        objects=(Object("dog", (0.0, 0.0, 1.0, 1.0)),),
+    )
+    wanted = ["one", "two", "three", "four dog", "five", "six", "seven dog", "eight", "nine"]
+    assert words_of(record) == wanted

@@ -1,0 +1,71 @@
+"""Text without pictures: a run that learns from it too, and what is refused before a run."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from diptych.errors import RecipeError
+from diptych.loading.store import Store, StoreWriter
+from diptych.recipes import find_recipe
+from diptych.runs.prepare import plan
+from diptych.runs.run import run
+from tests.loading.conftest import CONTRACT, record
+
+TINY = [
+    "model.width=16",
+    "model.layers=1",
+    "model.heads=2",
+    "model.ffn=32",
+    "training.batch=4",
+    "training.steps=2",
+    "objectives.region_classes=0",
+    "objectives.rate=0.9",
+    "training.precision=fp32",
+    "training.log_every=1",
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    with StoreWriter(tmp_path / "store", CONTRACT) as writer:
+        for number in range(8):
+            writer.add(record(number))
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "books.txt"
+    path.write_text("the kite flies\n" * 9)
+    return path
+
+
+def test_a_run_learns_from_text_too(store: Store, text: Path, tmp_path: Path) -> None:
+    recipe = find_recipe("vl-bert/small/text-too", [*TINY, f"data.text={text}"])
+    done = run(recipe, store, tmp_path / "run", console=Console(quiet=True))
+    assert done.model.tokens.vocabulary.unknown not in done.model.tokens.encode("kite")  # its words are known
+    metrics = (tmp_path / "run" / "metrics.jsonl").read_text()
+    assert "masked_text" in metrics
+    assert "masked_language" in metrics
+
+
+def test_what_cannot_read_text_alone_is_refused(store: Store, text: Path, tmp_path: Path) -> None:
+    def refused(match: str, name: str, *changes: str) -> None:
+        with pytest.raises(RecipeError, match=match):
+            plan(find_recipe(name, changes), store, tmp_path / "run", None)
+
+    named = f"data.text={text}"
+    refused("text_alone asks for text without pictures: name a file", "vl-bert/small/text-too")
+    refused("data.text is for pre-training, not for vqa", "vl-bert/small/vqa", named)
+    refused(
+        "unified-vlp reads no text without a picture; leave out data.text, or take .*vl-bert",
+        "unified-vlp/small/pretrain",
+        named,
+    )
+    refused(
+        "leaves 93 places for words, and data.text_words=94 wants 95",
+        "vl-bert/small/text-too",
+        named,
+        "data.text_words=94",
+    )
