@@ -1,4 +1,4 @@
-"""Fails if a test against the authors' code was skipped, or none ran, although its folder is there."""
+"""Fails if a test against the authors' code was skipped, or none ran."""
 
 import sys
 from xml.etree import ElementTree

@@ -1,7 +1,6 @@
 """Outputs of the authors' code, and our samples rebuilt from the inputs that it was given."""
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,12 @@ from torch import Tensor
 from diptych.core import BIDIRECTIONAL, IGNORE, TEXT_AFTER_REGIONS, Batch, Regions, Sample, collate
 from diptych.models import UnifiedVLP
 from diptych.models.unified_vlp.checkpoint import load_unified_vlp
+from tests.parity.sets import SETS, weights
 
-FOLDER = Path(os.environ.get("DIPTYCH_PARITY", Path(__file__).parents[3] / "shared" / "parity"))
 
-
-@pytest.fixture(scope="session")
-def parity_folder() -> Path:
-    if not FOLDER.is_dir():
-        pytest.skip(f"no folder {FOLDER}: set DIPTYCH_PARITY to run the parity tests")
-    return FOLDER
+@pytest.fixture(scope="session", params=SETS)
+def parity_folder(request: pytest.FixtureRequest) -> Path:
+    return SETS[request.param]
 
 
 @dataclass
@@ -102,8 +98,7 @@ def unified_vlp(parity_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
     words = {number: token for token, number in special.items()}
     vocabulary = tmp_path_factory.mktemp("parity") / "vocab.txt"
     vocabulary.write_text("\n".join(words.get(n, f"word{n}") for n in range(config["vocab"])))
-    model, _ = load_unified_vlp(
-        folder / "weights.safetensors", vocabulary, heads=config["heads"], max_regions=config["regions"]
-    )
+    theirs = weights(folder, "weights", vocabulary.parent)
+    model, _ = load_unified_vlp(theirs, vocabulary, heads=config["heads"], max_regions=config["regions"])
     read = {name: load_file(folder / f"{name}.safetensors") for name in ("inputs", "outputs", "grads")}
     return OfficialVLP(config, special, read["inputs"], read["outputs"], read["grads"], model.eval())

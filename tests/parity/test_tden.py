@@ -26,6 +26,7 @@ from diptych.objectives import (
     Similarity,
 )
 from diptych.objectives.masked_regions import overlaps
+from tests.parity.sets import weights
 
 pytestmark = pytest.mark.parity
 TOLERANCE = {"atol": 5e-6, "rtol": 1e-5}
@@ -48,8 +49,8 @@ class Official:
     vocabulary_file: Path
 
     def model(self, name: str = "pretrain") -> Tden:
-        weights = self.folder / f"weights_{name}.safetensors"
-        model, report = load_tden(weights, self.vocabulary_file, heads=self.config["heads"])
+        theirs = weights(self.folder, f"weights_{name}", self.vocabulary_file.parent)
+        model, report = load_tden(theirs, self.vocabulary_file, heads=self.config["heads"])
         assert report.missing == []
         assert set(report.left) <= {"predictor.decoder.bias"}
         return model.eval()

@@ -18,6 +18,7 @@ from diptych.models.vl_bert.checkpoint import QKV, load_vl_bert
 from diptych.models.vl_bert.model import sines
 from diptych.models.weights import Report
 from diptych.objectives import AnswerQuestion, ImageTextMatching, MaskedLanguage, MaskedRegionClass
+from tests.parity.sets import weights
 
 pytestmark = pytest.mark.parity
 TOLERANCE = {"atol": 2e-5, "rtol": 1e-5}
@@ -40,9 +41,9 @@ class Official:
     vocabulary_file: Path
 
     def model(self, name: str) -> tuple[VLBert, Report]:
-        weights = self.folder / f"weights_{name}.safetensors"
+        theirs = weights(self.folder, f"weights_{name}", self.vocabulary_file.parent)
         model, report = load_vl_bert(
-            weights, self.vocabulary_file, heads=self.config["heads"], feature_size=self.config["feat_dim"]
+            theirs, self.vocabulary_file, heads=self.config["heads"], feature_size=self.config["feat_dim"]
         )
         model.config = model.config.model_copy(update={"whole": "given"})
         model.regions.config = model.config
