@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from diptych.errors import CheckpointError, DataError
-from diptych.loading.tokens import Tokens
+from diptych.loading.tokens import SPECIAL, Tokens
 
 TEXTS = ["A red kite over the beach", "the boy holds an umbrella", "two dogs run near the bench", "Isn't it blue?"] * 3
 
@@ -37,6 +37,15 @@ def test_saving_keeps_everything(tmp_path: Path) -> None:
     tokens.save(tmp_path)
     assert Tokens.load(tmp_path).to_json() == tokens.to_json()
     assert Tokens.load(tmp_path / "tokenizer.json").vocabulary == tokens.vocabulary
+
+
+def test_pieces_of_words_as_bert_cuts_them(tmp_path: Path) -> None:
+    """The longest piece first, without accents and case; a word of other pieces is [UNK] (Devlin et al., 2019)."""
+    words = [*SPECIAL, "want", "##want", "##ed", "wa", "un", "runn", "##ing", ",", "##wa"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    tokens = Tokens.from_vocabulary(tmp_path / "vocab.txt", lowercase=True)
+    pieces = [words[number] for number in tokens.encode("UNwantéd,running wanting unknown")]
+    assert pieces == ["un", "##want", "##ed", ",", "runn", "##ing", "want", "##ing", "[UNK]"]
 
 
 def test_bert_s_own_vocabulary(data_folder: Path) -> None:
