@@ -1,7 +1,20 @@
 """One loop for every model, the detector included."""
 
+from typing import TYPE_CHECKING, Any
+
 from diptych.training.config import OptimizerConfig, TrainingConfig
-from diptych.training.step import Batches, Updates
-from diptych.training.trainer import Result, Validate, Validation, train
+
+if TYPE_CHECKING:
+    from diptych.training.step import Batches, Updates
+    from diptych.training.trainer import Result, Validate, Validation, train
 
 __all__ = ["Batches", "OptimizerConfig", "Result", "TrainingConfig", "Updates", "Validate", "Validation", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """The loop is imported where it is used: a recipe is read for its settings alone."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from diptych.training import step, trainer
+
+    return getattr(trainer if hasattr(trainer, name) else step, name)

@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid, max_pool2d
-from torchvision.ops import generalized_box_iou_loss
 
 from diptych.core import IGNORE, Losses, Objective, Record, Sample, Update
 from diptych.errors import DataError
@@ -129,6 +128,8 @@ class Detection:
         thing, features, share = shown[row, column], features[row, column], share[row, column]
         for name, labels in batch.attributes.items():
             losses[name] = _entropy(detector.region_heads[name](features), labels[row, thing], share)
+        from torchvision.ops import generalized_box_iou_loss
+
         refined = detector.refine(boxes[row, column], features)
         losses["moves"] = (generalized_box_iou_loss(refined, batch.boxes[row, thing]) * share).sum()
         return losses | {
@@ -196,6 +197,8 @@ def _heat_loss(heat: Float[Tensor, "B h w"], spots: Float[Tensor, "B N h w"]) ->
 
 def _sides_loss(detector: SmallDetector, maps: Maps, spots: Float[Tensor, "B N h w"], batch: DetectionBatch) -> Tensor:
     """Generalized IoU of the boxes told by the cells near a centre; the weights of one thing's cells sum to 1."""
+    from torchvision.ops import generalized_box_iou_loss
+
     spots = spots.flatten(2)
     nearest = spots.amax(1)
     weights = torch.where((spots == nearest[:, None]) & (spots > 0.2), spots, 0)

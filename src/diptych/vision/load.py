@@ -1,4 +1,4 @@
-"""Open the detector that a folder holds."""
+"""Open the detector that a folder holds. What needs torchvision is imported for its own kind alone."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ from pathlib import Path
 
 from diptych.errors import CheckpointError, RecipeError, nearest
 from diptych.vision.detector import Detector
-from diptych.vision.faster_rcnn import FasterRCNN
 from diptych.vision.given import Given
-from diptych.vision.grid import Grid
 from diptych.vision.ground_truth import GroundTruth
-from diptych.vision.image_feature import REGIONS, WithImageFeature
 from diptych.vision.selection import Selection
 from diptych.vision.storybook_detector import StorybookDetector
 from diptych.vision.weights import DETECTOR, WEIGHTS, read_detector, read_weights
@@ -25,6 +22,9 @@ def load_detector(folder: Path, selection: Selection | None = None) -> Detector:
     """
     detector = _load(folder)
     if selection is not None:
+        from diptych.vision.faster_rcnn import FasterRCNN
+        from diptych.vision.image_feature import WithImageFeature
+
         detector = detector.regions if isinstance(detector, WithImageFeature) else detector
         if not isinstance(detector, StorybookDetector | FasterRCNN):
             raise RecipeError(f"{detector.contract.extractor} finds no boxes to select from; leave the selection out")
@@ -44,10 +44,16 @@ def _load(folder: Path) -> Detector:
             case "storybook-detector":
                 return StorybookDetector.from_folder(described, read_weights(folder, described), source)
             case "faster-rcnn":
+                from diptych.vision.faster_rcnn import FasterRCNN
+
                 return FasterRCNN.from_folder(described, read_weights(folder, described), source)
             case "grid":
+                from diptych.vision.grid import Grid
+
                 return Grid.from_folder(described, read_weights(folder, described), source)
             case "with-whole":
+                from diptych.vision.image_feature import REGIONS, WithImageFeature
+
                 inner = _load(folder / REGIONS)
                 return WithImageFeature.from_folder(described, read_weights(folder, described), source, inner)
     except (KeyError, TypeError, ValueError) as error:

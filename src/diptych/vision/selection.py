@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torchvision.ops import batched_nms, nms
 
 from diptych.errors import RecipeError
+from diptych.vision.nms import batched_nms, nms
 
 
 @dataclass(frozen=True)

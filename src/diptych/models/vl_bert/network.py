@@ -16,8 +16,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
-from torchvision import models
-from torchvision.ops import roi_align
 
 from diptych.errors import CheckpointError
 from diptych.models.weights import Report, Tensors, load_into
@@ -35,6 +33,8 @@ class FastRCNN(nn.Module):
     def __init__(self, network: Network, frozen: int = 2, cells: int = CELLS, stride: Stride = "1x1") -> None:
         """`frozen`: how many of stem, stage 1, stage 2, stage 3 keep their weights. `cells`: of a region, both ways;
         stage 4, most of the work, costs as their square. `stride`: which convolution of a bottleneck has a stage's."""
+        from torchvision import models
+
         super().__init__()
         self.across = cells
         whole: Any = getattr(models, network)(weights=None)
@@ -43,7 +43,7 @@ class FastRCNN(nn.Module):
             setattr(self.backbone, name, getattr(whole, name))
         self.head: nn.Sequential = whole.layer4
         self.size: int = whole.fc.in_features  # F
-        self.bottlenecks = isinstance(whole.layer2[0], models.resnet.Bottleneck)
+        self.bottlenecks = _is_bottleneck(whole.layer2[0])
         if stride == "1x1":
             for stage in (whole.layer2, whole.layer3):
                 _stride_first(stage[0])
@@ -93,6 +93,8 @@ class FastRCNN(nn.Module):
         return out
 
     def cells(self, maps: Float[Tensor, "B c h w"], rois: Float[Tensor, "N 5"]) -> Float[Tensor, "N c cells cells"]:
+        from torchvision.ops import roi_align
+
         pooled: Tensor = roi_align(maps, rois.to(maps), self.across, 1 / STRIDE, sampling_ratio=1, aligned=False)
         return pooled
 
@@ -129,9 +131,9 @@ def of_torchvision(tensors: Tensors) -> bool:
     return any(name.startswith(("fc.", "backbone.body.")) for name in tensors)
 
 
-def _stride_first(block: nn.Module) -> None:
+def _stride_first(block: Any) -> None:
     """Into the 1 x 1 convolution that begins a bottleneck; torchvision has it in the 3 x 3 one."""
-    if isinstance(block, models.resnet.Bottleneck):
+    if _is_bottleneck(block):
         block.conv1.stride, block.conv2.stride = (2, 2), (1, 1)
 
 
@@ -143,3 +145,7 @@ def _dilate(stage: nn.Sequential) -> None:
                 part.stride = (1, 1)
                 if part.kernel_size == (3, 3):
                     part.dilation = part.padding = (2, 2)
+
+
+def _is_bottleneck(block: nn.Module) -> bool:
+    return hasattr(block, "conv3")

@@ -1,0 +1,47 @@
+"""torchvision's non-maximum suppression without the seconds that `import torchvision` takes.
+
+The package imports its models, its transforms and torch's compiler; the kernels are one library beside them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+LARGE = 1000  # boxes; from there on torchvision goes class by class
+
+
+def nms(boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], overlap: float) -> Int[Tensor, "K"]:
+    """Indices of the boxes that no better one overlaps by an IoU over `overlap`, best first."""
+    _load_kernels()
+    kept: Tensor = torch.ops.torchvision.nms(boxes, scores, overlap)
+    return kept
+
+
+def batched_nms(
+    boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], classes: Int[Tensor, "N"], overlap: float
+) -> Int[Tensor, "K"]:
+    """The same where only a better box of the same class counts: each class is moved to a place of its own."""
+    if len(boxes) > LARGE:
+        from torchvision.ops import batched_nms as by_class
+
+        kept: Tensor = by_class(boxes, scores, classes, overlap)
+        return kept
+    if not len(boxes):
+        return classes.new_zeros(0)
+    return nms(boxes + (classes * (boxes.max() + 1))[:, None].to(boxes), scores, overlap)
+
+
+@cache
+def _load_kernels() -> None:
+    package = find_spec("torchvision")
+    for folder in (package and package.submodule_search_locations) or ():
+        for library in Path(folder).glob("_C*.so"):
+            torch.ops.load_library(library)  # type: ignore[no-untyped-call]
+    if not hasattr(torch.ops.torchvision, "nms"):  # built in another way
+        import torchvision.ops  # noqa: F401
