@@ -6,11 +6,12 @@ from pathlib import Path
 
 from jaxtyping import install_import_hook
 
+from tests.protocols import see_submodules
+
 CHECKED = ("core", "vision", "loading", "objectives", "models", "metrics", "decoding", "tasks")  # where tensors are
-# From 3.12 on isinstance looks for a protocol's members without __getattr__, which is where nn.Module keeps its own: no
-# model would pass for a Model there. The same signatures run unchecked; 3.11 checks them.
-if sys.version_info < (3, 12):
-    install_import_hook([f"diptych.{package}" for package in CHECKED], "beartype.beartype")
+if sys.version_info >= (3, 12):
+    see_submodules()
+install_import_hook([f"diptych.{package}" for package in CHECKED], "beartype.beartype")
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
@@ -21,8 +22,8 @@ REPOSITORY = Path(__file__).parent.parent
 
 @pytest.fixture
 def data_folder() -> Path:
-    """Real files in the official formats; not part of the project."""
+    """Real files of data sets and published examples, which are not ours to hand on."""
     folder = Path(os.environ.get("DIPTYCH_SHARED_DATA", REPOSITORY.parent / "shared" / "data"))
     if not folder.is_dir():
-        pytest.skip(f"no folder {folder}: set DIPTYCH_SHARED_DATA to run this test")
+        pytest.skip(f"needs real files of others, and there is no folder {folder}; DIPTYCH_SHARED_DATA names one")
     return folder
