@@ -4,6 +4,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from diptych.terminal import make_console
+
 
 class _Speed(ProgressColumn):
     def __init__(self, unit: str) -> None:
@@ -17,7 +19,7 @@ class _Speed(ProgressColumn):
 
 def bar(unit: str, console: Console | None = None) -> Progress:
     """A context manager; `add_task` and `advance` are rich's own."""
-    console = console or Console(stderr=True)
+    console = console or make_console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Speed(unit), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 

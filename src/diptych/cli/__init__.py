@@ -12,6 +12,7 @@ import sys
 from diptych.cli import data, evaluate, predict, search, train
 from diptych.cli.app import app
 from diptych.errors import DiptychError
+from diptych.terminal import columns
 
 __all__ = ["app", "data", "evaluate", "main", "predict", "search", "train"]
 
@@ -30,7 +31,7 @@ def main() -> None:
 def _run(arguments: list[str], debug: bool) -> int:
     """The exit code."""
     try:
-        app(arguments)
+        app(arguments, terminal_width=columns(sys.stdout))
     except SystemExit as ended:
         return int(ended.code or 0)
     except KeyboardInterrupt:

@@ -57,6 +57,6 @@ def open_folder(model: str) -> Any:
 
 
 def console(stderr: bool = True) -> Console:
-    from rich.console import Console
+    from diptych.terminal import make_console
 
-    return Console(stderr=stderr)
+    return make_console(stderr)

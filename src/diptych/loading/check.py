@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
@@ -111,26 +113,24 @@ class Report:
             ],
         }
 
-    def __rich__(self) -> Table:
+    def __rich__(self) -> Group:
         splits = ", ".join(f"{name} {count:,}" for name, count in self.splits.items())
         covered = ", ".join(f"{name} {percent:.1f}%" for name, percent in self.coverage.items())
-        title = f"{self.records:,} records ({splits})\n{covered}"
-        table = Table(title=title, title_justify="left", caption=self._verdict(), caption_justify="left")
+        table = Table()
         table.add_column("")
         table.add_column("found")
         table.add_column("count", justify="right")
         table.add_column("such as", overflow="fold")
         table.add_column("way out")
         for finding in self.findings:
-            style = "red" if finding.severity == "error" else "yellow"
             table.add_row(
-                f"[{style}]{finding.severity}[/{style}]",
+                Text(finding.severity, style="red" if finding.severity == "error" else "yellow"),
                 finding.kind,
                 f"{finding.count:,}",
-                "\n".join(example.replace("[", r"\[") for example in finding.examples),
+                Text("\n".join(finding.examples)),
                 finding.way_out,
             )
-        return table
+        return Group(Text(f"{self.records:,} records ({splits})"), Text(covered), table, Text(self._verdict()))
 
     def _verdict(self) -> str:
         if self.clean:

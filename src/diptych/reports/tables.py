@@ -22,13 +22,13 @@ def score_table(scores: Scores) -> Group:
     """Each score between its blind baseline and its ceiling, with how all three were had below."""
     of = f"{scores.items} {NAMES[scores.task]} of {scores.pictures} pictures"
     covered = "" if scores.coverage == 1 else f", {100 * scores.coverage:.1f}% of what was asked"
-    table = Table(title=of + covered, title_justify="left", title_style="bold")
+    table = Table()
     table.add_column("score", no_wrap=True)
     for column in ("value", "95% interval", "blind", "ceiling", "of ceiling"):
         table.add_column(column, justify="right", no_wrap=True)
     for score in scores.scores:
         table.add_row(*_row(score))
-    return Group(table, *(Text(note, style="dim") for note in scores.notes))
+    return Group(Text(of + covered, style="bold"), table, *(Text(note, style="dim") for note in scores.notes))
 
 
 def _row(score: Score) -> tuple[str, ...]:

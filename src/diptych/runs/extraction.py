@@ -114,7 +114,7 @@ def extract_with_progress(
     processes: int | None = None,
 ) -> Extraction:
     """The same with a progress bar; what failed is named."""
-    with bar("pictures") as progress:
+    with bar("pictures", console) as progress:
         looking = progress.add_task("looking", total=len(records))
         done = extract_regions(
             records, detector, folder, batch_size, lambda count: progress.advance(looking, count), processes

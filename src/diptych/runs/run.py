@@ -32,6 +32,7 @@ from diptych.runs.tasks import SCORES, make_task
 from diptych.tasks.caption import Captioning
 from diptych.tasks.retrieval import Retrieval
 from diptych.tasks.run import ask
+from diptych.terminal import make_console
 from diptych.training import Result, TrainingConfig, train
 from diptych.training.checkpoint import steps_in
 from diptych.training.trainer import CHECKPOINTS
@@ -51,7 +52,7 @@ def run(
     recipe: Recipe, store: Store, out: Path, start: ModelFolder | None = None, console: Console | None = None
 ) -> Run:
     """Train by the recipe, from scratch or from `start`, and write `out/model`; called again, it goes on."""
-    console = console or Console(stderr=True)
+    console = console or make_console()
     chosen = plan(recipe, store, out, start)
     torch.manual_seed(recipe.training.seed)
     model = chosen.architecture.build()

@@ -19,6 +19,7 @@ from diptych.recipes.recipe import claimed
 from diptych.recipes.stages import Stages
 from diptych.runs.folder import CONFIG, INNER, ModelFolder, open_model
 from diptych.runs.run import fit_to, run
+from diptych.terminal import make_console
 
 
 def fit_stages(stages: Stages, start: ModelFolder) -> Stages:
@@ -30,7 +31,7 @@ def run_stages(
     stages: Stages, store: Store, out: Path, start: ModelFolder | None = None, console: Console | None = None
 ) -> ModelFolder:
     """Called again, it goes on with the stage that was stopped; those that ended are not repeated."""
-    console = console or Console(stderr=True)
+    console = console or make_console()
     for number, (folder, recipe) in enumerate(stages.folders(out), start=1):
         if len(stages.recipes) == 1:
             return run(recipe, store, folder, start, console).model

@@ -19,6 +19,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from diptych.errors import CheckpointError, RecipeError, Stopped, TrainingError, nearest
+from diptych.terminal import make_console
 from diptych.training import checkpoint as checkpoints
 from diptych.training.averages import Ema, named_tensors, put_tensors
 from diptych.training.checkpoint import Checkpoint
@@ -80,7 +81,7 @@ def train(
     if training.threads is not None:
         torch.set_num_threads(training.threads)
     with join_ranks(choose_device(training.device)) as ranks:
-        console = console or Console(stderr=True)
+        console = console or make_console()
         return _Run(
             module=module,
             updates=updates,

@@ -1,0 +1,86 @@
+"""What goes to a file or a pipe is never wrapped, coloured or animated, whatever the environment says."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from diptych.progress import bar
+from diptych.terminal import WIDE, columns, make_console
+
+ROOT = Path(__file__).parents[1]
+# Wider than any window, with what rich reads as markup, an emoji, a number and a link.
+LONG = Path("/data", *("a folder with a long name [bold] :dog:" for _ in range(20)), "http://x/120.safetensors")
+
+
+def in_a_pipe(monkeypatch: pytest.MonkeyPatch, say: Callable[[], object]) -> str:
+    """What comes out of it; the environment asks for colours, movement and a small window."""
+    for name, value in {"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "1", "COLUMNS": "40"}.items():
+        monkeypatch.setenv(name, value)
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        say()
+    with os.fdopen(reading) as out:
+        return out.read()
+
+
+def test_a_long_path_stays_whole_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = in_a_pipe(monkeypatch, lambda: make_console().print(f"{LONG}: 120 loaded"))
+    assert told == f"{LONG}: 120 loaded\n"
+
+
+def test_a_table_and_its_notes_stay_whole_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table("score", "such as")
+    table.add_row(Text("error", style="red"), str(LONG))
+    told = in_a_pipe(monkeypatch, lambda: make_console().print(Group(Text(f"of {LONG}", style="bold"), table)))
+    first, *rows = told.splitlines()
+    assert first == f"of {LONG}"
+    assert f"│ error │ {LONG} │" in rows
+    assert "\x1b" not in told
+
+
+def test_a_bar_does_not_move_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    def say() -> None:
+        with bar("pictures") as progress:
+            progress.advance(progress.add_task("looking", total=3), 3)
+        make_console().print("done")
+
+    assert in_a_pipe(monkeypatch, say) == "done\n"
+
+
+def test_a_terminal_is_one() -> None:
+    leader, follower = pty.openpty()
+    with os.fdopen(follower, "w") as terminal, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TERM", "xterm")
+        patch.setattr(sys, "stderr", terminal)
+        assert columns(sys.stderr) is None
+        assert make_console().is_terminal
+        make_console().print(Text("red", style="red"))
+    assert b"\x1b[" in os.read(leader, 1 << 16)
+    os.close(leader)
+
+
+def test_help_in_a_pipe_is_a_line_an_option() -> None:
+    environment = os.environ | {"COLUMNS": "40", "FORCE_COLOR": "1"}
+    command = [sys.executable, "-m", "diptych.cli", "search", "--help"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    assert "\x1b" not in told
+    (model,) = [line for line in told.splitlines() if "--model" in line]
+    assert model.endswith("[required]")
+    assert len(max(told.splitlines(), key=len)) < WIDE
+
+
+def test_consoles_are_made_in_one_place() -> None:
+    """But those that say nothing, for a run within another."""
+    for path in (ROOT / "src").rglob("*.py"):
+        made = re.findall(r"\bConsole\((?!quiet=True\))", path.read_text())
+        assert not made or path.name == "terminal.py", path
