@@ -20,4 +20,4 @@ golden-write:
 	uv run python -m tests.golden.losses --write
 
 docs:
-	uv run python -m diptych.reports.results
+	uv run python -m experiments.pages

@@ -154,7 +154,11 @@ def from_pixels(sizes: Sizes) -> dict[str, Any]:
     taken = in_turn(steps, sizes.rounds)
     medians = _medians(taken)
     return {
-        "pictures": f"{sizes.pictures} of {sizes.height} x {sizes.across}, {sizes.regions} regions, {sizes.network}",
+        "pictures": sizes.pictures,
+        "height": sizes.height,
+        "width": sizes.across,
+        "regions": sizes.regions,
+        "network": sizes.network,
         "seconds, median": medians,
         "share of the step, pixels": round(medians["pixels"] / medians["step"], 2),
         "share of the step, words": round(medians["words"] / medians["step"], 2),

@@ -1,4 +1,4 @@
-"""What a benchmark leaves behind: its figures with machine, date and commit."""
+"""What a benchmark or an experiment leaves behind: its figures with machine, date and commit."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ def machine() -> dict[str, Any]:
     }
 
 
-def save_result(name: str, command: str, figures: dict[str, Any]) -> Path:
+def save_result(name: str, command: str, figures: dict[str, Any], folder: Path = RESULTS) -> Path:
+    """Write FOLDER/NAME.json; `make docs` then makes its pages."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.json"
     record = {"command": command, "date": date, "commit": commit.strip(), "machine": machine(), "figures": figures}
     path.write_text(json.dumps(record, indent=2) + "\n")
     return path

@@ -16,7 +16,7 @@ diptych finetune caption --data "$store" --model "$out/caption" --out "$out/scst
 diptych evaluate --model "$out/scst" --data "$store"
 
 # The same over 3 seeds, beside as many more steps of cross-entropy, with objects named that are not there.
-python -m benchmarks.scst_storybook --model "$model" --data "$store" --out "$out/scst-seeds"
+python -m experiments.scst --model "$model" --data "$store" --out "$out/scst-seeds"
 
 # Captions as data: two new ones for each training picture, and a captioner that learns from both.
 diptych augment "$store" "$out/augmented" --model "$out/scst" --captions 2

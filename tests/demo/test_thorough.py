@@ -6,7 +6,7 @@ import pytest
 
 from diptych.demo.comparison import Cell, Row, Task
 from diptych.demo.demo import PRETRAINED, SCRATCH, DemoConfig, arm_settings
-from diptych.demo.thorough import LONG, ThoroughConfig, _figures, _longer
+from diptych.demo.thorough import GAIN, LONG, ThoroughConfig, _figures, _longer
 
 
 def _row(arm: str, seed: int, score: float, labels: int = 100) -> Row:
@@ -22,9 +22,9 @@ def test_figures_are_means_with_spread_and_gains_compare_equal_seeds() -> None:
     rows = [_row(SCRATCH, 0, 40.0), _row(SCRATCH, 1, 50.0), _row(PRETRAINED, 1, 62.0), _row(PRETRAINED, 0, 60.0)]
     rows += [_row(LONG, 0, 42.0), _row(LONG, 1, 44.0)]
     here = _figures(rows)["caption"]["100 scenes"]
-    assert here[SCRATCH]["CIDEr"] == "45.0 (40.0 to 50.0, 2 runs)"
-    assert here[LONG]["BLEU-4"] == "21.5 (21.0 to 22.0, 2 runs)"
-    assert here["gain of pre-training"]["CIDEr"] == "16.0 (12.0 to 20.0, 2 runs)"
+    assert here[SCRATCH]["CIDEr"] == {"value": 45.0, "low": 40.0, "high": 50.0, "seeds": 2}
+    assert here[LONG]["BLEU-4"] == {"value": 21.5, "low": 21.0, "high": 22.0, "seeds": 2}
+    assert here[GAIN]["CIDEr"] == {"value": 16.0, "low": 12.0, "high": 20.0, "seeds": 2}
 
 
 def test_scratch_is_also_trained_for_the_steps_of_both_phases() -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-FILES = sorted(p for folder in ("src", "tests", "benchmarks", ".ci") for p in (ROOT / folder).rglob("*.py"))
+FILES = sorted(
+    p for folder in ("src", "tests", "benchmarks", "experiments", ".ci") for p in (ROOT / folder).rglob("*.py")
+)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))

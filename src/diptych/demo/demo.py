@@ -41,7 +41,7 @@ from diptych.sources import storybook
 from diptych.sources.formats import read
 from diptych.vision.load import load_detector
 
-# The best of four on val, with 100 labelled scenes and a seed that the demo does not use (benchmarks/rates.py).
+# The best of four on val, with 100 labelled scenes and a seed that the demo does not use (experiments/rates.py).
 # They were chosen for Unified VLP; other systems take the same, and statements those of questions.
 RATES: dict[tuple[Task, str], float] = {
     ("caption", "from scratch"): 5e-4,

@@ -36,7 +36,7 @@ from diptych.demo.measure import baselines_of, said_by
 from diptych.files import write_atomically
 from diptych.loading.store import Store, iterate
 
-LONG = "from scratch, steps of both phases"
+LONG, GAIN = "from scratch, steps of both phases", "gain of pre-training"
 SCORES = {"caption": ("CIDEr", "BLEU-4"), "vqa": ("accuracy", "accuracy yes/no")}
 
 
@@ -123,9 +123,9 @@ def _figures(rows: Sequence[Row]) -> dict[str, Any]:
         for score in SCORES[task]:
             values = {arm: [row.test[score] for row in arm_rows] for arm, arm_rows in by_arm.items()}
             for arm, found in values.items():
-                here.setdefault(arm, {})[score] = _spread(found)
+                here.setdefault(arm, {})[score] = spread(found)
             gains = [after - before for before, after in zip(values[SCRATCH], values[PRETRAINED], strict=True)]
-            here.setdefault("gain of pre-training", {})[score] = _spread(gains)
+            here.setdefault(GAIN, {})[score] = spread(gains)
     return figures
 
 
@@ -137,8 +137,10 @@ def _grouped(rows: Sequence[Row]) -> Iterator[tuple[str, int, list[Row]]]:
         yield task, labels, list(group)
 
 
-def _spread(values: Sequence[float]) -> str:
-    return f"{mean(values):.1f} ({min(values):.1f} to {max(values):.1f}, {len(values)} runs)"
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """The mean of several runs, with the least and the most of them; to one digit behind the point."""
+    found = {"value": mean(values), "low": min(values), "high": max(values)}
+    return {name: round(value, 1) for name, value in found.items()} | {"seeds": len(values)}
 
 
 def _bounds(store: Store, cells: Sequence[Cell]) -> dict[str, dict[str, dict[str, float | None]]]:
@@ -156,5 +158,9 @@ def _table(task: str, rows: Sequence[Row], baselines: dict[str, dict[str, float 
         table.add_row("", name, *(f"{baselines[score][name]:.1f}" for score in SCORES[task]))
     for labels, arms in _figures(rows)[task].items():
         for arm, scores in arms.items():
-            table.add_row(labels, arm, *(scores[score] for score in SCORES[task]))
+            table.add_row(labels, arm, *(_shown(scores[score]) for score in SCORES[task]))
     return table
+
+
+def _shown(found: dict[str, float]) -> str:
+    return f"{found['value']:.1f} ({found['low']:.1f} to {found['high']:.1f})"

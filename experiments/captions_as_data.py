@@ -1,0 +1,215 @@
+"""Captions as data (XGPT, section 6.1): retrieval taught by few captions, with and without those that a model adds.
+
+    uv run python -m experiments.captions_as_data --model demo/pretrain --data demo/store --out runs/out/more --keep
+
+Some pictures of the training split are kept, with a few captions each. A captioner writes more of them (`augment`). A
+retriever is then taught with either set, for as many steps, from the same start, over several seeds, and both search
+the same pictures of the test split. A captioner that was taught by the other captions of these pictures hands on what
+it should not know; given a model that is only pre-trained, the study teaches it by the few captions alone. --retriever
+is a pre-trained model to teach retrieval; without it, image-bert/small/retrieval learns from scratch. Stopped at any
+moment, the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import as_completed
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from diptych.decoding import DecodingOptions
+from diptych.errors import DataError, RecipeError
+from diptych.evaluation.augment import SPARE, augment
+from diptych.evaluation.retrieve import retrieve
+from diptych.files import write_atomically
+from diptych.loading.store import INDEX, Store, StoreWriter
+from diptych.loading.tokens import FILE as TOKENS
+from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
+from diptych.recipes import find_recipe
+from diptych.recipes.decoding import chosen_decoding
+from diptych.runs.distributed import workers
+from diptych.runs.folder import CONFIG, INNER, open_model
+from diptych.runs.prepare import in_split
+from diptych.runs.run import fit_to, run
+from diptych.tasks.recall import ASKS
+from diptych.tasks.retrieval import AT
+from experiments.figures import of_interval, save
+
+PLAIN, MORE = "people's captions alone", "people's and written captions"
+ARMS = (PLAIN, MORE)
+ROW, STUDY, FEW, AUGMENTED, CAPTIONER = "row.json", "study.json", "few", "augmented", "captioner"
+TALLIED = {
+    "pictures": "pictures", "wanted": "captions wanted", "kept": "new captions", "said_before": "left out, said before",
+    "repeated": "left out, repeated", "without_words": "left out, without words",
+    "going_round": "left out, three words said twice", "without_regions": "pictures without a region",
+    "fewer": "pictures with fewer than wanted",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CaptionStudy:
+    """What is compared, as plain values, so that other processes can do parts of it."""
+
+    model: str  # a captioner, or a pre-trained model that becomes one
+    store: str
+    out: str
+    retriever: str | None = None  # a pre-trained model to teach retrieval; None: image-bert from scratch
+    pictures: int = 300  # of the training split
+    said: int = 1  # captions of each that are kept
+    written: int = 4  # that are added to each
+    gallery: int = 200  # pictures of the test split that are searched, with all their captions
+    held_out: int = 64  # pictures of val, by which the best weights are chosen
+    seeds: int = 3
+    taught_steps: int = 400  # of the captioner, where the model given is none
+    steps: int = 1000
+    settings: tuple[str, ...] = ("training.threads=1", "training.validate_every=200", "training.checkpoint_every=200")
+    taught_settings: tuple[str, ...] = ("optimizer.kind=adamw", "optimizer.lr=5e-4")
+
+    def store_of(self, arm: str) -> Path:
+        return Path(self.out) / (FEW if arm == PLAIN else AUGMENTED)
+
+    def folder(self, arm: str, seed: int) -> Path:
+        return Path(self.out) / f"{'plain' if arm == PLAIN else 'more'}-{seed}"
+
+
+def caption_study(plan: CaptionStudy, processes: int, done: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    """Does what is not done yet; hands back the figures. The same call goes on where it was stopped."""
+    _claim(plan)
+    keep_few(plan)
+    told = write_more(plan)
+    cells = [(arm, seed) for seed in range(plan.seeds) for arm in ARMS]
+    waiting = [cell for cell in cells if not (plan.folder(*cell) / ROW).exists()]
+    with workers(max(1, min(processes, len(waiting)))) as pool:
+        for finished in as_completed([pool.submit(teach_retriever, plan, *cell) for cell in waiting]):
+            done({name: value for name, value in finished.result().items() if name != "found"})
+    rows = {cell: json.loads((plan.folder(*cell) / ROW).read_text("utf-8")) for cell in cells}
+    return {"written": told} | figures(rows, plan.seeds)
+
+
+def _claim(plan: CaptionStudy) -> None:
+    """Make the folder this study's, or refuse it with the difference. More seeds go on from fewer."""
+    asked, kept = json.loads(json.dumps(asdict(plan))), Path(plan.out) / STUDY
+    before = json.loads(kept.read_text("utf-8")) if kept.is_file() else asked
+    if different := [n for n in asked if n not in ("seeds", "out") and asked[n] != before.get(n)]:
+        told = "; ".join(f"{name}: {asked[name]}, was {before.get(name)}" for name in different)
+        raise RecipeError(f"{plan.out} holds another study ({told}); ask for the same, or give another folder")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(kept, json.dumps(asked, indent=1).encode())
+
+
+def keep_few(plan: CaptionStudy) -> None:
+    """The store that both arms begin from: few captions to learn from; of val and test, the first pictures whole."""
+    store, out = Store(Path(plan.store)), plan.store_of(PLAIN)
+    if (out / INDEX).exists():
+        return
+    there = in_split(store, "train", "--data")
+    if len(there) < plan.pictures:
+        raise DataError(f"{store.folder} has {len(there)} training pictures, and {plan.pictures} were asked for")
+    chosen = sorted(Random(f"{plan.pictures}/few").sample(there, plan.pictures))
+    kept = [*chosen, *store.split("val")[: plan.held_out], *in_split(store, "test", "--data")[: plan.gallery]]
+    with StoreWriter(out, store.contract, len(kept)) as writer:  # one shard: written whole or not at all
+        for index in kept:
+            record = store.record(index)
+            writer.add(replace(record, captions=record.captions[: plan.said]) if record.split == "train" else record)
+
+
+def teach_captioner(plan: CaptionStudy) -> Path:
+    """The folder of the model that writes: the one given, or one that is taught by the few captions."""
+    given = open_model(Path(plan.model))
+    if not getattr(given.model, "provides", frozenset()) >= {"decode"}:
+        raise RecipeError(f"{given.architecture.system} reads and does not write captions; choose another model")
+    out = Path(plan.out) / CAPTIONER
+    if given.recipe is not None and given.recipe.task == "caption":
+        return given.folder
+    if not (out / INNER / CONFIG).is_file():
+        recipe = fit_to(find_recipe(f"{given.architecture.system}/small/caption"), given)
+        settings = [*plan.settings, *plan.taught_settings, f"training.steps={plan.taught_steps}"]
+        run(recipe.override(settings), Store(plan.store_of(PLAIN)), out, given, Console(quiet=True))
+    return out / INNER
+
+
+def write_more(plan: CaptionStudy) -> dict[str, Any]:
+    """What was written, and by whom."""
+    captioner = open_model(teach_captioner(plan))
+    usual = captioner.recipe.decoding if captioner.recipe is not None else DecodingOptions()
+    decoding = chosen_decoding(usual, SPARE * plan.written, True, top_p=0.9)
+    few = Store(plan.store_of(PLAIN))
+    tally = augment(captioner, few, plan.store_of(MORE), plan.written, decoding, "train", seed=0)
+    taught = (Path(plan.out) / CAPTIONER).is_dir()
+    own = {"taught by captions a picture": plan.said} if taught else {}
+    counts = {TALLIED[name]: count for name, count in asdict(tally).items()}
+    return {"captioner": captioner.architecture.system} | own | counts
+
+
+def teach_retriever(plan: CaptionStudy, arm: str, seed: int) -> dict[str, Any]:
+    """Train and score one arm of one seed; called in a process of its own."""
+    torch.set_num_threads(1)
+    store, out = Store(plan.store_of(arm)), plan.folder(arm, seed)
+    start = open_model(Path(plan.retriever)) if plan.retriever is not None else None
+    system = start.architecture.system if start is not None else "image-bert"
+    recipe = find_recipe(f"{system}/small/retrieval")
+    own = [*plan.settings, f"training.steps={plan.steps}", f"training.seed={seed}"]
+    if start is not None:
+        recipe = fit_to(recipe, start)
+    else:  # the same words for both arms
+        own.append(f"data.vocabulary={teach_captioner(plan) / TOKENS}")
+    quiet = Console(quiet=True)
+    made = run(recipe.override(own), store, out, start, quiet)
+    found, scores = retrieve(made.model, Store(plan.store_of(PLAIN)), "test", folder=out / "pairs", console=quiet)
+    row: dict[str, Any] = {"arm": arm, "seed": seed, "best step": made.result.best_step}
+    row |= {score.name: score.value for score in scores.scores}
+    row["found"] = [[p["asks"], p["picture"], p["rank"]] for p in found]
+    write_atomically(out / ROW, json.dumps(row).encode())
+    return row
+
+
+def figures(rows: Mapping[tuple[str, int], Mapping[str, Any]], seeds: int) -> dict[str, Any]:
+    """Each recall of each arm over all seeds, and the gain, with 95% intervals: a picture is drawn with its queries."""
+    told: dict[str, Any] = {arm: {} for arm in ARMS}
+    told["gain of written captions"] = {}
+    for asks in ASKS:
+        for at in AT:
+            name, hits = f"{asks} R@{at}", {arm: _hits(rows, arm, seeds, asks, at) for arm in ARMS}
+            for arm, each in hits.items():
+                told[arm][name] = of_interval(bootstrap_interval(each))
+            told["gain of written captions"][name] = of_interval(paired_interval(hits[MORE], hits[PLAIN]))
+    return told | {"rounds": [{k: v for k, v in row.items() if k != "found"} for row in rows.values()]}
+
+
+def _hits(rows: Mapping[tuple[str, int], Mapping[str, Any]], arm: str, seeds: int, asks: str, at: int) -> Any:
+    found = [each for seed in range(seeds) for each in rows[arm, seed]["found"] if each[0] == asks]
+    return rows_by_picture([100.0 * (rank < at) for _, _, rank in found], [picture for _, picture, _ in found])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="who writes")
+    parser.add_argument("--data", required=True, help="a store with splits train, val and test")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--retriever", default=None, help="who learns to search; default: image-bert from scratch")
+    for name in ("pictures", "said", "written", "gallery", "seeds", "taught-steps", "steps"):
+        parser.add_argument(f"--{name}", type=int, default=getattr(CaptionStudy, name.replace("-", "_")))
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for every run")
+    parser.add_argument("--keep", action="store_true", help="write experiments/results/captions_as_data.json")
+    given = parser.parse_args()
+    numbers = {name: getattr(given, name) for name in ("pictures", "said", "written", "gallery", "seeds", "steps")}
+    plan = CaptionStudy(
+        model=given.model, store=given.data, out=given.out, retriever=given.retriever, taught_steps=given.taught_steps,
+        settings=(*CaptionStudy.settings, *given.set), **numbers,
+    )  # fmt: skip
+    told = caption_study(plan, os.cpu_count() or 1, lambda row: print(json.dumps(row), flush=True))
+    figures = {"asked": numbers | {"retriever": given.retriever or "image-bert from scratch"}} | told
+    command = "uv run python -m experiments.captions_as_data --model CAPTIONER --data STORE --out OUT --keep"
+    print(save("captions_as_data", command, figures) if given.keep else json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""What a finished demo came to, kept among the results: its figures, the seconds and memory of each stage.
+
+    uv run diptych demo --out DIR; uv run python -m experiments.demo DIR
+    uv run diptych demo --thorough --out DIR; uv run python -m experiments.demo DIR
+
+Writes experiments/results/demo.json of DIR/results.json, thorough.json of DIR/thorough.json, of those that are there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from diptych.demo.thorough import GAIN
+from experiments.figures import of_score, save
+
+GOALS = {"seconds, at most": 480, "memory, MiB, under": 4096}
+
+
+def of_demo(results: dict[str, Any]) -> dict[str, Any]:
+    seconds, memory = results["seconds"], results["memory_mib"]
+    return {
+        "seconds": {**seconds, "all stages": round(sum(seconds.values()), 1)},
+        "memory, MiB": {**memory, "most": max(memory.values())},
+        "goals": GOALS,
+        "test, detected regions": {
+            task: {arm: {n: of_score(one) for n, one in scores["scores"].items()} for arm, scores in arms.items()}
+            for task, arms in results["scores"].items()
+        },
+        "gain of pre-training": {task: of_score(gain) for task, gain in results["gains"].items()},
+        "config": results["config"],
+    }
+
+
+def of_thorough(results: dict[str, Any]) -> dict[str, Any]:
+    """Each score beside its blind baseline and its ceiling; gains have none."""
+    rows = [{**row, "test": {n: round(v, 1) for n, v in row["test"].items()}} for row in results["rounds"]]
+    held = {
+        task: {score: {n: round(v, 1) for n, v in both.items() if v is not None} for score, both in scores.items()}
+        for task, scores in results["held against"].items()
+    }
+    figures = {
+        task: {
+            labels: {
+                arm: scores if arm == GAIN else {n: one | held[task][n] for n, one in scores.items()}
+                for arm, scores in arms.items()
+            }
+            for labels, arms in sizes.items()
+        }
+        for task, sizes in results["figures"].items()
+    }
+    took = {"seconds, in two processes beside other work": results["seconds"]}
+    return {**figures, "rates": results["rates"], **took, "rounds": rows}
+
+
+def main(folder: Path) -> None:
+    for name, figures in (("results", of_demo), ("thorough", of_thorough)):
+        if (folder / f"{name}.json").exists():
+            asked = "uv run diptych demo" + (" --thorough" if name == "thorough" else "") + " --out DIR"
+            told = figures(json.loads((folder / f"{name}.json").read_text("utf-8")))
+            kept = "demo" if name == "results" else name
+            print(save(kept, f"{asked}; uv run python -m experiments.demo DIR", told))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,48 @@
+"""The paper's 15% of masked words beside a query for every word (decision 0005): the same data, steps and seeds.
+
+    uv run python -m experiments.masking DEMO_FOLDER OUT [STEPS]
+
+Each pre-trains on the web split, then learns captions from 100 labelled scenes in its own way, the rate that of the
+demo's pre-trained arm. What is compared is CIDEr on val, greedy. Writes experiments/results/masking.json.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from diptych.demo.comparison import Cell, train_cell
+from diptych.demo.demo import PRETRAINED, RATES, DemoConfig, arm_settings, pretrain, pretraining
+from diptych.loading.store import Store
+from experiments.figures import save
+
+LABELS, SEEDS = 100, (100, 101)
+WAYS = {"15% of the words masked, at most 3": "masked", "a query for every word": "queries"}
+
+
+def main(demo: Path, out: Path, steps: int) -> None:
+    store, config = Store(demo / "store"), DemoConfig(pretrain_steps=steps)
+    figures: dict[str, Any] = {"pre-training steps": steps, "labelled scenes": LABELS}
+    for name, words in WAYS.items():
+        recipe = pretraining(config, seed=0).override([f"objectives.words={words}"])
+        start = pretrain(recipe, store, out / f"pretrain-{words}")
+        settings = (*arm_settings(config, LABELS), f"objectives.words={words}")
+        rate = RATES["caption", PRETRAINED]
+        found = []
+        for seed in SEEDS:
+            cell = Cell(
+                "caption", words, LABELS, seed, rate, str(start), str(store.folder), str(out / "arms"), settings
+            )
+            result = train_cell(cell, store).result
+            found.append((result.best_score or 0.0, result.best_step or 0))
+        figures[name] = {
+            "CIDEr on val, by seed": [round(score, 1) for score, _ in found],
+            "steps until val stopped rising": [step for _, step in found],
+        }
+        print(name, figures[name], flush=True)
+    save("masking", f"uv run python -m experiments.masking DEMO OUT {steps}", figures)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 1000)

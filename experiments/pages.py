@@ -1,0 +1,120 @@
+"""`make docs`: docs/results.md, docs/results/ and the README's table, from committed results: no figure by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from experiments.studies import SPEED, STUDIES, SYSTEMS, Study
+from experiments.tables import AT_CHANCE, NEAR, leaves, markdown, number, whole
+
+ROOT = Path(__file__).parent.parent
+BEGIN, END = "<!-- results: made by make docs -->", "<!-- end of results -->"
+HEAD = f"""# Results
+
+Made by `make docs` from `experiments/results/` (what is learnt) and `benchmarks/results/` (how fast): no figure is
+typed by hand. Scores are times 100. **Bold** is the best of what is compared; {AT_CHANCE} is at chance: the 95%
+interval reaches the blind baseline, or, where none was kept, the score is less than {NEAR:.0f} points above it. Blind
+is what is had without looking at the picture, the ceiling what a person gets against the others. Each title leads to
+all figures of the study, with command, machine, date and commit.
+"""
+SPEED_HEAD = """## Speed
+
+The machine is shared and noisy: what counts are the ratios within one file, all taken in one run.
+"""
+
+
+def results(root: Path = ROOT) -> dict[str, Any]:
+    """All result files by name."""
+    files = [path for folder in ("experiments", "benchmarks") for path in (root / folder / "results").glob("*.json")]
+    names = Counter([path.stem for path in files] + [name for name in STUDIES if name not in _in_studies()])
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise ValueError(f"two results would be docs/results/{twice[0]}.md; give one another name")
+    return {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(files, key=lambda path: path.stem)}
+
+
+def pages(found: Mapping[str, Any]) -> dict[str, str]:
+    """Text by path below docs/."""
+    parts = {name: (study.title, study.files) for name, study in STUDIES.items()}
+    parts |= {name: (name.replace("_", " ").capitalize(), {"": name}) for name in found if name not in _in_studies()}
+    made = {f"results/{name}.md": "\n".join(_details(*part, found)) for name, part in parts.items()}
+    return {"results.md": "\n".join([HEAD, *_overview(found)])} | made
+
+
+def readme(text: str, found: Mapping[str, Any]) -> str:
+    """The README with its table made anew; it must have the two marks."""
+    before, rest = text.split(BEGIN)
+    return before + "\n".join([BEGIN, "", *_pivot(SYSTEMS, found), "", END]) + rest.split(END)[1]
+
+
+def _overview(found: Mapping[str, Any]) -> Iterator[str]:
+    for name, study in STUDIES.items():
+        yield from (f"## [{study.title}](results/{name}.md)", "", _filled(study, found), "", *_pivot(study, found), "")
+    yield SPEED_HEAD
+    rows = []
+    for name, path, title in SPEED:
+        value, goal = dict(leaves(found[name]["figures"]))[path], re.search(r"\(goal ([\d.]+)\)", " ".join(path))
+        rows.append((f"[{title}]({page_of(name)})", number(value), goal[1] if goal else ""))
+    yield from markdown(("what", "figure", "goal"), rows)
+    if others := sorted(set(found) - {name for name, _, _ in SPEED} - _in_studies()):
+        yield "\nMore: " + ", ".join(f"[{name}](results/{name}.md)" for name in others) + "."
+    yield ""
+
+
+def _in_studies() -> set[str]:
+    return {file for study in STUDIES.values() for file in study.files.values()}
+
+
+def page_of(file: str) -> str:
+    """Where the figures of a result file stand, below docs/."""
+    study = next((name for name, study in STUDIES.items() if file in study.files.values()), file)
+    return f"results/{study}.md"
+
+
+def _figures(study: Study, found: Mapping[str, Any]) -> dict[str, Any]:
+    parts: dict[str, Any] = {name: found[file]["figures"] for name, file in study.files.items()}
+    figures: dict[str, Any] = parts.get("", parts)
+    return figures
+
+
+def _pivot(study: Study, found: Mapping[str, Any]) -> list[str]:
+    return study.pivot.table(_figures(study, found))
+
+
+def _filled(study: Study, found: Mapping[str, Any]) -> str:
+    known = {" / ".join(path): leaf for path, leaf in leaves(_figures(study, found))}
+    about = re.sub(r"\{([^}]+)\}", lambda asked: number(known[asked[1]]), study.about)
+    return textwrap.fill(about, 120, break_on_hyphens=False)
+
+
+def _details(title: str, files: Mapping[str, str], found: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"# {title}", "", "[All results](../results.md)", "")
+    for name, file in files.items():
+        result = found[file]
+        where = ", ".join(f"{key} {number(value)}" for key, value in result["machine"].items())
+        if name:
+            yield from (f"## {name}", "")
+        yield from (f"`{result['command']}`", "", f"{result['date']}, commit {result['commit']}; {where}", "")
+        yield from whole(result["figures"], 3 if name else 2)
+
+
+def main() -> None:
+    found, docs = results(), ROOT / "docs"
+    made = pages(found)
+    for old in (docs / "results").glob("*.md"):
+        if f"results/{old.name}" not in made:
+            old.unlink()
+    for name, text in made.items():
+        (docs / name).parent.mkdir(exist_ok=True)
+        (docs / name).write_text(text, "utf-8")
+    page = ROOT / "README.md"
+    page.write_text(readme(page.read_text("utf-8"), found), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Which learning rate each arm of the demo takes: the best on val, test never looked at.
+
+uv run python -m experiments.rates DEMO_FOLDER SCRATCH_FOLDER [LABELS]
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from diptych.demo.comparison import Cell, train_cell
+from diptych.demo.demo import PRETRAINED, SCRATCH, TASKS, DemoConfig, arm_settings
+from diptych.loading.store import Store
+from diptych.runs.distributed import workers
+from experiments.figures import save
+
+RATES = (2.5e-4, 5e-4, 1e-3, 2e-3)
+SEED = 100  # no seed of the demo or of its thorough form
+
+
+def main(demo: Path, out: Path, labels: int) -> None:
+    store, settings = demo / "store", arm_settings(DemoConfig(), labels)
+    start = str(demo / "pretrain")
+    cells = [
+        Cell(
+            task,
+            arm,
+            labels,
+            SEED,
+            lr,
+            start if arm == PRETRAINED else None,
+            str(store),
+            str(out / f"{lr:g}"),
+            settings,
+        )
+        for task in TASKS
+        for arm in (SCRATCH, PRETRAINED)
+        for lr in RATES
+    ]
+    figures: dict[str, Any] = {}
+    with workers(2) as pool:
+        for cell, (score, step) in zip(cells, pool.map(_val, cells), strict=True):
+            found = {"best on val": round(score, 1), "steps": step}
+            figures.setdefault(f"{cell.task}, {cell.arm}", {})[f"{cell.lr:g}"] = found
+            print(cell.task, cell.arm, f"{cell.lr:g}", found, flush=True)
+    save(f"rates_{labels}", f"python -m experiments.rates {demo} {out} {labels}", figures)
+
+
+def _val(cell: Cell) -> tuple[float, int]:
+    result = train_cell(cell, Store(Path(cell.store))).result
+    return result.best_score or 0.0, result.best_step or 0
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 100)

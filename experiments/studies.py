@@ -1,0 +1,187 @@
+"""What docs/results.md shows of each study (a pivot) and of each benchmark (a line). The rest is in docs/results/."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from diptych.demo.systems import FULL_NAMES
+from experiments.tables import Column, Path, Pivot
+
+
+@dataclass(frozen=True)
+class Study:
+    """`files`: its results, by the name that each has in the table ("" of one alone). `about`: `{path}` is a figure."""
+
+    title: str
+    about: str
+    files: Mapping[str, str]
+    heads: Path
+    rows: tuple[int, ...]
+    columns: tuple[Column, ...]
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def pivot(self) -> Pivot:
+        return Pivot(self.heads, self.rows, self.columns, self.names)
+
+
+def _named(*names: str) -> tuple[Column, ...]:
+    return tuple(Column((name,), name) for name in names)
+
+
+SYSTEMS = Study(
+    "Five systems, every task that each can",
+    "Storybook's test scenes, detected regions. Each system is pre-trained on the web scenes for {pre-training steps} "
+    "steps and taught each task for {fine-tuning steps} (×3: three times as many) at one rate, with one seed; the "
+    "systems are not tuned against each other. R@1 of 50 queries each way, TDEN's of all.",
+    {"": "systems"},
+    ("system",),
+    (1,),
+    (
+        Column(("caption", "CIDEr"), "caption, CIDEr"),
+        Column(("vqa", "accuracy"), "VQA"),
+        Column(("referring", "accuracy"), "referring"),
+        Column(("nlvr", "accuracy"), "NLVR"),
+        Column(("nlvr, three times the steps", "accuracy"), "NLVR ×3"),
+        Column(("vcr", "Q->A"), "VCR Q→A"),
+        Column(("vcr, three times the steps", "Q->A"), "VCR Q→A ×3"),
+        Column(("retrieval", "pictures R@1"), "image R@1"),
+        Column(("retrieval", "captions R@1"), "caption R@1"),
+    ),
+    FULL_NAMES,
+)
+
+STUDIES: dict[str, Study] = {
+    "systems": SYSTEMS,
+    "thorough": Study(
+        "What pre-training is worth, by labelled scenes",
+        "Unified VLP, `diptych demo --thorough`: three seeds, in brackets the least and the most; the third arm, from "
+        "scratch for the steps of both phases, is one seed.",
+        {"": "thorough"},
+        ("labelled", "arm"),
+        (1, 2),
+        (
+            Column(("caption", "CIDEr"), "caption, CIDEr"),
+            Column(("caption", "BLEU-4"), "BLEU-4"),
+            Column(("vqa", "accuracy"), "VQA"),
+            Column(("vqa", "accuracy yes/no"), "VQA yes/no"),
+        ),
+    ),
+    "demo": Study(
+        "The demo",
+        "`diptych demo`, {config / labels} labelled scenes, one seed; in brackets 95% intervals.",
+        {"": "demo"},
+        ("arm",),
+        (2,),
+        tuple(
+            Column(("test, detected regions", task, score), title)
+            for task, score, title in (
+                ("caption", "CIDEr", "caption, CIDEr"),
+                ("caption", "BLEU-4", "BLEU-4"),
+                ("vqa", "accuracy", "VQA"),
+                ("vqa", "accuracy yes/no", "VQA yes/no"),
+            )
+        ),
+    ),
+    "scst": Study(
+        "Self-critical training (SCST)",
+        "{tden / taught_steps} steps of cross-entropy, then {tden / steps} of either; {tden / seeds} seeds, in "
+        "brackets the least and the most.",
+        {"tden": "scst_tden", "unified-vlp": "scst_unified_vlp", "xgpt": "scst_xgpt"},
+        ("system", "arm"),
+        (0, 1),
+        (
+            *_named("CIDEr", "BLEU-4"),
+            Column(("repeated bigrams",), "repeated bigrams, %", best="min"),
+            Column(("objects named that are not there",), "objects not there, %", best="min"),
+        ),
+        FULL_NAMES,
+    ),
+    "captions_as_data": Study(
+        "Captions as data (XGPT 6.1)",
+        "Retrieval, taught by {asked / said} caption a picture of {asked / pictures}, and by those and "
+        "{written / new captions} that {written / captioner} wrote; {asked / retriever}, {asked / seeds} seeds, in "
+        "brackets 95% intervals over pictures.",
+        {"": "captions_as_data"},
+        ("taught by",),
+        (0,),
+        _named("captions R@1", "captions R@10", "pictures R@1", "pictures R@10"),
+    ),
+    "end_to_end": Study(
+        "VL-BERT from pixels, its network learning or frozen",
+        "Referring expressions; {seeds} seeds, in brackets the least and the most.",
+        {"": "end_to_end"},
+        ("network",),
+        (0,),
+        (
+            Column(("referring accuracy",), "referring"),
+            Column(("classes from pixels, nats",), "classes from pixels, nats", best="min"),
+        ),
+    ),
+    "masking": Study(
+        "Masked words or a query for every word",
+        "[Decision 5](decisions/0005-masked-queries.md): fine-tuned on {labelled scenes} labelled scenes.",
+        {"": "masking"},
+        ("pre-training",),
+        (0,),
+        (
+            Column(("CIDEr on val, by seed",), "CIDEr on val, by seed"),
+            Column(("steps until val stopped rising",), "steps until then", best=None),
+        ),
+    ),
+    "rates": Study(
+        "Learning rates of the demo's arms",
+        "The best score on val (CIDEr, accuracy), 100 labelled scenes, a seed that the demo does not use.",
+        {"": "rates_100"},
+        ("rate",),
+        (1,),
+        tuple(
+            Column((arm, "best on val"), arm)
+            for arm in ("caption, from scratch", "caption, pre-trained", "vqa, from scratch", "vqa, pre-trained")
+        ),
+    ),
+    "faster_rcnn": Study(
+        "Faster R-CNN as the detector",
+        "Briefly trained; a captioner from scratch on {resnet18_fpn / captions / labelled_scenes} labelled scenes sees "
+        "through it.",
+        {"resnet18_fpn": "faster_rcnn"},
+        ("detector",),
+        (0,),
+        (
+            *_named("mAP", "mAP50"),
+            Column(("captions", "CIDEr"), "caption, CIDEr"),
+            Column(("captions", "BLEU-4"), "BLEU-4"),
+        ),
+    ),
+}
+
+# file of results, path of one figure in it, what it is
+SPEED: tuple[tuple[str, Path, str], ...] = (
+    ("vlp", ("BERT over ours (goal 2.5)",), "Unified VLP, a pre-training step: times as fast as BERT of transformers"),
+    ("encoders", ("vl-bert", "BERT over ours (goal 2.5)"), "VL-BERT: the same"),
+    ("encoders", ("image-bert", "BERT over ours (goal 2.5)"), "ImageBERT: the same"),
+    ("tden", ("peer over ours, two steps (goal 2.5)",), "TDEN, both passes: times as fast as layers of transformers"),
+    (
+        "decoding",
+        ("hidden states, fp32, over ours, bf16 (goal 8)",),
+        "Beam 5: times as fast as a cache of hidden states",
+    ),
+    ("caption", ("milliseconds, median (goal 100)", "picture to caption"), "From a picture file to its caption: ms"),
+    ("scst_step", ("128 wide", "milliseconds_a_step"), "A step of SCST, small, 320 drawn captions: ms"),
+    ("cider", ("ratio", "reward"), "CIDEr-D as a reward: times as fast as pycocoevalcap"),
+    ("loader", ("samples_per_second", "diptych, 2 threads"), "The loader, 2,048 features a region: samples a second"),
+    (
+        "feeding",
+        ("samples_per_second", "training, the loader a thread beside it"),
+        "Training with it: samples a second",
+    ),
+    ("extraction", ("pictures_per_second", "end to end, 2 processes"), "Extraction, small detector: pictures a second"),
+    ("detector", ("training_seconds",), "The small detector: seconds to train"),
+    ("detector", ("mAP50",), "The small detector: mAP50"),
+    ("storybook", ("scenes_per_second",), "Drawing, with all words: scenes a second"),
+    ("retrieval", ("pairs a second", "bf16"), "Retrieval by a small ImageBERT: pairs a second"),
+    ("two_towers", ("queries a second", "a product with all, one at a time"), "Search by vectors: queries a second"),
+    ("demo", ("seconds", "all stages"), "The demo, all stages: seconds"),
+    ("demo", ("memory, MiB", "most"), "The demo: memory of all its processes, MiB"),
+)
