@@ -24,7 +24,7 @@ from diptych.vision.storybook_detector import StorybookDetector
 class Mean:
     """Detector whose one region is the picture, its feature the mean of each colour; it notes what it was shown."""
 
-    looks = True
+    needs_pictures = True
 
     def __init__(self, stop_at: int | None = None) -> None:
         self.batches: list[list[tuple[int, ...]]] = []

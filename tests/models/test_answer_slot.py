@@ -24,7 +24,7 @@ def test_the_slot_is_the_mask_of_each_question_however_long() -> None:
     states = model(batch)
     for row, place in enumerate((2, 4)):
         assert batch.text[row, place] == MASK
-        assert torch.equal(states.marks["slot"][row], states.text[row, place])
+        assert torch.equal(states.special["slot"][row], states.text[row, place])
 
 
 def test_it_begins_by_saying_what_the_word_head_would_say() -> None:
@@ -36,6 +36,6 @@ def test_it_begins_by_saying_what_the_word_head_would_say() -> None:
     own = head.outer.weight[0].clone()
     head.begin_as(word, [None, 7, 11, 5, 6, 12, None])
     states = model(batch)
-    of_words, of_answers = word(states.marks["slot"]), head(states)
+    of_words, of_answers = word(states.special["slot"]), head(states)
     assert torch.allclose(of_answers[:, 1:6], of_words[:, [7, 11, 5, 6, 12]], atol=1e-6)
     assert torch.equal(head.outer.weight[0], own)  # an answer of several words begins as it was made

@@ -93,8 +93,8 @@ def test_absent_regions_and_words_change_nothing(whole):
     torch.testing.assert_close(alone.text[0], together.text[0, :length], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(alone.regions[0], together.regions[0, :2], atol=1e-5, rtol=1e-5)
     for mark in ("cls", "sep"):
-        torch.testing.assert_close(alone.marks[mark][0], together.marks[mark][0], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(together.marks["sep"][0], together.text[0, length - 1])
+        torch.testing.assert_close(alone.special[mark][0], together.special[mark][0], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(together.special["sep"][0], together.text[0, length - 1])
 
 
 def replace_first(batch: Batch) -> Batch:

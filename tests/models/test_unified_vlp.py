@@ -77,7 +77,7 @@ def test_absent_regions_and_words_change_nothing():
         ours, theirs = model(alone), model(longer)
         torch.testing.assert_close(ours.text[0], theirs.text[0, : ours.text.shape[1]])
         torch.testing.assert_close(ours.regions[0], theirs.regions[0, :2])
-        torch.testing.assert_close(ours.marks["sep"][0], theirs.marks["sep"][0])
+        torch.testing.assert_close(ours.special["sep"][0], theirs.special["sep"][0])
 
 
 @pytest.mark.parametrize("count", [1, 3, 5])

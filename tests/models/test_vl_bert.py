@@ -36,8 +36,8 @@ def test_padding_changes_nothing() -> None:
     alone, beside = vlbert(batch(2)), vlbert(batch(2, 5))
     torch.testing.assert_close(alone.regions[0], beside.regions[0, :2], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(alone.text[0], beside.text[0, : alone.text.shape[1]], atol=1e-5, rtol=1e-5)
-    for mark, states in alone.marks.items():
-        torch.testing.assert_close(states[0], beside.marks[mark][0], atol=1e-5, rtol=1e-5)
+    for mark, states in alone.special.items():
+        torch.testing.assert_close(states[0], beside.special[mark][0], atol=1e-5, rtol=1e-5)
 
 
 def test_a_hidden_region_reaches_nothing() -> None:

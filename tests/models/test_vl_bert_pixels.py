@@ -52,7 +52,7 @@ def test_no_pixel_of_a_hidden_region_reaches_any_state() -> None:
     def states(pixels: torch.Tensor, hide: bool) -> list[torch.Tensor]:
         whole = replace(regions, pixels=pixels)
         found = vlbert(collate([replace(seen, regions=whole.hide(hidden) if hide else whole)]))
-        return [found.text, found.regions, *found.marks.values()]
+        return [found.text, found.regions, *found.special.values()]
 
     for ours, theirs in zip(states(seen.regions.pixels, True), states(other, True), strict=True):
         assert torch.equal(ours, theirs)

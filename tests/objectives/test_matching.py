@@ -75,7 +75,7 @@ def test_matching_by_hand():
     states = model(batch)
     head = model.heads["match"].out
     by_hand = torch.zeros(())
-    for state, right in zip(states.marks["cls"], batch.matched.tolist(), strict=True):
+    for state, right in zip(states.special["cls"], batch.matched.tolist(), strict=True):
         odds = state @ head.weight[0] + head.bias[0]
         by_hand = by_hand - torch.log(torch.sigmoid(odds) if right else 1 - torch.sigmoid(odds))
     torch.testing.assert_close(objective.loss(model, states, batch), by_hand)

@@ -82,7 +82,7 @@ def test_region_contrast_by_hand():
     assert torch.equal(batch.chosen, batch.hidden)
     model = toy.model("pooler", hidden_regions="official")
     states = model(batch)
-    pooled, by_hand = model.heads["pooler"](states.marks["cls"]), torch.zeros(())
+    pooled, by_hand = model.heads["pooler"](states.special["cls"]), torch.zeros(())
     for b in (0, 1):
         rows = batch.chosen[b].nonzero()[:, 0]
         likeness = (states.embedded["places"][b, rows] + pooled[b]) @ states.embedded["regions"][b, rows].T
@@ -122,7 +122,7 @@ def test_answer_head_reads_the_product_of_the_two_marks():
     head, marks = toy.model("answer").heads["answer"], {"cls": torch.randn(1, 32), "sep": torch.randn(1, 32)}
     empty = torch.zeros(1, 0, 32)
     by_hand = head.outer(torch.relu(head.inner(marks["cls"] * marks["sep"])))
-    torch.testing.assert_close(head(States(empty, empty, marks=marks)), by_hand)
+    torch.testing.assert_close(head(States(empty, empty, special=marks)), by_hand)
 
 
 @pytest.mark.parametrize("mask_one_word", [True, False])

@@ -30,7 +30,7 @@ class Swap:
         return torch.tensor(len(batch))
 
     def loss(self, model, states, batch):
-        return states.marks["cls"].sum()
+        return states.special["cls"].sum()
 
 
 def test_objectives_and_updates_have_their_roles():

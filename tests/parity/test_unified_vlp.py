@@ -42,7 +42,7 @@ def test_unified_vlp_hidden_states(unified_vlp, case):
         close(ours[valid], theirs[valid])
     close(states.embedded["regions"], official.outputs[f"{case}.vis_embed"])
     close(states.embedded["places"], official.outputs[f"{case}.vis_pe_embed"])
-    close(official.model.heads["pooler"](states.marks["cls"]), official.outputs[f"{case}.pooled"])
+    close(official.model.heads["pooler"](states.special["cls"]), official.outputs[f"{case}.pooled"])
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -111,7 +111,7 @@ def test_pretraining(official: Official) -> None:
     same_layers(official, "pretrain", states, batch)
     match = model.heads["match"]
     assert isinstance(match, PooledMatchHead)
-    close(match.pool(states.marks["cls"]), official.outputs["pretrain.pooled"])
+    close(match.pool(states.special["cls"]), official.outputs["pretrain.pooled"])
     close(match.classes(states), official.outputs["pretrain.relationship_logits"])
     asked = batch.text_labels != IGNORE
     close(model.heads["word"](states.text)[asked], official.outputs["pretrain.mlm_logits"][:, 1:][asked])
@@ -208,7 +208,7 @@ def test_referring_expressions(official: Official) -> None:
     batch = collate([official.asked(row, expression[expression > 0]) for row, expression in enumerate(words)])
     states = model(batch)
     same_layers(official, "refcoco", states, batch)
-    all_states = torch.cat([states.marks["whole"][:, None], states.regions], 1)
+    all_states = torch.cat([states.special["whole"][:, None], states.regions], 1)
     there = torch.cat([torch.ones(len(batch), 1, dtype=torch.bool), batch.regions_present], 1)
     scores, theirs = model.heads["region_score"](all_states), official.outputs["refcoco.logits"]
     close(scores[there], theirs[:, : there.shape[1]][there])
@@ -261,7 +261,7 @@ def test_vcr(official: Official) -> None:
     close(F.binary_cross_entropy_with_logits(scores, F.one_hot(right, 4).float()), official.outputs["vcr.ans_loss"])
     kinds = official.inputs["vcr.boxes"][..., 4].long().repeat_interleave(4, 0)[:, : batch.boxes.shape[1] + 1]
     there = torch.cat([torch.ones(len(batch), 1, dtype=torch.bool), batch.regions_present], 1)
-    all_states = torch.cat([states.marks["whole"][:, None], states.regions], 1)
+    all_states = torch.cat([states.special["whole"][:, None], states.regions], 1)
     loss = F.cross_entropy(model.heads["region_class"](all_states[there]), kinds[there])
     close(loss, official.outputs["vcr.cnn_regularization_loss"])
 

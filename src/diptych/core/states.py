@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass
 class Stream:
-    """One encoder's states, marks ([CLS], [IMG]) included, after each of its layers; and which positions are there."""
+    """One encoder's states, special tokens ([CLS], [IMG]) included, after each layer; and which positions are there."""
 
     layers: tuple[Float[Tensor, "B N D"], ...]
     present: Bool[Tensor, "B N"]
@@ -25,7 +25,7 @@ class States:
     regions: Float[Tensor, "B R D"]
     text: Float[Tensor, "B T D"]
     target: Float[Tensor, "B U D"] | None = None
-    marks: dict[str, Float[Tensor, "B D"]] = field(default_factory=dict)  # "cls", "sep", ...
+    special: dict[str, Float[Tensor, "B D"]] = field(default_factory=dict)  # "cls", "sep", ...
     unimodal: tuple[Stream, Stream] | None = None  # regions and text before the modalities met
     joint: tuple[Stream, Stream] | None = None  # regions and text while they met
     written: Stream | None = None  # of a decoder that has read the text (VQA)

@@ -75,7 +75,7 @@ def extract(
         with StoreWriter(folder, detector.contract, records_per_shard) as store:
             told = 0
             new = _new(records, store.done, result)
-            looking = _Looking(detector, batch_size, threads) if processes == 1 or not detector.looks else None
+            looking = _Looking(detector, batch_size, threads) if processes == 1 or not detector.needs_pictures else None
             seen = looking.at(new) if looking is not None else _shared(new, detector, batch_size, processes)
             for found, failed in seen:
                 for record, regions in found:
@@ -117,7 +117,9 @@ class _Looking:
 
     def at(self, records: Iterable[Record]) -> Iterator[Seen]:
         opened = (
-            _opened(iter(records), self.threads, self.batch) if self.detector.looks else ((r, None) for r in records)
+            _opened(iter(records), self.threads, self.batch)
+            if self.detector.needs_pictures
+            else ((r, None) for r in records)
         )
         for window in _windows(opened, self.batch * WINDOW):
             failed = {record.key: str(why) for record, why in window if isinstance(why, DataError)}

@@ -76,7 +76,7 @@ class AnswerHead(nn.Module):
         self.outer = nn.Linear(2 * sizes.width, sizes.answers)
 
     def forward(self, states: States) -> Float[Tensor, "B A"]:
-        scores: Tensor = self.outer(F.relu(self.inner(states.marks["cls"] * states.marks["sep"])))
+        scores: Tensor = self.outer(F.relu(self.inner(states.special["cls"] * states.special["sep"])))
         return scores
 
 
@@ -91,7 +91,7 @@ class SlotAnswerHead(nn.Module):
         self.outer = nn.Linear(sizes.width, sizes.answers)
 
     def forward(self, states: States) -> Float[Tensor, "B A"]:
-        scores: Tensor = self.outer(self.norm(F.gelu(self.dense(states.marks["slot"]))))
+        scores: Tensor = self.outer(self.norm(F.gelu(self.dense(states.special["slot"]))))
         return scores
 
     @torch.no_grad()
@@ -120,7 +120,7 @@ class MatchHead(nn.Module):
         self.out = nn.Linear(sizes.width, 1)
 
     def forward(self, states: States) -> Float[Tensor, "B"]:
-        scores: Tensor = self.out(states.marks["cls"])[:, 0]
+        scores: Tensor = self.out(states.special["cls"])[:, 0]
         return scores
 
 
@@ -133,7 +133,7 @@ class PooledMatchHead(nn.Module):
         self.out = nn.Linear(sizes.width, 2)  # does not belong, belongs
 
     def classes(self, states: States) -> Float[Tensor, "B 2"]:
-        scores: Tensor = self.out(self.pool(states.marks["cls"]))
+        scores: Tensor = self.out(self.pool(states.special["cls"]))
         return scores
 
     def forward(self, states: States) -> Float[Tensor, "B"]:
@@ -151,7 +151,7 @@ class PooledHead(nn.Module):
         self.out = nn.Linear(sizes.width, scores)
 
     def scores(self, states: States) -> Float[Tensor, "B S"]:
-        scores: Tensor = self.out(self.dropout(self.pool(states.marks["cls"])))
+        scores: Tensor = self.out(self.dropout(self.pool(states.special["cls"])))
         return scores
 
 
@@ -203,7 +203,7 @@ def region_class(sizes: HeadSizes) -> nn.Module:
 
 
 def slot_mark(text: Float[Tensor, "B T D"], batch: Batch) -> dict[str, Float[Tensor, "B D"]]:
-    """The state before the last [SEP] as `States.marks["slot"]`; nothing where a text has no place for it."""
+    """The state before the last [SEP] as `States.special["slot"]`; nothing where a text has no place for it."""
     if text.shape[1] < 2:
         return {}
     last_but_one = (batch.text_present.sum(1) - 2).clamp(min=0)

@@ -141,5 +141,5 @@ class PairHead(nn.Module):
         self.out = nn.Linear(sizes.width, 1)
 
     def forward(self, states: States) -> Float[Tensor, "B"]:
-        scores: Tensor = self.out(states.marks["img"] * states.marks["cls"])[:, 0]
+        scores: Tensor = self.out(states.special["img"] * states.special["cls"])[:, 0]
         return scores

@@ -41,7 +41,7 @@ class RegionContrast:
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         chosen = batch.chosen
-        asked = states.embedded["places"] + model.heads["pooler"](states.marks["cls"])[:, None]
+        asked = states.embedded["places"] + model.heads["pooler"](states.special["cls"])[:, None]
         likeness = (asked @ states.embedded["regions"].transpose(1, 2)).float()
         likeness = likeness.masked_fill(~chosen[:, None], -torch.inf).masked_fill(~chosen.any(1)[:, None, None], 0)
         own = likeness.log_softmax(-1).diagonal(dim1=1, dim2=2).masked_fill(~chosen, 0)

@@ -156,7 +156,7 @@ def store_of(data: Path, folder: Path, detector: str | None, console: Console, s
         )
     records = read_records(data, console, None, None, seed)
     opened = open_detector(detector, records)
-    if not opened.looks:
+    if not opened.needs_pictures:
         raise DataError(
             f"{detector} finds no regions itself: its own were from {opened.contract.extractor}; give it a store made "
             f"so: diptych extract {data} STORE --detector {opened.contract.extractor}"

@@ -90,7 +90,7 @@ class Predictor:
                 f"that made its features ({self.folder.contract.extractor}) to {self.folder.folder / 'detector'}"
             )
         detector = load_detector(self.folder.detector)
-        if not detector.looks:
+        if not detector.needs_pictures:
             raise ServingError(
                 f"{self.folder.folder} was trained on regions from ground truth, and a picture of yours has none; "
                 f"train on regions of a detector: diptych extract DATA OUT --detector ..."
@@ -116,7 +116,7 @@ class Predictor:
         """
         pictures = iter(pictures)
         while batch := list(islice(pictures, batch_size)):
-            records = self.look(batch, refused)
+            records = self.extract(batch, refused)
             if records:
                 yield from self._captions(records, decoding or self.decoding)
 
@@ -138,7 +138,7 @@ class Predictor:
             )
         if not all(question.strip() for question in questions):
             raise ServingError("a question is empty; ask in words, such as 'what colour is the kite?'")
-        record = self.look([picture])[0]
+        record = self.extract([picture])[0]
         assert record.regions is not None
         asked = replace(record, questions=tuple(Question(str(n), text, ()) for n, text in enumerate(questions)))
         assert self.folder.recipe is not None  # answers are learnt by a recipe
@@ -159,17 +159,17 @@ class Predictor:
 
     def ground(self, picture: AnyPicture, expression: str) -> Found:
         """The region that the words mean."""
-        return ground(self.folder, self.look([picture])[0], expression)
+        return ground(self.folder, self.extract([picture])[0], expression)
 
     def choose(
         self, picture: AnyPicture, question: str, answers: Sequence[str], rationales: Sequence[str] = ()
     ) -> Chosen:
         """The best of some answers, and the best reason for it; `[0]` is the first region, or thing of a record."""
-        return choose(self.folder, self.look([picture])[0], question, answers, rationales)
+        return choose(self.folder, self.extract([picture])[0], question, answers, rationales)
 
     def verify(self, picture: AnyPicture, statements: Sequence[str]) -> list[Verdict]:
         """Whether each statement is true of the picture."""
-        return verify(self.folder, self.look([picture])[0], statements)
+        return verify(self.folder, self.extract([picture])[0], statements)
 
     def search(
         self,
@@ -191,7 +191,7 @@ class Predictor:
         """Of the model's shape and weights: what it computed is kept under it."""
         return fingerprint(self.folder)
 
-    def look(self, pictures: Sequence[AnyPicture], refused: Refused | None = None) -> list[Record]:
+    def extract(self, pictures: Sequence[AnyPicture], refused: Refused | None = None) -> list[Record]:
         """The pictures as records with regions."""
         records: dict[int, Record] = {}
         opened: list[tuple[int, Record, Picture]] = []
@@ -200,7 +200,7 @@ class Predictor:
             try:
                 if record.regions is not None:
                     records[number] = record
-                elif self.detector.looks:
+                elif self.detector.needs_pictures:
                     opened.append((number, record, _open(picture)))
                 else:
                     records[number] = replace(record, regions=self.detector.detect([], [record])[0])

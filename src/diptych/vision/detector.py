@@ -18,10 +18,10 @@ Picture = UInt8[Tensor, "3 _ _"]  # RGB, upright; each of its own height and wid
 class Detector(Protocol):
     """Looks at pictures, hands back regions. What it does is written down in its contract.
 
-    `looks` is False where the regions come from the record alone, so that no picture need be opened.
+    `needs_pictures` is False where the regions come from the record alone, so that no picture need be opened.
     """
 
-    looks: bool
+    needs_pictures: bool
 
     @property
     def contract(self) -> FeatureContract: ...

@@ -77,7 +77,7 @@ class FasterRCNNConfig:
 
 
 class FasterRCNN:
-    looks = True
+    needs_pictures = True
 
     def __init__(
         self, network: Network, shape: FasterRCNNConfig, selection: Selection = SELECTIONS["unified-vlp"]

@@ -37,7 +37,7 @@ Array = npt.NDArray[Any]
 class Given:
     """Reads regions that were found elsewhere. Without a folder (in a model's `detector/`) it knows their form."""
 
-    looks = False
+    needs_pictures = False
 
     def __init__(self, feature_size: int, class_names: Sequence[str] = (), folder: Path | None = None) -> None:
         self.feature_size, self.class_names, self.folder = feature_size, tuple(class_names), folder

@@ -46,7 +46,7 @@ class Backbone(nn.Module):
 class Grid:
     """`cells` by `cells` regions of equal size; those outside a picture that is not square are left out."""
 
-    looks = True
+    needs_pictures = True
 
     def __init__(self, backbone: Backbone, cells: int) -> None:
         self.backbone, self.cells = backbone.eval(), cells

@@ -18,7 +18,7 @@ from diptych.vision.weights import write_detector
 class GroundTruth:
     """A region for each thing; its feature is one-hot over kinds and attribute values."""
 
-    looks = False
+    needs_pictures = False
 
     def __init__(self, kinds: Sequence[str], attributes: Mapping[str, Sequence[str]], masks: bool = False) -> None:
         """`masks`: whether regions have instance masks (a thing without one fills its box)."""

@@ -27,7 +27,7 @@ REGIONS = "regions"  # the folder of the detector of regions, inside the folder 
 class WithImageFeature:
     """`regions` finds the regions; the mean of the backbone's last map, where the picture is, is the whole's."""
 
-    looks = True
+    needs_pictures = True
 
     def __init__(self, regions: Detector, backbone: Backbone) -> None:
         self.regions, self.backbone = regions, backbone.eval()
@@ -65,7 +65,7 @@ class WithImageFeature:
         device = next(self.backbone.parameters()).device
         squares, shares = letterbox(pictures, self.backbone.side, device)
         maps = self.backbone(squares).float()
-        seen = self.regions.detect(pictures if self.regions.looks else [], records)
+        seen = self.regions.detect(pictures if self.regions.needs_pictures else [], records)
         return [replace(one, whole=_mean(*of)) for one, *of in zip(seen, maps, shares, strict=True)]
 
     def save(self, folder: Path) -> None:

@@ -24,7 +24,7 @@ CANDIDATES = 24  # peaks of a picture that are described; a rule that wants more
 
 
 class StorybookDetector:
-    looks = True
+    needs_pictures = True
 
     def __init__(self, network: SmallDetector, selection: Selection = SELECTIONS["storybook"]) -> None:
         self.network, self.selection = network.eval().to(memory_format=torch.channels_last), selection

@@ -121,7 +121,7 @@ class ImageBert(SystemModel):
         return States(
             regions=of_regions[:, : batch.boxes.shape[1]],
             text=of_text[:, 1:],
-            marks={"cls": of_text[:, 0], "sep": _last(of_text, there), **slot_mark(of_text[:, 1:], batch)},
+            special={"cls": of_text[:, 0], "sep": _last(of_text, there), **slot_mark(of_text[:, 1:], batch)},
             layers=tuple(layers) if self.keep_layers else (),
         )
 

@@ -202,10 +202,10 @@ class Tden(SystemModel):
         states = States(
             regions=seen.last[:, 1:],
             text=none if said is None else said.last[:, 1:],
-            marks={"img": seen.last[:, 0]} | ({"cls": said.last[:, 0]} if said is not None else {}),
+            special={"img": seen.last[:, 0]} | ({"cls": said.last[:, 0]} if said is not None else {}),
             joint=joint,
         )
-        states.marks |= slot_mark(states.text, batch) if self.config.answer_slot else {}
+        states.special |= slot_mark(states.text, batch) if self.config.answer_slot else {}
         if sentence is not None:
             states.unimodal = self._apart(objects, sentence)
         if batch.target is not None:

@@ -150,7 +150,7 @@ class UnifiedVLP(SystemModel):
             regions=of_regions[:, 1 : 1 + batch.boxes.shape[1]],
             text=of_text,
             target=of_target if target else None,
-            marks={"cls": of_regions[:, 0], "sep": of_regions[:, -1], **slot_mark(of_text, batch)},
+            special={"cls": of_regions[:, 0], "sep": of_regions[:, -1], **slot_mark(of_text, batch)},
             embedded=embedded,
             layers=tuple(layers) if self.keep_layers else (),
         )

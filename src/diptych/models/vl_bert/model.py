@@ -169,7 +169,7 @@ class VLBert(SystemModel):
         return States(
             regions=of_regions[:, 1:-1],
             text=of_text[:, 1:],
-            marks={
+            special={
                 "cls": of_text[:, 0],
                 "sep": of_text[torch.arange(len(batch), device=x.device), batch.text_present.sum(1)],
                 "whole": of_regions[:, 0],

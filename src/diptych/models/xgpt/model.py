@@ -166,7 +166,7 @@ class Xgpt(SystemModel):
         if text:  # the [SEP] that ends a text stands for the pair, as there is no [CLS]
             last = (batch.text_present.sum(1) - 1).clamp(min=0)
             marks["cls"] = said[torch.arange(len(said), device=said.device), last]
-        return States(regions=read, text=said, target=target, marks=marks)
+        return States(regions=read, text=said, target=target, special=marks)
 
     def _embed(self, batch: Batch, with_text: bool = True) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"], int]:
         """Regions and text before the encoder; which of them are there; how many of the positions are regions."""
