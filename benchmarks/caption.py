@@ -8,7 +8,7 @@ decoding the file, looking (the detector), writing (greedy). Writes benchmarks/r
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -55,4 +55,8 @@ def main(model: Path, pictures: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path, help="a model folder that captions")
+    parser.add_argument("pictures", type=Path, help="a folder of PNG files")
+    given = parser.parse_args()
+    main(given.model, given.pictures)

@@ -8,8 +8,8 @@ Writes experiments/results/demo.json of DIR/results.json, thorough.json of DIR/t
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +56,18 @@ def of_thorough(results: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    for name, figures in (("results", of_demo), ("thorough", of_thorough)):
-        if (folder / f"{name}.json").exists():
-            asked = "uv run diptych demo" + (" --thorough" if name == "thorough" else "") + " --out DIR"
-            told = figures(json.loads((folder / f"{name}.json").read_text("utf-8")))
-            kept = "demo" if name == "results" else name
-            print(save(kept, f"{asked}; uv run python -m experiments.demo DIR", told))
+    known = {"results": of_demo, "thorough": of_thorough}
+    done = [name for name in known if (folder / f"{name}.json").exists()]
+    if not done:
+        raise SystemExit(f"{folder} has no results.json and no thorough.json; run `diptych demo --out {folder}` first")
+    for name in done:
+        asked = "uv run diptych demo" + (" --thorough" if name == "thorough" else "") + " --out DIR"
+        told = known[name](json.loads((folder / f"{name}.json").read_text("utf-8")))
+        kept = "demo" if name == "results" else name
+        print(save(kept, f"{asked}; uv run python -m experiments.demo DIR", told))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="a finished `diptych demo`")
+    main(parser.parse_args().folder)

@@ -8,7 +8,7 @@ demo's pre-trained arm. What is compared is CIDEr on val, greedy. Writes experim
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -45,4 +45,9 @@ def main(demo: Path, out: Path, steps: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 1000)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("demo", type=Path, help="a finished `diptych demo`")
+    parser.add_argument("out", type=Path, help="keeps the runs; the same command goes on where it stopped")
+    parser.add_argument("steps", type=int, nargs="?", default=1000, help="of each pre-training (default: 1000)")
+    given = parser.parse_args()
+    main(given.demo, given.out, given.steps)

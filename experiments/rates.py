@@ -5,7 +5,7 @@ uv run python -m experiments.rates DEMO_FOLDER SCRATCH_FOLDER [LABELS]
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -53,4 +53,9 @@ def _val(cell: Cell) -> tuple[float, int]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 100)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("demo", type=Path, help="a finished `diptych demo`")
+    parser.add_argument("out", type=Path, help="keeps the runs; the same command goes on where it stopped")
+    parser.add_argument("labels", type=int, nargs="?", default=100, help="labelled scenes (default: 100)")
+    given = parser.parse_args()
+    main(given.demo, given.out, given.labels)

@@ -43,6 +43,8 @@ class Pivot:
             rest = tuple(part for at, part in enumerate(path) if at not in self.rows)
             if rest in wanted:
                 cells.setdefault(tuple(path[at] for at in self.rows), {})[rest] = leaf
+        if empty := wanted - {path for cell in cells.values() for path in cell}:
+            raise ValueError(f"no figure at {' / '.join(min(empty))}; give the column the path that the results have")
         order = list(self.names)
         return dict(sorted(cells.items(), key=lambda cell: [order.index(p) if p in order else -1 for p in cell[0][:1]]))
 

@@ -1,9 +1,12 @@
 """What is kept of a demo: numbers, each beside what it is held against."""
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from diptych.demo.thorough import GAIN
-from experiments.demo import of_demo, of_thorough
+from experiments.demo import main, of_demo, of_thorough
 
 
 def test_of_a_demo() -> None:
@@ -41,3 +44,8 @@ def test_of_the_thorough_one() -> None:
         GAIN: {"CIDEr": found},
     }
     assert told["rounds"] == [{"arm": "from scratch", "test": {"CIDEr": 56.2}}]
+
+
+def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"has no results\.json and no thorough\.json; run `diptych demo --out"):
+        main(tmp_path)

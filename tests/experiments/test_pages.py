@@ -69,6 +69,11 @@ def test_at_chance(figure: Any, told: bool) -> None:
     assert at_chance(figure) is told
 
 
+def test_a_column_without_figures_is_refused() -> None:
+    with pytest.raises(ValueError, match="no figure at vqa / accurcy; give the column the path"):
+        Pivot(("system",), (1,), (Column(("vqa", "accurcy"), "VQA"),), {}).table(FIGURES)
+
+
 def test_all_figures_of_a_file() -> None:
     assert whole({**FIGURES, "rounds": [1, 2]}, 2) == [
         *("|  | value |", "|---|---|", "| steps | 800 |", ""),
