@@ -25,13 +25,12 @@ app.add_typer(storybook, name="storybook")
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe, such as optimizer.lr=3e-4.")
 ]
+Data = Annotated[Path, typer.Option(help="A store (from `diptych extract`).")]
 OwnData = Annotated[
     Path, typer.Option(help="A store, or data to look at on the way: a .jsonl of your own, a COCO .json, ...")
 ]
 SplitSeed = Annotated[int, typer.Option("--seed", help="Draws train, val and test for data that name no split.")]
-Features = Annotated[
-    Path | None, typer.Option(help="Features made elsewhere: a file or a folder, its format found by looking.")
-]
+Features = Annotated[Path | None, typer.Option(help="A folder with one npz a picture.")]
 Out = Annotated[Path, typer.Option(help="Folder of the run; the same command goes on where it stopped.")]
 Model = Annotated[str, typer.Option(help="A model folder, the folder of a run, or user/name on the hub.")]
 Seed = Annotated[int, typer.Option(help="Same seed, same pictures, words and weights.")]

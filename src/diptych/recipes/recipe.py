@@ -18,7 +18,6 @@ from pydantic import (
     field_validator,
 )
 
-from diptych.configs import explain
 from diptych.core import Vocabulary
 from diptych.decoding import DecodingOptions
 from diptych.errors import RecipeError, nearest
@@ -85,11 +84,7 @@ class Recipe(BaseModel):
     @classmethod
     def _of_its_system(cls, value: Any, others: ValidationInfo) -> Any:
         system = others.data.get("system")
-        if not isinstance(value, dict):
-            return value
-        if system is None:
-            raise ValueError("cannot be read without the system it belongs to; see system")
-        return MODELS[system].shape.model_validate(value)
+        return MODELS[system].shape.model_validate(value) if isinstance(value, dict) and system else value
 
     @field_validator("objectives", mode="before")
     @classmethod
@@ -97,7 +92,7 @@ class Recipe(BaseModel):
         if not isinstance(value, dict):
             return value
         kind = value.get("kind")
-        if not isinstance(kind, str) or kind not in OBJECTIVES:
+        if kind not in OBJECTIVES:
             raise ValueError(f"no objectives are of the kind {kind!r}; {nearest(str(kind), OBJECTIVES)}")
         return OBJECTIVES[kind].model_validate(value)
 
@@ -190,10 +185,9 @@ def _assign(values: dict[str, Any], key: str, text: str) -> None:
 
 def _objectives_of(system: str, key: str, task: str) -> dict[str, Any]:
     """Those of a system's paper with their defaults, whose keys can be set after that."""
-    systems = MODELS.keys() & OBJECTIVES.keys()
-    if system not in systems:
+    if system not in MODELS:
         raise RecipeError(
-            f"--set {key}={system}: wanted a system, to learn by its objectives; {nearest(system, systems)}"
+            f"--set {key}={system}: wanted a system, to learn by its objectives; {nearest(system, MODELS)}"
         )
     if task != "pretrain":
         raise RecipeError(
@@ -228,13 +222,15 @@ def _explain(kind: type[BaseModel], problem: Any, values: Any) -> str:
     if problem["type"] == "extra_forbidden":
         *path, last = problem["loc"]
         return f"unknown key {key}; {nearest(str(last), _fields(kind, path, values))}"
-    return explain(key, problem)
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{key}: {message}" + (
+        "" if problem["type"] in {"missing", "value_error"} else f", found {problem['input']!r}"
+    )
 
 
 def _fields(kind: type[BaseModel], path: Sequence[Any], values: Any) -> list[str]:
     for name in path:
         inner: Any = kind.model_fields[str(name)].annotation
-        # A section of an unknown system or kind is refused as a whole, so both are known here.
         if inner is ModelConfig:
             inner = MODELS[values["system"]].shape
         elif inner is ResolvedConfig:

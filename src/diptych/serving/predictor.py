@@ -14,7 +14,6 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 from torch import Tensor
 
-from diptych.configs import derive
 from diptych.core import Question, Record, Regions, Writer, collate
 from diptych.decoding import DecodingOptions, decode
 from diptych.decoding.influence import weigh_answer, weigh_words
@@ -30,7 +29,7 @@ from diptych.tasks.caption import Captioning
 from diptych.tasks.run import ask
 from diptych.vision.detector import Detector, Picture
 from diptych.vision.given import KIND as GIVEN
-from diptych.vision.given import WHOLE_BOXES, Given
+from diptych.vision.given import Given
 from diptych.vision.load import load_detector
 from diptych.vision.pictures import open_picture, to_picture
 
@@ -77,8 +76,7 @@ class Predictor:
     def detector(self) -> Detector:
         contract = self.folder.contract
         if self.features is not None:
-            whole = contract.selection == WHOLE_BOXES
-            given = Given(contract.feature_size, contract.class_names, self.features, whole)
+            given = Given(contract.feature_size, contract.class_names, self.features)
             self.folder.accept(given.contract, self.features)
             return given
         if contract.extractor == GIVEN:
@@ -144,7 +142,7 @@ class Predictor:
         assert record.regions is not None
         asked = replace(record, questions=tuple(Question(str(n), text, ()) for n, text in enumerate(questions)))
         assert self.folder.recipe is not None  # answers are learnt by a recipe
-        task = make_task(derive(self.folder.recipe, task="vqa"), self.tokens, answers)
+        task = make_task(self.folder.recipe.model_copy(update={"task": "vqa"}), self.tokens, answers)
         said = zip(task.queries(asked), ask(task, self.folder.model, [asked]), strict=True)
         return [
             Prediction(
