@@ -13,9 +13,10 @@ def see_submodules() -> None:
         try:
             return inspect.getattr_static(instance, name)
         except AttributeError:
+            kept = getattr(instance, "__dict__", {})
             for table in ("_parameters", "_buffers", "_modules"):
-                if name in vars(instance).get(table, {}):
-                    return vars(instance)[table][name]
+                if name in kept.get(table, {}):
+                    return kept[table][name]
             raise
 
     typing._lazy_load_getattr_static = lambda: found  # type: ignore[attr-defined]
