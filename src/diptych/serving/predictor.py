@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, UInt8
@@ -18,13 +19,11 @@ from diptych.core import Question, Record, Regions, Writer, collate
 from diptych.decoding import DecodingOptions, decode
 from diptych.decoding.influence import weigh_answer, weigh_words
 from diptych.errors import CheckpointError, DataError, ServingError
-from diptych.evaluation.retrieve import fingerprint
 from diptych.loading.tokens import Tokens
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.regions import pixels_of
 from diptych.runs.tasks import make_task
 from diptych.serving.deciding import Chosen, Found, Verdict, choose, ground, verify
-from diptych.serving.search import Progress, Searched, search
 from diptych.tasks.caption import Captioning
 from diptych.tasks.run import ask
 from diptych.vision.detector import Detector, Picture
@@ -32,6 +31,9 @@ from diptych.vision.given import KIND as GIVEN
 from diptych.vision.given import Given
 from diptych.vision.load import load_detector
 from diptych.vision.pictures import open_picture, to_picture
+
+if TYPE_CHECKING:
+    from diptych.serving.search import Progress, Searched
 
 # A file, an open Pillow picture, RGB as (3, H, W), or a record whose regions are there already.
 AnyPicture = str | Path | Image.Image | UInt8[Tensor, "3 H W"] | Record
@@ -184,11 +186,15 @@ class Predictor:
 
         With a `shortlist`, only so many: those that `by`, a model with two towers, finds best.
         """
+        from diptych.serving.search import search
+
         return search(self, query, Path(pictures), cache, progress=progress, shortlist=shortlist, by=by)
 
     @cached_property
     def fingerprint(self) -> str:
         """Of the model's shape and weights: what it computed is kept under it."""
+        from diptych.evaluation.retrieve import fingerprint
+
         return fingerprint(self.folder)
 
     def extract(self, pictures: Sequence[AnyPicture], refused: Refused | None = None) -> list[Record]:

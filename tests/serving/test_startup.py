@@ -1,0 +1,61 @@
+"""One caption from the command line loads what it needs: `benchmarks/startup.py` measures what that costs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from PIL import Image
+
+from diptych.loading.tokens import Tokens
+from diptych.models import MODELS
+from diptych.recipes import find_recipe
+from diptych.runs.folder import Architecture, ModelFolder
+from diptych.vision.selection import Selection
+from diptych.vision.small_detector import DetectorConfig, SmallDetector
+from diptych.vision.storybook_detector import StorybookDetector
+
+# Of our own what trains, scores, reports and draws; of others what is slow to import and not needed.
+UNWANTED = (
+    "diptych.training.trainer", "diptych.training.optimizer", "diptych.training.distribution", "diptych.training.log",
+    "diptych.evaluation", "diptych.reports", "diptych.demo", "diptych.runs.run", "diptych.runs.prepare",
+    "diptych.runs.stages", "diptych.serving.drawing", "diptych.serving.contact_sheet", "diptych.serving.search",
+    "diptych.sources", "torchvision", "torch._dynamo", "torch._inductor", "sympy", "matplotlib", "jinja2", "scipy",
+    "huggingface_hub", "rich.console", "tensorboard", "faiss", "timm", "pycocotools", "sacremoses",
+)  # fmt: skip
+CODE = """
+import sys
+from diptych.cli import main
+try:
+    main()
+finally:
+    print("loaded", *sys.modules, file=sys.stderr)
+"""
+
+
+def test_a_caption_loads_no_training_report_or_drawing_code(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    tokens = Tokens.train(["a dog and a bird on a red mat"], size=60)
+    detector = StorybookDetector(
+        SmallDetector(DetectorConfig(("dog", "bird"), side=64, feature_size=16, widths=(8, 8, 8))),
+        Selection(most=4, least=2),
+    )
+    detector.save(tmp_path / "detector")
+    config = MODELS["unified-vlp"].config(
+        vocabulary=tokens.vocabulary, feature_size=16, classes=3, width=32, heads=2, ffn=64, layers=1, max_regions=8,
+        positions=40,
+    )  # fmt: skip
+    architecture = Architecture(system="unified-vlp", config=config, heads=("word",))
+    recipe = find_recipe("unified-vlp/small/caption", ["decoding.max_words=3"])
+    model = architecture.build().eval()
+    folder = ModelFolder(tmp_path, model, architecture, tokens, detector.contract, recipe, None, tmp_path / "detector")
+    folder.save(tmp_path / "model")
+    Image.new("RGB", (40, 30), "red").save(tmp_path / "red.png")
+
+    arguments = ["caption", str(tmp_path / "red.png"), "--model", str(tmp_path / "model")]
+    done = subprocess.run([sys.executable, "-c", CODE, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{tmp_path / 'red.png'}: ")
+    loaded = set(done.stderr.rpartition("loaded ")[2].split())
+    assert {"torch", "diptych.serving.predictor"} <= loaded
+    assert not loaded & set(UNWANTED), "a caption waits for these"
