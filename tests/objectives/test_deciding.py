@@ -1,4 +1,4 @@
-"""Choosing among texts, finding what is meant, judging: losses by hand."""
+"""VcrObjectives among texts, finding what is meant, judging: losses by hand."""
 
 from dataclasses import replace
 from random import Random

@@ -13,7 +13,10 @@ from torch import Tensor
 from diptych.core import BIDIRECTIONAL, IGNORE, TEXT_AFTER_REGIONS, Batch, Regions, Sample, collate
 from diptych.models import UnifiedVLP
 from diptych.models.unified_vlp.checkpoint import load_unified_vlp
+from tests.parity.detector_sets import WEIGHTS, names, sets
 from tests.parity.sets import SETS, weights
+
+collect_ignore = [] if any(names(folder, WEIGHTS) for folder in sets("vlp_x101")) else ["test_vlp_x101_network.py"]
 
 
 @pytest.fixture(scope="session", params=SETS)

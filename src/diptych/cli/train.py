@@ -182,24 +182,3 @@ def augment(
         no_repeat_ngram=no_repeat_ngram,
     )  # fmt: skip
     print(f"{write_captions(start, Store(store), out, captions, decoding, split, seed).summary()}; {out}")
-
-
-@app.command("import")
-def import_(
-    system: Annotated[str, typer.Argument(help="Whose code wrote it: unified-vlp, tden or vl-bert.")],
-    file: Annotated[Path, typer.Argument(help="The official checkpoint.")],
-    out: Annotated[Path, typer.Argument(help="The model folder to make.")],
-    vocab: Annotated[
-        Path, typer.Option(help="Its vocab.txt: bert-base-cased (unified-vlp), bert-base-uncased (tden, vl-bert).")
-    ],
-    uncased: Annotated[
-        bool | None,
-        typer.Option("--uncased/--cased", help="Whether the vocabulary knows lower case alone. Default: as released."),
-    ] = None,
-) -> None:
-    """Turn an official checkpoint into a model folder, with an account of every key."""
-    from diptych.runs.importing import import_checkpoint
-
-    for line in import_checkpoint(system, file, out, vocab, lowercase=uncased):
-        print(line)
-    print(f"model folder: {out}")

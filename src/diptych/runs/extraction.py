@@ -17,6 +17,7 @@ from diptych.loading.several import SeveralStores
 from diptych.loading.store import INDEX, Store, iterate
 from diptych.processes import PROCESSES
 from diptych.progress import bar, tell
+from diptych.runs.detector_files import HUB, from_hub
 from diptych.runs.folder import DETECTOR, INNER
 from diptych.sources.formats import FORMS, read
 from diptych.sources.parsing import Skips
@@ -45,6 +46,7 @@ def open_detector(
 
     ground-truth    the objects of the records           grid:resnet18    cells of a backbone, torchvision's or timm's
     given           one npz a picture, in `features`
+    hub:NAME@COMMIT a detector of the Hugging Face hub
     fasterrcnn_...  a torchvision detector, its weights from `weights` (with torchvision's 91 classes) or the network
     """
     if (name == "given") != (features is not None):
@@ -53,8 +55,8 @@ def open_detector(
         return Given.of(features, records)
     if name == "ground-truth":
         return GroundTruth.of(records)
-    if name.startswith("grid:"):
-        return Grid.of(name.removeprefix("grid:"), pretrained=True)
+    if name.startswith((HUB, "grid:")):
+        return from_hub(name) if name.startswith(HUB) else Grid.of(name.removeprefix("grid:"), pretrained=True)
     if select is not None and select not in SELECTIONS:
         raise RecipeError(f"no selection {select!r}; {nearest(select, SELECTIONS)}")
     if name in WHOLE_NETWORKS:
@@ -68,7 +70,7 @@ def open_detector(
             return load_detector(inside)
     raise RecipeError(
         f"no detector {name!r}; wanted a folder with detector.json (of a detector, a store or a model), ground-truth, "
-        f"given, grid:BACKBONE, or one of torchvision's: {', '.join(WHOLE_NETWORKS)}"
+        f"given, grid:BACKBONE, hub:NAME@COMMIT, or one of torchvision's: {', '.join(WHOLE_NETWORKS)}"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from diptych.errors import CheckpointError, RecipeError, nearest
 from diptych.vision.detector import Detector
@@ -12,7 +13,12 @@ from diptych.vision.selection import Selection
 from diptych.vision.storybook_detector import StorybookDetector
 from diptych.vision.weights import DETECTOR, WEIGHTS, read_detector, read_weights
 
-KINDS = ("ground-truth", "given", "storybook-detector", "faster-rcnn", "grid", "with-whole")
+if TYPE_CHECKING:
+    from diptych.vision.faster_rcnn import FasterRCNN
+    from diptych.vision.grid import Grid
+    from diptych.vision.official.detector import OfficialDetector
+
+KINDS = ("ground-truth", "given", "storybook-detector", "faster-rcnn", "grid", "official", "with-whole")
 
 
 def load_detector(folder: Path, selection: Selection | None = None) -> Detector:
@@ -43,14 +49,8 @@ def _load(folder: Path) -> Detector:
                 return Given(described["feature_size"], described["class_names"])
             case "storybook-detector":
                 return StorybookDetector.from_folder(described, read_weights(folder, described), source)
-            case "faster-rcnn":
-                from diptych.vision.faster_rcnn import FasterRCNN
-
-                return FasterRCNN.from_folder(described, read_weights(folder, described), source)
-            case "grid":
-                from diptych.vision.grid import Grid
-
-                return Grid.from_folder(described, read_weights(folder, described), source)
+            case "faster-rcnn" | "grid" | "official" as kind:
+                return _of_torchvision(kind).from_folder(described, read_weights(folder, described), source)
             case "with-whole":
                 from diptych.vision.image_feature import REGIONS, WithImageFeature
 
@@ -59,3 +59,18 @@ def _load(folder: Path) -> Detector:
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{folder / DETECTOR} is damaged ({error!r}); copy the folder again") from error
     raise CheckpointError(f"{folder / DETECTOR} is of an unknown kind; {nearest(str(described['kind']), KINDS)}")
+
+
+def _of_torchvision(kind: str) -> type[FasterRCNN | Grid | OfficialDetector]:
+    match kind:
+        case "faster-rcnn":
+            from diptych.vision.faster_rcnn import FasterRCNN
+
+            return FasterRCNN
+        case "grid":
+            from diptych.vision.grid import Grid
+
+            return Grid
+    from diptych.vision.official.detector import OfficialDetector
+
+    return OfficialDetector

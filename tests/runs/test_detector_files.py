@@ -1,0 +1,160 @@
+"""Files of official detectors in their four layouts, and what is wrong with others."""
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+import torch
+from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+from safetensors.torch import save_file
+
+from diptych.errors import CheckpointError, DataError, DiptychError, RecipeError
+from diptych.runs.detector_files import from_hub, import_detector, open_file
+from diptych.runs.extraction import open_detector
+from diptych.vision.load import load_detector
+from tests.detector_files import CFG, butd_file, detectron_blobs, write_airsplay, write_detectron
+
+COMMIT = "0123456789abcdef" * 2 + "01234567"
+
+
+def detectron(folder: Path) -> Path:
+    return write_detectron(folder / "model.pkl", detectron_blobs())
+
+
+def airsplay(folder: Path) -> Path:
+    return write_airsplay(folder / "from_caffe.pkl", butd_file("hf", attributes=0))
+
+
+def milvlg(folder: Path) -> Path:
+    torch.save({"model": butd_file("caffe"), "iteration": 7}, folder / "bua-caffe.pth")
+    return folder / "bua-caffe.pth"
+
+
+def hugging_face(folder: Path) -> Path:
+    torch.save(butd_file("hf"), folder / "pytorch_model.bin")
+    return folder / "pytorch_model.bin"
+
+
+def safe(folder: Path) -> Path:
+    save_file(butd_file("hf"), folder / "model.safetensors")
+    return folder / "model.safetensors"
+
+
+LAYOUTS = {
+    detectron: "Detectron ResNeXt-14-2x2d-FPN at 96 to 160 pixels",
+    airsplay: "bottom-up attention (hf) ResNet-14-C4 at 800 to 1333 pixels",
+    milvlg: "bottom-up attention (caffe) ResNet-14-C4 at 600 to 1000 pixels",
+    hugging_face: "bottom-up attention (hf) ResNet-14-C4 at 800 to 1333 pixels",
+    safe: "bottom-up attention (hf) ResNet-14-C4 at 800 to 1333 pixels",
+}
+
+
+@pytest.mark.parametrize("write", LAYOUTS)
+def test_each_layout_becomes_a_detector_folder(write: Callable[[Path], Path], tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text("\n".join(["cat", "dog", "kite", "red kite", "tree", "sea"]))
+    lines = import_detector(write(tmp_path), tmp_path / "out", class_names=tmp_path / "names.txt")
+    assert LAYOUTS[write] in lines[-1]
+    assert any(line.startswith("renamed") for line in lines)
+    assert any(", 0 missing, " in line for line in lines)
+    detector = load_detector(tmp_path / "out")
+    assert detector.contract.extractor == LAYOUTS[write]
+    assert detector.contract.class_names == ("background", "cat", "dog", "kite", "red kite", "tree", "sea")
+    assert open_detector(str(tmp_path / "out"), []).contract == detector.contract
+    assert not [path for path in tmp_path.iterdir() if "partial" in path.name]
+
+
+def test_what_is_assumed_is_told_and_can_be_set(tmp_path: Path) -> None:
+    notes = open_file(detectron(tmp_path)).notes
+    assert "assumed: samples=2, as the file's cfg has no FAST_RCNN.ROI_XFORM_SAMPLING_RATIO" in notes
+    assert not any("shorter" in note for note in notes)  # the cfg says it
+    opened = open_file(detectron(tmp_path), ["samples=0", "overlaps=[0.4]"])
+    assert not any("samples" in note for note in opened.notes)
+    assert (opened.detector.settings.overlaps, opened.detector.settings.shorter) == ((0.4,), 96)
+    with pytest.raises(RecipeError, match="has no value; give KEY=VALUE"):
+        open_file(detectron(tmp_path), ["samples"])
+    old = write_detectron(tmp_path / "old.pkl", detectron_blobs(), CFG.replace("BBOX_REG_WEIGHTS", "OTHER"))
+    assert any("delta_weights=[1.0, 1.0, 1.0, 1.0]" in note for note in open_file(old).notes)
+    assert any("the usual anchors" in note or "usual anchors" in note for note in open_file(milvlg(tmp_path)).notes)
+
+
+def test_anchors_of_the_file_come_first(tmp_path: Path) -> None:
+    anchors = torch.arange(48.0).view(12, 4)
+    name = "proposal_generator.anchor_generator.cell_anchors.0"
+    torch.save(butd_file("hf") | {name: anchors}, tmp_path / "own.bin")
+    opened = open_file(tmp_path / "own.bin")
+    assert torch.equal(opened.detector.pipeline.network.anchors, anchors)
+    assert any("the file's own, which are not the usual ones" in note for note in opened.notes)
+    torch.save(butd_file("hf") | {name: anchors[:3]}, tmp_path / "few.bin")
+    with pytest.raises(CheckpointError, match=r"is \(3, 4\), wanted \(12, 4\)"):
+        open_file(tmp_path / "few.bin")
+
+
+@pytest.mark.parametrize("write", LAYOUTS)
+def test_half_a_file_is_named_and_leaves_nothing(write: Callable[[Path], Path], tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(DiptychError, match=path.name):
+        import_detector(path, tmp_path / "out")
+    assert [other.name for other in tmp_path.iterdir()] == [path.name]
+
+
+class Evil:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, ("evil",)
+
+
+@pytest.mark.parametrize("name", ["evil.pkl", "evil.pth", "evil.bin"])
+def test_a_file_that_runs_code_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(pickle.dumps({"blobs": {"conv1_w": Evil()}}, 2))
+    with pytest.raises((DataError, CheckpointError), match=name):
+        import_detector(Path(name), tmp_path / "out")
+    assert os.listdir() == [name]
+
+
+def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
+    def refused(path: Path, message: str, kind: type[Exception] = CheckpointError) -> None:
+        with pytest.raises(kind, match=message):
+            import_detector(path, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+
+    refused(tmp_path / "none.pkl", "none.pkl is missing")
+    (tmp_path / "list.pkl").write_bytes(pickle.dumps([1, 2]))
+    refused(tmp_path / "list.pkl", "holds no table of arrays")
+    torch.save({"fc.weight": torch.ones(2)}, tmp_path / "other.pth")
+    refused(tmp_path / "other.pth", "no detector that is known here: it has fc.weight")
+    good = detectron(tmp_path)
+    (tmp_path / "names.txt").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(RecipeError, match="cannot read the names"):
+        import_detector(good, tmp_path / "out", class_names=tmp_path / "names.txt")
+    (tmp_path / "there").mkdir()
+    with pytest.raises(RecipeError, match="is there already"):
+        import_detector(good, tmp_path / "there")
+
+
+def test_the_hub_is_asked_for_one_commit_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("hub:user/name", "hub:user/name@main", f"hub:name@{COMMIT}"):
+        with pytest.raises(RecipeError, match="names no fixed version; wanted hub:USER/NAME@COMMIT"):
+            from_hub(name)
+    asked: list[tuple[str, str, str]] = []
+
+    def download(repository: str, file: str, revision: str) -> str:
+        asked.append((repository, file, revision))
+        if file != "pytorch_model.bin":
+            raise EntryNotFoundError(file)
+        return str(hugging_face(tmp_path))
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    found = open_detector(f"hub:user/name@{COMMIT}", [])
+    assert found.contract.extractor == LAYOUTS[hugging_face]
+    assert {one[::2] for one in asked} == {("user/name", COMMIT)}
+
+    def offline(*_: object, **__: object) -> None:
+        raise LocalEntryNotFoundError("no network")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
+    with pytest.raises(CheckpointError, match=r"hub cannot be reached .* diptych import detector"):
+        from_hub(f"hub:user/name@{COMMIT}")
