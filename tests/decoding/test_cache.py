@@ -79,7 +79,7 @@ def test_cached_equals_uncached(trained, beams, early):
     ours, theirs = search(trained, batch, options), search(Uncached(trained), batch, options)
     assert len(ours) == len(theirs)
     for n in range(len(ours)):
-        # What follows [SEP] of a finished beam is nobody's text; close ties may gamma either way there.
+        # What follows [SEP] of a finished beam is nobody's text; close ties may fall either way there.
         alive = theirs.scores[n] > -1000
         assert torch.equal(ours.words[n][alive], theirs.words[n][alive])
         assert torch.equal(ours.parents[n][alive], theirs.parents[n][alive])

@@ -68,7 +68,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture(scope="session")
 def with_eyes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder as `diptych demo` leaves one, of detector that have learnt nothing and a model that hardly has."""
+    """A run folder as `diptych demo` leaves one, of a detector that has learnt nothing and a model that hardly has."""
     folder = tmp_path_factory.mktemp("demo")
     torch.manual_seed(0)
     shape = DetectorConfig(("dog", "bird"), side=64, feature_size=16, widths=(8, 8, 8))

@@ -34,7 +34,7 @@ def test_one_of_two_dogs_and_a_loose_box() -> None:
     dogs = 100 * 51 / 101
     assert scores["mAP50"] == pytest.approx((100 + dogs) / 2)
     assert scores["mAP75"] == pytest.approx((100 + dogs) / 2)
-    assert scores["mAP"] == pytest.approx((70 + dogs) / 2, abs=5.1)  # .8 itself may gamma to either side
+    assert scores["mAP"] == pytest.approx((70 + dogs) / 2, abs=5.1)  # .8 itself may fall to either side
 
 
 def test_the_wrong_kind_is_not_found() -> None:

@@ -13,7 +13,7 @@ from diptych.decoding import DecodingOptions, decode, search
 from diptych.errors import DataError, RecipeError
 from diptych.models import Xgpt, XgptConfig
 from diptych.models.transformer import LayerSizes
-from diptych.models.xgpt.input import ReferringObjectives, RefiningLayer
+from diptych.models.xgpt.input import Grounding, RefiningLayer
 from diptych.objectives import (
     AnswerQuestion,
     Denoise,
@@ -98,7 +98,7 @@ def test_a_fragment_is_written_at_its_own_places():
 @torch.no_grad()
 def test_the_attention_matrix_of_ida_by_hand():
     """A_ij = W [x_i | x_j | x_i * x_j], W = (1 0 | 0 2 | 1 1): word (1, 2), regions (1, 0), (0, 1), one absent."""
-    grounding = ReferringObjectives(2)
+    grounding = Grounding(2)
     grounding.score.weight.copy_(torch.tensor([[1.0, 0.0, 0.0, 2.0, 1.0, 1.0]]))
     word, regions = torch.tensor([[[1.0, 2.0]]]), torch.tensor([[[1.0, 0.0], [0.0, 1.0], [9.0, 9.0]]])
     present = torch.tensor([[True, True, False]])

@@ -1,4 +1,4 @@
-"""VcrObjectives among texts, finding what is meant, judging: losses by hand."""
+"""Choosing among texts, finding what is meant, judging: losses by hand."""
 
 from dataclasses import replace
 from random import Random

@@ -1,4 +1,4 @@
-"""CaptionObjectives a text word by word: greedy, with several beams, or drawn by chance.
+"""Writing a text word by word: greedy, with several beams, or drawn by chance.
 
 A step asks for the next word of every beam of every picture at once. What was written ends with [SEP].
 """
@@ -144,7 +144,7 @@ def _take(
 
 
 def _settled(frames: Frames, end: int, options: DecodingOptions) -> bool:
-    """Whether, for every picture, no beam can still overtake the best finished one. Log-probabilities only gamma."""
+    """Whether, for every picture, no beam can still overtake the best finished one. Log-probabilities only fall."""
     if options.ended == "kept" or options.sample:
         return bool(frames.ended[-1].all())
     longest = max(options.length_bonus, 0.0) * options.max_words

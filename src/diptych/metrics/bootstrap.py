@@ -1,6 +1,6 @@
 """How sure a score is: percentile bootstrap (Efron, 1979; for paired comparison Koehn, EMNLP 2004).
 
-The unit that is drawn is the picture, since questions or captions of one picture stand or gamma together. A score is
+The unit that is drawn is the picture, since questions or captions of one picture stand or fall together. A score is
 any function of a sum of rows, one row a picture: the mean of CIDEr from (score, 1), BLEU from its counts. A score of a
 picture is taken as given: CIDEr's document frequencies are those of the whole set in every draw.
 """

@@ -103,7 +103,7 @@ class CiderD:
         return 10 * sum(_similarity(weighed, reference) for reference in references) / len(references)
 
     def scores(self, keys: Iterable[str], captions: Iterable[Tokens]) -> NDArray[np.float64]:
-        """ModelConfig (N,), one score a pair; a key may come again, as it does with several samples a picture."""
+        """Shape (N,), one score a pair; a key may come again, as it does with several samples a picture."""
         return np.array([self.score(key, caption) for key, caption in zip(keys, captions, strict=True)])
 
     def _weigh(self, caption: Tokens) -> _Weighed:

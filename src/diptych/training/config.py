@@ -45,7 +45,7 @@ class OptimizerConfig(BaseModel):
         if sum(c is not None for c in (self.clip, self.clip_each, self.clip_value)) > 1:
             raise ValueError("clip, clip_each and clip_value exclude each other: give one")
         if self.kind == "muon" and not self.muon_params:
-            raise ValueError("muon wants muon_params, how the names of its weights begin")
+            raise ValueError("kind=muon wants muon_params, how the names of its weights begin")
         falls = bool(self.milestones), self.decay_every is not None
         if self.schedule == "step" and sum(falls) != 1:
             raise ValueError("the step schedule wants either milestones or decay_every")

@@ -33,7 +33,7 @@ class Line:
 
 
 class Log:
-    """GeneratedCaption by one rank. `after` is the step resumed from: later lines are steps that will be done again."""
+    """Written by one rank. `after` is the step resumed from: later lines are steps that will be done again."""
 
     def __init__(self, folder: Path, after: int, steps: int, console: Console, tensorboard: bool = False) -> None:
         self.path, self.console, self.steps = folder / METRICS, console, steps

@@ -74,7 +74,7 @@ class RefiningLayer(nn.Module):
         return refined
 
 
-class ReferringObjectives(nn.Module):
+class Grounding(nn.Module):
     """A word as the regions that it looks at: softmax over j of A_ij = W [x_i | x_j | x_i * x_j] (section 4.3, IDA).
 
     W is one row of three times the width; the paper's "3 x h" has no other reading, as A_ij is a number. Its first

@@ -51,7 +51,7 @@ from diptych.models.decoder import (
 from diptych.models.heads import HeadSizes, make_heads, slot_mark
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import CLOSED, Layer, LayerSizes
-from diptych.models.xgpt.input import ReferringObjectives, RefiningLayer, RegionProjection, WordEmbedding
+from diptych.models.xgpt.input import Grounding, RefiningLayer, RegionProjection, WordEmbedding
 
 Structure = Literal["enc", "encdec", "encdec-share"]
 KNOWN = (BIDIRECTIONAL, TARGET_AFTER_BOTH, REGIONS_AFTER_TEXT)
@@ -122,7 +122,7 @@ class Xgpt(SystemModel):
         self.text = WordEmbedding(config.vocabulary.size, config.positions, sizes)
         self.regions = RegionProjection(config.feature_size, sizes)
         self.refining = nn.ModuleList(RefiningLayer(sizes) for _ in range(config.refining_layers))
-        self.grounding = ReferringObjectives(config.width)
+        self.grounding = Grounding(config.width)
         self.queries = nn.Embedding(config.max_regions, config.width)
         shared = config.structure == "encdec-share"
         self.encoder = nn.ModuleList(
