@@ -30,7 +30,7 @@ import torch
 from benchmarks.machine import save_result
 from benchmarks.steps import bert_step, in_turn, matmul_seconds, random_regions, stepping
 from diptych.core import BIDIRECTIONAL, Batch, Sample, Vocabulary, collate
-from diptych.models import MODELS, SystemModel, VLBert
+from diptych.models import SYSTEMS, SystemModel, VLBert
 from diptych.models.vl_bert.network import FastRCNN
 from diptych.objectives import MaskedLanguage, MaskedRegionClass, OneForward
 
@@ -92,7 +92,7 @@ def prepared(sizes: Sizes, pixels: bool = False) -> tuple[OneForward, Batch]:
 
 
 def built(system: str, sizes: Sizes, **changes: Any) -> SystemModel:
-    config = MODELS[system].config(
+    config = SYSTEMS[system].resolved(
         vocabulary=Vocabulary(sizes.vocabulary, 0, 1, 2, 3, 4),
         feature_size=sizes.features,
         classes=sizes.classes,
@@ -100,7 +100,7 @@ def built(system: str, sizes: Sizes, **changes: Any) -> SystemModel:
         **sizes.shape(),
         **changes,
     )
-    return MODELS[system].model(config, HEADS).train()
+    return SYSTEMS[system].model(config, HEADS).train()
 
 
 def ours(model: SystemModel, update: OneForward, batch: Batch, half: bool = True) -> Callable[[], None]:

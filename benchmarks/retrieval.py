@@ -26,7 +26,7 @@ from benchmarks.steps import in_turn, seconds, timed
 from diptych.core import Record
 from diptych.evaluation.retrieve import shortlist_cells
 from diptych.loading.store import Store
-from diptych.models import MODELS
+from diptych.models import SYSTEMS
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.prepare import in_split
 from diptych.tasks.gallery import Cells, Gallery, open_table
@@ -95,7 +95,7 @@ def published(sizes: Sizes) -> dict[str, float]:
     found = {}
     for system in ("vl-bert", "image-bert"):
         whole = built(system, sizes)
-        model = MODELS[system].model(whole.config, ("match",)).eval()
+        model = SYSTEMS[system].model(whole.config, ("match",)).eval()
 
         def score(half: bool, model: Any = model) -> None:
             with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=half):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from diptych.demo.systems import FULL_NAMES
+from diptych import models
 from experiments.tables import Column, Path, Pivot
+
+TITLES = {name: system.title for name, system in models.SYSTEMS.items()}
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ SYSTEMS = Study(
         Column(("retrieval", "pictures R@1"), "image R@1"),
         Column(("retrieval", "captions R@1"), "caption R@1"),
     ),
-    FULL_NAMES,
+    TITLES,
 )
 
 STUDIES: dict[str, Study] = {
@@ -96,7 +98,7 @@ STUDIES: dict[str, Study] = {
             Column(("repeated bigrams",), "repeated bigrams, %", best="min"),
             Column(("objects named that are not there",), "objects not there, %", best="min"),
         ),
-        FULL_NAMES,
+        TITLES,
     ),
     "captions_as_data": Study(
         "Captions as data (XGPT 6.1)",

@@ -26,7 +26,7 @@ from diptych.evaluation.evaluate import score_model
 from diptych.evaluation.retrieve import Extent
 from diptych.files import write_atomically
 from diptych.loading.store import Store
-from diptych.models import MODELS
+from diptych.models import SYSTEMS
 from diptych.processes import PROCESSES
 from diptych.recipes import RECIPES
 from diptych.runs.distributed import workers
@@ -85,7 +85,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--systems", nargs="+", default=list(MODELS))
+    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS))
     parser.add_argument("--pretrain-steps", type=int, default=1000)
     parser.add_argument("--steps", type=int, default=800)
     chosen = parser.parse_args()

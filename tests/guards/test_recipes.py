@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from diptych.core import Vocabulary
-from diptych.models import MODELS
+from diptych.models import SYSTEMS
 from diptych.recipes import RECIPES, Recipe
 
 VOCABULARY = Vocabulary(30, 0, 1, 2, 3, 4)
@@ -20,9 +20,9 @@ def test_every_recipe_builds(name: str, tmp_path: Path) -> None:
     assert Recipe.load(tmp_path) == recipe
     schedule = recipe.objectives.schedule(VOCABULARY)
     with torch.device("meta"):  # sizes alone: base-size weights take a second each
-        system = MODELS[recipe.system]
+        system = SYSTEMS[recipe.system]
         model = system.model(
-            system.config(**recipe.model.model_dump(), vocabulary=VOCABULARY, answers=3), schedule.heads
+            system.resolved(**recipe.model.model_dump(), vocabulary=VOCABULARY, answers=3), schedule.heads
         )
     schedule.check(model.provides, name)
     assert set(schedule.heads) <= set(model.heads)

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from diptych.core import IGNORE, Batch, collate
 from diptych.errors import CheckpointError, DataError
 from diptych.models import ImageBert, ImageBertConfig, ImageBertResolvedConfig
-from diptych.models.unified_vlp.checkpoint import start_from
+from diptych.models.checkpoint import start_from_bert
 from diptych.models.visual import geometry
 from tests import toy
 
@@ -156,10 +156,10 @@ def test_it_begins_from_bert(tmp_path):
              "bert.embeddings.LayerNorm.weight": torch.rand(32),
              "bert.embeddings.LayerNorm.bias": torch.rand(32)}  # fmt: skip
     torch.save(bert, tmp_path / "bert.bin")
-    report = start_from(one, tmp_path / "bert.bin")
+    report = start_from_bert(one, tmp_path / "bert.bin")
     assert torch.equal(one.text.words.weight, bert["bert.embeddings.word_embeddings.weight"])
     assert torch.equal(one.text.segments.weight, bert["bert.embeddings.token_type_embeddings.weight"])
     assert {"regions.look.weight", "heads.match.out.weight"} <= set(report.missing)
     torch.save({"vlbert.mlm_head.weight": torch.rand(2)}, tmp_path / "other.bin")
     with pytest.raises(CheckpointError, match="is a VL-BERT checkpoint"):
-        start_from(one, tmp_path / "other.bin")
+        start_from_bert(one, tmp_path / "other.bin")

@@ -9,13 +9,10 @@ from safetensors.torch import save_file
 from diptych.core import TEXT_AFTER_REGIONS, Batch, collate
 from diptych.errors import CheckpointError
 from diptych.models import UnifiedVLP
+from diptych.models.checkpoint import fit_positions, fit_segments, load_checkpoint, start_from_bert
 from diptych.models.unified_vlp.checkpoint import (
-    export_official,
-    fit_positions,
-    fit_segments,
+    export_unified_vlp,
     import_unified_vlp,
-    load_unified_vlp,
-    start_from,
 )
 from tests import toy
 
@@ -43,7 +40,7 @@ def a_batch() -> Batch:
 @pytest.mark.parametrize("wrapped", ["plain", "module.", "gamma"])
 def test_there_and_back(tmp_path, vocabulary, wrapped):
     model = official()
-    theirs = export_official(model)
+    theirs = export_unified_vlp(model)
     if wrapped == "module.":
         theirs = {f"module.{name}": value for name, value in theirs.items()}
     if wrapped == "gamma":
@@ -52,7 +49,7 @@ def test_there_and_back(tmp_path, vocabulary, wrapped):
             for name, value in theirs.items()
         }
     torch.save(theirs, tmp_path / "model.bin")
-    again, report = load_unified_vlp(tmp_path / "model.bin", vocabulary, max_regions=5)
+    again, report = load_checkpoint(UnifiedVLP, import_unified_vlp, tmp_path / "model.bin", vocabulary, max_regions=5)
     assert again.config == model.config.model_copy(update={"dropout": 0.1, "attention_dropout": 0.1, "init_std": 0.02})
     ours = model.state_dict()
     assert all(torch.equal(value, ours[name]) for name, value in again.state_dict().items())
@@ -63,8 +60,8 @@ def test_there_and_back(tmp_path, vocabulary, wrapped):
 
 def test_half_precision_is_read_as_single(tmp_path, vocabulary):
     model = official()
-    torch.save({name: value.half() for name, value in export_official(model).items()}, tmp_path / "model.bin")
-    again, _ = load_unified_vlp(tmp_path / "model.bin", vocabulary, max_regions=5)
+    torch.save({name: value.half() for name, value in export_unified_vlp(model).items()}, tmp_path / "model.bin")
+    again, _ = load_checkpoint(UnifiedVLP, import_unified_vlp, tmp_path / "model.bin", vocabulary, max_regions=5)
     batch = a_batch()
     ours, theirs = model(batch).text[batch.text_present], again.eval()(batch).text[batch.text_present]
     assert ours.dtype == theirs.dtype == torch.float32
@@ -73,7 +70,7 @@ def test_half_precision_is_read_as_single(tmp_path, vocabulary):
 
 
 def test_the_heads_present_are_the_heads_made(tmp_path, vocabulary):
-    torch.save(export_official(official("word")), tmp_path / "model.bin")
+    torch.save(export_unified_vlp(official("word")), tmp_path / "model.bin")
     config, heads, tensors, _ = import_unified_vlp(tmp_path / "model.bin", vocabulary, max_regions=5)
     assert heads == ("word",)
     assert config.answers == 0
@@ -81,10 +78,10 @@ def test_the_heads_present_are_the_heads_made(tmp_path, vocabulary):
 
 
 def test_a_missing_fc7_starts_fresh_and_is_told(tmp_path, vocabulary):
-    theirs = export_official(official())
+    theirs = export_unified_vlp(official())
     del theirs["vis_embed.0.weight"], theirs["vis_embed.0.bias"]
     torch.save(theirs, tmp_path / "model.bin")
-    _, report = load_unified_vlp(tmp_path / "model.bin", vocabulary, max_regions=5)
+    _, report = load_checkpoint(UnifiedVLP, import_unified_vlp, tmp_path / "model.bin", vocabulary, max_regions=5)
     assert report.missing == ["regions.look.0.weight", "regions.look.0.bias"]
 
 
@@ -96,12 +93,12 @@ def test_wrong_files_are_refused_with_a_way_out(tmp_path, vocabulary):
         with pytest.raises(CheckpointError, match=match):
             import_unified_vlp(path, vocabulary, max_regions=5)
 
-    theirs = export_official(official())
+    theirs = export_unified_vlp(official())
     refused({"vlbert.word_embeddings.weight": torch.ones(2)}, "is a VL-BERT checkpoint; wanted a Unified VLP")
     refused({"v_predictor.bias": torch.ones(2)}, "is a TDEN checkpoint")
     refused({"conv1.weight": torch.ones(2)}, r"none that is known \(it has conv1.weight\)")
     bert = {name: value for name, value in theirs.items() if not name.startswith("vis_")}
-    refused(bert, "is a BERT or UniLM checkpoint: it has no region layers .* name it as start_from")
+    refused(bert, "is a BERT or UniLM checkpoint: it has no region layers .* give it as --init")
     key = "bert.encoder.layer.1.attention.self.key.weight"
     refused({name: value for name, value in theirs.items() if name != key}, f"lacks {key}")
     refused({n: v for n, v in theirs.items() if "position_emb" not in n}, "lacks bert.embeddings.position_embeddings")
@@ -129,14 +126,14 @@ def test_segments_and_positions_are_fitted_as_the_authors_do():
 def test_starting_from_bert(tmp_path, bare):
     """BERT: two segments, more positions, a next-sentence head, no region layers; a bare one has no `bert.`."""
     bert = official("word", segments=2, positions=40, seed=1)
-    theirs = {n: v for n, v in export_official(bert).items() if not n.startswith("vis_")}
+    theirs = {n: v for n, v in export_unified_vlp(bert).items() if not n.startswith("vis_")}
     if bare:
         theirs = {n.removeprefix("bert."): v for n, v in theirs.items() if n.startswith("bert.")}
     else:
         theirs["cls.seq_relationship.weight"] = torch.ones(2, 64)
     save_file({name: value.clone() for name, value in theirs.items()}, tmp_path / "model.safetensors")
     model = official("word", region_embedding="paper", seed=2)
-    report = start_from(model, tmp_path)
+    report = start_from_bert(model, tmp_path)
     ours, first = model.state_dict(), bert.state_dict()
     for name in ("encoder.layers.1.attention.qkv.weight", "text.words.weight", "text.norm.bias"):
         assert torch.equal(ours[name], first[name])
@@ -149,27 +146,27 @@ def test_starting_from_bert(tmp_path, bare):
 
 
 def test_starting_from_a_wide_unilm_keeps_its_seq2seq_slice(tmp_path):
-    theirs = {n: v for n, v in export_official(official("word")).items() if not n.startswith("vis_")}
+    theirs = {n: v for n, v in export_unified_vlp(official("word")).items() if not n.startswith("vis_")}
     slices = torch.arange(4.0)
     for name in ("dense.weight", "dense.bias", "LayerNorm.weight", "LayerNorm.bias"):
         key = f"cls.predictions.transform.{name}"
         theirs[key] = torch.cat([torch.full_like(theirs[key], float(n)) for n in slices])
     torch.save(theirs, tmp_path / "unilm.bin")
     model = official("word")
-    report = start_from(model, tmp_path / "unilm.bin")
+    report = start_from_bert(model, tmp_path / "unilm.bin")
     for part in ("dense.weight", "dense.bias", "norm.weight", "norm.bias"):
         assert (model.state_dict()[f"heads.word.{part}"] == 3).all()
     assert any("relaxed projection" in why for why in report.left.values())
 
 
 def test_starting_from_another_vocabulary_is_refused(tmp_path):
-    theirs = export_official(official("word"))
+    theirs = export_unified_vlp(official("word"))
     theirs["bert.embeddings.word_embeddings.weight"] = torch.ones(30, 64)
     torch.save(theirs, tmp_path / "bert.bin")
     with pytest.raises(CheckpointError, match="has 30 words, the model's vocabulary has 20"):
-        start_from(official("word"), tmp_path / "bert.bin")
+        start_from_bert(official("word"), tmp_path / "bert.bin")
 
 
 def test_only_the_official_form_can_be_exported():
     with pytest.raises(CheckpointError, match="region_embedding=official"):
-        export_official(toy.model())
+        export_unified_vlp(toy.model())

@@ -6,14 +6,14 @@ from safetensors.torch import save_file
 
 from diptych.errors import CheckpointError
 from diptych.models.tden.checkpoint import start_tden
-from diptych.models.unified_vlp.checkpoint import export_official
+from diptych.models.unified_vlp.checkpoint import export_unified_vlp
 from tests import toy
 
 
 def bert(path, **changes):
     form = {"region_embedding": "official", "geometry": "official", "box_norm": "official"}
     model = toy.model("word", seed=1, segments=2, positions=40, layers=3, **form, **changes)
-    theirs = {n: v.clone() for n, v in export_official(model).items() if not n.startswith("vis_")}
+    theirs = {n: v.clone() for n, v in export_unified_vlp(model).items() if not n.startswith("vis_")}
     save_file(theirs, path / "model.safetensors")
     return model.state_dict()
 

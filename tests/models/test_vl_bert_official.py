@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import save_file
 
 from diptych.models import VLBert, VLBertResolvedConfig
-from diptych.models.unified_vlp.checkpoint import export_official
+from diptych.models.unified_vlp.checkpoint import export_unified_vlp
 from diptych.models.vl_bert.checkpoint import start_vl_bert
 from tests import toy
 
@@ -16,7 +16,7 @@ def test_starting_from_bert(tmp_path: Path) -> None:
     sizes = {"width": 64, "heads": 1, "segments": 2, "positions": 60, "region_embedding": "official"}
     forms = {"geometry": "official", "box_norm": "official", "hidden_regions": "official"}
     bert = toy.model("word", "pooler", **sizes, **forms, seed=1)
-    theirs = {name: value.clone() for name, value in export_official(bert).items() if not name.startswith("vis_")}
+    theirs = {name: value.clone() for name, value in export_unified_vlp(bert).items() if not name.startswith("vis_")}
     save_file(theirs, tmp_path / "model.safetensors")
     config = VLBertResolvedConfig(
         vocabulary=toy.VOCABULARY,

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from diptych.core import BIDIRECTIONAL, IGNORE, TEXT_AFTER_REGIONS, Batch, Regions, Sample, collate
 from diptych.models import UnifiedVLP
-from diptych.models.unified_vlp.checkpoint import load_unified_vlp
+from diptych.models.checkpoint import load_checkpoint
+from diptych.models.unified_vlp.checkpoint import import_unified_vlp
 from tests.parity.detector_sets import WEIGHTS, names, sets
 from tests.parity.sets import SETS, weights
 
@@ -102,6 +103,7 @@ def unified_vlp(parity_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
     vocabulary = tmp_path_factory.mktemp("parity") / "vocab.txt"
     vocabulary.write_text("\n".join(words.get(n, f"word{n}") for n in range(config["vocab"])))
     theirs = weights(folder, "weights", vocabulary.parent)
-    model, _ = load_unified_vlp(theirs, vocabulary, heads=config["heads"], max_regions=config["regions"])
+    sizes = {"heads": config["heads"], "max_regions": config["regions"]}
+    model, _ = load_checkpoint(UnifiedVLP, import_unified_vlp, theirs, vocabulary, **sizes)
     read = {name: load_file(folder / f"{name}.safetensors") for name in ("inputs", "outputs", "grads")}
     return OfficialVLP(config, special, read["inputs"], read["outputs"], read["grads"], model.eval())

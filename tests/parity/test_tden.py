@@ -15,8 +15,9 @@ from torch import Tensor
 from diptych.core import IGNORE, Batch, Regions, Sample, Stream, collate
 from diptych.decoding import DecodingOptions, decode, search
 from diptych.models import Tden
+from diptych.models.checkpoint import load_checkpoint
 from diptych.models.heads import answer_probabilities
-from diptych.models.tden.checkpoint import export_tden, load_tden
+from diptych.models.tden.checkpoint import export_tden, import_tden
 from diptych.objectives import (
     AnswerQuestion,
     GenerateText,
@@ -50,7 +51,7 @@ class Official:
 
     def model(self, name: str = "pretrain") -> Tden:
         theirs = weights(self.folder, f"weights_{name}", self.vocabulary_file.parent)
-        model, report = load_tden(theirs, self.vocabulary_file, heads=self.config["heads"])
+        model, report = load_checkpoint(Tden, import_tden, theirs, self.vocabulary_file, heads=self.config["heads"])
         assert report.missing == []
         assert set(report.left) <= {"predictor.decoder.bias"}
         return model.eval()

@@ -8,7 +8,8 @@ from torch import Tensor
 from diptych.core import Regions, Sample, collate
 from diptych.errors import CheckpointError
 from diptych.models import Tden
-from diptych.models.tden.checkpoint import export_tden, load_tden
+from diptych.models.checkpoint import load_checkpoint
+from diptych.models.tden.checkpoint import export_tden, import_tden
 from diptych.models.weights import load_into, read_weights
 from tests.parity.checkpoints import SMALL, Keys, random, sections, vocabulary
 
@@ -33,7 +34,7 @@ def test_every_key_is_read_and_told(parity_folder, tmp_path, section, wrapped):
     torch.manual_seed(0)
     theirs = tden(sections(parity_folder / "tden" / "keys.txt")[section], SMALL)
     torch.save({"model": {wrapped + name: value for name, value in theirs.items()}}, tmp_path / "model.pth")
-    model, report = load_tden(tmp_path / "model.pth", vocabulary(tmp_path, SMALL[30522]))
+    model, report = load_checkpoint(Tden, import_tden, tmp_path / "model.pth", vocabulary(tmp_path, SMALL[30522]))
     assert report.missing == []
     assert set(report.renamed) | set(report.left) == {wrapped + name for name in theirs}
     assert set(report.left) <= {wrapped + TWICE}
@@ -63,7 +64,7 @@ def test_the_real_size_in_half_precision(parity_folder, tmp_path):
     torch.manual_seed(0)
     theirs = tden(sections(parity_folder / "tden" / "keys.txt")["PRETRAIN"], {}, half=True)
     torch.save({"model": theirs}, tmp_path / "model.pth")
-    model, report = load_tden(tmp_path / "model.pth", vocabulary(tmp_path, 30522))
+    model, report = load_checkpoint(Tden, import_tden, tmp_path / "model.pth", vocabulary(tmp_path, 30522))
     assert report.missing == []
     assert set(report.left) == {TWICE}
     config = model.config
@@ -87,7 +88,7 @@ def test_what_is_wrong_is_refused_with_a_way_out(parity_folder, tmp_path):
     def refused(tensors: dict[str, Tensor], match: str, **sizes: int) -> None:
         torch.save(tensors, path)
         with pytest.raises(CheckpointError, match=match):
-            load_tden(path, words, **sizes)
+            load_checkpoint(Tden, import_tden, path, words, **sizes)
 
     refused({"bert.embeddings.word_embeddings.weight": torch.ones(2)}, "is no TDEN checkpoint of xmodaler")
     lost = "encoder.layers.1.attention.self.key.weight"

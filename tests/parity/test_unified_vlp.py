@@ -10,7 +10,8 @@ from torch import Tensor
 from diptych.core import Batch, Regions, Sample, attention_mask, collate
 from diptych.decoding import DecodingOptions, decode, search
 from diptych.models import UnifiedVLP
-from diptych.models.unified_vlp.checkpoint import export_official, load_unified_vlp
+from diptych.models.checkpoint import load_checkpoint
+from diptych.models.unified_vlp.checkpoint import export_unified_vlp, import_unified_vlp
 from diptych.models.visual import place_input
 from diptych.models.weights import load_into, read_weights
 from diptych.objectives import AnswerQuestion, MaskedLanguage, RegionContrast
@@ -93,7 +94,7 @@ def gradients(official: Any) -> dict[str, Tensor]:
     known = {name: p.grad if p.grad is not None else p * 0 for name, p in official.model.named_parameters()}
     before = {name: p.detach().clone() for name, p in official.model.named_parameters()}
     official.model.load_state_dict(known)
-    exported = {name: value.clone() for name, value in export_official(official.model).items()}
+    exported = {name: value.clone() for name, value in export_unified_vlp(official.model).items()}
     official.model.load_state_dict(before)
     return exported
 
@@ -243,12 +244,12 @@ def test_unified_vlp_base_checkpoint(parity_folder, tmp_path, start):
     tokens = [*special, *(f"w{n}" for n in range(len(special), len(theirs[words])))]
     (tmp_path / "vocab.txt").write_text("\n".join(tokens))
 
-    model, report = load_unified_vlp(tmp_path / "model.30.bin", tmp_path / "vocab.txt")
+    model, report = load_checkpoint(UnifiedVLP, import_unified_vlp, tmp_path / "model.30.bin", tmp_path / "vocab.txt")
     assert report.missing == []
     assert set(report.renamed) | set(report.left) == set(theirs)
     assert set(report.left) == {f"{start}cls.predictions.decoder.weight"}
     assert (model.config.layers, model.config.heads, model.config.answers) == (12, 12, 3129)
-    exported = export_official(model)
+    exported = export_unified_vlp(model)
     for name, value in theirs.items():
         assert torch.equal(exported[name.removeprefix(start)], value.float()), name
 

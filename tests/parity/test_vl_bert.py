@@ -13,8 +13,9 @@ from torch.nn import functional as F
 
 from diptych.core import BIDIRECTIONAL, IGNORE, Batch, Regions, Sample, States, collate
 from diptych.models import VLBert
+from diptych.models.checkpoint import QKV, load_checkpoint
 from diptych.models.heads import PooledMatchHead
-from diptych.models.vl_bert.checkpoint import QKV, load_vl_bert
+from diptych.models.vl_bert.checkpoint import import_vl_bert
 from diptych.models.vl_bert.model import sines
 from diptych.models.weights import Report
 from diptych.objectives import AnswerQuestion, ImageTextMatching, MaskedLanguage, MaskedRegionClass
@@ -42,9 +43,8 @@ class Official:
 
     def model(self, name: str) -> tuple[VLBert, Report]:
         theirs = weights(self.folder, f"weights_{name}", self.vocabulary_file.parent)
-        model, report = load_vl_bert(
-            theirs, self.vocabulary_file, heads=self.config["heads"], feature_size=self.config["feat_dim"]
-        )
+        sizes = {"heads": self.config["heads"], "feature_size": self.config["feat_dim"]}
+        model, report = load_checkpoint(VLBert, import_vl_bert, theirs, self.vocabulary_file, **sizes)
         model.config = model.config.model_copy(update={"whole": "given"})
         model.regions.config = model.config
         model.keep_layers = True

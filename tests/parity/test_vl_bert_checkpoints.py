@@ -6,7 +6,9 @@ from torch import Tensor
 
 from diptych.core import BIDIRECTIONAL, Regions, Sample, collate
 from diptych.errors import CheckpointError
-from diptych.models.vl_bert.checkpoint import load_vl_bert
+from diptych.models import VLBert
+from diptych.models.checkpoint import load_checkpoint
+from diptych.models.vl_bert.checkpoint import import_vl_bert
 from tests.parity.checkpoints import SMALL, Keys, random, sections, vocabulary
 
 pytestmark = pytest.mark.parity
@@ -38,7 +40,7 @@ def test_every_key_is_read_and_told(parity_folder, tmp_path, section, wrapped):
     torch.manual_seed(0)
     theirs = drawn(sections(parity_folder / "vl_bert" / "keys.txt")[section])
     torch.save({"state_dict": {wrapped + name: value for name, value in theirs.items()}}, tmp_path / "model.pth")
-    model, report = load_vl_bert(tmp_path / "model.pth", vocabulary(tmp_path, SMALL[30522]))
+    model, report = load_checkpoint(VLBert, import_vl_bert, tmp_path / "model.pth", vocabulary(tmp_path, SMALL[30522]))
     assert set(report.renamed) | set(report.left) == {wrapped + name for name in theirs}
     left = {name.removeprefix(wrapped) for name in report.left}
     pixels = {name for name in theirs if name.startswith(PIXELS) and ".head.0." not in name}
@@ -59,7 +61,7 @@ def test_every_key_is_read_and_told(parity_folder, tmp_path, section, wrapped):
 def test_the_real_size_in_half_precision(parity_folder, tmp_path):
     theirs = random(sections(parity_folder / "vl_bert" / "keys.txt")["PRETRAIN"], {}, half=True)
     torch.save({"state_dict": theirs}, tmp_path / "model.pth")
-    model, report = load_vl_bert(tmp_path / "model.pth", vocabulary(tmp_path, 30522))
+    model, report = load_checkpoint(VLBert, import_vl_bert, tmp_path / "model.pth", vocabulary(tmp_path, 30522))
     assert report.missing == []
     config = model.config
     assert (config.layers, config.heads, config.ffn, config.positions) == (12, 12, 3072, 512)
@@ -76,7 +78,7 @@ def test_what_is_wrong_is_refused_with_a_way_out(parity_folder, tmp_path):
     def refused(tensors: dict[str, Tensor], match: str, **sizes: int) -> None:
         torch.save(tensors, path)
         with pytest.raises(CheckpointError, match=match):
-            load_vl_bert(path, words, **sizes)
+            load_checkpoint(VLBert, import_vl_bert, path, words, **sizes)
 
     refused({"bert.embeddings.word_embeddings.weight": torch.ones(2)}, "is no VL-BERT checkpoint: it lacks vlbert")
     lost = "vlbert.encoder.layer.1.attention.self.key.weight"

@@ -14,7 +14,8 @@ from diptych.evaluation.evaluate import score_model
 from diptych.loading.store import Store, StoreWriter
 from diptych.loading.tokens import SPECIAL
 from diptych.models import VLBert, VLBertResolvedConfig
-from diptych.models.vl_bert.checkpoint import HIDDEN_LOOK, IN_LAYER, NAMES, QKV
+from diptych.models.checkpoint import QKV
+from diptych.models.vl_bert.checkpoint import HIDDEN_LOOK, IN_LAYER, NAMES
 from diptych.recipes import find_recipe
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.importing import import_checkpoint

@@ -18,7 +18,7 @@ from diptych.evaluation.retrieve import Extent, retrieve
 from diptych.loading.extract import extract
 from diptych.loading.store import Store
 from diptych.loading.tokens import Tokens
-from diptych.models import MODELS
+from diptych.models import SYSTEMS
 from diptych.recipes import find_recipe
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.serving import Predictor
@@ -61,7 +61,7 @@ def opened(
     torch.manual_seed(1)
     sizes: dict[str, Any] = {"width": 32, "heads": 2, "ffn": 64, "positions": 24, "init_std": 0.3, **changes}
     sizes |= {"object_layers": 1, "sentence_layers": 1, "cross_layers": 1} if system == "tden" else {"layers": 1}
-    config = MODELS[system].config(
+    config = SYSTEMS[system].resolved(
         vocabulary=TOKENS.vocabulary, feature_size=16, classes=len(detector.contract.class_names), **sizes
     )
     architecture = Architecture(system=system, config=config, heads=(head, "word"))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from diptych.core import Question, Record, Task, collate
-from diptych.models import MODELS, SystemModel
+from diptych.models import SYSTEMS, SystemModel
 from diptych.recipes import RECIPES, Recipe
 from diptych.recipes.objectives import RetrievalObjectives
 from diptych.recipes.presets.decisions import TASKS
@@ -55,10 +55,10 @@ LEARNT = 0.05  # nats a word or an answer; one of eight guessed costs 2
 
 def built(recipe: Recipe, answers: Answers | None = None, heads: Iterable[str] | None = None) -> SystemModel:
     """The recipe's model, smaller; with the heads of its objectives, or of others."""
-    system = MODELS[recipe.system]
+    system = SYSTEMS[recipe.system]
     shape = recipe.model.model_copy(update={**SIZES, **SMALLER[recipe.system]}).fitted(whole=False)
     told = len(answers.names) if answers is not None else 0
-    config = system.config(
+    config = system.resolved(
         **shape.model_dump(), vocabulary=TOKENS.vocabulary, feature_size=6, classes=toy.KINDS, answers=told
     )
     torch.manual_seed(0)
@@ -133,8 +133,8 @@ def _all_right(task: Task, model: SystemModel) -> bool:
 
 def test_what_writes_no_captions_is_no_decoder() -> None:
     """The cells of the table that stay empty."""
-    assert {name for name in MODELS if f"{name}/small/caption" not in RECIPES} == {"vl-bert", "image-bert"}
+    assert {name for name in SYSTEMS if f"{name}/small/caption" not in RECIPES} == {"vl-bert", "image-bert"}
 
 
 def test_every_system_is_here() -> None:
-    assert set(MODELS) == set(SMALLER)
+    assert set(SYSTEMS) == set(SMALLER)

@@ -13,7 +13,7 @@ import torch
 
 from diptych.core import Sample, collate
 from diptych.metrics.retrieval import recalls, retrieval_ranks
-from diptych.models import MODELS, SystemModel
+from diptych.models import SYSTEMS, SystemModel
 from diptych.recipes import RECIPES
 from diptych.recipes.objectives import RetrievalObjectives
 from diptych.runs.tasks import make_task
@@ -102,4 +102,4 @@ def test_vectors_are_told_apart() -> None:
 
 
 def test_every_system_searches() -> None:
-    assert {*PAIRS, "tden"} == set(MODELS)
+    assert {*PAIRS, "tden"} == set(SYSTEMS)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from diptych.errors import RecipeError
+from diptych.models import SYSTEMS
 from diptych.vision.selection import SELECTIONS, Selection
 
 BOXES = torch.tensor([[0, 0, 0.5, 0.5], [0, 0, 0.5, 0.48], [0.6, 0.6, 1, 1], [0.6, 0, 1, 0.3]])
@@ -47,7 +48,8 @@ def test_ties_go_to_the_first() -> None:
 
 
 def test_the_papers_rules_in_words() -> None:
-    assert {name: str(rule) for name, rule in SELECTIONS.items()} == {
+    rules = {name: system.selection for name, system in SYSTEMS.items()} | dict(SELECTIONS)
+    assert {name: str(rule) for name, rule in rules.items()} == {
         "unified-vlp": "exactly 100, by score, NMS 0.5 per class",
         "vl-bert": "at least 10, at most 100, score over 0.5, NMS 0.5 per class",
         "tden": "at most 100, score over 0.2, NMS 0.5 per class",
@@ -57,7 +59,7 @@ def test_the_papers_rules_in_words() -> None:
         "image-bert-36": "exactly 36, by score, NMS 0.5 per class",
         "storybook": "at least 1, at most 12, score over 0.3, NMS 0.6 per class",
     }
-    for rule in SELECTIONS.values():
+    for rule in rules.values():
         assert Selection.from_json(rule.to_json()) == rule
 
 

@@ -21,10 +21,11 @@ from rich.console import Console
 from diptych.demo.comparison import Cell, Row, Task, compare, read_said
 from diptych.demo.measure import Measured, Predictions, measure, report_arms, said_by
 from diptych.demo.page import TITLE
-from diptych.demo.systems import DEFAULT, FULL_NAMES, begin_with, layers_of, tasks_of
+from diptych.demo.systems import DEFAULT, begin_with, layers_of, tasks_of
 from diptych.errors import RecipeError
 from diptych.files import write_atomically
 from diptych.loading.store import Store, iterate
+from diptych.models import SYSTEMS
 from diptych.processes import PROCESSES, peak_memory
 from diptych.progress import bar
 from diptych.recipes.recipe import Recipe
@@ -234,13 +235,14 @@ def _report(
         told = f"learning rate {row.lr:g}, {chosen}; {row.best_step} steps until val stopped rising"
         notes.setdefault(cell.task, {})[cell.arm] = told
     names, seconds = store.contract.class_names, times.seconds
-    title = TITLE if system == DEFAULT else f"{TITLE}: {FULL_NAMES[system]}"
+    title = TITLE if system == DEFAULT else f"{TITLE}: {SYSTEMS[system].title}"
     return report_arms(home, measured, names, runs, seconds, configuration, notes, times.memory, title=title)
 
 
 def _link(out: Path) -> None:
     """`out/report.html` leads to the page of each system that has been run; the default's is that file itself."""
-    pages = {FULL_NAMES[s]: home_of(out, s) / PAGE for s in FULL_NAMES if (home_of(out, s) / RESULTS).exists()}
+    run = [system for system in SYSTEMS if (home_of(out, system) / RESULTS).exists()]
+    pages = {SYSTEMS[system].title: home_of(out, system) / PAGE for system in run}
     front = out / PAGE
     if not (out / RESULTS).exists():
         write_report(out, Report(TITLE, "Each system that was run has a page of its own."))

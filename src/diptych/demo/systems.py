@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from diptych.demo.comparison import Task
 from diptych.errors import RecipeError, nearest
-from diptych.models import MODELS
+from diptych.models import SYSTEMS
 from diptych.recipes import RECIPES, find_recipe
 from diptych.recipes.recipe import Recipe
 
 DEFAULT = "unified-vlp"
-FULL_NAMES = {
-    "unified-vlp": "Unified VLP",
-    "vl-bert": "VL-BERT",
-    "image-bert": "ImageBERT",
-    "tden": "TDEN",
-    "xgpt": "XGPT",
-}
 
 
 def tasks_of(system: str) -> tuple[Task, ...]:
     """Captions and questions; of a system without a decoder questions and statements. Raises RecipeError."""
-    if system not in MODELS:
-        raise RecipeError(f"no system {system!r}; {nearest(system, MODELS)}")
+    if system not in SYSTEMS:
+        raise RecipeError(f"no system {system!r}; {nearest(system, SYSTEMS)}")
     return ("caption", "vqa") if f"{system}/small/caption" in RECIPES else ("vqa", "nlvr")
 
 
@@ -33,4 +26,4 @@ def begin_with(system: str) -> Recipe:
 
 def layers_of(system: str, layers: int) -> tuple[str, ...]:
     """As a setting; TDEN's four stacks keep the recipe's."""
-    return (f"model.layers={layers}",) if "layers" in MODELS[system].shape.model_fields else ()
+    return (f"model.layers={layers}",) if "layers" in SYSTEMS[system].config.model_fields else ()

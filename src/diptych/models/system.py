@@ -1,15 +1,21 @@
-"""What every system has in common: a shape that a recipe chooses, a config that the data complete, a model."""
+"""What every system has in common: a config that a recipe chooses, one that the data complete, a model.
+
+`System` is all of them under one name, with what begins or imports its weights; `SYSTEMS` in `models/__init__.py` lists
+the systems.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 from torch import nn
 
 from diptych.core import Batch, States, Vocabulary
+from diptych.models.weights import Report, Tensors
+from diptych.vision.selection import Selection
 
 
 class ModelConfig(BaseModel):
@@ -97,6 +103,34 @@ class SystemModel(nn.Module):
     def __call__(self, *args: Any, **named: Any) -> States:
         states: States = super().__call__(*args, **named)
         return states
+
+
+# An official checkpoint as it is here: the config, the names of its heads, the tensors, what became of every key.
+Imported = tuple[ResolvedConfig, tuple[str, ...], Tensors, Report]
+
+
+@dataclass(frozen=True)
+class Importer:
+    """How the weights that a system's authors published are read."""
+
+    read: Callable[..., Imported]  # (file of weights, vocab.txt, lowercase=...)
+    extractor: str  # what made the region features of the released models
+    selection: str  # which regions they read
+    lowercase: bool  # whether the vocabulary of the released models knows lower case alone
+
+
+@dataclass(frozen=True)
+class System:
+    """All that the engine knows of a system. Its objectives and presets are in `recipes`, a layer above."""
+
+    title: str  # as the paper writes it
+    paper: str  # its arXiv number
+    config: type[ModelConfig]
+    resolved: type[ResolvedConfig]
+    model: type[SystemModel]
+    selection: Selection  # of regions, as in the paper
+    start: Callable[[Any, str], Report] | None = None  # (model, file, folder or hub id): from other systems' weights
+    importer: Importer | None = None  # None: its authors published no weights
 
 
 def as_bert(module: nn.Module, std: float) -> None:

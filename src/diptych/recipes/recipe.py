@@ -23,7 +23,7 @@ from diptych.decoding import DecodingOptions
 from diptych.errors import RecipeError, nearest
 from diptych.files import write_atomically
 from diptych.loading.pixels import Colours
-from diptych.models import MODELS, ModelConfig, ResolvedConfig
+from diptych.models import SYSTEMS, ModelConfig, ResolvedConfig
 from diptych.recipes.objectives import OBJECTIVES, Objectives
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
@@ -64,7 +64,7 @@ class Recipe(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    system: str  # a name in MODELS
+    system: str  # a name in SYSTEMS
     task: Literal["pretrain", "caption", "vqa", "vcr", "referring", "nlvr", "retrieval"]
     model: SerializeAsAny[ModelConfig]
     init: str | None = None  # weights to begin from: a BERT, UniLM or Unified VLP file or folder, or a hub id
@@ -84,7 +84,7 @@ class Recipe(BaseModel):
     @classmethod
     def _of_its_system(cls, value: Any, others: ValidationInfo) -> Any:
         system = others.data.get("system")
-        return MODELS[system].shape.model_validate(value) if isinstance(value, dict) and system else value
+        return SYSTEMS[system].config.model_validate(value) if isinstance(value, dict) and system else value
 
     @field_validator("objectives", mode="before")
     @classmethod
@@ -105,7 +105,7 @@ class Recipe(BaseModel):
                 raise RecipeError(f"--set {assignment}: wanted key=value, such as optimizer.lr=3e-4")
             _assign(values, key, text)
         made = parse(type(self), values, "--set " + " --set ".join(assignments))
-        provided = MODELS[made.system].model.provided(made.model)
+        provided = SYSTEMS[made.system].model.provided(made.model)
         made.objectives.schedule(_ANY_WORDS).check(provided, made.system)
         return made
 
@@ -129,8 +129,8 @@ class Recipe(BaseModel):
 
 
 def named_system(system: str) -> str:
-    if system not in MODELS:
-        raise ValueError(f"no system {system!r}; {nearest(system, MODELS)}")
+    if system not in SYSTEMS:
+        raise ValueError(f"no system {system!r}; {nearest(system, SYSTEMS)}")
     return system
 
 
@@ -185,9 +185,9 @@ def _assign(values: dict[str, Any], key: str, text: str) -> None:
 
 def _objectives_of(system: str, key: str, task: str) -> dict[str, Any]:
     """Those of a system's paper with their defaults, whose keys can be set after that."""
-    if system not in MODELS:
+    if system not in SYSTEMS:
         raise RecipeError(
-            f"--set {key}={system}: wanted a system, to learn by its objectives; {nearest(system, MODELS)}"
+            f"--set {key}={system}: wanted a system, to learn by its objectives; {nearest(system, SYSTEMS)}"
         )
     if task != "pretrain":
         raise RecipeError(
@@ -232,9 +232,9 @@ def _fields(kind: type[BaseModel], path: Sequence[Any], values: Any) -> list[str
     for name in path:
         inner: Any = kind.model_fields[str(name)].annotation
         if inner is ModelConfig:
-            inner = MODELS[values["system"]].shape
+            inner = SYSTEMS[values["system"]].config
         elif inner is ResolvedConfig:
-            inner = MODELS[values["system"]].config
+            inner = SYSTEMS[values["system"]].resolved
         elif inner is Objectives:
             inner = OBJECTIVES[values["objectives"]["kind"]]
         if not (isinstance(inner, type) and issubclass(inner, BaseModel)):

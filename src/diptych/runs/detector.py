@@ -22,7 +22,7 @@ from diptych.training.step import Updates
 from diptych.vision.detection import Detection, DetectionBatch, detection_batch
 from diptych.vision.detector import Picture
 from diptych.vision.faster_rcnn import FasterRCNN, FasterRCNNConfig, FasterRCNNDetection, Layer
-from diptych.vision.selection import SELECTIONS, Selection
+from diptych.vision.selection import STORYBOOK, Selection
 from diptych.vision.small_detector import DetectorConfig, SmallDetector
 from diptych.vision.storybook_detector import StorybookDetector
 
@@ -155,7 +155,7 @@ class FasterRCNNRecipe(DetectorRecipe):
 def train_detector(
     recipe: DetectorRecipe,
     folder: Path,
-    selection: Selection = SELECTIONS["storybook"],
+    selection: Selection = STORYBOOK,
     console: Console | None = None,
 ) -> StorybookDetector | FasterRCNN:
     """Trains in `folder`, going on where it was stopped, and saves the detector to `folder/detector`."""

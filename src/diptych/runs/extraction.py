@@ -15,6 +15,7 @@ from diptych.errors import DataError, RecipeError, nearest
 from diptych.loading.extract import Extraction, extract
 from diptych.loading.several import SeveralStores
 from diptych.loading.store import INDEX, Store, iterate
+from diptych.models import SYSTEMS
 from diptych.processes import PROCESSES
 from diptych.progress import bar, tell
 from diptych.runs.detector_files import HUB, from_hub
@@ -28,7 +29,7 @@ from diptych.vision.grid import Grid
 from diptych.vision.ground_truth import GroundTruth
 from diptych.vision.image_feature import WithImageFeature
 from diptych.vision.load import load_detector
-from diptych.vision.selection import SELECTIONS
+from diptych.vision.selection import EXACTLY_100, SELECTIONS, Selection
 
 NAMED_SET = re.compile(r"([a-z][a-z0-9_]*)=(.+)")
 MANY = 500  # pictures that are worth processes of their own, which take a few seconds to start
@@ -57,10 +58,8 @@ def open_detector(
         return GroundTruth.of(records)
     if name.startswith((HUB, "grid:")):
         return from_hub(name) if name.startswith(HUB) else Grid.of(name.removeprefix("grid:"), pretrained=True)
-    if select is not None and select not in SELECTIONS:
-        raise RecipeError(f"no selection {select!r}; {nearest(select, SELECTIONS)}")
+    selection = _selection(select)
     if name in WHOLE_NETWORKS:
-        selection = SELECTIONS[select or "unified-vlp"]
         if weights is None:
             return FasterRCNN.from_torchvision(name, selection=selection)
         return FasterRCNN.from_file(weights, coco_shape(name), selection)
@@ -72,6 +71,14 @@ def open_detector(
         f"no detector {name!r}; wanted a folder with detector.json (of a detector, a store or a model), ground-truth, "
         f"given, grid:BACKBONE, hub:NAME@COMMIT, or one of torchvision's: {', '.join(WHOLE_NETWORKS)}"
     )
+
+
+def _selection(name: str | None) -> Selection:
+    """A system's rule, or one of the others, by name; None: exactly 100 regions, by score."""
+    known = {system: entry.selection for system, entry in SYSTEMS.items()} | dict(SELECTIONS)
+    if name is not None and name not in known:
+        raise RecipeError(f"no selection {name!r}; {nearest(name, known)}")
+    return known[name] if name is not None else EXACTLY_100
 
 
 def with_image_feature(detector: Detector, backbone: str | None) -> Detector:

@@ -24,7 +24,7 @@ from diptych.errors import CheckpointError, DataError
 from diptych.files import write_atomically
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.loading.tokens import Tokens
-from diptych.models import MODELS, ResolvedConfig, SystemModel, VLBertConfig
+from diptych.models import SYSTEMS, ResolvedConfig, SystemModel, VLBertConfig
 from diptych.models.weights import load_into, read_weights
 from diptych.recipes.recipe import Recipe, named_system, parse
 from diptych.tasks.vqa import FILE as ANSWERS
@@ -40,7 +40,7 @@ class Architecture(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    system: str  # a name in MODELS
+    system: str  # a name in SYSTEMS
     config: SerializeAsAny[ResolvedConfig]
     heads: tuple[str, ...]
     tokens: str | None = None  # sha256 of tokenizer.json; folders of before have none
@@ -54,10 +54,10 @@ class Architecture(BaseModel):
     @classmethod
     def _of_its_system(cls, value: Any, others: ValidationInfo) -> Any:
         system = others.data.get("system")
-        return MODELS[system].config.model_validate(value) if isinstance(value, dict) and system else value
+        return SYSTEMS[system].resolved.model_validate(value) if isinstance(value, dict) and system else value
 
     def build(self) -> SystemModel:
-        return MODELS[self.system].model(self.config, self.heads)
+        return SYSTEMS[self.system].model(self.config, self.heads)
 
 
 @dataclass(frozen=True)

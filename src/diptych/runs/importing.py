@@ -2,70 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from diptych.core import FeatureContract
 from diptych.errors import RecipeError, nearest
 from diptych.loading.pixels import Colours
 from diptych.loading.tokens import Tokens
-from diptych.models import ResolvedConfig, SystemModel
-from diptych.models.tden.checkpoint import import_tden, start_tden
-from diptych.models.unified_vlp.checkpoint import import_unified_vlp, start_from
-from diptych.models.vl_bert.checkpoint import import_vl_bert, start_vl_bert
-from diptych.models.vl_bert.model import VLBert
+from diptych.models import SYSTEMS, SystemModel, VLBert
 from diptych.models.vl_bert.network import begin_from_resnet, of_torchvision
-from diptych.models.weights import Report, Tensors, load_into, read_weights
+from diptych.models.weights import Report, load_into, read_weights
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.vision.weights import read_detector
 from diptych.vision.weights import read_weights as read_detector_weights
 
-Imported = tuple[ResolvedConfig, tuple[str, ...], Tensors, Report]
-
-
-@dataclass(frozen=True)
-class Importer:
-    read: Callable[..., Imported]  # (file, vocabulary, lowercase=...)
-    extractor: str  # what made the features of the released models
-    selection: str
-    lowercase: bool  # whether the vocabulary of the released models knows lower case alone
-
-
-IMPORTERS: dict[str, Importer] = {
-    "unified-vlp": Importer(
-        import_unified_vlp,
-        "Detectron ResNeXt-101 FPN on Visual Genome (Unified VLP's authors)",
-        "exactly 100 by score",
-        False,
-    ),
-    "tden": Importer(
-        import_tden,
-        "bottom-up attention ResNet-101 on Visual Genome (Anderson et al. 2018)",
-        "the best 50 by score",
-        True,
-    ),
-    "vl-bert": Importer(
-        import_vl_bert,
-        "bottom-up attention ResNet-101 on Visual Genome (Anderson et al. 2018)",
-        "10 to 100 by score over 0.5",
-        True,
-    ),
-}
-# How a system begins from the weights of others (`init` of a recipe).
-STARTS: dict[str, Callable[[Any, str], Report]] = {
-    "image-bert": start_from,
-    "tden": start_tden,
-    "unified-vlp": start_from,
-    "vl-bert": start_vl_bert,
-}
-
 
 def begin(model: SystemModel, system: str, source: str) -> Report:
-    if system not in STARTS:
+    """Begin from weights of BERT or of another system, as `SYSTEMS` says how (`init` of a recipe)."""
+    start = SYSTEMS[system].start
+    if start is None:
         raise RecipeError(f"{system} cannot begin from weights of another system; leave out init")
-    return STARTS[system](model, source)
+    return start(model, source)
 
 
 def begin_network(model: SystemModel, source: str, colours: Colours) -> Report:
@@ -89,11 +45,12 @@ def import_checkpoint(system: str, file: Path, out: Path, vocabulary: Path, lowe
 
     `lowercase`: None as the released models of the system have it.
     """
-    if system not in IMPORTERS:
-        raise RecipeError(f"no importer for {system!r}; {nearest(system, IMPORTERS)}")
+    importers = {name: entry.importer for name, entry in SYSTEMS.items() if entry.importer is not None}
+    if system not in importers:
+        raise RecipeError(f"no importer for {system!r}; {nearest(system, importers)}")
     if out.exists():
         raise RecipeError(f"{out} is there already; give another folder, or delete it")
-    importer = IMPORTERS[system]
+    importer = importers[system]
     lowercase = importer.lowercase if lowercase is None else lowercase
     tokens = Tokens.from_vocabulary(vocabulary, lowercase)
     config, heads, tensors, report = importer.read(file, vocabulary, lowercase=lowercase)

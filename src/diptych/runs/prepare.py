@@ -13,7 +13,7 @@ from diptych.loading.loader import Loader
 from diptych.loading.store import Store, iterate
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.loading.tokens import Tokens
-from diptych.models import MODELS, ResolvedConfig, VLBertConfig
+from diptych.models import SYSTEMS, ResolvedConfig, VLBertConfig
 from diptych.objectives import Schedule
 from diptych.recipes.objectives import SelfCriticalObjectives
 from diptych.recipes.recipe import Recipe, claimed
@@ -239,7 +239,7 @@ def _answers(recipe: Recipe, store: Store, start: ModelFolder | None) -> Answers
 def _architecture(
     recipe: Recipe, store: Store, tokens: Tokens, schedule: Schedule, answers: Answers | None
 ) -> Architecture:
-    config = MODELS[recipe.system].config(
+    config = SYSTEMS[recipe.system].resolved(
         **recipe.model.fitted(store.contract.whole).model_dump(),
         vocabulary=tokens.vocabulary,
         feature_size=store.contract.feature_size,

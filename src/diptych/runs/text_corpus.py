@@ -7,7 +7,7 @@ from pathlib import Path
 from diptych.errors import RecipeError
 from diptych.loading.corpus import Corpus, Lines
 from diptych.loading.tokens import Tokens
-from diptych.models import MODELS
+from diptych.models import SYSTEMS
 from diptych.recipes.objectives import XgptObjectives
 from diptych.recipes.recipe import Recipe
 
@@ -29,7 +29,7 @@ def first_lines(recipe: Recipe) -> list[str]:
 
 def check_text(recipe: Recipe) -> None:
     """Where text is asked for there must be some, and a model that can read it. Raises RecipeError."""
-    can = sorted(name for name, system in MODELS.items() if "alone" in getattr(system.model, "provides", ()))
+    can = sorted(name for name, system in SYSTEMS.items() if "alone" in getattr(system.model, "provides", ()))
     if recipe.data.text is None:
         if getattr(recipe.objectives, "text_alone", 0):
             raise RecipeError(

@@ -30,7 +30,7 @@ from diptych.core import IGNORE, FeatureContract, Losses, Objective, Record, Reg
 from diptych.errors import CheckpointError, RecipeError, nearest
 from diptych.vision.detection import DetectionBatch
 from diptych.vision.detector import Picture
-from diptych.vision.selection import SELECTIONS, Selection
+from diptych.vision.selection import EXACTLY_100, Selection
 from diptych.vision.weights import fill, fingerprint, write_detector
 
 KIND = "faster-rcnn"
@@ -79,9 +79,7 @@ class FasterRCNNConfig:
 class FasterRCNN:
     needs_pictures = True
 
-    def __init__(
-        self, network: Network, shape: FasterRCNNConfig, selection: Selection = SELECTIONS["unified-vlp"]
-    ) -> None:
+    def __init__(self, network: Network, shape: FasterRCNNConfig, selection: Selection = EXACTLY_100) -> None:
         self.network, self.shape, self.selection = network.eval(), shape, selection
 
     @cached_property
@@ -175,7 +173,7 @@ class FasterRCNN:
     @classmethod
     def from_torchvision(
         cls, architecture: str = "fasterrcnn_resnet50_fpn", layer: Layer = "fc7",
-        selection: Selection = SELECTIONS["unified-vlp"],
+        selection: Selection = EXACTLY_100,
     ) -> FasterRCNN:  # fmt: skip
         """With torchvision's own COCO weights, downloaded once to torch's cache."""
         if architecture not in WHOLE_NETWORKS:

@@ -15,7 +15,7 @@ from diptych.core import FeatureContract, Record, Regions
 from diptych.vision.detection import best_boxes
 from diptych.vision.detector import Picture
 from diptych.vision.letterbox import letterbox, to_picture_fractions
-from diptych.vision.selection import SELECTIONS, Selection
+from diptych.vision.selection import STORYBOOK, Selection
 from diptych.vision.small_detector import DetectorConfig, Maps, SmallDetector
 from diptych.vision.weights import fill, fingerprint, write_detector
 
@@ -26,7 +26,7 @@ CANDIDATES = 24  # peaks of a picture that are described; a rule that wants more
 class StorybookDetector:
     needs_pictures = True
 
-    def __init__(self, network: SmallDetector, selection: Selection = SELECTIONS["storybook"]) -> None:
+    def __init__(self, network: SmallDetector, selection: Selection = STORYBOOK) -> None:
         self.network, self.selection = network.eval().to(memory_format=torch.channels_last), selection
 
     @property

@@ -14,10 +14,21 @@ from typing import Any
 import torch
 
 from diptych.errors import CheckpointError
-from diptych.loading.tokens import Tokens
+from diptych.models.checkpoint import (
+    IN_LAYER,
+    check_words,
+    fit_positions,
+    head_names,
+    heads_for,
+    in_full,
+    joined,
+    load_known,
+    projections,
+    read_bert,
+    vocabulary_for,
+)
 from diptych.models.tden.model import Tden, TdenResolvedConfig
-from diptych.models.unified_vlp.checkpoint import check_words, fit_positions, load_known, read_bert
-from diptych.models.weights import Report, Tensors, load_into, read_weights
+from diptych.models.weights import Report, Tensors, read_weights
 
 WORDS = "token_embed.embeddings.weight"
 # Theirs -> ours, without the ending .weight or .bias. `#` is a layer's number.
@@ -41,13 +52,6 @@ NAMES = {
     "predictor.g_logits.0": "heads.answer.out.0",
     "predictor.g_logits.1": "heads.answer.out.1",
 }
-ENCODER_LAYER = {
-    "attention.output.dense": "attention.out",
-    "attention.output.LayerNorm": "attention_norm",
-    "intermediate.dense": "inner",
-    "output.dense": "outer",
-    "output.LayerNorm": "norm",
-}
 CROSS_LAYER = {
     "biattention.output.dense": "attention.out",
     "biattention.output.LayerNorm": "attention_norm",
@@ -69,8 +73,8 @@ DECODER_LAYER = {
 }
 # A stack there -> its name here, its layers' names, and its attentions, whose three projections are one here.
 STACKS = {
-    "encoder.layers": ("sentence", ENCODER_LAYER, {"attention.self": "attention"}),
-    "encoder.v_layers": ("objects", ENCODER_LAYER, {"attention.self": "attention"}),
+    "encoder.layers": ("sentence", IN_LAYER, {"attention.self": "attention"}),
+    "encoder.v_layers": ("objects", IN_LAYER, {"attention.self": "attention"}),
     "decoder.u_layers": ("cross", CROSS_LAYER, {"biattention.self": "attention"}),
     "decoder.g_layers": (
         "decoder",
@@ -98,7 +102,7 @@ def import_tden(
     Sizes are read from the tensors. Not in the file: the number of attention heads (width / 64 unless told). The
     vocabulary of the released models is bert-base-uncased.
     """
-    theirs, there = _cleaned(read_weights(path))
+    theirs, there = in_full(read_weights(path), lambda name: name.removeprefix("module.").removeprefix("model."))
     if WORDS not in theirs or "visual_embed.embeddings.weight" not in theirs:
         raise CheckpointError(
             f"{path} is no TDEN checkpoint of xmodaler: it lacks {WORDS} or visual_embed (it has "
@@ -107,26 +111,11 @@ def import_tden(
     ours, report = _renamed(theirs)
     report.renamed = {there[name]: new for name, new in report.renamed.items()}
     report.left = {there[name]: why for name, why in report.left.items()}
-    vocabulary = Tokens.from_vocabulary(vocabulary_file, lowercase=lowercase).vocabulary
     words, width = ours["text.words.weight"].shape
-    if words != vocabulary.size:
-        raise CheckpointError(
-            f"{path} has {words} words, the vocabulary file {vocabulary.size}; the released models use that of "
-            "bert-base-uncased"
-        )
-    heads = heads or max(width // 64, 1)
-    if width % heads:
-        raise CheckpointError(f"{path} has a width of {width}, which {heads} attention heads do not divide; give heads")
+    vocabulary = vocabulary_for(path, words, vocabulary_file, lowercase, "bert-base-uncased")
+    heads = heads_for(path, width, heads)
     config = TdenResolvedConfig(vocabulary=vocabulary, width=width, heads=heads, **_sizes(ours, path))
-    names = tuple(sorted({name.split(".")[1] for name in ours if name.startswith("heads.")}))
-    return config, names, ours, report
-
-
-def load_tden(path: Path, vocabulary_file: Path, **sizes: Any) -> tuple[Tden, Report]:
-    """The same as a model."""
-    config, names, tensors, report = import_tden(path, vocabulary_file, **sizes)
-    model = Tden(config, names)
-    return model, load_into(model, tensors, report)
+    return config, head_names(ours), ours, report
 
 
 def start_tden(model: Tden, source: str | os.PathLike[str]) -> Report:
@@ -162,16 +151,6 @@ def export_tden(model: Tden) -> Tensors:
     return exported
 
 
-def _cleaned(tensors: Tensors) -> tuple[Tensors, dict[str, str]]:
-    """Without `module.` and `model.`, in full precision; and new name -> the file's."""
-    cleaned, old = {}, {}
-    for name, value in tensors.items():
-        new = name.removeprefix("module.").removeprefix("model.")
-        cleaned[new] = value.float() if value.is_floating_point() else value
-        old[new] = name
-    return cleaned, old
-
-
 def _renamed(theirs: Tensors) -> tuple[Tensors, Report]:
     ours, report = {}, Report()
     choice = len(theirs.get("predictor.u_logits.1.weight", ())) == 1  # VCR: a score a choice, and no decoder
@@ -187,10 +166,7 @@ def _renamed(theirs: Tensors) -> tuple[Tensors, Report]:
                 ours[report.renamed[name]] = value
     for name, new in report.renamed.items():
         if ".query." in name:
-            parts = [name.replace(".query.", f".{part}.") for part in QKV]
-            if missing := [part for part in parts if part not in theirs]:
-                raise CheckpointError(f"the checkpoint lacks {missing[0]}; it is damaged or of another system")
-            ours[new] = torch.cat([theirs[part] for part in parts])
+            ours[new] = joined(theirs, name)
     return ours, report
 
 
@@ -223,8 +199,8 @@ def _outward(name: str, value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
         if match := re.fullmatch(rf"{stack}\.(\d+)\.(.+)", stem):
             if match[2].endswith(".qkv"):
                 attention = next(t for t, o in attentions.items() if f"{o}.qkv" == match[2])
-                parts = zip(QKV, value.chunk(3), strict=True)
-                return [(f"{theirs}.{match[1]}.{attention}.{part}.{kind}", rows) for part, rows in parts]
+                names = projections(f"{theirs}.{match[1]}.{attention}.query.{kind}")
+                return list(zip(names, value.chunk(3), strict=True))
             inner = next(t for t, o in layer.items() if o == match[2])
             return [(f"{theirs}.{match[1]}.{inner}.{kind}", value)]
     for theirs, ours in POOLS.items():

@@ -14,11 +14,22 @@ from typing import Any
 import torch
 
 from diptych.errors import CheckpointError
-from diptych.loading.tokens import Tokens
-from diptych.models.unified_vlp.checkpoint import check_words, fit_positions, load_known, read_bert
+from diptych.models.checkpoint import (
+    IN_LAYER,
+    check_words,
+    fit_positions,
+    head_names,
+    heads_for,
+    in_full,
+    joined,
+    load_known,
+    projections,
+    read_bert,
+    vocabulary_for,
+)
 from diptych.models.vl_bert.model import VLBert, VLBertResolvedConfig
 from diptych.models.vl_bert.network import Network
-from diptych.models.weights import Report, Tensors, load_into, read_weights
+from diptych.models.weights import Report, Tensors, read_weights
 
 WORDS = "vlbert.word_embeddings.weight"
 LOOKS = "image_feature_extractor.obj_downsample.1.weight"
@@ -42,13 +53,6 @@ NAMES = {
     "vlbert.mvrc_head.region_cls_pred": "heads.region_class.2",
     "vlbert.relationsip_head.caption_image_relationship": "heads.match.out",  # so spelt
 }
-IN_LAYER = {
-    "attention.output.dense": "attention.out",
-    "attention.output.LayerNorm": "attention_norm",
-    "intermediate.dense": "inner",
-    "output.dense": "outer",
-    "output.LayerNorm": "norm",
-}
 # Of the heads that fine-tuning adds, by their names there; the pooler is a part of the head that reads it.
 VQA = {
     "final_mlp.0.dense": "heads.answer.dense",
@@ -65,7 +69,6 @@ REFCOCO = {"final_mlp.0.dense": "heads.region_score.dense", "final_mlp.2": "head
 PRETRAINED = {"vlbert.pooler.dense": "heads.match.pool.0"}
 HIDDEN_LOOK = "object_mask_visual_embedding.weight"  # (1, F) there, (F,) here
 TIED = "vlbert.mlm_head.predictions.decoder.weight"
-QKV = ("query", "key", "value")
 NETWORK = {
     "image_feature_extractor.backbone.": "regions.network.backbone.",
     "image_feature_extractor.roi_head_feature_extractor.": "regions.network.head.",
@@ -89,7 +92,7 @@ def import_vl_bert(
     fine-tuned models the size of a region's feature (half of what its layer reads, unless told), and where that layer
     is missing the code's sizes are taken. The vocabulary of the released models is bert-base-uncased.
     """
-    theirs, there = _cleaned(read_weights(path))
+    theirs, there = in_full(read_weights(path), _clean)
     if WORDS not in theirs:
         raise CheckpointError(
             f"{path} is no VL-BERT checkpoint: it lacks {WORDS} (it has {', '.join(sorted(theirs)[:3])}); name the "
@@ -97,25 +100,10 @@ def import_vl_bert(
         )
     ours, report = _renamed(theirs, there)
     words, width = ours["text.words.weight"].shape
-    vocabulary = Tokens.from_vocabulary(vocabulary_file, lowercase=lowercase).vocabulary
-    if words != vocabulary.size:
-        raise CheckpointError(
-            f"{path} has {words} words, the vocabulary file {vocabulary.size}; the released models use that of "
-            "bert-base-uncased"
-        )
-    heads = heads or max(width // 64, 1)
-    if width % heads:
-        raise CheckpointError(f"{path} has a width of {width}, which {heads} attention heads do not divide; give heads")
+    vocabulary = vocabulary_for(path, words, vocabulary_file, lowercase, "bert-base-uncased")
+    heads = heads_for(path, width, heads)
     config = VLBertResolvedConfig(vocabulary=vocabulary, width=width, heads=heads, **_sizes(ours, feature_size))
-    names = tuple(sorted({name.split(".")[1] for name in ours if name.startswith("heads.")}))
-    return config, names, ours, report
-
-
-def load_vl_bert(path: Path, vocabulary_file: Path, **sizes: Any) -> tuple[VLBert, Report]:
-    """The same as a model."""
-    config, names, tensors, report = import_vl_bert(path, vocabulary_file, **sizes)
-    model = VLBert(config, names)
-    return model, load_into(model, tensors, report)
+    return config, head_names(ours), ours, report
 
 
 def start_vl_bert(model: VLBert, source: str | os.PathLike[str]) -> Report:
@@ -136,13 +124,9 @@ def start_vl_bert(model: VLBert, source: str | os.PathLike[str]) -> Report:
     return load_known(model, ours, report)
 
 
-def _cleaned(theirs: Tensors) -> tuple[Tensors, dict[str, str]]:
-    """Without `module.` (data-parallel training) and `_module.` (VCR), in fp32; and each name as it was."""
-    cleaned, there = {}, {}
-    for name, tensor in theirs.items():
-        clean = name.removeprefix("module.").replace("vlbert._module.", "vlbert.")
-        cleaned[clean], there[clean] = tensor.float() if tensor.is_floating_point() else tensor, name
-    return cleaned, there
+def _clean(name: str) -> str:
+    """Without `module.` (data-parallel training) and `_module.` (VCR)."""
+    return name.removeprefix("module.").replace("vlbert._module.", "vlbert.")
 
 
 def _renamed(theirs: Tensors, there: dict[str, str]) -> tuple[Tensors, Report]:
@@ -197,12 +181,10 @@ def _join_projections(theirs: Tensors, there: dict[str, str], ours: Tensors, rep
     layers = sorted({match[1] for name in theirs if (match := LAYER.fullmatch(name))}, key=int)
     for number in layers:
         for kind in ("weight", "bias"):
-            parts = [f"vlbert.encoder.layer.{number}.attention.self.{part}.{kind}" for part in QKV]
-            if missing := [part for part in parts if part not in theirs]:
-                raise CheckpointError(f"the checkpoint lacks {missing[0]}; it is damaged or of another system")
+            query = f"vlbert.encoder.layer.{number}.attention.self.query.{kind}"
             new = f"encoder.layers.{number}.attention.qkv.{kind}"
-            ours[new] = torch.cat([theirs[part] for part in parts])
-            report.renamed |= {there[part]: new for part in parts}
+            ours[new] = joined(theirs, query)
+            report.renamed |= {there[part]: new for part in projections(query)}
 
 
 def _sizes(ours: Tensors, feature: int | None) -> dict[str, Any]:

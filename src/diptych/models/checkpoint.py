@@ -1,0 +1,227 @@
+"""What the checkpoints of several systems share: they all descend from Google's BERT.
+
+One table of names serves BERT, UniLM and Unified VLP. What differs: TensorFlow's gamma and beta, a `module.` from
+data-parallel training, half precision, two segments instead of six, other numbers of positions, and UniLM's word head
+that is four times as wide (one slice a task). What is of one system alone stands in its folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from diptych.core import Vocabulary
+from diptych.errors import CheckpointError
+from diptych.loading.tokens import Tokens
+from diptych.models.system import Imported, SystemModel
+from diptych.models.weights import Report, Tensors, find_weights, load_into, read_weights
+
+M = TypeVar("M", bound=SystemModel)
+WORDS = "bert.embeddings.word_embeddings.weight"
+TIED = "cls.predictions.decoder.weight"
+NAMES = {
+    "bert.embeddings.word_embeddings": "text.words",
+    "bert.embeddings.position_embeddings": "text.positions",
+    "bert.embeddings.token_type_embeddings": "text.segments",
+    "bert.embeddings.LayerNorm": "text.norm",
+    "bert.pooler.dense": "heads.pooler.0",
+    "cls.predictions.transform.dense": "heads.word.dense",
+    "cls.predictions.transform.LayerNorm": "heads.word.norm",
+    "cls.predictions": "heads.word",  # its bias
+    "vis_embed.0": "regions.look.0",
+    "vis_embed.2": "regions.look.2",
+    "vis_pe_embed.0": "regions.place.0",
+    "ans_classifier.0": "heads.answer.inner",
+    "ans_classifier.2": "heads.answer.outer",
+}
+IN_LAYER = {  # of an encoder's layer, by everybody's names
+    "attention.output.dense": "attention.out",
+    "attention.output.LayerNorm": "attention_norm",
+    "intermediate.dense": "inner",
+    "output.dense": "outer",
+    "output.LayerNorm": "norm",
+}
+LAYER = re.compile(r"bert\.encoder\.layer\.(\d+)\.(.+)\.(weight|bias)")
+QKV = ("query", "key", "value")
+UNUSED = {
+    "cls.seq_relationship": "next-sentence head, which Unified VLP does not have",
+    "crit_mask_lm_smoothed": "a constant of the loss",
+    "bert.embeddings.position_ids": "a constant",
+}
+# What tells another system's checkpoint.
+OTHERS = {"vlbert.": "VL-BERT", "v_predictor.": "TDEN", "similarity_predictor.": "TDEN", "visual_embed.": "TDEN"}
+# Without these the sizes are not known.
+SIZED = (
+    "bert.embeddings.token_type_embeddings.weight",
+    "bert.embeddings.position_embeddings.weight",
+)
+SEQ2SEQ_TASK = 3  # UniLM's slice of a wide word head (run_img2txt_dist.py:315)
+
+
+def start_from_bert(model: Any, source: str | os.PathLike[str]) -> Report:
+    """Initialise from BERT, UniLM or Unified VLP: a file, a folder, or a hub id. What it lacks starts fresh.
+
+    `model` is a Unified VLP or an ImageBERT: their words and their encoder have the same names.
+    Missing segments are copied as the authors do: 2, 3 and 4 from 0, and 5 from 1. Missing positions repeat the ones
+    that are there.
+    """
+    path, ours, report = read_bert(source)
+    config = model.config
+    check_words(path, ours, config.vocabulary)
+    ours["text.segments.weight"] = fit_segments(ours["text.segments.weight"], config.segments)
+    ours["text.positions.weight"] = fit_positions(ours["text.positions.weight"], config.positions)
+    narrow_word_head(ours, config.width, report)
+    return load_known(model, ours, report)
+
+
+def read_bert(source: str | os.PathLike[str]) -> tuple[Path, Tensors, Report]:
+    """The tensors of BERT, UniLM or Unified VLP under the names of our Unified VLP."""
+    path = find_weights(source)
+    theirs, names_there = in_full(read_weights(path), bert_name)
+    if WORDS not in theirs:
+        refuse_system(theirs, path, "a BERT, UniLM or Unified VLP checkpoint")
+    if missing := [name for name in SIZED if name not in theirs]:
+        raise CheckpointError(f"{path} lacks {missing[0]}; it is damaged or of another system")
+    ours, report = renamed(theirs, names_there)
+    return path, ours, report
+
+
+def check_words(path: Path, ours: Tensors, vocabulary: Vocabulary) -> None:
+    words = len(ours["text.words.weight"])
+    if words != vocabulary.size:
+        raise CheckpointError(
+            f"{path} has {words} words, the model's vocabulary has {vocabulary.size}; use the vocabulary that comes "
+            "with the checkpoint"
+        )
+
+
+def vocabulary_for(path: Path, words: int, file: Path, lowercase: bool, released: str) -> Vocabulary:
+    """That of a vocab.txt, which has to have so many words; `released` is the one that the authors used."""
+    vocabulary = Tokens.from_vocabulary(file, lowercase=lowercase).vocabulary
+    if words != vocabulary.size:
+        raise CheckpointError(
+            f"{path} has {words} words, the vocabulary file {vocabulary.size}; the released models use that of "
+            f"{released}"
+        )
+    return vocabulary
+
+
+def heads_for(path: Path, width: int, heads: int | None) -> int:
+    """The number of attention heads, which no file tells: as given, or a head for each 64 numbers."""
+    heads = heads or max(width // 64, 1)
+    if width % heads:
+        raise CheckpointError(f"{path} has a width of {width}, which {heads} attention heads do not divide; give heads")
+    return heads
+
+
+def head_names(ours: Tensors) -> tuple[str, ...]:
+    return tuple(sorted({name.split(".")[1] for name in ours if name.startswith("heads.")}))
+
+
+def load_checkpoint(
+    model: type[M], read: Callable[..., Imported], path: Path, vocabulary_file: Path, **sizes: Any
+) -> tuple[M, Report]:
+    """An official checkpoint as a model; `read` is the `Importer.read` of its system."""
+    config, names, tensors, report = read(path, vocabulary_file, **sizes)
+    made = model(config, names)
+    return made, load_into(made, tensors, report)
+
+
+def load_known(model: nn.Module, ours: Tensors, report: Report) -> Report:
+    """What the model has of these; the others are told as left."""
+    known = model.state_dict()
+    report.left |= {name: "not in the model" for name in ours if name not in known}
+    return load_into(model, {name: value for name, value in ours.items() if name in known}, report)
+
+
+def fit_segments(rows: Tensor, count: int) -> Tensor:
+    """Two rows -> six as the authors fill them (modeling.py:674), or the first `count` of them."""
+    if len(rows) == 2 and count == 6:
+        return rows[[0, 1, 0, 0, 0, 1]]
+    if len(rows) < count:
+        raise CheckpointError(f"the checkpoint has {len(rows)} segments, the model {count}; wanted 2, or {count}")
+    return rows[:count]
+
+
+def fit_positions(rows: Tensor, count: int) -> Tensor:
+    """The first `count`, begun again from the first where there are too few (modeling.py:690)."""
+    return rows[torch.arange(count) % len(rows)]
+
+
+def in_full(tensors: Tensors, clean: Callable[[str], str]) -> tuple[Tensors, dict[str, str]]:
+    """In full precision, under cleaned names; and cleaned name -> the file's."""
+    full = {clean(name): value.float() if value.is_floating_point() else value for name, value in tensors.items()}
+    return full, {clean(name): name for name in tensors}
+
+
+def bert_name(name: str) -> str:
+    """PyTorch's name, as in a BERT with its heads."""
+    new = name.removeprefix("module.").replace("gamma", "weight").replace("beta", "bias")
+    bare = new.startswith(("embeddings.", "encoder.layer.", "pooler."))  # a BertModel without heads
+    return f"bert.{new}" if bare else new
+
+
+def joined(theirs: Tensors, query: str) -> Tensor:
+    """The three projections of an attention as one, by the name of the query's weight or bias."""
+    parts = projections(query)
+    if missing := [part for part in parts if part not in theirs]:
+        raise CheckpointError(f"the checkpoint lacks {missing[0]}; it is damaged or of another system")
+    return torch.cat([theirs[part] for part in parts])
+
+
+def projections(query: str) -> list[str]:
+    """The names of query, key and value, by that of the query."""
+    before, _, kind = query.rpartition("query.")
+    return [f"{before}{part}.{kind}" for part in QKV]
+
+
+def renamed(theirs: Tensors, names_there: dict[str, str]) -> tuple[Tensors, Report]:
+    """Under our names; the report speaks of the names in the file."""
+    ours, report = {}, Report()
+    for name, value in theirs.items():
+        stem, _, kind = name.rpartition(".")
+        match = LAYER.fullmatch(name)
+        if name == TIED:
+            report.left[name] = "the word embeddings once more"
+        elif reason := next((why for start, why in UNUSED.items() if name.startswith(start)), None):
+            report.left[name] = reason
+        elif match and match[2] in IN_LAYER:
+            report.renamed[name] = f"encoder.layers.{match[1]}.{IN_LAYER[match[2]]}.{match[3]}"
+        elif match and match[2].startswith("attention.self."):
+            report.renamed[name] = f"encoder.layers.{match[1]}.attention.qkv.{match[3]}"
+            continue  # joined below
+        elif stem in NAMES:
+            report.renamed[name] = f"{NAMES[stem]}.{kind}"
+        else:
+            report.left[name] = "unknown"
+        if name in report.renamed:
+            ours[report.renamed[name]] = value
+    for name, new in report.renamed.items():
+        if ".self.query." in name:
+            ours[new] = joined(theirs, name)
+    report.renamed = {names_there[name]: new for name, new in report.renamed.items()}
+    report.left = {names_there[name]: why for name, why in report.left.items()}
+    return ours, report
+
+
+def refuse_system(theirs: Tensors, path: Path, wanted: str) -> None:
+    system = next((s for start, s in OTHERS.items() for name in theirs if name.startswith(start)), None)
+    what = f"a {system} checkpoint" if system else f"none that is known (it has {', '.join(sorted(theirs)[:3])})"
+    raise CheckpointError(f"{path} is {what}; wanted {wanted}, which has {WORDS}")
+
+
+def narrow_word_head(ours: Tensors, width: int, report: Report) -> None:
+    """UniLM's relaxed projection: keep the slice of its seq2seq task."""
+    wide = ours.get("heads.word.dense.weight")
+    if wide is None or len(wide) == width:
+        return
+    for name in ("dense.weight", "dense.bias", "norm.weight", "norm.bias"):
+        key = f"heads.word.{name}"
+        ours[key] = ours[key].view(-1, width, *ours[key].shape[1:])[SEQ2SEQ_TASK]
+    report.left["cls.predictions.transform (other tasks)"] = "slices of a relaxed projection that seq2seq does not use"
