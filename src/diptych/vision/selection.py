@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from diptych.errors import RecipeError
+from diptych.vision.nms import batched_nms, nms
 
 
 @dataclass(frozen=True)
