@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from diptych.loading.tokens import Tokens
-from diptych.models import MODELS
+from diptych.models import SYSTEMS
 from diptych.recipes import find_recipe
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.vision.selection import Selection
@@ -41,7 +41,7 @@ def test_a_caption_loads_no_training_report_or_drawing_code(tmp_path: Path) -> N
         Selection(most=4, least=2),
     )
     detector.save(tmp_path / "detector")
-    config = MODELS["unified-vlp"].config(
+    config = SYSTEMS["unified-vlp"].resolved(
         vocabulary=tokens.vocabulary, feature_size=16, classes=3, width=32, heads=2, ffn=64, layers=1, max_regions=8,
         positions=40,
     )  # fmt: skip
