@@ -26,6 +26,8 @@ Row = tuple[See, See, See]  # to regions, to text, to target
 
 @dataclass(frozen=True)
 class Attention:
+    """Who attends to whom: a row for each block of the input, with how much it sees of regions, text and target."""
+
     name: str
     regions: Row
     text: Row

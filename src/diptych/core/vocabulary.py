@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Vocabulary:
+    """How many words there are, and the ids of the special ones. A model is built for one vocabulary."""
+
     size: int  # V
     pad: int
     unknown: int

@@ -19,6 +19,8 @@ REFUSED = -10000.0
 
 @dataclass(frozen=True)
 class Hypothesis:
+    """One decoded text."""
+
     tokens: list[int]  # without the final [SEP]
     score: float  # log-probability (of [SEP] too), weighed by length; of a drawn text the model's own
 

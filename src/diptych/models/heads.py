@@ -20,6 +20,8 @@ from diptych.models.system import ResolvedConfig
 
 @dataclass(frozen=True)
 class HeadSizes:
+    """What the heads of a model are built of."""
+
     width: int  # D
     words: int  # V
     classes: int = 0  # C

@@ -26,6 +26,8 @@ class Named:
 
 @dataclass(frozen=True)
 class Candidate:
+    """One of several texts about a picture, with the regions that it names."""
+
     text: Int[Tensor, "T"]
     named: tuple[Named, ...] = ()
 

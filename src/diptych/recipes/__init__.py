@@ -52,6 +52,7 @@ STAGED: dict[str, Callable[[], Stages]] = {
 
 
 def find_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:
+    """The recipe of this name with `KEY=VALUE` assignments; RecipeError names the nearest one where there is none."""
     if name not in RECIPES:
         raise RecipeError(f"no recipe {name!r}; {nearest(name, RECIPES)}")
     return RECIPES[name]().override(tuple(assignments))

@@ -46,6 +46,8 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Verdict:
+    """Whether a statement is true of a picture."""
+
     true: bool
     score: float  # probability of what is said
 

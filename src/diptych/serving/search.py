@@ -34,6 +34,8 @@ Progress = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
 
 @dataclass(frozen=True)
 class Hit:
+    """One picture that a search found."""
+
     picture: Path
     score: float  # the probability that the text belongs to it; of a model with two towers the product, -1 to 1
 

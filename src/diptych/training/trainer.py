@@ -39,6 +39,8 @@ Validate = Callable[[nn.Module, int], dict[str, float]]
 
 @dataclass(frozen=True)
 class Validation:
+    """The scores of one validation."""
+
     step: int
     scores: dict[str, float]
 

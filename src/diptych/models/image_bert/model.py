@@ -37,6 +37,8 @@ WORDS, REGIONS = 0, 1  # segments
 
 
 class ImageBertConfig(ModelConfig):
+    """The sizes of ImageBERT and its switches between paper and readings of it."""
+
     layers: int = 12
     positions: int = 512  # the last is that of all regions
     max_regions: int = 100  # the paper tries 36 too
@@ -75,6 +77,8 @@ class ImageBertConfig(ModelConfig):
 
 
 class ImageBertResolvedConfig(ImageBertConfig, ResolvedConfig):
+    """The same with what the data decide: vocabulary, feature size, classes and answers."""
+
     @property
     def segments(self) -> int:
         """Of words and of regions: BERT's two."""
@@ -82,6 +86,8 @@ class ImageBertResolvedConfig(ImageBertConfig, ResolvedConfig):
 
 
 class ImageBert(SystemModel):
+    """Words and regions in one encoder, without a decoder."""
+
     config: ImageBertResolvedConfig
     provides = frozenset({"regions", "text", "text after regions"})
 

@@ -109,10 +109,12 @@ def _layers(objects: int, sentence: int, cross: int, decoder: int, changes: dict
 
 
 class TdenResolvedConfig(TdenConfig, ResolvedConfig):
-    pass
+    """The same with what the data decide: vocabulary, feature size, classes and answers."""
 
 
 class Tden(SystemModel):
+    """An object encoder and a sentence encoder; above them a cross-modal encoder and a decoder."""
+
     config: TdenResolvedConfig
     decodes = True
 

@@ -83,10 +83,12 @@ class UnifiedVLPConfig(ModelConfig):
 
 
 class UnifiedVLPResolvedConfig(UnifiedVLPConfig, ResolvedConfig):
-    pass
+    """The same with what the data decide: vocabulary, feature size, classes and answers."""
 
 
 class UnifiedVLP(SystemModel):
+    """One encoder that reads in both directions or writes after the regions, by its attention mask."""
+
     config: UnifiedVLPResolvedConfig
     provides = frozenset({"regions", "text", "text after regions", "target", "target after text", "queries", "decode"})
 

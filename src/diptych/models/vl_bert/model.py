@@ -99,10 +99,12 @@ class VLBertConfig(ModelConfig):
 
 
 class VLBertResolvedConfig(VLBertConfig, ResolvedConfig):
-    pass
+    """The same with what the data decide: vocabulary, feature size, classes and answers."""
 
 
 class VLBert(SystemModel):
+    """Words and regions in one encoder; a word has the feature of the region that it names or of the whole picture."""
+
     config: VLBertResolvedConfig
     provides = frozenset({"regions", "text", "text after regions", "alone"})
 

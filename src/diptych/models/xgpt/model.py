@@ -58,6 +58,8 @@ KNOWN = (BIDIRECTIONAL, TARGET_AFTER_BOTH, REGIONS_AFTER_TEXT)
 
 
 class XgptConfig(ModelConfig):
+    """The sizes of XGPT, and its structures of Table 3."""
+
     heads: int = 8  # H
     layers: int = 12  # of the encoder, and as many of the decoder
     structure: Structure = "encdec-share"  # Table 3
@@ -100,10 +102,12 @@ class XgptConfig(ModelConfig):
 
 
 class XgptResolvedConfig(XgptConfig, ResolvedConfig):
-    pass
+    """The same with what the data decide: vocabulary, feature size, classes and answers."""
 
 
 class Xgpt(SystemModel):
+    """An encoder of regions and text and a decoder, which share their weights or not."""
+
     config: XgptResolvedConfig
     provides = frozenset(
         {

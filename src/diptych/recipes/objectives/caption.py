@@ -10,6 +10,8 @@ from diptych.recipes.objectives.kind import Objectives
 
 
 class CaptionObjectives(Objectives):
+    """Fine-tuning of an encoder-decoder for captions: the next word, by cross-entropy."""
+
     kind: Literal["caption"] = "caption"
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
 

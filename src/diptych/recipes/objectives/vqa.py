@@ -10,6 +10,8 @@ from diptych.recipes.objectives.kind import Objectives, weighed
 
 
 class VqaObjectives(Objectives):
+    """Fine-tuning for questions: one class an answer."""
+
     kind: Literal["vqa"] = "vqa"
     form: Literal["binary", "softmax"] = "binary"
     masks_a_word: bool = False  # Unified VLP's code masks a word of each question in training (vqa_mask_one)
