@@ -42,7 +42,7 @@ def main(model: Path, picture: Path) -> None:
     figures = {
         "rounds": ROUNDS,
         "CPU seconds, median": {name: round(median(each), 2) for name, each in taken.items()},
-        "a caption in imports of torch, median (at most 2.5; goal 2.0)": round(median(ratios), 2),
+        "a caption over import torch, median (goal 2.0, at most 2.5)": round(median(ratios), 2),
         "of each round": [round(ratio, 2) for ratio in ratios],
     }
     print(save_result("startup", f"uv run python -m benchmarks.startup {model} {picture}", figures).read_text())
