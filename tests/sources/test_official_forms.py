@@ -10,7 +10,7 @@ DATA = Path(__file__).parent / "data"
 
 def test_vqa2() -> None:
     records = vqa2.read(DATA / "vqav2/questions.json", DATA / "vqav2/annotations.json", split="val")
-    assert [record.key for record in records] == ["val/000042", "val/000139"]
+    assert [record.key for record in records] == ["COCO_val2014_000000000042", "COCO_val2014_000000000139"]
     rug, rain = records[0].questions
     (kites,) = records[1].questions
     assert (rug.key, rug.text, rug.kind) == ("42000", "What is the dog standing on?", "other")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from diptych.core import Record
 from diptych.errors import DataError
-from diptych.sources import anything, coco, conceptual, flickr30k, jsonl, nlvr, refcoco, vcr, vqa2
+from diptych.sources import coco, conceptual, flickr30k, formats, jsonl, nlvr, refcoco, vcr, vqa2
 from diptych.sources.parsing import Skips, combined
 
 IMAGES = [{"id": 7, "file_name": "a.jpg", "width": 100, "height": 50}]
@@ -52,7 +52,7 @@ def saved(folder: Path, name: str, value: Any) -> Path:
 
 def test_coco(tmp_path: Path) -> None:
     (one,) = coco.read(saved(tmp_path, "c.json", CAPTIONS), saved(tmp_path, "i.json", INSTANCES))
-    assert (one.key, one.size, one.captions) == ("train/000007", (100, 50), ("A dog.",))
+    assert (one.key, one.size, one.captions) == ("a", (100, 50), ("A dog.",))
     (thing,) = one.objects
     assert (thing.kind, thing.box, thing.attributes, thing.visible) == ("dog", (0.1, 0.2, 0.3, 0.6), {}, 1.0)
 
@@ -77,17 +77,17 @@ def test_splits_are_drawn_once_for_a_picture_and_a_seed(tmp_path: Path) -> None:
         {"image": "own", "captions": ["x"], "split": "val"}
     ]
     file = saved(tmp_path, "o.jsonl", "\n".join(map(json.dumps, lines)))
-    splits = {record.key: record.split for record in anything.read(file, need_pictures=False)}
+    splits = {record.key: record.split for record in formats.read(file, need_pictures=False)}
     assert splits["own"] == "val"
     counts = Counter(splits.values())
     assert abs(counts["train"] - 800) < 40
     assert abs(counts["val"] - 100) < 30
     fewer = saved(tmp_path, "f.jsonl", "\n".join(map(json.dumps, lines[500:])))
-    assert all(splits[record.key] == record.split for record in anything.read(fewer, need_pictures=False))
-    assert splits != {record.key: record.split for record in anything.read(file, need_pictures=False, seed=1)}
-    assert {record.split for record in anything.read(fewer, need_pictures=False, split="web")} == {"web", "val"}
-    (one,) = anything.read(saved(tmp_path, "mine.json", CAPTIONS), need_pictures=False)
-    assert (one.key, one.split) == ("mine/000007", anything.drawn_split("mine/000007", 0))
+    assert all(splits[record.key] == record.split for record in formats.read(fewer, need_pictures=False))
+    assert splits != {record.key: record.split for record in formats.read(file, need_pictures=False, seed=1)}
+    assert {record.split for record in formats.read(fewer, need_pictures=False, split="web")} == {"web", "val"}
+    (one,) = formats.read(saved(tmp_path, "mine.json", CAPTIONS), need_pictures=False)
+    assert (one.key, one.split) == ("a", formats.drawn_split("a", 0))
 
 
 def test_a_box_that_reaches_out_is_cut(tmp_path: Path) -> None:

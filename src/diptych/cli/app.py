@@ -30,7 +30,9 @@ OwnData = Annotated[
     Path, typer.Option(help="A store, or data to look at on the way: a .jsonl of your own, a COCO .json, ...")
 ]
 SplitSeed = Annotated[int, typer.Option("--seed", help="Draws train, val and test for data that name no split.")]
-Features = Annotated[Path | None, typer.Option(help="A folder with one npz a picture.")]
+Features = Annotated[
+    Path | None, typer.Option(help="Features made elsewhere: a file or a folder, its format found by looking.")
+]
 Out = Annotated[Path, typer.Option(help="Folder of the run; the same command goes on where it stopped.")]
 Model = Annotated[str, typer.Option(help="A model folder, the folder of a run, or user/name on the hub.")]
 Seed = Annotated[int, typer.Option(help="Same seed, same pictures, words and weights.")]

@@ -124,7 +124,7 @@ def check(
 
 @app.command()
 def extract(
-    data: Annotated[Path, typer.Argument(help="A .jsonl, a COCO .json, a folder of pictures or of Storybook.")],
+    data: Annotated[Path, typer.Argument(help="A manifest, a .jsonl, a public set's file, or a folder of pictures.")],
     out: Annotated[Path, typer.Argument(help="The store; the same command goes on where it stopped.")],
     detector: Annotated[
         str,
@@ -138,6 +138,9 @@ def extract(
     ] = None,
     pictures: Annotated[Path | None, typer.Option(help="Where names of pictures start from.")] = None,
     features: Features = None,
+    boxes: Annotated[
+        str | None, typer.Option(help="`whole`: features without boxes get that of the whole picture.")
+    ] = None,
     split: Annotated[str | None, typer.Option(help="Of data that name none; without it, --seed draws.")] = None,
     seed: SplitSeed = 0,
     image_feature: Annotated[
@@ -150,7 +153,8 @@ def extract(
     from diptych.runs.extraction import extract_with_progress, open_detector, read_records, with_image_feature
 
     records = read_records(data, console(), pictures, split, seed, need_pictures=features is None)
-    opened = with_image_feature(open_detector(detector, records, features, weights, region_selection), image_feature)
+    found = open_detector(detector, records, features, weights, region_selection, boxes)
+    opened = with_image_feature(found, image_feature)
     done = extract_with_progress(records, opened, out, console(), batch, processes)
     print(f"{done.summary()}; {out}")
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 
 from rich.console import Console
 
@@ -42,18 +43,21 @@ def open_detector(
     features: Path | None = None,
     weights: Path | None = None,
     select: str | None = None,
+    boxes: str | None = None,
 ) -> Detector:
     """By name: a detector folder, of a store, of a model or of the run that made one; or what no folder need hold.
 
     ground-truth    the objects of the records           grid:resnet18    cells of a backbone, torchvision's or timm's
-    given           one npz a picture, in `features`
+    given           files in `features`, of any format of `diptych.vision.features`; `boxes` "whole" if they have none
     hub:NAME@COMMIT a detector of the Hugging Face hub
     fasterrcnn_...  a torchvision detector, its weights from `weights` (with torchvision's 91 classes) or the network
     """
     if (name == "given") != (features is not None):
         raise RecipeError("--detector given and --features FOLDER belong together: give both, or neither")
+    if boxes not in (None, "whole") or (boxes is not None and features is None):
+        raise RecipeError(f"--boxes {boxes}: wanted `whole`, with --features FOLDER that has no boxes")
     if features is not None:
-        return Given.of(features, records)
+        return Given.of(features, records, whole_boxes=boxes is not None)
     if name == "ground-truth":
         return GroundTruth.of(records)
     if name.startswith((HUB, "grid:")):
@@ -123,6 +127,10 @@ def extract_with_progress(
     processes: int | None = None,
 ) -> Extraction:
     """The same with a progress bar; what failed is named."""
+    given = detector if isinstance(detector, Given) else None
+    for note in given.files.notes if given is not None else ():
+        tell(console, note)
+    started = perf_counter()
     with bar("pictures", console) as progress:
         looking = progress.add_task("looking", total=len(records))
         done = extract_regions(
@@ -130,6 +138,9 @@ def extract_with_progress(
         )
     for key, reason in list(done.failed.items())[:NAMED]:
         tell(console, f"  {key}: {reason}")
+    if given is not None and given.bytes_read:
+        seconds, size = max(perf_counter() - started, 1e-9), given.bytes_read / 1e9
+        tell(console, f"{size:.2f} GB of features converted, {size / seconds:.2f} GB/s")
     return done
 
 

@@ -28,7 +28,7 @@ from diptych.tasks.caption import Captioning
 from diptych.tasks.run import ask
 from diptych.vision.detector import Detector, Picture
 from diptych.vision.given import KIND as GIVEN
-from diptych.vision.given import Given
+from diptych.vision.given import WHOLE_BOXES, Given
 from diptych.vision.load import load_detector
 from diptych.vision.pictures import open_picture, to_picture
 
@@ -78,7 +78,8 @@ class Predictor:
     def detector(self) -> Detector:
         contract = self.folder.contract
         if self.features is not None:
-            given = Given(contract.feature_size, contract.class_names, self.features)
+            whole = contract.selection == WHOLE_BOXES
+            given = Given(contract.feature_size, contract.class_names, self.features, whole)
             self.folder.accept(given.contract, self.features)
             return given
         if contract.extractor == GIVEN:

@@ -5,13 +5,14 @@ from pathlib import Path
 
 from diptych.core import Object, Record
 from diptych.errors import DataError
-from diptych.sources.parsing import Entry, Once, Skips, key_of, picture_at, read_json
+from diptych.sources.parsing import Entry, Once, Pictures, Skips, key_of_name, picture_at, read_json, uncollected
 
 
+@uncollected()
 def read(
-    captions: Path | None = None,
-    instances: Path | None = None,
-    pictures: Path | None = None,
+    captions: Path | Entry | None = None,
+    instances: Path | Entry | None = None,
+    pictures: Path | Pictures | None = None,
     split: str = "train",
     skips: Skips | None = None,
 ) -> list[Record]:
@@ -19,6 +20,7 @@ def read(
 
     Boxes become fractions of the picture. Of our own, and left out by others: `attributes` and `visible` of
     an annotation, `relations` of a picture. With `pictures`, each must be there. Empty captions are passed over.
+    A key is the picture's name without its ending, as in all readers of sets whose pictures are COCO's.
     """
     if captions is None and instances is None:
         raise DataError("found neither captions nor instances, wanted at least one file; give its path")
@@ -27,20 +29,22 @@ def read(
     images: dict[int, Entry] = {}
     for file in (file for file in (words, boxes) if file is not None):
         once = Once("image id")
-        for image in file["images"].items():
-            once.check(image["id"].integer(), image.where)
-            images.setdefault(image["id"].integer(), image)
-            if boxes is file:
-                images[image["id"].integer()] = image  # only this one may have relations
+        for image in file["images"].each():
+            number = image["id"].integer()
+            once.check(number, image)
+            if boxes is file or number not in images:  # only the one with boxes may have relations
+                images[number] = image
     said = _captions(words, images, Skips() if skips is None else skips)
     objects = _things(boxes, images)
-    records = []
+    records, once = [], Once("file name")
     for number, image in images.items():
-        picture = picture_at(pictures, image["file_name"].text(), image.where)
+        name = image["file_name"].text()
+        once.check(name, image)
+        picture = picture_at(pictures, name, image)
         size = (image["width"].size(), image["height"].size())
         relations = tuple(_relation(entry, len(objects[number])) for entry in _optional(image, "relations"))
         records.append(
-            Record(key_of(split, number), split, picture, size, captions=tuple(said[number]),
+            Record(key_of_name(name), split, picture, size, captions=tuple(said[number]),
                    objects=tuple(objects[number]), relations=relations)
         )  # fmt: skip
     return records
@@ -53,20 +57,22 @@ def _optional(entry: Entry, name: str) -> list[Entry]:
 
 def _captions(file: Entry | None, images: dict[int, Entry], skips: Skips) -> dict[int, list[str]]:
     said: dict[int, list[str]] = defaultdict(list)
-    for note in [] if file is None else file["annotations"].items():
+    for note in [] if file is None else file["annotations"].each():
         number = _known(note, images)
-        if note["caption"].is_empty():
+        caption = note["caption"]
+        if caption.is_empty():
             skips.add("empty captions", note.where)
         else:
-            said[number].append(note["caption"].text().strip())
+            said[number].append(caption.text().strip())
     return said
 
 
 def _known(note: Entry, images: dict[int, Entry]) -> int:
     """The image id of an annotation, which `images` must have."""
-    number = note["image_id"].integer()
+    image = note["image_id"]
+    number = image.integer()
     if number not in images:
-        note["image_id"].refuse(f"the image id {number}", "one that `images` has")
+        image.refuse(f"the image id {number}", "one that `images` has")
     return number
 
 
@@ -76,8 +82,8 @@ def _things(file: Entry | None, images: dict[int, Entry]) -> dict[int, list[Obje
         return objects
     kinds = {kind["id"].integer(): kind["name"].text() for kind in file["categories"].items()}
     once = Once("annotation id")
-    for note in file["annotations"].items():
-        once.check(note["id"].integer(), note.where)
+    for note in file["annotations"].each():
+        once.check(note["id"].integer(), note)
         image = images[_known(note, images)]
         kind = note["category_id"].integer()
         if kind not in kinds:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from diptych.core import Record
 from diptych.errors import DataError
-from diptych.sources.parsing import picture_at, read_text
+from diptych.sources.parsing import Pictures, picture_at, read_text
 
 _MOST = 3  # caption, address, and the labels that one release has
 
 
 def read(
     table: Path,
-    pictures: Path | None = None,
+    pictures: Path | Pictures | None = None,
     split: str = "train",
     name: Callable[[int, str], str] | None = None,
 ) -> list[Record]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from diptych.core import Record
 from diptych.errors import DataError
-from diptych.sources.parsing import Once, picture_at, read_text
+from diptych.sources.parsing import Once, Pictures, picture_at, read_text
 
 _PHRASE = re.compile(r"\[/EN#(\d+)((?:/[a-z]+)+) ([^\[\]]+)\]")
 
@@ -19,7 +19,7 @@ def plain(sentence: str, where: str) -> str:
     return text
 
 
-def read(sentences: Path, names: Path, pictures: Path | None = None, split: str = "train") -> list[Record]:
+def read(sentences: Path, names: Path, pictures: Path | Pictures | None = None, split: str = "train") -> list[Record]:
     """One record for each name in the list `names` (`train.txt`), with the captions of `sentences/<name>.txt`."""
     once = Once("picture")
     records = []

@@ -1,22 +1,126 @@
-"""Data as a user names it: one path, and what lies there decides how it is read."""
+"""Data as a user names it: one path, and what lies there decides how it is read.
+
+`FORMATS` is all that is known: an entry each, with a name, which a manifest uses, how a file of it is recognised, and
+how it is read. A new format is a reader and an entry here (docs/add-a-source.md).
+"""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import replace
 from pathlib import Path
 
 from diptych.core import Record
 from diptych.errors import DataError
-from diptych.sources import coco, conceptual, jsonl, storybook
+from diptych.sources import coco, conceptual, flickr30k, jsonl, karpathy, manifest, nlvr, refcoco, storybook, vcr, vqa2
+from diptych.sources.format import Format, Source, Wanted, drawn_split, not_known, one_of
 from diptych.sources.parsing import Skips, read_json
-from diptych.vision.pictures import find_pictures
+from diptych.vision.pictures import ENDINGS, find_pictures
 
-FORMS = (
-    "a .jsonl of your own, a COCO captions .json, a Conceptual Captions .tsv, a folder of pictures, "
-    "or one that `diptych storybook write` made"
-)
-SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
+__all__ = ["FORMATS", "FORMS", "drawn_split", "read"]
+
+STORYBOOK = "storybook.json"
+PICKLES = (".p", ".pkl", ".pickle")
+
+
+def _holds(source: Source, list_of: str, name: str) -> bool:
+    """Whether the first entry of a list in a JSON file has this name."""
+    first = source.first(list_of)
+    return first is not None and first.get(name) is not None
+
+
+def _storybook(_: Wanted, folder: Source) -> list[Record]:
+    names = read_json(folder.path / STORYBOOK)["splits"].names()
+    return [record for split in names for record in storybook.read(folder.path, split)]
+
+
+def _pictures(_: Wanted, folder: Source) -> list[Record]:
+    found = find_pictures(folder.path)
+    if not found:
+        raise DataError(f"no pictures in {folder.path}; wanted {FORMS}")
+    return [Record(str(picture.relative_to(folder.path)), image=picture) for picture in found]
+
+
+def _entities(wanted: Wanted, sentences: Source, names: Source) -> list[Record]:
+    """The list of names is called as the split is, where none is told."""
+    split = wanted.split or names.path.stem
+    return flickr30k.read(sentences.path, names.path, wanted.pictures, split)
+
+
+FORMATS: dict[str, Format] = {
+    "storybook": Format(
+        "a folder that `diptych storybook write` made",
+        lambda source: (source.path / STORYBOOK).is_file(),
+        _storybook,
+    ),
+    "karpathy": Format(
+        "Karpathy's dataset_NAME.json",
+        lambda source: source.has("images") and _holds(source, "images", "sentences"),
+        lambda wanted, file: karpathy.read(file.json, wanted.pictures, wanted.skips),
+    ),
+    "instances": Format(
+        "a COCO instances .json",
+        lambda source: source.has("images", "annotations", "categories"),
+        lambda wanted, file: wanted.splitting(coco.read(instances=file.json, pictures=wanted.pictures)),
+    ),
+    "captions": Format(
+        "a COCO captions .json",
+        lambda source: source.has("images", "annotations"),
+        lambda wanted, file: wanted.splitting(coco.read(file.json, pictures=wanted.pictures, skips=wanted.skips)),
+    ),
+    "vqa": Format(
+        "VQA v2's questions .json",
+        lambda source: source.has("questions", "data_subtype"),
+        lambda wanted, questions, answers=None: wanted.splitting(
+            vqa2.read(questions.json, answers and answers.json, wanted.pictures)
+        ),
+        files=("questions", "annotations"),
+    ),
+    "refcoco": Format(
+        "RefCOCO's refs, a .p or .json",
+        lambda source: (
+            source.path.suffix.lower() in PICKLES or source.has("images", "refs") or _holds(source, "", "ref_id")
+        ),
+        lambda wanted, refs, instances=None: refcoco.read(
+            refs.path, wanted.pictures, wanted.split_of, instances and instances.json
+        ),
+        files=("refs", "instances"),
+    ),
+    "vcr": Format(
+        "VCR's .jsonl",
+        lambda source: source.has("annot_id", "img_fn", ending=".jsonl"),
+        lambda wanted, lines, metadata=None: wanted.splitting(
+            vcr.read(lines.path, wanted.pictures, metadata and metadata.path)
+        ),
+        files=("lines", "folder of the metadata"),
+    ),
+    "nlvr": Format(
+        "statements with NLVR2's names of one picture each, a .jsonl",
+        lambda source: source.has("identifier", "sentence", "image", ending=".jsonl"),
+        lambda wanted, lines: wanted.splitting(nlvr.read(lines.path, wanted.pictures)),
+    ),
+    "lines": Format(
+        "a .jsonl of your own",
+        lambda source: source.path.suffix.lower() == ".jsonl",
+        lambda wanted, lines: jsonl.read(lines.path, wanted.pictures, wanted.split_of, wanted.skips),
+    ),
+    "flickr30k": Format(
+        "Flickr30k Entities' folder of sentences, with a list of names",
+        lambda source: source.endings >= {".txt"} and not source.endings & set(ENDINGS),
+        _entities,
+        files=("folder of the sentences", "names"),
+        least=2,
+    ),
+    "conceptual": Format(
+        "a Conceptual Captions .tsv",
+        lambda source: source.path.suffix.lower() == ".tsv",
+        lambda wanted, table: wanted.splitting(conceptual.read(table.path, wanted.pictures)),
+    ),
+    "pictures": Format(
+        "a folder of pictures",
+        lambda source: source.path.is_dir(),
+        _pictures,
+    ),
+}
+FORMS = f"{manifest.WHAT}, {', '.join(one.what for one in FORMATS.values())}"
 
 
 def read(
@@ -32,44 +136,18 @@ def read(
 
     `pictures` is where their names start from, by default beside the file; they must be there, unless `need_pictures`
     is False and no folder is given. Records whose data name no split get `split`, or one that the seed draws. What
-    teaches nothing is counted in `skips`.
+    teaches nothing is counted in `skips`, and so are pictures that a manifest's files name and that are not there.
     """
     if not path.exists():
         raise DataError(f"nothing at {path}; wanted {FORMS}")
-    if path.is_dir():
-        return _folder(path)
-    folder = pictures or (path.parent if need_pictures else None)
-
-    def drawn(key: str) -> str:
-        return split or drawn_split(key, seed)
-
-    match path.suffix.lower():
-        case ".jsonl":
-            return jsonl.read(path, folder, drawn, skips)
-        case ".json":
-            records = coco.read(path, pictures=folder, split=split or path.stem, skips=skips)
-        case ".tsv":
-            records = conceptual.read(path, folder, split or path.stem)
-        case _:
-            raise DataError(f"{path} is no data that Diptych reads; wanted {FORMS}")
-    return [replace(record, split=drawn(record.key)) for record in records]
-
-
-def drawn_split(key: str, seed: int) -> str:
-    """By a hash of both, so that a picture keeps its split when others join it, on every machine."""
-    place = int.from_bytes(hashlib.sha256(f"{seed}/{key}".encode()).digest()[:8], "big") / 2**64
-    for name, share in SHARES.items():
-        place -= share
-        if place < 0:
-            return name
-    return "train"
-
-
-def _folder(path: Path) -> list[Record]:
-    manifest = path / "storybook.json"
-    if manifest.exists():
-        return [record for split in read_json(manifest)["splits"].names() for record in storybook.read(path, split)]
-    found = find_pictures(path)
-    if not found:
-        raise DataError(f"no pictures in {path}; wanted {FORMS}")
-    return [Record(str(picture.relative_to(path)), image=picture) for picture in found]
+    source, skips = Source(path), Skips() if skips is None else skips
+    if manifest.fits(source, FORMATS):
+        return manifest.read(source, FORMATS, Wanted(pictures, split, seed, skips), need_pictures)
+    found = one_of(FORMATS, source)
+    if found is None:
+        raise not_known(source, FORMS)
+    name, form = found
+    if form.least > 1:
+        missing = ", ".join(form.files[1:])
+        raise DataError(f"{path}: found {form.what}, wanted its {missing} too; {manifest.example(name, form)}")
+    return form.read(Wanted(pictures or (path.parent if need_pictures else None), split, seed, skips), source)

@@ -24,7 +24,7 @@ from pathlib import Path
 from diptych.core import Choices, Expression, GeneratedCaption, Object, Question, Record, Statement, tags
 from diptych.errors import DataError
 from diptych.sources.masks import mask_of
-from diptych.sources.parsing import Entry, Skips, picture_at, read_json_lines
+from diptych.sources.parsing import Entry, Pictures, Skips, picture_at, read_json_lines
 from diptych.vision.pictures import picture_size
 
 
@@ -37,7 +37,7 @@ KINDS = ("captions", "question", "expression", "statement", "objects")
 
 def read(
     lines: Path,
-    pictures: Path | None = None,
+    pictures: Path | Pictures | None = None,
     split: str | Callable[[str], str] = "train",
     skips: Skips | None = None,
 ) -> list[Record]:

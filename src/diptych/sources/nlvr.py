@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diptych.core import Record, Statement
-from diptych.sources.parsing import Entry, Once, key_of_name, picture_at, read_json_lines
+from diptych.sources.parsing import Entry, Once, Pictures, key_of_name, picture_at, read_json_lines
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Pair:
     statement: Statement
 
 
-def read(lines: Path, pictures: Path | None = None, split: str = "train") -> list[Record]:
+def read(lines: Path, pictures: Path | Pictures | None = None, split: str = "train") -> list[Record]:
     """One record a picture of lines {"identifier", "sentence", "label", "image"}: NLVR2's names, one picture."""
     once = Once("identifier")
     found: dict[str, list[Statement]] = defaultdict(list)
@@ -32,7 +32,7 @@ def read(lines: Path, pictures: Path | None = None, split: str = "train") -> lis
     ]
 
 
-def read_pairs(lines: Path, pictures: Path | None = None, split: str = "train") -> list[Pair]:
+def read_pairs(lines: Path, pictures: Path | Pictures | None = None, split: str = "train") -> list[Pair]:
     """NLVR2's lines. `dev-850-0-1` speaks of `dev-850-0-img0.png` and `dev-850-0-img1.png`."""
     once = Once("identifier")
     pairs = []

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
+import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
@@ -11,6 +15,7 @@ from typing import Any, NoReturn
 from diptych.core import Record
 from diptych.errors import DataError
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _HUGE = 1e15
 _LONGEST = 1_000_000
 _NAMES = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
@@ -20,17 +25,24 @@ def _kind(value: object) -> str:
     return "null" if value is None else _NAMES.get(type(value), type(value).__name__)
 
 
-@dataclass(frozen=True)
 class Entry:
-    """A value of a JSON file that knows where it stands."""
+    """A value of a JSON file that knows where it stands. Large files have millions, so their places are told late."""
 
-    value: Any
-    file: str  # with the line, where the file has one value a line
-    steps: str = ""  # such as `annotations[3].caption`
+    __slots__ = ("_inside", "_step", "value")
+
+    def __init__(self, value: Any, inside: str | Entry, step: str | int = "") -> None:
+        """`inside` the file (with its line, where it has one value a line), or the entry whose `step` this is."""
+        self.value, self._inside, self._step = value, inside, step
 
     @property
     def where(self) -> str:
-        return f"{self.file}: {self.steps}" if self.steps else self.file
+        """Such as `a.json: annotations[3].caption`."""
+        if isinstance(self._inside, str):
+            return self._inside
+        outer, first = self._inside.where, isinstance(self._inside._inside, str)
+        if isinstance(self._step, int):
+            return f"{outer}: [{self._step}]" if first else f"{outer}[{self._step}]"
+        return f"{outer}: {self._step}" if first else f"{outer}.{self._step}"
 
     def refuse(self, found: str, wanted: str) -> NoReturn:
         raise DataError(f"{self.where}: found {found}, wanted {wanted}; correct the file there, or fetch it again")
@@ -41,7 +53,7 @@ class Entry:
         if name not in self.value:
             has = ", ".join(f"`{key}`" for key in list(self.value)[:8]) or "nothing"
             self.refuse(f"an object with {has}", f"one with `{name}`")
-        return Entry(self.value[name], self.file, f"{self.steps}.{name}" if self.steps else name)
+        return Entry(self.value[name], self, name)
 
     def get(self, name: str) -> Entry | None:
         """What may be left out."""
@@ -58,14 +70,20 @@ class Entry:
             self.refuse(_kind(self.value), "a list")
         if length is not None and len(self.value) != length:
             self.refuse(f"a list of {len(self.value)}", f"one of {length}")
-        return [Entry(value, self.file, f"{self.steps}[{number}]") for number, value in enumerate(self.value)]
+        return [Entry(value, self, number) for number, value in enumerate(self.value)]
+
+    def each(self) -> Iterator[Entry]:
+        """The same one by one, for lists of millions."""
+        if not isinstance(self.value, list):
+            self.refuse(_kind(self.value), "a list")
+        return (Entry(value, self, number) for number, value in enumerate(self.value))
 
     def text(self) -> str:
         if not isinstance(self.value, str):
             self.refuse(_kind(self.value), "a text")
         if not self.value.strip():
             self.refuse("an empty text", "words")
-        if any("\ud800" <= letter <= "\udfff" for letter in self.value):
+        if _SURROGATE.search(self.value):
             self.refuse("half a surrogate pair, which is no Unicode text", "words")
         return self.value
 
@@ -134,17 +152,30 @@ class Skips:
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise ValueError(f"the name `{name}` twice in one object")
-        found[name] = value
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name `{twice}` twice in one object")
     return found
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without Python's search for circles, which takes most of the time where millions of small objects are made."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _parse(text: str, where: str, whole: bool) -> Entry:
     try:
-        return Entry(json.loads(text, object_pairs_hook=_no_duplicates), where)
+        with uncollected():
+            return Entry(json.loads(text, object_pairs_hook=_no_duplicates), where)
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if whole else ""
         raise DataError(
@@ -169,8 +200,9 @@ def read_text(path: Path) -> str:
         raise DataError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from None
 
 
-def read_json(path: Path) -> Entry:
-    return _parse(read_text(path), path.name, whole=True)
+def read_json(path: Path | Entry) -> Entry:
+    """A file's value; one that was read already as it is."""
+    return path if isinstance(path, Entry) else _parse(read_text(path), path.name, whole=True)
 
 
 def read_json_lines(path: Path) -> Iterator[Entry]:
@@ -180,20 +212,54 @@ def read_json_lines(path: Path) -> Iterator[Entry]:
             yield _parse(line, f"{path.name} line {number}", whole=False)
 
 
-def picture_at(folder: Path | None, name: str, where: str) -> Path | None:
-    """The picture with this name in the folder, which must be there; without a folder, none is looked for."""
+def first_line(path: Path) -> tuple[str, bool]:
+    """The first line that is not empty, and whether another follows; what is no UTF-8 is replaced."""
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            lines = (line.strip() for line in file if line.strip())
+            return next(lines, ""), next(lines, None) is not None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from None
+
+
+def parsed_line(path: Path) -> Entry:
+    """The first line of JSON lines."""
+    return _parse(first_line(path)[0], f"{path.name} line 1", whole=False)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Folders that names of pictures start from, of which many may be missing: their records show which."""
+
+    folders: tuple[Path, ...]
+
+    def at(self, name: PurePosixPath) -> Path:
+        """In the first folder that has it, else where it was to be."""
+        paths = [folder / name for folder in self.folders]
+        return next((path for path in paths if os.path.isfile(path)), paths[0])
+
+
+def picture_at(folder: Path | Pictures | None, name: str, where: str | Entry) -> Path | None:
+    """The picture with this name in the folder, which must be there; without a folder, none is looked for.
+
+    In `Pictures` it need not be there.
+    """
     if folder is None:
         return None
     relative = PurePosixPath(name)
+    place = where.where if isinstance(where, Entry) else where
     if relative.is_absolute() or ".." in relative.parts or "\0" in name:
-        raise DataError(f"{where}: found the picture name {name!r}, wanted one inside {folder}; correct it")
+        inside = folder.folders[0] if isinstance(folder, Pictures) else folder
+        raise DataError(f"{place}: found the picture name {name!r}, wanted one inside {inside}; correct it")
+    if isinstance(folder, Pictures):
+        return folder.at(relative)
     path = folder / relative
     try:
         there = path.is_file()
     except OSError:  # a name too long for the file system
         there = False
     if not there:
-        raise DataError(f"{where}: found no picture {path}, wanted one; fetch it, or give another folder of pictures")
+        raise DataError(f"{place}: found no picture {path}, wanted one; fetch it, or give another folder of pictures")
     return path
 
 
@@ -202,13 +268,15 @@ class Once:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._seen: dict[object, str] = {}
+        self._seen: dict[object, str | Entry] = {}
 
-    def check(self, value: object, where: str) -> None:
+    def check(self, value: object, where: str | Entry) -> None:
+        """`where` it stands: the entry itself is cheaper, as its place is told where it is refused alone."""
         if value in self._seen:
+            here, there = (p.where if isinstance(p, Entry) else p for p in (where, self._seen[value]))
             raise DataError(
-                f"{where}: found the {self._what} {value} a second time (first in {self._seen[value]}), wanted each "
-                "once; remove one of the two"
+                f"{here}: found the {self._what} {value} a second time (first in {there}), wanted each once; "
+                "remove one of the two"
             )
         self._seen[value] = where
 
@@ -238,7 +306,11 @@ def combined(*sources: Iterable[Record]) -> list[Record]:
 
 def _joined(first: Record, second: Record) -> Record:
     if first.split != second.split:
-        raise DataError(f"found the splits {first.split} and {second.split}, wanted one split a picture", key=first.key)
+        raise DataError(
+            f"found the splits {first.split} and {second.split}, wanted one split a picture; leave out one file, "
+            "or name it in data of its own",
+            key=first.key,
+        )
     return replace(
         first,
         image=first.image or second.image,
@@ -248,6 +320,8 @@ def _joined(first: Record, second: Record) -> Record:
         expressions=first.expressions + second.expressions,
         choices=first.choices + second.choices,
         statements=first.statements + second.statements,
+        generated=first.generated + second.generated,
         objects=first.objects or second.objects,
         relations=first.relations or second.relations,
+        regions=second.regions if first.regions is None else first.regions,
     )

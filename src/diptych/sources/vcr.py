@@ -6,12 +6,14 @@ from pathlib import Path
 
 from diptych.core import Choices, Object, Record
 from diptych.sources.masks import mask_of
-from diptych.sources.parsing import Entry, Once, key_of_name, picture_at, read_json, read_json_lines
+from diptych.sources.parsing import Entry, Once, Pictures, key_of_name, picture_at, read_json, read_json_lines
 
 _FOUR = 4
 
 
-def read(lines: Path, pictures: Path | None = None, metadata: Path | None = None, split: str = "train") -> list[Record]:
+def read(
+    lines: Path, pictures: Path | Pictures | None = None, metadata: Path | None = None, split: str = "train"
+) -> list[Record]:
     """One record a picture of `train.jsonl`, `val.jsonl` or `test.jsonl` (which has no labels).
 
     `metadata` is the folder of the boxes' files, named in the lines (often that of the pictures); without it
@@ -29,7 +31,7 @@ def read(lines: Path, pictures: Path | None = None, metadata: Path | None = None
     for name, choices in found.items():
         entry = first[name]
         size, objects = (None, ()) if metadata is None else _metadata(entry, metadata)
-        picture = picture_at(pictures, name, entry.where)
+        picture = picture_at(pictures, name, entry)
         key = key_of_name(name)
         records.append(Record(key, split, picture, size, choices=tuple(choices), objects=objects))
     return records

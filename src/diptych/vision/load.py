@@ -46,7 +46,9 @@ def _load(folder: Path) -> Detector:
             case "ground-truth":
                 return GroundTruth(described["kinds"], described["attributes"], described.get("masks", False))
             case "given":
-                return Given(described["feature_size"], described["class_names"])
+                return Given(
+                    described["feature_size"], described["class_names"], whole_boxes=described.get("whole_boxes", False)
+                )
             case "storybook-detector":
                 return StorybookDetector.from_folder(described, read_weights(folder, described), source)
             case "faster-rcnn" | "grid" | "official" as kind:

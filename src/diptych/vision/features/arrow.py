@@ -1,0 +1,92 @@
+"""Arrow files as Hugging Face's LXMERT extraction writes them: rows padded to one number, boxes as fractions.
+
+`preds_per_image` says how many rows count. `sizes` are of the picture as it was resized, so a record's own
+goes before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from diptych.errors import DataError
+from diptych.vision.features.raw import Array, FeatureFormat, Listing, Raw, Unit, needed, refuse
+
+COLUMNS = ("img_id", "roi_features", "boxes", "preds_per_image")
+AGAIN = "get the file again"
+
+
+@dataclass(frozen=True)
+class Table:
+    path: Path
+
+    @cached_property
+    def batches(self) -> list[Any]:
+        """Of rows; the file is mapped, so that they take no memory until they are read."""
+        pyarrow, ipc = needed("pyarrow", f"{self.path.name}, an Arrow file,"), needed("pyarrow.ipc", "an Arrow file")
+        try:
+            mapped = pyarrow.memory_map(str(self.path))
+            try:
+                found = list(ipc.open_stream(mapped))
+            except pyarrow.ArrowInvalid:
+                mapped.seek(0)
+                file = ipc.open_file(mapped)
+                found = [file.get_batch(number) for number in range(file.num_record_batches)]
+        except (pyarrow.ArrowException, OSError) as error:
+            raise DataError(f"{self.path}: found no Arrow file that can be read ({error}); {AGAIN}") from None
+        for batch in found[:1]:
+            if missing := [name for name in COLUMNS if name not in batch.schema.names]:
+                refuse(str(self.path), f"the columns {', '.join(batch.schema.names)}", f"also {', '.join(missing)}")
+        return found
+
+    @cached_property
+    def places(self) -> list[tuple[str, tuple[int, int]]]:
+        return [
+            (str(value), (number, row))
+            for number, batch in enumerate(self.batches)
+            for row, value in enumerate(batch.column("img_id").to_pylist())
+        ]
+
+    @cached_property
+    def first(self) -> dict[str, tuple[int, int]]:
+        return dict(reversed(self.places))
+
+    def names(self) -> Iterable[str]:
+        return [name for name, _ in self.places]
+
+    def read(self, name: str) -> Raw:
+        number, row = self.first[name]
+        batch, where = self.batches[number], f"{self.path}, {name}"
+        there = batch.schema.names
+        rows = int(batch.column("preds_per_image")[row].as_py() or 0)
+        features, boxes = (_values(batch, column, row, where) for column in ("roi_features", "boxes"))
+        scores = _values(batch, "obj_probs", row, where) if "obj_probs" in there else None
+        height, width = _values(batch, "sizes", row, where) if "sizes" in there else (1, 1)
+        if not 0 < rows <= len(features):
+            refuse(where, f"preds_per_image {rows} of {len(features)} rows", f"1 to {len(features)}", AGAIN)
+        return Raw(where, features[:rows], boxes[:rows], (round(float(width)), round(float(height))), fractions=True,
+                   scores=None if scores is None else scores[:rows])  # fmt: skip
+
+
+def _values(batch: Any, column: str, row: int, where: str) -> Array:
+    """Of a list, or a list of lists as long as each other; without going through Python's numbers."""
+    found = batch.column(column).slice(row, 1)
+    found = getattr(found, "storage", found).flatten()  # the extension types of `datasets` store lists too
+    rows = len(found)
+    nested = hasattr(found, "flatten") and hasattr(found.type, "value_type")
+    numbers = np.asarray((found.flatten() if nested else found).to_numpy(zero_copy_only=False))
+    if nested and (not rows or numbers.size % rows):
+        refuse(where, f"`{column}` of {numbers.size} numbers in {rows} rows", "as many in each", AGAIN)
+    return numbers.reshape(rows, -1) if nested else numbers
+
+
+def units(listing: Listing) -> list[Unit]:
+    return [Table(path) for path in listing.ending(".arrow")]
+
+
+FORMAT = FeatureFormat("Arrow", units)

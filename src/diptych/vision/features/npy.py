@@ -1,0 +1,87 @@
+"""A few npy a picture: MMF's NAME.npy with NAME_info.npy, and VLP's older ID.npy with ID_cls_prob.npy.
+
+`_info.npy` is a pickled dictionary (bbox, image_width, image_height, cls_prob, ...), read as plain values alone. VLP's
+boxes lie in an h5 of all pictures beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from diptych.errors import DataError
+from diptych.vision.features.raw import Array, FeatureFormat, Listing, Raw, Unit, not_too_large, read_npy, refuse
+from diptych.vision.features.vlp import Boxes, boxes_below
+
+INFO, CLASSES = "_info.npy", "_cls_prob.npy"
+
+
+@dataclass(frozen=True)
+class Folder:
+    path: Path
+    files: dict[str, Path]
+    boxes: Boxes | None
+
+    def names(self) -> Iterable[str]:
+        return self.files
+
+    def read(self, name: str) -> Raw:
+        path = self.files[name]
+        features = _load(path, "features")
+        info, classes = (path.with_name(path.name.removesuffix(".npy") + more) for more in (INFO, CLASSES))
+        if info.is_file():
+            return of_info(_load(info, "info", objects=True), features, str(path))
+        found = self.boxes.of(path.stem, str(path)) if self.boxes is not None else None
+        return Raw(
+            str(path), features, None if found is None else found[:, :4], scores=None if found is None else found[:, 5],
+            classes=_load(classes, "cls_prob") if classes.is_file() else None,
+        )  # fmt: skip
+
+
+def units(listing: Listing) -> list[Unit]:
+    files = {
+        path.relative_to(listing.root).as_posix().removesuffix(".npy"): path
+        for path in listing.ending(".npy")
+        if not path.name.endswith((INFO, CLASSES))
+    }
+    return [Folder(listing.root, files, boxes_below(listing))] if files else []
+
+
+FORMAT = FeatureFormat("npy", units)
+
+
+def _load(path: Path, name: str, objects: bool = False) -> Any:
+    try:
+        not_too_large(path.stat().st_size, str(path), name)
+        return read_npy(path.read_bytes(), str(path), name, objects)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); copy it again") from None
+
+
+def of_info(info: Any, features: Any, where: str) -> Raw:
+    """Of MMF's dictionary, alone or with `features` in it."""
+    if isinstance(info, np.ndarray) and info.dtype.hasobject and info.ndim == 0:
+        info = info[()]
+    if not isinstance(info, Mapping):
+        refuse(where, f"{type(info).__name__} as what is told of the regions", "a dictionary with bbox and features")
+    features = info.get("features") if features is None else features
+    if not isinstance(features, np.ndarray):
+        refuse(where, "no `features` that are an array", "them")
+    boxes, width, height = (info.get(name) for name in ("bbox", "image_width", "image_height"))
+    rows = info.get("num_boxes")
+    if rows is not None and rows != len(features):
+        refuse(where, f"{len(features)} rows of features and num_boxes {rows}", "as many of both")
+    classes = _array(info.get("cls_prob"))  # a row a region, or in some releases the largest of each alone
+    return Raw(
+        where, features, _array(boxes), None if width is None or height is None else (width, height),
+        classes=classes if classes is not None and classes.ndim > 1 else None,
+        scores=classes if classes is not None and classes.ndim == 1 else None,
+    )  # fmt: skip
+
+
+def _array(value: Any) -> Array | None:
+    return value if isinstance(value, np.ndarray) else None

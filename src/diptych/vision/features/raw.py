@@ -1,0 +1,123 @@
+"""Regions as a file has them: arrays whose shapes and values nobody has checked yet."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import importlib
+import io
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from diptych import unpickle
+from diptych.errors import DataError, RecipeError
+
+Array = npt.NDArray[Any]
+MOST_BYTES = 256 * 2**20  # of one array
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Of one picture."""
+
+    where: str  # the file, and the name inside it, for messages
+    features: Array  # (R, F)
+    boxes: Array | None = None  # (R, 4) x1 y1 x2 y2; None where the format has none
+    size: tuple[Any, Any] | None = None  # width and height in pixels; None where the format has none
+    fractions: bool = False  # boxes are fractions of the picture rather than pixels
+    classes: Array | None = None  # (R, C) probabilities
+    scores: Array | None = None  # (R,) 0 to 1
+    best_first: bool = True  # in the order in which models of the format read them; else they are put so by score
+    named: str = "features"  # what the file calls its features
+
+
+@runtime_checkable
+class Unit(Protocol):
+    """One piece of a release that holds regions of many pictures: a tsv, a folder of npz, an LMDB."""
+
+    @property
+    def path(self) -> Path: ...
+
+    def names(self) -> Iterable[str]:
+        """Of the pictures, as the file has them, one for each set of regions."""
+
+    def read(self, name: str) -> Raw: ...
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What lies below a path."""
+
+    root: Path
+    files: Mapping[str, tuple[Path, ...]]  # by ending, such as `.npz`, in the order of their names
+
+    def ending(self, *endings: str) -> list[Path]:
+        return [path for ending in endings for path in self.files.get(ending, ())]
+
+
+@dataclass(frozen=True)
+class FeatureFormat:
+    name: str
+    units: Callable[[Listing], list[Unit]]  # what of it lies there
+
+
+def refuse(where: str, found: str, wanted: str, way_out: str = "write the file anew") -> NoReturn:
+    raise DataError(f"{where}: found {found}, wanted {wanted}; {way_out}")
+
+
+def needed(module: str, what: str) -> Any:
+    """A library that only readers of such files want."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise RecipeError(
+            f"{what} is read by {module.partition('.')[0]}, which is not installed; install it: "
+            "pip install 'diptych[features]'"
+        ) from error
+
+
+def of_base64(text: str | bytes, kind: str, rows: int, where: str, name: str) -> Array:
+    """(rows, ...) numbers of a field of base64; one number a row makes a vector."""
+    try:
+        content = base64.b64decode(text, validate=True)
+        numbers = np.frombuffer(content, kind)
+    except (binascii.Error, ValueError) as error:
+        refuse(where, f"`{name}` that is no base64 of numbers ({error})", "it whole", "it may be cut: get it again")
+    if rows < 1 or numbers.size % rows:
+        refuse(where, f"{numbers.size} numbers in `{name}` for {rows} regions", "as many for each", "get it again")
+    return numbers.reshape(rows, -1)
+
+
+def read_npy(content: bytes, where: str, name: str, objects: bool = False) -> Any:
+    """The array of an npy. `objects` may be in it, as plain values."""
+    file = io.BytesIO(content)
+    try:
+        version = np.lib.format.read_magic(file)
+        header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        if version not in header:
+            refuse(where, f"`{name}` in version {version} of the format", "1 or 2")
+        shape, by_column, kind = header[version](file)
+    except (ValueError, EOFError, OSError) as error:
+        refuse(where, f"no npy that can be read in `{name}` ({error})", "one")
+    if kind.hasobject and objects:
+        return unpickle.loads(file.read(), where)
+    if kind.kind not in "fiub":
+        pickled = ", which would have to be unpickled" if kind.hasobject else ""
+        refuse(where, f"`{name}` of type {kind}{pickled}", "numbers")
+    there, claimed = len(content) - file.tell(), math.prod(shape) * kind.itemsize
+    if claimed > there or min(shape, default=0) < 0:
+        refuse(where, f"`{name}` {shape}, {claimed} bytes, and {there} of them", "it whole", "get the file again")
+    if not claimed:
+        return np.empty(shape, kind)
+    return np.frombuffer(content, kind, math.prod(shape), file.tell()).reshape(shape, order="F" if by_column else "C")
+
+
+def not_too_large(size: int, where: str, name: str) -> None:
+    if size > MOST_BYTES:
+        refuse(where, f"{size} bytes of `{name}`", f"at most {MOST_BYTES}")

@@ -1,0 +1,88 @@
+"""Tables of base64, a line a picture: bottom-up-attention's of six fields, and LXMERT's of ten, which has height first.
+
+    BUTD    image_id image_w image_h num_boxes boxes features
+    LXMERT  img_id img_h img_w objects_id objects_conf attrs_id attrs_conf num_boxes boxes features
+
+Where the lines begin is found once, by reading through the file; a line is then read when it is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from diptych.errors import DataError
+from diptych.vision.features.raw import FeatureFormat, Listing, Raw, Unit, of_base64, refuse
+
+BUTD = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
+LXMERT = ("img_id", "img_h", "img_w", "objects_id", "objects_conf", "attrs_id", "attrs_conf", "num_boxes", "boxes",
+          "features")  # fmt: skip
+PART = re.compile(r"\.tsv(\.\d+)?$")  # trainval_..._genome.tsv.0 and so on
+AGAIN = "the line may be cut: get the file again"
+LONGEST_NAME = 4096
+
+
+@dataclass(frozen=True)
+class Table:
+    path: Path
+
+    @cached_property
+    def lines(self) -> list[tuple[str, int]]:
+        """The name and the place of each line."""
+        found, place = [], 0
+        with self.path.open("rb") as file:
+            for line in file:
+                if line.strip():
+                    found.append((line[:LONGEST_NAME].split(b"\t", 1)[0].decode("utf-8", "replace"), place))
+                place += len(line)
+        return found
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        return dict(reversed(self.lines))  # the first of two
+
+    def names(self) -> Iterable[str]:
+        return [name for name, _ in self.lines]
+
+    def read(self, name: str) -> Raw:
+        where = f"{self.path}, {name}"
+        with self.path.open("rb") as file:
+            file.seek(self.places[name])
+            fields = file.readline().rstrip(b"\r\n").split(b"\t")
+        layout = {len(BUTD): BUTD, len(LXMERT): LXMERT}.get(len(fields))
+        if layout is None:
+            refuse(where, f"a line of {len(fields)} fields", f"{len(BUTD)} or {len(LXMERT)}", AGAIN)
+        values = dict(zip(layout, fields, strict=True))
+        height, width = ("img_h", "img_w") if layout is LXMERT else ("image_h", "image_w")
+        rows, size = _whole(values, "num_boxes", where), (_whole(values, width, where), _whole(values, height, where))
+        scores = of_base64(values["objects_conf"], "<f4", rows, where, "objects_conf") if layout is LXMERT else None
+        boxes = of_base64(values["boxes"], "<f4", rows, where, "boxes")
+        features = of_base64(values["features"], "<f4", rows, where, "features")
+        return Raw(where, features, boxes, size, scores=None if scores is None else scores[:, 0])
+
+
+def _whole(values: dict[str, bytes], name: str, where: str) -> int:
+    try:
+        return int(values[name])
+    except ValueError:
+        refuse(where, f"`{name}` {values[name][:40].decode('utf-8', 'replace')!r}", "a whole number", AGAIN)
+
+
+def units(listing: Listing) -> list[Unit]:
+    files = [path for path in listing.ending(".tsv", *map(".{}".format, range(100))) if PART.search(path.name)]
+    return [Table(path) for path in files if _is_table(path)]
+
+
+FORMAT = FeatureFormat("tsv", units)
+
+
+def _is_table(path: Path) -> bool:
+    """By the first line; one of another number of fields is a table of something else."""
+    try:
+        with path.open("rb") as file:
+            return len(file.readline().split(b"\t")) in (len(BUTD), len(LXMERT))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); copy it again") from None

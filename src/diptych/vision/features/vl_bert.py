@@ -1,0 +1,132 @@
+"""VL-BERT's json a picture, in a folder or a zip: num_boxes image_w image_h boxes features, base64 of float32.
+
+Those of Conceptual Captions also have `classes` (num_boxes, 1601), by whose largest the reader of VL-BERT sorts, best
+first, background included; others are read as they lie.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from diptych.errors import DataError
+from diptych.vision.features.raw import FeatureFormat, Listing, Raw, Unit, not_too_large, of_base64, refuse
+
+FIELDS = ("num_boxes", "image_w", "image_h", "boxes", "features")
+AGAIN = "get the file again"
+
+
+@dataclass(frozen=True)
+class Folder:
+    path: Path
+    files: dict[str, Path]
+
+    def names(self) -> Iterable[str]:
+        return self.files
+
+    def read(self, name: str) -> Raw:
+        path = self.files[name]
+        try:
+            return _raw(path.read_bytes(), str(path))
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror}); copy it again") from None
+
+
+@dataclass(frozen=True)
+class Archive:
+    path: Path
+
+    @cached_property
+    def archive(self) -> zipfile.ZipFile:
+        try:
+            return zipfile.ZipFile(self.path)
+        except (OSError, zipfile.BadZipFile) as error:
+            raise DataError(f"{self.path}: found no zip that can be read ({error}); {AGAIN}") from None
+
+    @cached_property
+    def members(self) -> dict[str, zipfile.ZipInfo]:
+        """A zip of VQA has a folder of its own name inside, which names no picture."""
+        found = {}
+        for member in self.archive.infolist():
+            path = PurePosixPath(member.filename)
+            if path.suffix == ".json":
+                inside = path.relative_to(self.path.stem) if path.parts[0] == self.path.stem else path
+                found[inside.as_posix().removesuffix(".json")] = member
+        return found
+
+    def names(self) -> Iterable[str]:
+        return self.members
+
+    def read(self, name: str) -> Raw:
+        member, where = self.members[name], f"{self.path}, {self.members[name].filename}"
+        not_too_large(member.file_size, where, name)
+        try:
+            return _raw(self.archive.read(member), where)
+        except (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+            raise DataError(f"{where}: cannot be read ({error}); {AGAIN}") from None
+
+
+def units(listing: Listing) -> list[Unit]:
+    folders: dict[Path, list[Path]] = {}
+    for path in listing.ending(".json"):
+        folders.setdefault(path.parent, []).append(path)
+    loose: list[Unit] = [
+        Folder(folder, {path.stem: path for path in files})
+        for folder, files in folders.items()
+        if _has_fields(files[0])
+    ]
+    archives = [Archive(path) for path in listing.ending(".zip")]
+    return loose + [archive for archive in archives if archive.members]
+
+
+FORMAT = FeatureFormat("json", units)
+
+
+def _has_fields(path: Path) -> bool:
+    """The first file of a folder speaks for the others, as there may be millions."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(2000)
+        return start.lstrip()[:1] == b"{" and b'"num_boxes"' in start and b'"boxes"' in start
+    except OSError:
+        return False
+
+
+def _raw(content: bytes, where: str) -> Raw:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        refuse(where, f"no JSON ({error})", "it", AGAIN)
+    if not isinstance(found, dict) or any(name not in found for name in FIELDS):
+        has = ", ".join(list(found)[:8]) if isinstance(found, dict) else type(found).__name__
+        refuse(where, has or "nothing", ", ".join(FIELDS), AGAIN)
+    rows, width, height = (_whole(found, name, where) for name in ("num_boxes", "image_w", "image_h"))
+    arrays = {
+        name: of_base64(_text(found, name, where), "<f4", rows, where, name)
+        for name in ("features", "boxes", "classes")
+        if name in found
+    }
+    classes = arrays.get("classes")
+    scores = None if classes is None or not classes.size else classes.max(1)
+    return Raw(where, arrays["features"], arrays["boxes"], (width, height), classes=classes, scores=scores,
+               best_first=classes is None)  # fmt: skip
+
+
+def _whole(found: dict[str, Any], name: str, where: str) -> int:
+    value = found[name]
+    if not isinstance(value, int) or isinstance(value, bool):
+        refuse(where, f"`{name}` {str(value)[:40]}", "a whole number", AGAIN)
+    return value
+
+
+def _text(found: dict[str, Any], name: str, where: str) -> str:
+    value = found[name]
+    if not isinstance(value, str) or not value.isascii():
+        refuse(where, f"`{name}` that is no base64", "it", AGAIN)
+    return value

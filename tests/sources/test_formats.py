@@ -1,0 +1,245 @@
+"""Data as a user names it: what each format is recognised by, manifests that join files by picture, and a toy format."""
+
+# ruff: noqa: E501  a table is read by its columns
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from diptych.core import Choices, Expression, GeneratedCaption, Object, Question, Record, Regions, Statement
+from diptych.errors import DataError
+from diptych.sources import formats
+from diptych.sources.format import Format, Source, Wanted
+from diptych.sources.formats import FORMATS, read
+from diptych.sources.parsing import Skips, combined
+from tests.sources.test_readers import CAPTIONS, INSTANCES, METADATA, NLVR, REFS, VCR, saved
+
+NAME = "COCO_val2014_000000000007"
+IMAGES = [{"id": 7, "file_name": f"{NAME}.jpg", "width": 100, "height": 50}]
+COCO = CAPTIONS | {"images": IMAGES}
+QUESTIONS = {"data_subtype": "val2014", "questions": [{"image_id": 7, "question_id": 70, "question": "What?"}]}
+ANSWERS = {
+    "data_subtype": "val2014",
+    "annotations": [{"question_id": 70, "answer_type": "other", "answers": [{"answer": "dog"}] * 10}],
+}
+KARPATHY = {"dataset": "coco", "images": [
+    {"filepath": "val2014", "filename": f"{NAME}.jpg", "split": "restval", "cocoid": 7, "sentences": [{"raw": "A dog."}, {"raw": " "}]},
+    {"filepath": "val2014", "filename": "b.jpg", "split": "test", "cocoid": 8, "sentences": [{"raw": "A cat."}]}]}  # fmt: skip
+OFFICIAL = [{"ref_id": 1, "image_id": 7, "ann_id": 1, "category_id": 18, "split": "testA", "sent_ids": [3], "file_name": f"{NAME}_1.jpg",
+             "sentences": [{"sent_id": 3, "sent": "the dog", "raw": "The dog", "tokens": ["the", "dog"]}]}]  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with one picture in the place where each format looks for it."""
+    for name in (f"{NAME}.jpg", f"val2014/{NAME}.jpg", "val2014/b.jpg", "x/a.jpg", "a.jpg", "9.jpg"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.new("RGB", (100, 50)).save(tmp_path / name)
+    return tmp_path
+
+
+FILES: list[tuple[str, str, Any, Callable[[Record], Any], Any]] = [
+    ("lines", "o.jsonl", {"image": "a.jpg", "captions": ["x"]}, lambda one: one.captions, ("x",)),
+    ("captions", "c.json", COCO, lambda one: one.captions, ("A dog.",)),
+    ("captions", "pretty.json", json.dumps(COCO, indent=1), lambda one: one.captions, ("A dog.",)),
+    ("instances", "i.json", INSTANCES, lambda one: one.objects[0].kind, "dog"),
+    ("karpathy", "k.json", KARPATHY, lambda one: (one.captions, one.split), (("A dog.",), "train")),
+    ("vqa", "q.json", QUESTIONS, lambda one: one.questions[0].text, "What?"),
+    ("refcoco", "r.json", REFS, lambda one: one.expressions[0].text, "the dog"),
+    ("vcr", "v.jsonl", VCR, lambda one: one.choices[0].answer, 2),
+    ("nlvr", "n.jsonl", NLVR, lambda one: one.statements[0].true, True),
+    ("conceptual", "t.tsv", "a dog\ta.jpg", lambda one: one.captions, ("a dog",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content", "take", "wanted"), FILES, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_each_format_is_recognised_and_read(
+    name: str, file: str, content: Any, take: Callable[[Record], Any], wanted: Any, folder: Path
+) -> None:
+    source = Source(saved(folder, file, content))
+    assert next(known for known, one in FORMATS.items() if one.fits(source)) == name
+    assert take(read(source.path)[0]) == wanted
+
+
+def test_folders(folder: Path) -> None:
+    assert [record.key for record in read(folder / "val2014")] == [f"{NAME}.jpg", "b.jpg"]
+    saved(folder, "Sentences/1.txt", "[/EN#1/people A girl] sits .")
+    with pytest.raises(
+        DataError,
+        match=r'Sentences: found Flickr30k.*wanted its names too; .*"flickr30k": \["FOLDER OF THE SENTENCES", "NAMES"\]',
+    ):
+        read(folder / "Sentences")
+    (folder / "empty").mkdir()
+    with pytest.raises(DataError, match=r"no pictures in .*empty; wanted a manifest .json"):
+        read(folder / "empty")
+
+
+def manifest(folder: Path, **named: Any) -> Path:
+    return saved(folder, "m.json", named)
+
+
+def test_a_manifest_joins_what_is_known_of_a_picture(folder: Path) -> None:
+    saved(folder, "annotations/c.json", COCO)
+    saved(folder, "q.json", QUESTIONS)
+    saved(folder, "a.json", ANSWERS)
+    saved(folder, "r.json", REFS | {"images": IMAGES})
+    saved(folder, "n.jsonl", NLVR | {"image": f"{NAME}.jpg"})
+    saved(folder, "o.jsonl", {"image": f"val2014/{NAME}.jpg", "captions": ["mine"]})
+    (one,) = read(manifest(folder, images="val2014", split="val", captions="annotations/c.json", vqa=["q.json", "a.json"],
+                           refcoco="r.json", nlvr="n.jsonl"))  # fmt: skip
+    assert (one.key, one.split, one.image, one.captions) == (
+        NAME,
+        "val",
+        folder / "val2014" / f"{NAME}.jpg",
+        ("A dog.",),
+    )
+    assert (one.questions[0].answers[0], one.expressions[0].text, one.statements[0].true) == ("dog", "the dog", True)
+    (one,) = read(
+        manifest(folder, lines="o.jsonl", captions="annotations/c.json", images=[".", "val2014"], split="val")
+    )[:1]
+    assert one.key == f"val2014/{NAME}.jpg"
+
+
+def test_pictures_with_one_name_in_two_folders_stay_two(folder: Path) -> None:
+    for split in ("train", "val"):
+        saved(folder, f"{split}.jsonl", {"image": "a.jpg", "captions": [split]})
+        (folder / split).mkdir()
+        Image.new("RGB", (100, 50)).save(folder / split / "a.jpg")
+    sets = [{"images": split, "split": split, "lines": f"{split}.jsonl"} for split in ("train", "val")]
+    found = read(manifest(folder, sets=sets))
+    assert [(one.key, one.split, one.captions) for one in found] == [
+        ("a.jpg", "train", ("train",)),
+        ("val/a.jpg", "val", ("val",)),
+    ]
+
+
+def test_sets_of_their_own_splits_and_pictures_that_are_not_there(folder: Path) -> None:
+    saved(folder, "k.json", KARPATHY)
+    (folder / "val2014" / "b.jpg").unlink()
+    skips = Skips()
+    (one,) = read(manifest(folder, karpathy="k.json"), skips=skips)
+    assert (one.key, one.split) == (NAME, "train")
+    assert skips.counts == {"empty captions": 1, "pictures that are not there": 1}
+    assert "val2014/b.jpg" in skips.first["pictures that are not there"]
+    assert [one.split for one in read(manifest(folder, karpathy="k.json"), need_pictures=False)] == ["train", "test"]
+    (folder / "elsewhere").mkdir()
+    with pytest.raises(
+        DataError,
+        match=r"m.json: found none of its 2 pictures .*wanted them; fetch them, or name their folder as `images`",
+    ):
+        read(manifest(folder, karpathy="k.json", images="elsewhere"))
+    (one,) = read(manifest(folder, karpathy="k.json", images="elsewhere"), folder)
+    assert one.image == folder / "val2014" / f"{NAME}.jpg"
+
+
+def test_a_manifest_draws_splits_as_lone_files_do(folder: Path) -> None:
+    saved(folder, "c.json", COCO)
+    (one,) = read(manifest(folder, captions="c.json"), seed=3)
+    assert one.split == formats.drawn_split(NAME, 3)
+    (one,) = read(manifest(folder, captions="c.json"), split="test")
+    assert one.split == "test"
+
+
+def test_refcoco_as_it_is_downloaded(folder: Path) -> None:
+    (folder / "refs(unc).p").write_bytes(pickle.dumps(OFFICIAL, protocol=2))
+    saved(folder, "instances.json", INSTANCES | {"images": IMAGES})
+    (one,) = read(manifest(folder, images="val2014", refcoco=["refs(unc).p", "instances.json"]))
+    assert (one.key, one.split, one.size) == (NAME, "testA", (100, 50))
+    assert (one.expressions[0].text, one.expressions[0].box) == ("the dog", (0.1, 0.2, 0.3, 0.6))
+    with pytest.raises(DataError, match=r"refs\(unc\).p: found refs without boxes, wanted `instances.json`"):
+        read(folder / "refs(unc).p")
+    both = [OFFICIAL[0], OFFICIAL[0] | {"ref_id": 2, "split": "train", "sentences": []}]
+    saved(folder, "refs.json", both)
+    with pytest.raises(
+        DataError, match=r"\[1\]: found a ref of 'train' on a picture with refs of 'testA', wanted .* umd split"
+    ):
+        read(manifest(folder, images="val2014", refcoco=["refs.json", "instances.json"]))
+    saved(folder, "refs.json", [OFFICIAL[0] | {"ann_id": 5}])
+    with pytest.raises(DataError, match=r"\[0\].ann_id: found the annotation id 5, wanted one that instances.json has"):
+        read(manifest(folder, images="val2014", refcoco=["refs.json", "instances.json"]))
+
+
+def test_vcr_and_flickr30k_of_several_files(folder: Path) -> None:
+    saved(folder, "v.jsonl", VCR)
+    saved(folder, "x/a.json", METADATA)
+    (one,) = read(manifest(folder, images=".", vcr=["v.jsonl", "."]))
+    assert [thing.kind for thing in one.objects] == ["person", "dog"]
+    saved(folder, "Sentences/9.txt", "[/EN#1/people A girl] sits .")
+    saved(folder, "test.txt", "9\n")
+    (one,) = read(manifest(folder, flickr30k=["Sentences", "test.txt"]))
+    assert (one.key, one.split, one.captions) == ("9", "test", ("A girl sits .",))
+
+
+BAD: list[tuple[Any, str]] = [
+    ({"imags": "val2014", "captions": "c.json"}, r"m.json: found `imags`, wanted images, split.*did you mean images"),
+    ({"picturs": "val2014", "captoins": "c.json"}, r"found `picturs`.*"),
+    ({"images": "val2014"}, "found no file of data, wanted at least one, under .*captions"),
+    ({"images": "none", "captions": "c.json"}, r"m.json: images: found no folder .*none, wanted that of the pictures .*--pictures"),
+    ({"images": [], "captions": "c.json"}, "images: found no folder, wanted at least one"),
+    ({"captions": "none.json"}, r"m.json: captions: found nothing at .*none.json, wanted the file of captions; correct"),
+    ({"captions": "q.json"}, r"captions: found q.json, which is something else, wanted a COCO captions .json; it looks like `vqa`"),
+    ({"captions": ["c.json", "c.json"]}, "captions: found 2 files, wanted file: 1 to 1"),
+    ({"flickr30k": "val2014"}, "flickr30k: found 1 files, wanted folder of the sentences, names: 2 to 2"),
+    ({"vqa": ["q.json", "none.json"]}, r"vqa\[1\]: found nothing at .*none.json, wanted the annotations of vqa"),
+    ({"images": ".", "vqa": [5]}, r"vqa\[0\]: found a number, wanted a text"),
+    ({"images": ".", "vqa": 5}, "vqa: found a number, wanted a text"),
+    ({"images": ".", "vqa": []}, "vqa: found 0 files, wanted questions, annotations: 1 to 2"),
+    ({"split": 3, "captions": "c.json"}, "split: found a number, wanted a text"),
+    ({"sets": []}, "sets: found no sets, wanted at least one"),
+    ({"sets": [{"captions": "c.json"}, 3]}, r"sets\[1\]: found a number, wanted an object"),
+    ({"sets": "c.json"}, "sets: found a text, wanted a list"),
+    ({"sets": [{"captions": "c.json", "split": "val"}, {"captions": "c.json", "split": "test"}]}, "found the splits val and test, wanted one split a picture"),
+    ({"a": 1, "b": {}}, r"m.json, an object with `a`, `b` is no data that Diptych reads; wanted a manifest"),
+    ({}, "an object with nothing is no data"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "message"), BAD)
+def test_what_is_wrong_with_a_manifest_is_named(value: Any, message: str, folder: Path) -> None:
+    saved(folder, "c.json", COCO)
+    saved(folder, "q.json", QUESTIONS)
+    with pytest.raises(DataError, match=message):
+        read(saved(folder, "m.json", value))
+
+
+def test_nothing_that_a_record_knows_is_lost_when_it_is_joined() -> None:
+    """Each field of a record, one by one, on the second that is joined to a bare first."""
+    box = (0.0, 0.0, 0.5, 0.5)
+    full = Record(
+        "a", "train", Path("a.jpg"), (1, 2), ("x",), (Question("q", "q", ("a",)),), (Expression("e", "e", box),),
+        (Choices("c", "c", ("a",) * 4, 0),), (Statement("s", "t", True),), (Object("dog", box),), ((0, "on", 1),),
+        Regions(torch.tensor([box]), torch.ones(1), (1, 2)), (GeneratedCaption("x", "tden/0", -1.0),),
+    )  # fmt: skip
+    assert all(getattr(full, f.name) not in (None, ()) for f in fields(Record))
+    (joined,) = combined([Record("a")], [full])
+    assert all(
+        getattr(joined, f.name) is getattr(full, f.name) or getattr(joined, f.name) == getattr(full, f.name)
+        for f in fields(Record)
+    )
+
+
+def test_a_format_of_ones_own_needs_no_change_of_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docs/add-a-source.md has it: a reader, and an entry in the table."""
+
+    def birds(wanted: Wanted, table: Source) -> list[Record]:
+        rows = (line.split(";") for line in table.path.read_text().splitlines())
+        assert isinstance(wanted.pictures, Path)
+        return wanted.splitting([Record(name, image=wanted.pictures / name, captions=(bird,)) for name, bird in rows])
+
+    monkeypatch.setitem(
+        FORMATS, "birds", Format("a .birds table", lambda source: source.path.suffix == ".birds", birds)
+    )
+    table = saved(folder, "mine.birds", "a.jpg;a heron")
+    (one,) = read(table, split="val")
+    assert (one.captions, one.split, one.image) == (("a heron",), "val", folder / "a.jpg")
