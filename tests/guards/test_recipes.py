@@ -26,3 +26,9 @@ def test_every_recipe_builds(name: str, tmp_path: Path) -> None:
         )
     schedule.check(model.provides, name)
     assert set(schedule.heads) <= set(model.heads)
+
+
+def test_no_copy_goes_unvalidated() -> None:
+    """pydantic's `model_copy(update=...)` takes keys that do not exist and values that cannot be; `derive` does not."""
+    root = Path(__file__).parents[2] / "src"
+    assert [str(path) for path in root.rglob("*.py") if "model_copy(update" in path.read_text("utf-8")] == []

@@ -1,7 +1,10 @@
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from diptych.configs import derive
 from diptych.core import Vocabulary
 from diptych.errors import RecipeError
 from diptych.recipes import find_recipe
@@ -9,6 +12,7 @@ from diptych.recipes.objectives import (
     ImageBertObjectives,
     Objectives,
     ReferringObjectives,
+    RetrievalObjectives,
     VcrObjectives,
     VLBertObjectives,
     VqaObjectives,
@@ -155,3 +159,70 @@ def test_classes_from_pixels_weigh_what_they_are_set_to(kind: type[Objectives]) 
     assert update.weights["seen_region_class"] == 0.5
     assert on.needs == off.needs | {"pixels"}
     assert on.heads == off.heads | {"seen_class"}
+
+
+def test_a_change_is_validated_like_what_it_changes() -> None:
+    recipe = find_recipe("image-bert/retrieval")
+    assert derive(recipe, objectives={"binary": 0.0, "choice": 1.0}).objectives == RetrievalObjectives(
+        binary=0.0, choice=1.0
+    )
+    with pytest.raises(RecipeError, match=r"image-bert/retrieval: unknown key objectives.bianry; did you mean binary"):
+        derive(recipe, objectives={"bianry": 0.0})
+    with pytest.raises(RecipeError, match="unknown key trianing; did you mean training"):
+        derive(recipe, trianing={"steps": 3})
+    with pytest.raises(RecipeError, match=r"objectives: binary, choice and triplet all have weight 0"):
+        derive(recipe, objectives={"binary": 0.0})
+    with pytest.raises(RecipeError, match=r"training.steps: .*greater than 0, found 0"):
+        derive(recipe, training={"steps": 0})
+    with pytest.raises(RecipeError, match=r"task: .*found 'retrival'"):
+        derive(recipe, task="retrival")
+    assert derive(recipe, optimizer={"lr_multipliers": {"text.": 2.0}}).optimizer.lr_multipliers == {"text.": 2.0}
+
+
+def test_a_change_keeps_all_else_and_the_original() -> None:
+    before = find_recipe(SMALL)
+    after = derive(before, name="mine", training={"batch": 3})
+    assert before == find_recipe(SMALL)
+    assert after.differences(before) == ['name: "mine", was "unified-vlp/small/pretrain"', "training.batch: 3, was 64"]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "wanted"),
+    [
+        ("objectives=uniter", "wanted a system, to learn by its objectives; .*unified-vlp"),
+        ("objectives.kind=uniter", "wanted a system"),
+        ("system=uniter", "no system 'uniter'; .*unified-vlp"),
+        ("system=tedn", "no system 'tedn'; did you mean tden"),
+        ("task=vq", "task: .*'vqa'.*found 'vq'"),
+    ],
+)
+def test_an_unknown_system_kind_or_task_names_those_there_are(assignment: str, wanted: str) -> None:
+    with pytest.raises(RecipeError, match=wanted):
+        find_recipe(SMALL, [assignment])
+
+
+@pytest.mark.parametrize(
+    ("section", "changes", "wanted"),
+    [
+        (None, {"system": "unifed-vlp"}, "no system 'unifed-vlp'; did you mean unified-vlp"),
+        (None, {"system": None}, "model: cannot be read without the system"),
+        ("model", {"widht": 3}, "unknown key model.widht; did you mean width"),
+        ("objectives", {"kind": "vq"}, "no objectives are of the kind 'vq'; did you mean vqa"),
+        ("objectives", {"kind": ["vqa"]}, "no objectives are of the kind"),
+        ("objectives", {"sek2seq": 1}, "unknown key objectives.sek2seq; did you mean seq2seq"),
+        (
+            "decoding",
+            {"length_norm": 1.0, "length_penalty": 0.5},
+            r"length_norm is called length_penalty now.*length_penalty=1.0 and length_bonus=0.5",
+        ),
+    ],
+)
+def test_a_recipe_file_that_cannot_be_is_refused(
+    section: str | None, changes: dict[str, Any], wanted: str, tmp_path: Path
+) -> None:
+    find_recipe(SMALL).save(tmp_path)
+    values = json.loads((tmp_path / "recipe.json").read_text())
+    (values if section is None else values[section]).update(changes)
+    (tmp_path / "recipe.json").write_text(json.dumps(values))
+    with pytest.raises(RecipeError, match=wanted):
+        Recipe.load(tmp_path)

@@ -25,7 +25,6 @@ app.add_typer(storybook, name="storybook")
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe, such as optimizer.lr=3e-4.")
 ]
-Data = Annotated[Path, typer.Option(help="A store (from `diptych extract`).")]
 OwnData = Annotated[
     Path, typer.Option(help="A store, or data to look at on the way: a .jsonl of your own, a COCO .json, ...")
 ]

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from jaxtyping import Int
 from torch import Tensor
 
@@ -43,7 +42,3 @@ class Sample:
     def __len__(self) -> int:
         """Positions, without marks: what length bucketing sorts by."""
         return sum(len(x) for x in (self.regions, self.text, self.target) if x is not None)
-
-
-def no_labels(tokens: Int[Tensor, "T"]) -> Int[Tensor, "T"]:
-    return torch.full_like(tokens, IGNORE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
@@ -20,9 +20,7 @@ class DecodingOptions(BaseModel):
     max_words: int = Field(default=20, ge=1)  # the final [SEP] included
     min_words: int = Field(default=0, ge=0)  # [SEP] is refused before
     length_bonus: float = 0.0  # added per word to a finished beam's log-probability; 0 compares the sums alone
-    length_penalty: float = Field(
-        default=0.0, ge=0
-    )  # or that log-probability over words ** length_penalty; 1 is the mean
+    length_penalty: float = Field(default=0.0, ge=0)  # or it is divided by words ** length_penalty; 1 is the mean
     no_repeat_ngram: PositiveInt | None = None  # no run of so many words comes twice in a text
     # What becomes of a beam that has written [SEP]: it gives its place to another, or keeps it at no further cost, so
     # that the search may end with fewer alive (TDEN's code).
@@ -33,6 +31,18 @@ class DecodingOptions(BaseModel):
     top_k: PositiveInt | None = None  # drawn from so many words, the likeliest
     top_p: Share | None = None  # drawn from the fewest words that have this probability together
     captions: PositiveInt | None = None  # texts a picture, best first; None: all beams that ended, or one drawn text
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_the_old_pair(cls, values: Any) -> Any:
+        """`length_norm` was the exponent and `length_penalty` what a word adds: reread, one would be the other."""
+        if isinstance(values, dict) and "length_norm" in values:
+            raise ValueError(
+                "length_norm is called length_penalty now, and what was length_penalty is length_bonus: write "
+                f"length_penalty={values['length_norm']} and length_bonus={values.get('length_penalty', 0.0)} in its "
+                "place, without length_norm; the other renamed keys are in CHANGELOG.md"
+            )
+        return values
 
     @model_validator(mode="after")
     def _agrees(self) -> DecodingOptions:

@@ -9,10 +9,7 @@ from typing import Any
 
 from diptych.core import Question, Record
 from diptych.demo.page import TITLE, demo_report
-from diptych.loading.store import Store
 from diptych.reports.html import write_report
-from diptych.runs.folder import open_model
-from diptych.runs.run import predict
 from diptych.tasks.decisions import STATEMENT, as_question, nlvr_baselines, nlvr_gain, score_nlvr
 from diptych.tasks.scores import (
     Baselines,
@@ -39,16 +36,6 @@ class Measured:
     said: Mapping[str, Mapping[str, Predictions]]  # task -> arm -> what it said
     scores: Mapping[str, Mapping[str, Scores]]
     gains: Mapping[str, Score]
-
-
-def ask_arms(
-    arms: Mapping[str, Mapping[str, Path]], store: Store, split: str = "test"
-) -> dict[str, dict[str, Predictions]]:
-    """What each arm says; `arms`: task -> arm -> folder of a run or a model."""
-    return {
-        task: {arm: said_by(task, predict(open_model(folder), store, split)[0]) for arm, folder in folders.items()}
-        for task, folders in arms.items()
-    }
 
 
 def said_by(task: str, predictions: Sequence[Mapping[str, Any]]) -> Predictions:

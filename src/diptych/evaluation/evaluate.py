@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from diptych.configs import derive
 from diptych.core import Record
 from diptych.errors import RecipeError
 from diptych.evaluation.retrieve import Extent, retrieve
@@ -73,7 +74,7 @@ def score_model(
             "say --task retrieval, or leave them out"
         )
     if task is not None and model.recipe is not None:
-        model = replace(model, recipe=model.recipe.model_copy(update={"task": task}))
+        model = replace(model, recipe=derive(model.recipe, task=task))
     said, records, asked, damaged = predict(model, store, split)
     most = model.architecture.config.max_regions
     notes = (*_left_out(damaged), *more_regions(store, store.split(split), most), *unseen(records))

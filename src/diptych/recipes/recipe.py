@@ -18,6 +18,7 @@ from pydantic import (
     field_validator,
 )
 
+from diptych.configs import explain
 from diptych.core import Vocabulary
 from diptych.decoding import DecodingOptions
 from diptych.errors import RecipeError, nearest
@@ -84,7 +85,11 @@ class Recipe(BaseModel):
     @classmethod
     def _of_its_system(cls, value: Any, others: ValidationInfo) -> Any:
         system = others.data.get("system")
-        return SYSTEMS[system].config.model_validate(value) if isinstance(value, dict) and system else value
+        if not isinstance(value, dict):
+            return value
+        if system is None:
+            raise ValueError("cannot be read without the system it belongs to; see system")
+        return SYSTEMS[system].config.model_validate(value)
 
     @field_validator("objectives", mode="before")
     @classmethod
@@ -92,7 +97,7 @@ class Recipe(BaseModel):
         if not isinstance(value, dict):
             return value
         kind = value.get("kind")
-        if kind not in OBJECTIVES:
+        if not isinstance(kind, str) or kind not in OBJECTIVES:
             raise ValueError(f"no objectives are of the kind {kind!r}; {nearest(str(kind), OBJECTIVES)}")
         return OBJECTIVES[kind].model_validate(value)
 
@@ -185,9 +190,10 @@ def _assign(values: dict[str, Any], key: str, text: str) -> None:
 
 def _objectives_of(system: str, key: str, task: str) -> dict[str, Any]:
     """Those of a system's paper with their defaults, whose keys can be set after that."""
-    if system not in SYSTEMS:
+    systems = SYSTEMS.keys() & OBJECTIVES.keys()
+    if system not in systems:
         raise RecipeError(
-            f"--set {key}={system}: wanted a system, to learn by its objectives; {nearest(system, SYSTEMS)}"
+            f"--set {key}={system}: wanted a system, to learn by its objectives; {nearest(system, systems)}"
         )
     if task != "pretrain":
         raise RecipeError(
@@ -222,15 +228,13 @@ def _explain(kind: type[BaseModel], problem: Any, values: Any) -> str:
     if problem["type"] == "extra_forbidden":
         *path, last = problem["loc"]
         return f"unknown key {key}; {nearest(str(last), _fields(kind, path, values))}"
-    message = problem["msg"].removeprefix("Value error, ")
-    return f"{key}: {message}" + (
-        "" if problem["type"] in {"missing", "value_error"} else f", found {problem['input']!r}"
-    )
+    return explain(key, problem)
 
 
 def _fields(kind: type[BaseModel], path: Sequence[Any], values: Any) -> list[str]:
     for name in path:
         inner: Any = kind.model_fields[str(name)].annotation
+        # A section of an unknown system or kind is refused as a whole, so both are known here.
         if inner is ModelConfig:
             inner = SYSTEMS[values["system"]].config
         elif inner is ResolvedConfig:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from rich.console import Console
 from torch import nn
 
+from diptych.configs import derive
 from diptych.core import Record
 from diptych.sources.storybook import COLOURS, KINDS, Scene, render, scene
 from diptych.sources.storybook.book import thing
@@ -77,7 +78,7 @@ class DetectorRecipe(BaseModel):
         """With so many steps, where a number is given."""
         default = cls(**others)
         changed = {"seed": seed} | ({"steps": steps} if steps is not None else {})
-        return default.model_copy(update={"seed": seed, "training": default.training.model_copy(update=changed)})
+        return derive(default, seed=seed, training=changed)
 
     def network(self) -> tuple[nn.Module, Updates]:
         """What is trained, with random weights, and how it learns."""

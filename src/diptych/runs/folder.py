@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, SerializeAsAny, ValidationInfo, field_validator
 from safetensors.torch import save_file
 
+from diptych.configs import derive
 from diptych.core import FeatureContract
 from diptych.errors import CheckpointError, DataError
 from diptych.files import write_atomically
@@ -54,7 +55,11 @@ class Architecture(BaseModel):
     @classmethod
     def _of_its_system(cls, value: Any, others: ValidationInfo) -> Any:
         system = others.data.get("system")
-        return SYSTEMS[system].resolved.model_validate(value) if isinstance(value, dict) and system else value
+        if not isinstance(value, dict):
+            return value
+        if system is None:
+            raise ValueError("cannot be read without the system it belongs to; see system")
+        return SYSTEMS[system].resolved.model_validate(value)
 
     def build(self) -> SystemModel:
         return SYSTEMS[self.system].model(self.config, self.heads)
@@ -97,7 +102,7 @@ class ModelFolder:
     def _write(self, folder: Path) -> None:
         save_file({name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}, folder / WEIGHTS)
         self.tokens.save(folder)
-        architecture = self.architecture.model_copy(update={"tokens": _digest(folder / TOKENS)})
+        architecture = derive(self.architecture, tokens=_digest(folder / TOKENS))
         write_atomically(folder / CONFIG, architecture.model_dump_json(indent=1).encode())
         write_atomically(folder / FEATURES, json.dumps(self.contract.to_json(), indent=1).encode())
         if self.recipe is not None:
@@ -166,12 +171,6 @@ def open_model(path: Path) -> ModelFolder:
         )
     model = architecture.build()
     load_into(model, read_weights(folder / WEIGHTS), complete=True)
-    tokens = Tokens.load(folder)
-    if tokens.vocabulary != architecture.config.vocabulary:
-        raise CheckpointError(
-            f"the tokeniser in {folder} is not this model's: it has {tokens.vocabulary}, and the weights were trained "
-            f"with {architecture.config.vocabulary}; copy the model folder again"
-        )
     return ModelFolder(
         folder=folder,
         model=model.eval(),

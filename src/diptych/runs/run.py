@@ -14,6 +14,7 @@ import torch
 from rich.console import Console
 from torch import nn
 
+from diptych.configs import derive
 from diptych.core import Record, Task
 from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.loading.loader import Loader
@@ -156,7 +157,7 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
     config = start.architecture.config
     shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}
     model = type(recipe.model)(**shape)
-    fitted = recipe.model_copy(update={"model": model})
+    fitted = derive(recipe, model=model)
     return _looking_as(fitted, start.recipe, model.network is not None) if isinstance(model, VLBertConfig) else fitted
 
 
@@ -167,12 +168,11 @@ def _looking_as(recipe: Recipe, before: Recipe | None, looks: bool) -> Recipe:
     if not looks:
         groups = {prefix: share for prefix, share in groups.items() if prefix not in _of_network(groups)}
         if hasattr(objectives, "seen_classes"):
-            objectives = objectives.model_copy(update={"seen_classes": 0.0})
+            objectives = derive(objectives, seen_classes=0.0)
     elif before is not None:
         groups = {**_of_network(before.optimizer.lr_multipliers), **groups}
-        data = data.model_copy(update={name: getattr(before.data, name) for name in PIXELS})
-    optimizer = recipe.optimizer.model_copy(update={"lr_multipliers": groups})
-    return recipe.model_copy(update={"optimizer": optimizer, "data": data, "objectives": objectives})
+        data = derive(data, **{name: getattr(before.data, name) for name in PIXELS})
+    return derive(recipe, optimizer={"lr_multipliers": groups}, data=data, objectives=objectives)
 
 
 def _of_network(groups: dict[str, float]) -> dict[str, float]:
@@ -263,7 +263,8 @@ def greedily(task: Task) -> Task:
     """Beams are for tests: all the papers choose their weights by greedy captions."""
     if not isinstance(task, Captioning):
         return task
-    return replace(task, decoding=task.decoding.model_copy(update={"beams": 1}))
+    options = task.decoding
+    return replace(task, decoding=derive(options, beams=1, captions=options.captions if options.sample else None))
 
 
 @torch.no_grad()
@@ -282,7 +283,7 @@ def _likelihood(module: nn.Module, batches: Loader, schedule: Schedule) -> float
 
 
 def _without_validation(training: TrainingConfig) -> TrainingConfig:
-    return training.model_copy(update={"validate_every": None, "patience": None, "average_best": 1})
+    return derive(training, validate_every=None, patience=None, average_best=1)
 
 
 def _fingerprint(recipe: Recipe, start: ModelFolder | None) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
+from diptych.configs import derive
 from diptych.core import Choices, Expression, Object, Record, Statement, Task, tags
 from diptych.errors import ServingError
 from diptych.runs.folder import ModelFolder
@@ -97,9 +97,7 @@ def _task(folder: ModelFolder, name: str) -> Task:
         raise ServingError(
             f"{folder.folder} has not learnt {name}; teach it: diptych finetune {name} --model {folder.folder}"
         )
-    # `update` is not validated, and mypy does not see it: names are those of TASKS.
-    named: dict[str, Any] = {"task": name}
-    return make_task(folder.recipe.model_copy(update=named), folder.tokens, folder.answers)
+    return make_task(derive(folder.recipe, task=name), folder.tokens, folder.answers)
 
 
 def _shares(folder: ModelFolder, task: Task, record: Record, choices: Choices, part: str) -> tuple[float, ...]:

@@ -15,6 +15,7 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 from torch import Tensor
 
+from diptych.configs import derive
 from diptych.core import Question, Record, Regions, Writer, collate
 from diptych.decoding import DecodingOptions, decode
 from diptych.decoding.influence import weigh_answer, weigh_words
@@ -145,7 +146,7 @@ class Predictor:
         assert record.regions is not None
         asked = replace(record, questions=tuple(Question(str(n), text, ()) for n, text in enumerate(questions)))
         assert self.folder.recipe is not None  # answers are learnt by a recipe
-        task = make_task(self.folder.recipe.model_copy(update={"task": "vqa"}), self.tokens, answers)
+        task = make_task(derive(self.folder.recipe, task="vqa"), self.tokens, answers)
         said = zip(task.queries(asked), ask(task, self.folder.model, [asked]), strict=True)
         return [
             Prediction(

@@ -24,6 +24,7 @@ from jaxtyping import Bool, Float
 from pydantic import model_validator
 from torch import Tensor, nn
 
+from diptych.configs import derive
 from diptych.core import Batch, States, Vocabulary, attention_mask
 from diptych.errors import DataError
 from diptych.models.dropout import Dropout
@@ -62,7 +63,7 @@ class ImageBertConfig(ModelConfig):
         return self.positions - 2
 
     def fitted(self, whole: bool) -> ImageBertConfig:
-        return self.model_copy(update={"whole_region": self.whole_region and whole})
+        return derive(self, whole_region=self.whole_region and whole)
 
     @classmethod
     def base(cls, **changes: Any) -> ImageBertConfig:

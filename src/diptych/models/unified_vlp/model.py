@@ -23,6 +23,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import model_validator
 from torch import Tensor
 
+from diptych.configs import derive
 from diptych.core import Batch, States, Vocabulary, attention_mask
 from diptych.core.attention import TEXT_AFTER_REGIONS, Attention
 from diptych.errors import DataError, RecipeError
@@ -66,7 +67,7 @@ class UnifiedVLPConfig(ModelConfig):
         return self.positions - self.max_regions - 2
 
     def fitted(self, whole: bool) -> UnifiedVLPConfig:
-        return self.model_copy(update={"whole_region": self.whole_region and whole})
+        return derive(self, whole_region=self.whole_region and whole)
 
     @classmethod
     def base(cls, **changes: Any) -> UnifiedVLPConfig:

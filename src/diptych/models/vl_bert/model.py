@@ -26,6 +26,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from diptych.configs import derive
 from diptych.core import IGNORE, Batch, States, attention_mask
 from diptych.errors import DataError
 from diptych.models.dropout import Dropout
@@ -65,7 +66,7 @@ class VLBertConfig(ModelConfig):
         return self
 
     def fitted(self, whole: bool) -> VLBertConfig:
-        return self if whole else self.model_copy(update={"whole": "mean"})
+        return self if whole else derive(self, whole="mean")
 
     def most_regions(self, words: int) -> int:
         """Official: text with its marks and regions with r0 share 64 places, of which regions have half at least."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
+from diptych.configs import derive
 from diptych.recipes.objectives import NlvrObjectives, Objectives, ReferringObjectives, VcrObjectives
 from diptych.recipes.recipe import Recipe
 
@@ -26,12 +27,11 @@ _BATCHES = {"vcr": 16, "referring": 64, "nlvr": 64}  # of VCR, questions of four
 def small(of_system: Callable[[Any], Recipe], task: Task) -> Recipe:
     """A system's own small recipe (`of_system("pretrain")`) with another task."""
     recipe = of_system("pretrain")
-    return recipe.model_copy(
-        update={
-            "name": f"{recipe.system}/small/{task}",
-            "task": task,
-            "objectives": _OBJECTIVES[task],
-            "training": recipe.training.model_copy(update={"batch": _BATCHES[task]}),
-            "data": recipe.data.model_copy(update={"split": "train", "max_words": _MAX_WORDS[task]}),
-        }
+    return derive(
+        recipe,
+        name=f"{recipe.system}/small/{task}",
+        task=task,
+        objectives=_OBJECTIVES[task],
+        training={"batch": _BATCHES[task]},
+        data={"split": "train", "max_words": _MAX_WORDS[task]},
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from diptych.configs import derive
 from diptych.models.image_bert.model import ImageBertConfig
 from diptych.recipes.objectives import ImageBertObjectives, Objectives, RetrievalObjectives, VqaObjectives
 from diptych.recipes.presets.small import PAIRS, TRAINING, muon
@@ -59,7 +60,7 @@ def small(task: Task) -> Recipe:
     at these rates."""
     objectives = _OBJECTIVES[task]
     if isinstance(objectives, ImageBertObjectives):
-        objectives = objectives.model_copy(update={"distance": "mean"})
+        objectives = derive(objectives, distance="mean")
     if isinstance(objectives, VqaObjectives):
         objectives = VqaObjectives(form="softmax")
     return Recipe(
@@ -76,31 +77,20 @@ def small(task: Task) -> Recipe:
 def with_losses(losses: str) -> Recipe:
     """Table 4, part 4: which losses are added up in fine-tuning; binary alone, the best, is `image-bert/retrieval`."""
     recipe = paper("retrieval")
-    return recipe.model_copy(
-        update={
-            "name": f"image-bert/retrieval/{losses}",
-            "objectives": recipe.objectives.model_copy(update=LOSSES[losses]),
-        }
-    )
+    return derive(recipe, name=f"image-bert/retrieval/{losses}", objectives=LOSSES[losses])
 
 
 def changed(name: str) -> Recipe:
     """Table 4, parts 1 to 3: with the whole picture's feature, without MRFR, with 36 regions."""
-    match name:
-        case "global":
-            return _renamed(paper("pretrain"), name, {"model": {"whole_region": True}})
-        case "without-mrfr":
-            return _renamed(paper("pretrain"), name, {"objectives": {"region_features": 0.0}})
-        case _:
-            return _renamed(paper("retrieval"), name, {"model": {"max_regions": 36}})
+    task, changes = CHANGES[name]
+    return derive(paper(task), name=f"image-bert/{task}/{name}", **changes)
 
 
-CHANGES = ("global", "without-mrfr", "36-regions")
-
-
-def _renamed(recipe: Recipe, name: str, changes: dict[str, dict[str, Any]]) -> Recipe:
-    parts = {part: getattr(recipe, part).model_copy(update=values) for part, values in changes.items()}
-    return recipe.model_copy(update={"name": f"{recipe.name}/{name}", **parts})
+CHANGES: dict[str, tuple[Task, dict[str, Any]]] = {
+    "global": ("pretrain", {"model": {"whole_region": True}}),
+    "without-mrfr": ("pretrain", {"objectives": {"region_features": 0.0}}),
+    "36-regions": ("retrieval", {"model": {"max_regions": 36}}),
+}
 
 
 # Table 3: on what is pre-trained, in one stage or two. Storybook's splits stand in for them at the small size: web for
@@ -113,17 +103,11 @@ _EPOCHS, _SIZES = 17, {"lait": 2_000_000, "cc": 3_000_000, "sbu": 1_000_000}  # 
 def on(size: Literal["paper", "small"], split: str, name: str | None = None) -> Recipe:
     """Pre-training on one set, or on the union of several."""
     recipe = paper("pretrain") if size == "paper" else small("pretrain")
-    training = recipe.training
+    training = {}
     if size == "paper":
         pictures = sum(_SIZES[name] for name in split.split("+"))
-        training = training.model_copy(update={"steps": _EPOCHS * pictures // training.batch})
-    return recipe.model_copy(
-        update={
-            "name": f"{recipe.name}/{name or split}",
-            "training": training,
-            "data": recipe.data.model_copy(update={"split": split}),
-        }
-    )
+        training["steps"] = _EPOCHS * pictures // recipe.training.batch
+    return derive(recipe, name=f"{recipe.name}/{name or split}", training=training, data={"split": split})
 
 
 def two_stages(size: Literal["paper", "small"]) -> Stages:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from diptych.configs import derive
 from diptych.recipes.objectives import SelfCriticalObjectives
 from diptych.recipes.recipe import Recipe
 
@@ -29,11 +30,5 @@ def scst(
     caption: Recipe, objectives: SelfCriticalObjectives, optimizer: dict[str, Any], training: dict[str, Any]
 ) -> Recipe:
     """The same model and decoding, rewarded. `optimizer` and `training` are what changes of them."""
-    return caption.model_copy(
-        update={
-            "name": caption.name.removesuffix("caption") + "scst",
-            "objectives": objectives,
-            "optimizer": caption.optimizer.model_copy(update=optimizer),
-            "training": caption.training.model_copy(update=training),
-        }
-    )
+    name = caption.name.removesuffix("caption") + "scst"
+    return derive(caption, name=name, objectives=objectives, optimizer=optimizer, training=training)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from diptych.configs import derive
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 ADAMW = OptimizerConfig(
     kind="adamw", lr=1e-3, weight_decay=0.01, betas=(0.9, 0.98), clip=1.0, schedule="linear", warmup_share=0.05
 )
 TRAINING = TrainingConfig(steps=1200, batch=64, precision="bf16", validate_every=200, checkpoint_every=200)
-PAIRS = TRAINING.model_copy(update={"batch": 16})  # a pair comes with its wrong ones
+PAIRS = derive(TRAINING, batch=16)  # a pair comes with its wrong ones
 
 
 def muon(*stacks: str) -> OptimizerConfig:
     """For the layers of `stacks`: on Storybook it learns in half of AdamW's steps, and more (docs/log.md)."""
-    return ADAMW.model_copy(update={"kind": "muon", "muon_params": stacks, "lr": 2e-3})
+    return derive(ADAMW, kind="muon", muon_params=stacks, lr=2e-3)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from diptych.configs import derive
 from diptych.decoding import DecodingOptions
 from diptych.models.tden.model import Structure, TdenConfig
 from diptych.recipes.objectives import (
@@ -110,20 +111,18 @@ def official(task: Task) -> Recipe:
     objectives = recipe.objectives
     if isinstance(objectives, TdenObjectives):
         known = _OFFICIAL_OBJECTIVES if task == "pretrain" else {"matching": "official"}
-        objectives = objectives.model_copy(update=known)
+        objectives = derive(objectives, **known)
     if isinstance(objectives, CaptionObjectives):
-        objectives = objectives.model_copy(update={"label_smoothing": 0.1})
-    training = {"batch": _OFFICIAL_BATCHES[task], "steps": _OFFICIAL_STEPS[task]}
-    return recipe.model_copy(
-        update={
-            "name": f"tden/official/{task}",
-            "model": TdenConfig.base(max_regions=100 if task == "vqa" else 50, **_OFFICIAL_SHAPE),
-            "objectives": objectives,
-            "optimizer": _OFFICIAL_OPTIMIZERS[task],
-            "training": recipe.training.model_copy(update=training),
-            "decoding": recipe.decoding.model_copy(update={"ended": "kept"}),
-            "data": recipe.data.model_copy(update={"max_words": _OFFICIAL_WORDS.get(task, 20)}),
-        }
+        objectives = derive(objectives, label_smoothing=0.1)
+    return derive(
+        recipe,
+        name=f"tden/official/{task}",
+        model=TdenConfig.base(max_regions=100 if task == "vqa" else 50, **_OFFICIAL_SHAPE),
+        objectives=objectives,
+        optimizer=_OFFICIAL_OPTIMIZERS[task],
+        training={"batch": _OFFICIAL_BATCHES[task], "steps": _OFFICIAL_STEPS[task]},
+        decoding={"ended": "kept"},
+        data={"max_words": _OFFICIAL_WORDS.get(task, 20)},
     )
 
 
@@ -145,7 +144,7 @@ def structured(structure: Structure, size: Literal["paper", "small"]) -> Recipe:
     """Table 1: one stream, two streams, two streams decoupled. The others are compared with all of its objectives."""
     recipe = paper("pretrain") if size == "paper" else small("pretrain")
     shape = TdenConfig.base(structure=structure) if size == "paper" else TdenConfig.tiny(structure=structure)
-    return recipe.model_copy(update={"name": f"{recipe.name}/{structure}", "model": shape})
+    return derive(recipe, name=f"{recipe.name}/{structure}", model=shape)
 
 
 def table_2(row: int, size: Literal["paper", "small"]) -> Recipe:
@@ -168,13 +167,7 @@ def table_2(row: int, size: Literal["paper", "small"]) -> Recipe:
     }
     recipe = paper("pretrain") if size == "paper" else small("pretrain")
     without = {1: {"decoder_layers": 0}, 2: {"cross_layers": 0}}.get(row, {})
-    return recipe.model_copy(
-        update={
-            "name": f"{recipe.name}/table-2-row-{row}",
-            "model": recipe.model.model_copy(update=without),
-            "objectives": recipe.objectives.model_copy(update=changes[row]),
-        }
-    )
+    return derive(recipe, name=f"{recipe.name}/table-2-row-{row}", model=without, objectives=changes[row])
 
 
 def self_critical(size: Literal["paper", "official", "small"]) -> Recipe:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from diptych.configs import derive
 from diptych.decoding import DecodingOptions
 from diptych.models.unified_vlp.model import UnifiedVLPConfig
 from diptych.recipes.objectives import (
@@ -57,7 +58,7 @@ def paper(task: Task) -> Recipe:
         task=task,
         model=UnifiedVLPConfig.base(),
         objectives=_OBJECTIVES[task],
-        optimizer=_BERT.model_copy(update={"lr": _PAPER_RATES[task]}),
+        optimizer=derive(_BERT, lr=_PAPER_RATES[task]),
         training=TrainingConfig(
             steps=_STEPS[task], batch=_BATCHES[task], micro_batch=64, precision="bf16", validate_every=5000, keep=2
         ),
@@ -68,13 +69,12 @@ def paper(task: Task) -> Recipe:
 def official(task: Task) -> Recipe:
     """As the released code does it, where that differs (docs/fidelity.md)."""
     recipe = paper(task)
-    return recipe.model_copy(
-        update={
-            "name": f"unified-vlp/official/{task}",
-            "model": UnifiedVLPConfig.base(region_embedding="official", box_norm="official", geometry="official"),
-            "objectives": VqaObjectives(masks_a_word=True) if task == "vqa" else recipe.objectives,
-            "optimizer": recipe.optimizer.model_copy(update={"lr": _OFFICIAL_RATES[task]}),
-        }
+    return derive(
+        recipe,
+        name=f"unified-vlp/official/{task}",
+        model=UnifiedVLPConfig.base(region_embedding="official", box_norm="official", geometry="official"),
+        objectives=VqaObjectives(masks_a_word=True) if task == "vqa" else recipe.objectives,
+        optimizer={"lr": _OFFICIAL_RATES[task]},
     )
 
 
@@ -82,13 +82,13 @@ def small(task: Task) -> Recipe:
     """For small worlds and one core: a query for every word instead of 15% masks, answers read at a [MASK] and learnt
     against each other, and higher rates.
     """
-    own = {"caption": {"words": "queries"}, "vqa": {"form": "softmax"}}.get(task, {})
+    own: dict[str, str] = {"caption": {"words": "queries"}, "vqa": {"form": "softmax"}}.get(task, {})
     return Recipe(
         name=f"unified-vlp/small/{task}",
         system="unified-vlp",
         task=task,
         model=UnifiedVLPConfig.tiny(whole_region=True, answer_slot=True),
-        objectives=_OBJECTIVES[task].model_copy(update=own),
+        objectives=derive(_OBJECTIVES[task], **own),
         optimizer=muon("encoder.layers."),
         training=TRAINING,
         decoding=DecodingOptions(beams=1),
@@ -97,48 +97,33 @@ def small(task: Task) -> Recipe:
 
 def with_lambda(seq2seq: float) -> Recipe:
     """A point of the paper's grid of lambda."""
-    recipe = paper("pretrain")
-    return recipe.model_copy(
-        update={
-            "name": f"unified-vlp/pretrain/lambda-{seq2seq:g}",
-            "objectives": recipe.objectives.model_copy(update={"seq2seq": seq2seq}),
-        }
-    )
+    return derive(paper("pretrain"), name=f"unified-vlp/pretrain/lambda-{seq2seq:g}", objectives={"seq2seq": seq2seq})
 
 
 def region_class_pretext() -> Recipe:
     """Table 6, first row: the region's class is asked for and not told."""
-    recipe = paper("pretrain")
-    return recipe.model_copy(
-        update={
-            "name": "unified-vlp/pretrain/region-class-pretext",
-            "model": recipe.model.model_copy(update={"class_input": False}),
-            "objectives": recipe.objectives.model_copy(update={"region_class": 1.0}),
-        }
+    return derive(
+        paper("pretrain"),
+        name="unified-vlp/pretrain/region-class-pretext",
+        model={"class_input": False},
+        objectives={"region_class": 1.0},
     )
 
 
 def masked_queries(size: Literal["paper", "small"]) -> Recipe:
     """Diptych's own: a query at every word instead of masks on 15% (decision 0005)."""
     recipe = paper("pretrain") if size == "paper" else small("pretrain")
-    return recipe.model_copy(
-        update={
-            "name": f"{recipe.name}/queries",
-            "objectives": recipe.objectives.model_copy(update={"words": "queries"}),
-        }
-    )
+    return derive(recipe, name=f"{recipe.name}/queries", objectives={"words": "queries"})
 
 
 def retrieval() -> Recipe:
     """Pairs told apart, as ImageBERT does it; Unified VLP's authors did not try."""
-    recipe = small("pretrain")
-    return recipe.model_copy(
-        update={
-            "name": "unified-vlp/small/retrieval",
-            "task": "retrieval",
-            "objectives": RetrievalObjectives(),
-            "training": PAIRS,
-        }
+    return derive(
+        small("pretrain"),
+        name="unified-vlp/small/retrieval",
+        task="retrieval",
+        objectives=RetrievalObjectives(),
+        training=PAIRS,
     )
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from diptych.configs import derive
 from diptych.models.vl_bert.model import NETWORK, VLBertConfig
 from diptych.recipes.objectives import (
     Objectives,
@@ -62,7 +63,7 @@ def paper(task: Task) -> Recipe:
     if task == "vcr":
         optimizer = _steps_down(optimizer, _STEPS[task])
     looks = task in _LOOKING
-    optimizer = optimizer.model_copy(update={"lr_multipliers": _OWN_GROUP if looks else {}})
+    optimizer = derive(optimizer, lr_multipliers=_OWN_GROUP if looks else {})
     return Recipe(
         name=f"vl-bert/{task}",
         system="vl-bert",
@@ -84,7 +85,7 @@ def paper(task: Task) -> Recipe:
 def _steps_down(optimizer: OptimizerConfig, steps: int) -> OptimizerConfig:
     """Plain gradient descent with momentum 0.9; a tenth of the rate from epochs 14 and 18 of 20 on."""
     falls = (14 * steps // 20, 18 * steps // 20)
-    return optimizer.model_copy(update={"kind": "sgd", "momentum": 0.9, "schedule": "step", "milestones": falls})
+    return derive(optimizer, kind="sgd", momentum=0.9, schedule="step", milestones=falls)
 
 
 def _reading(task: Task) -> DataConfig:
@@ -120,15 +121,14 @@ def official(task: Task) -> Recipe:
     model = {"geometry": "official", "visual_norm_init": "official"}
     if task not in _LOOKING:
         model["region_budget"] = "official"
-    return recipe.model_copy(
-        update={
-            "name": f"vl-bert/official/{task}",
-            "model": recipe.model.model_copy(update=model),
-            "objectives": objectives[task],
-            "optimizer": _steps_down(optimizer, steps) if task == "vcr" else optimizer,
-            "training": recipe.training.model_copy(update={"steps": steps, "batch": batch}),
-            "data": recipe.data.model_copy(update={} if task == "pretrain" else {"mirror": 0.5}),
-        }
+    return derive(
+        recipe,
+        name=f"vl-bert/official/{task}",
+        model=model,
+        objectives=objectives[task],
+        optimizer=_steps_down(optimizer, steps) if task == "vcr" else optimizer,
+        training={"steps": steps, "batch": batch},
+        data={} if task == "pretrain" else {"mirror": 0.5},
     )
 
 
@@ -138,16 +138,11 @@ def with_text(size: Literal["iclr", "official", "small"]) -> Recipe:
     `--set data.text=FILE` names it, a sentence a line: BooksCorpus and Wikipedia there.
     """
     recipe = {"iclr": paper, "official": official, "small": small}[size]("pretrain")
-    assert isinstance(recipe.objectives, VLBertObjectives)
-    optimizer = recipe.optimizer
-    if size == "official":
-        optimizer = optimizer.model_copy(update={"warmup_steps": 16_000})
-    return recipe.model_copy(
-        update={
-            "name": f"vl-bert/{size}/text-too",
-            "objectives": recipe.objectives.model_copy(update={"relation": 0.0, "text_alone": 1.0}),
-            "optimizer": optimizer,
-        }
+    return derive(
+        recipe,
+        name=f"vl-bert/{size}/text-too",
+        objectives={"relation": 0.0, "text_alone": 1.0},
+        optimizer={"warmup_steps": 16_000} if size == "official" else {},
     )
 
 
@@ -165,15 +160,14 @@ def end_to_end(size: Literal["official", "small"]) -> Recipe:
     of_code = {"pixels_colours": "bgr", "mirror": 0.5}
     read = of_code if size == "official" else {"pixels_shorter": 128, "pixels_longer": 192}
     batch = {"batch": 64, "micro_batch": 4} if size == "official" else {"batch": 16}
-    return recipe.model_copy(
-        update={
-            "name": f"vl-bert/{size}/end-to-end",
-            "model": recipe.model.model_copy(update=network),
-            "data": recipe.data.model_copy(update=read),
-            "objectives": recipe.objectives.model_copy(update={"seen_classes": 1.0 if size == "small" else 0.0}),
-            "optimizer": recipe.optimizer.model_copy(update={"lr_multipliers": _OWN_GROUP}),
-            "training": recipe.training.model_copy(update=batch),
-        }
+    return derive(
+        recipe,
+        name=f"vl-bert/{size}/end-to-end",
+        model=network,
+        data=read,
+        objectives={"seen_classes": 1.0 if size == "small" else 0.0},
+        optimizer={"lr_multipliers": _OWN_GROUP},
+        training=batch,
     )
 
 
@@ -200,4 +194,4 @@ def large(task: Task) -> Recipe:
     recipe = paper(task)
     assert isinstance(recipe.model, VLBertConfig)
     model = VLBertConfig.large(network=recipe.model.network)
-    return recipe.model_copy(update={"name": f"vl-bert/large/{task}", "model": model})
+    return derive(recipe, name=f"vl-bert/large/{task}", model=model)

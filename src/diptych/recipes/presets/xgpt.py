@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from diptych.configs import derive
 from diptych.decoding import DecodingOptions
 from diptych.models.xgpt.model import Structure, XgptConfig
 from diptych.recipes.objectives import CaptionObjectives, Objectives, RetrievalObjectives, VqaObjectives, XgptObjectives
@@ -116,7 +117,7 @@ def small(task: Task) -> Recipe:
     """For small worlds and one core: higher rates, a loss of regions that does not drown the others."""
     objectives = _OBJECTIVES[task]
     if isinstance(objectives, XgptObjectives):
-        objectives = objectives.model_copy(update={"region_error": "mean"})
+        objectives = derive(objectives, region_error="mean")
     return Recipe(
         name=f"xgpt/small/{task}",
         system="xgpt",
@@ -144,25 +145,15 @@ def table_2(row: int, size: Size) -> Recipe:
 
 def table_3(depth: str, structure: Structure) -> Recipe:
     """Captioning from scratch, without any pre-training. The rate is that of pre-training, as nothing came before."""
-    recipe = paper("caption")
     make = XgptConfig.tiny if depth == "tiny" else XgptConfig.base
-    return recipe.model_copy(
-        update={
-            "name": f"xgpt/caption/table-3-{depth}-{structure}",
-            "model": make(structure=structure),
-            "optimizer": recipe.optimizer.model_copy(update={"lr": 1e-4}),
-        }
-    )
+    name = f"xgpt/caption/table-3-{depth}-{structure}"
+    return derive(paper("caption"), name=name, model=make(structure=structure), optimizer={"lr": 1e-4})
 
 
 def table_3_small(structure: Structure) -> Recipe:
     """Table 3 at Storybook's size."""
-    return small("caption").model_copy(
-        update={
-            "name": f"xgpt/small/caption/table-3-{structure}",
-            "model": XgptConfig.small(structure=structure),
-        }
-    )
+    name = f"xgpt/small/caption/table-3-{structure}"
+    return derive(small("caption"), name=name, model=XgptConfig.small(structure=structure))
 
 
 def table_4(masks: Literal["single", "multi"], size: Size) -> Recipe:
@@ -172,15 +163,9 @@ def table_4(masks: Literal["single", "multi"], size: Size) -> Recipe:
 
 def _changed(task: Task, size: Size, name: str, objectives: dict[str, Any]) -> Recipe:
     recipe = paper(task) if size == "paper" else small(task)
-    changed = recipe.objectives.model_copy(update=objectives)
+    changed = derive(recipe.objectives, **objectives)
     steps = _steps(task, changed) if size == "paper" else recipe.training.steps
-    return recipe.model_copy(
-        update={
-            "name": f"{recipe.name}/{name}",
-            "objectives": changed,
-            "training": recipe.training.model_copy(update={"steps": steps}),
-        }
-    )
+    return derive(recipe, name=f"{recipe.name}/{name}", objectives=changed, training={"steps": steps})
 
 
 def _steps(task: Task, objectives: Objectives) -> int:
