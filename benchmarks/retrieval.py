@@ -30,7 +30,7 @@ from diptych.models import SYSTEMS
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.prepare import in_split
 from diptych.tasks.gallery import Cells, Gallery, open_table
-from diptych.tasks.retrieval import Retrieval, everything, match_scores, rankings
+from diptych.tasks.matching import Retrieval, everything, match_scores, rankings
 from diptych.tasks.shortlist import MOST, Shortlister
 
 SAMPLE = 20  # pictures, with all captions, of which fp32 and bf16 are timed
@@ -49,7 +49,7 @@ def shortlist(teachers: list[Record], model: ModelFolder, gallery: Gallery, most
 
 def recalled(task: Retrieval, found: list[dict[str, Any]]) -> dict[str, float]:
     figures = task.score(found, [])
-    return {name: round(figures[name], 2) for name in ("captions R@1", "pictures R@1", "recall")}
+    return {name: round(figures[name], 2) for name in ("text retrieval R@1", "image retrieval R@1", "recall")}
 
 
 def measure(model: ModelFolder, store: Store, split: str, pictures: int | None, lengths: list[int]) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def measure(model: ModelFolder, store: Store, split: str, pictures: int | None, 
             "of them choosing": round(choosing, 2),
             **through,
             "loss of R@1, captions and pictures": [
-                round(exact[name] - through[name], 2) for name in ("captions R@1", "pictures R@1")
+                round(exact[name] - through[name], 2) for name in ("text retrieval R@1", "image retrieval R@1")
             ],
         }
     return figures

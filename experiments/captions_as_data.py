@@ -33,14 +33,14 @@ from diptych.files import write_atomically
 from diptych.loading.store import INDEX, Store, StoreWriter
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
+from diptych.metrics.retrieval import RECALLS
 from diptych.recipes import find_recipe
 from diptych.recipes.decoding import chosen_decoding
 from diptych.runs.distributed import workers
 from diptych.runs.folder import CONFIG, INNER, open_model
 from diptych.runs.prepare import in_split
 from diptych.runs.run import fit_to, run
-from diptych.tasks.recall import ASKS
-from diptych.tasks.retrieval import AT
+from diptych.tasks.matching import AT
 from experiments.figures import of_interval, save
 
 PLAIN, MORE = "people's captions alone", "people's and written captions"
@@ -175,9 +175,9 @@ def figures(rows: Mapping[tuple[str, int], Mapping[str, Any]], seeds: int) -> di
     """Each recall of each arm over all seeds, and the gain, with 95% intervals: a picture is drawn with its queries."""
     told: dict[str, Any] = {arm: {} for arm in ARMS}
     told["gain of written captions"] = {}
-    for asks in ASKS:
+    for asks, of in RECALLS.items():
         for at in AT:
-            name, hits = f"{asks} R@{at}", {arm: _hits(rows, arm, seeds, asks, at) for arm in ARMS}
+            name, hits = f"{of} R@{at}", {arm: _hits(rows, arm, seeds, asks, at) for arm in ARMS}
             for arm, each in hits.items():
                 told[arm][name] = of_interval(bootstrap_interval(each))
             told["gain of written captions"][name] = of_interval(paired_interval(hits[MORE], hits[PLAIN]))

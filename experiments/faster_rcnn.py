@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from diptych.demo.measure import baselines_of, said_by
+from diptych.demo.measure import baselines_of
 from diptych.loading.store import Store, iterate
 from diptych.metrics.detection import detection_scores
 from diptych.recipes import find_recipe
@@ -29,6 +29,7 @@ from diptych.runs.run import evaluate, run
 from diptych.sources import storybook
 from diptych.sources.formats import read
 from diptych.sources.storybook import scene
+from diptych.tasks import CAPTION
 from diptych.vision.detector import Detector
 from diptych.vision.load import load_detector
 from diptych.vision.selection import Selection
@@ -64,7 +65,7 @@ def captioned(detector: Path, root: Path) -> dict[str, Any]:
     made = run(recipe, store, root / "caption", console=Console(quiet=True))
     said, scores = evaluate(made.model, store, "test")
     test = [store.record(index) for index in store.split("test")]
-    baselines = baselines_of("caption", said_by("caption", said), test, list(iterate(store, "train")), SCORES)
+    baselines = baselines_of("caption", CAPTION.by_key(said), test, list(iterate(store, "train")), SCORES)
     return {
         "pictures_per_second": round(sum(SPLITS.values()) / seconds, 1),
         "regions_per_picture": round(sum(store.region_count(i) for i in range(len(store))) / len(store), 1),

@@ -48,8 +48,8 @@ SYSTEMS = Study(
         Column(("nlvr, three times the steps", "accuracy"), "NLVR ×3"),
         Column(("vcr", "Q->A"), "VCR Q→A"),
         Column(("vcr, three times the steps", "Q->A"), "VCR Q→A ×3"),
-        Column(("retrieval", "pictures R@1"), "image R@1"),
-        Column(("retrieval", "captions R@1"), "caption R@1"),
+        Column(("retrieval", "image retrieval R@1"), "image R@1"),
+        Column(("retrieval", "text retrieval R@1"), "caption R@1"),
     ),
     TITLES,
 )
@@ -108,7 +108,7 @@ STUDIES: dict[str, Study] = {
         {"": "captions_as_data"},
         ("taught by",),
         (0,),
-        _named("captions R@1", "captions R@10", "pictures R@1", "pictures R@10"),
+        _named("text retrieval R@1", "text retrieval R@10", "image retrieval R@1", "image retrieval R@10"),
     ),
     "end_to_end": Study(
         "VL-BERT from pixels, its network learning or frozen",

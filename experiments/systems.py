@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from diptych.demo.comparison import Cell, Task, train_cell
+from diptych.demo.comparison import Cell, train_cell
 from diptych.demo.demo import DemoConfig, pretrain, pretraining, sizes
 from diptych.evaluation.evaluate import score_model
 from diptych.evaluation.retrieve import Extent
@@ -33,8 +33,8 @@ from diptych.runs.distributed import workers
 from diptych.runs.folder import open_model
 from experiments.figures import of_score, save
 
-TASKS: tuple[Task, ...] = ("caption", "vqa", "vcr", "referring", "nlvr", "retrieval")
-LATE: tuple[Task, ...] = ("vcr", "nlvr")
+TASKS: tuple[str, ...] = ("caption", "vqa", "vcr", "referring", "nlvr", "retrieval")
+LATE: tuple[str, ...] = ("vcr", "nlvr")
 ZERO_SHOT, PRE_TRAINED, LONGER = "zero-shot", "pre-trained", "three times the steps"
 RATE = 2e-3
 QUERIES = 50  # pictures, and captions, whose ranking among all is exact
@@ -44,7 +44,7 @@ SHOWN = {
     "vcr": ("Q->A", "QA->R", "Q->AR"),
     "referring": ("accuracy",),
     "nlvr": ("accuracy",),
-    "retrieval": ("pictures R@1", "pictures R@10", "captions R@1", "captions R@10"),
+    "retrieval": ("image retrieval R@1", "image retrieval R@10", "text retrieval R@1", "text retrieval R@10"),
 }
 SCORED = "scores.json"
 

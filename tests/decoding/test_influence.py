@@ -10,7 +10,10 @@ import torch
 from diptych.core import Regions, Sample, collate
 from diptych.decoding import DecodingOptions, decode
 from diptych.decoding.influence import weigh_answer, weigh_words
-from diptych.models.heads import answer_probabilities
+from diptych.loading.tokens import Tokens
+from diptych.tasks.answers import Answers
+from diptych.tasks.spec import AnswerForm
+from diptych.tasks.vqa import Vqa
 from tests import toy
 
 
@@ -50,17 +53,23 @@ def test_a_weight_is_what_the_word_loses_without_the_region(model: Any) -> None:
     assert weights.abs().max() > 1e-4
 
 
+@pytest.mark.parametrize("form", ["binary", "softmax"])
 @torch.no_grad()
-def test_the_weights_of_an_answer(model: Any) -> None:
+def test_the_weights_of_an_answer(model: Any, form: AnswerForm) -> None:
+    """They are of the probability that the task gives the answer, with the region and without it."""
     sample = toy.sample(3)
     assert sample.regions is not None
-    weights = weigh_answer(model, sample.regions, sample.text, 2)
-    chances = [
-        answer_probabilities(model.heads["answer"](model(collate([Sample("", "", regions, sample.text)]))))[0, 2]
-        for regions in (sample.regions, sample.regions.take(torch.arange(len(sample.regions)) != 0))
-    ]
-    full, without = (chance.log() for chance in chances)
-    assert float(weights[0, 0]) == pytest.approx(float(full - without), abs=1e-5)
+    task = Vqa(Tokens.train(["a dog"]), Answers(tuple("?abcdef")), form=form)
+    weights = weigh_answer(model, sample.regions, sample.text, 2, task.log_probabilities)
+
+    def chance(regions: Regions) -> float:
+        logits = model.heads["answer"](model(collate([Sample("", "", regions, sample.text)])))
+        logits[..., 0] = -torch.inf
+        shares = logits.sigmoid() if form == "binary" and logits.dim() == 2 else logits.softmax(-1)
+        return float(shares.reshape(-1, 7).mean(0)[2].log())
+
+    without = sample.regions.take(torch.arange(len(sample.regions)) != 0)
+    assert float(weights[0, 0]) == pytest.approx(chance(sample.regions) - chance(without), abs=1e-5)
 
 
 def test_no_words_and_a_single_region(model: Any) -> None:

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from diptych.core import Question, Record
-from diptych.demo.measure import measure, report_arms, said_by
+from diptych.demo.measure import measure, report_arms
+from diptych.tasks import CAPTION
 
 ASKED = [
     Record(key, captions=(f"a {key} dog", f"one {key} dog"), questions=(Question(key, "what colour", (key,) * 10),))
@@ -12,7 +13,7 @@ ASKED = [
 
 
 def test_arms_are_measured_and_reported(tmp_path: Path) -> None:
-    right = said_by("caption", [{"key": r.key, "caption": r.captions[0], "score": 0.0} for r in ASKED])
+    right = CAPTION.by_key([{"key": r.key, "caption": r.captions[0], "score": 0.0} for r in ASKED])
     wrong = dict.fromkeys(right, "a boat")
     answers = {"scratch": dict.fromkeys(right, "red"), "pre-trained": {key: key for key in right}}
     measured = measure({"caption": {"scratch": wrong, "pre-trained": right}, "vqa": answers}, ASKED, ASKED[:1])

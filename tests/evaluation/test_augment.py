@@ -21,7 +21,6 @@ from diptych.metrics import tokens_of
 from diptych.recipes import find_recipe
 from diptych.recipes.decoding import chosen_decoding
 from diptych.runs.folder import ModelFolder
-from diptych.runs.regions import best_regions
 from diptych.runs.run import run
 from diptych.sources import jsonl
 from diptych.sources.storybook import record, scene
@@ -90,7 +89,7 @@ def test_a_picture_without_regions_and_captions_that_go_round(
     folder = tmp_path / "bare"
     with StoreWriter(folder, world.contract) as store:
         for number in range(9):
-            store.add(best_regions(world.record(number), 0 if number == 1 else 100))
+            store.add(world.record(number).best_regions(0 if number == 1 else 100))
     tally = augment(captioner, Store(folder), tmp_path / "more", 2, DRAWN, "train", seed=0)
     assert told == [6]
     assert (tally.without_regions, tally.going_round, tally.kept, tally.pictures) == (1, 6, 6, 6)

@@ -11,10 +11,10 @@ from rich.console import Console
 from diptych.errors import DataError, RecipeError
 from diptych.loading.extract import extract
 from diptych.loading.store import Store
+from diptych.metrics.retrieval import RECALLS
 from diptych.recipes import find_recipe
 from diptych.runs.run import run
 from diptych.sources.storybook import record, scene
-from diptych.tasks.recall import ASKS
 from diptych.vision.ground_truth import GroundTruth
 from experiments.captions_as_data import (
     ARMS,
@@ -68,8 +68,10 @@ def test_two_arms_search_the_same_pictures(plan: CaptionStudy) -> None:
     assert study["written"] == told
     with pytest.raises(RecipeError, match=r"holds another study \(written: 9, was 2\); ask for the same"):
         caption_study(replace(plan, written=9), 1, seen.append)
-    assert set(study["gain of written captions"]) == {f"{a} R@{k}" for a in ASKS for k in (1, 5, 10)}
-    assert {row["arm"]: row["pictures R@1"] for row in study["rounds"]} == {r["arm"]: r["pictures R@1"] for r in rows}
+    assert set(study["gain of written captions"]) == {f"{way} R@{k}" for way in RECALLS.values() for k in (1, 5, 10)}
+    assert {row["arm"]: row["image retrieval R@1"] for row in study["rounds"]} == {
+        r["arm"]: r["image retrieval R@1"] for r in rows
+    }
 
 
 def test_the_gain_by_hand() -> None:
@@ -83,10 +85,10 @@ def test_the_gain_by_hand() -> None:
         (MORE, 0): {"found": found(0, 0)}, (MORE, 1): {"found": found(0, 7)},
     }  # fmt: skip
     told = figures(rows, 2)
-    assert told[PLAIN]["pictures R@1"] == {"value": 50, "low": 0, "high": 100}
-    assert told[MORE]["pictures R@1"] == {"value": 75, "low": 50, "high": 100}
-    assert told["gain of written captions"]["pictures R@1"] == {"value": 25, "low": 0, "high": 50}
-    assert told["gain of written captions"]["pictures R@5"] == {"value": -25, "low": -50, "high": 0}
+    assert told[PLAIN]["image retrieval R@1"] == {"value": 50, "low": 0, "high": 100}
+    assert told[MORE]["image retrieval R@1"] == {"value": 75, "low": 50, "high": 100}
+    assert told["gain of written captions"]["image retrieval R@1"] == {"value": 25, "low": 0, "high": 50}
+    assert told["gain of written captions"]["image retrieval R@5"] == {"value": -25, "low": -50, "high": 0}
 
 
 def test_what_cannot_be_compared(plan: CaptionStudy, tmp_path: Path) -> None:

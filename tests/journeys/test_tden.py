@@ -90,8 +90,8 @@ def test_it_searches(run, world, pretrained, tmp_path) -> None:
     assert told.code == 0, told.error
     told = run("evaluate", "--model", tmp_path / "found", "--data", world, "--json")
     scores = json.loads(told.said)["scores"]
-    assert {"pictures R@1", "captions R@10"} <= set(scores)
-    assert scores["pictures R@1"]["blind"] == pytest.approx(100 / 12)
+    assert {"image retrieval R@1", "text retrieval R@10"} <= set(scores)
+    assert scores["image retrieval R@1"]["blind"] == pytest.approx(100 / 12)
     told = run("evaluate", "--model", tmp_path / "found", "--data", world)
     assert "of 12 pictures" in told.said
     model = library.load(tmp_path / "found").folder

@@ -18,13 +18,18 @@ def test_recalls_by_hand() -> None:
     assert ranks.of_captions.tolist() == [0, 2, 0]
     assert ranks.of_pictures.tolist() == [0, 2, 1, 0, 1]
     assert recalls(ranks, at=(1, 2)) == pytest.approx(
-        {"captions R@1": 2 / 3, "captions R@2": 2 / 3, "pictures R@1": 2 / 5, "pictures R@2": 4 / 5}
+        {
+            "text retrieval R@1": 2 / 3,
+            "text retrieval R@2": 2 / 3,
+            "image retrieval R@1": 2 / 5,
+            "image retrieval R@2": 4 / 5,
+        }
     )
 
 
 def test_equal_scores_find_nothing() -> None:
     assert recalls(retrieval_ranks(np.zeros((20, 20)), range(20))) == {
-        f"{what} R@{k}": 0.0 for what in ("captions", "pictures") for k in (1, 5, 10)
+        f"{what} retrieval R@{k}": 0.0 for what in ("text", "image") for k in (1, 5, 10)
     }
 
 

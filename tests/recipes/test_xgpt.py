@@ -7,9 +7,8 @@ from diptych.loading.tokens import Tokens
 from diptych.models import XgptConfig
 from diptych.recipes import RECIPES, find_recipe
 from diptych.recipes.objectives import XgptObjectives
-from diptych.runs.run import greedily
 from diptych.runs.tasks import make_task
-from diptych.tasks.caption import Captioning
+from diptych.tasks.caption import Captioning, greedily
 from diptych.training.optimizer import learning_rate
 
 V = Vocabulary(30, 0, 1, 2, 3, 4)
@@ -87,7 +86,7 @@ def test_an_iteration_is_a_step_of_each_task() -> None:
 def test_weights_are_chosen_by_greedy_captions_and_scored_by_beam_2() -> None:
     tokens = Tokens.train(["a kite", "two dogs"], 60)
     task = make_task(find_recipe("xgpt/caption"), tokens, None)
-    chosen = greedily(task)
+    chosen, _ = greedily(task, [])
     assert isinstance(task, Captioning)
     assert isinstance(chosen, Captioning)
     assert (task.decoding.beams, chosen.decoding.beams) == (2, 1)

@@ -11,17 +11,9 @@ from hypothesis import strategies as st
 from diptych.core import IGNORE, Choices, Expression, Object, Record, Statement, collate
 from diptych.errors import DataError
 from diptych.tasks.baselines import BlindChoice
-from diptych.tasks.decisions import (
-    nlvr_baselines,
-    referring_baselines,
-    score_nlvr,
-    score_referring,
-    score_vcr,
-    vcr_baselines,
-)
-from diptych.tasks.nlvr import Nlvr
-from diptych.tasks.referring import Referring, iou
-from diptych.tasks.vcr import Vcr, chosen, cut, names_of
+from diptych.tasks.nlvr import Nlvr, nlvr_baselines, score_nlvr
+from diptych.tasks.referring import Referring, iou, referring_baselines, score_referring
+from diptych.tasks.vcr import Vcr, chosen, cut, names_of, score_vcr, vcr_baselines
 from tests.deciding import ANSWERS, REASONS, RECORDS, TOKENS
 
 SEP = TOKENS.vocabulary.sep

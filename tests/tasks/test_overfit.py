@@ -14,8 +14,8 @@ from diptych.recipes import RECIPES, Recipe
 from diptych.recipes.objectives import RetrievalObjectives
 from diptych.recipes.presets.decisions import TASKS
 from diptych.runs.tasks import SCORES, make_task
+from diptych.tasks.answers import Answers
 from diptych.tasks.run import ask
-from diptych.tasks.vqa import Answers
 from tests import toy
 from tests.deciding import KINDS, RECORDS, TOKENS
 
@@ -127,7 +127,7 @@ def _all_right(task: Task, model: SystemModel) -> bool:
     if task.name == "caption":
         return [one["caption"] for one in said] == [record.captions[0] for record in EIGHT]
     scores = task.score(said, EIGHT)
-    wanted = ("pictures R@1", "captions R@1") if task.name == "retrieval" else ("accuracy",)
+    wanted = ("image retrieval R@1", "text retrieval R@1") if task.name == "retrieval" else ("accuracy",)
     return all(scores[name] == 100 for name in wanted)
 
 

@@ -17,7 +17,7 @@ from diptych.models import SYSTEMS, SystemModel
 from diptych.recipes import RECIPES
 from diptych.recipes.objectives import RetrievalObjectives
 from diptych.runs.tasks import make_task
-from diptych.tasks.retrieval import match_scores
+from diptych.tasks.matching import match_scores
 from diptych.tasks.two_towers import TwoTowerRetrieval
 from tests.tasks.test_overfit import EIGHT, SMALLER, TOKENS, built
 
@@ -71,7 +71,7 @@ def test_pairs_are_told_apart(system: str) -> None:
     assert len(samples) == 8
     assert learn(model, RetrievalObjectives(pairs=8, negatives="captions"), samples, 800, 0.01) < 0.02
     reached = found(model, samples)
-    assert reached["captions R@1"] == reached["pictures R@1"] == 1
+    assert reached["text retrieval R@1"] == reached["image retrieval R@1"] == 1
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_vectors_are_told_apart() -> None:
     from diptych.tasks.run import ask
 
     scores = task.score(ask(task, model.eval(), EIGHT), EIGHT)
-    assert scores["captions R@1"] == scores["pictures R@1"] == 100
+    assert scores["text retrieval R@1"] == scores["image retrieval R@1"] == 100
 
 
 def test_every_system_searches() -> None:

@@ -15,8 +15,8 @@ from diptych.loading.tokens import Tokens
 from diptych.metrics.retrieval import rank_of, recall_by_chance, recalls, retrieval_ranks
 from diptych.models import UnifiedVLP
 from diptych.tasks.gallery import Gallery, not_asked, open_table, put
+from diptych.tasks.matching import Retrieval, everything, rankings
 from diptych.tasks.recall import recall_scores, shortlist_notes
-from diptych.tasks.retrieval import Retrieval, everything, rankings
 from diptych.tasks.run import ask
 from diptych.tasks.shortlist import Shortlister
 from tests import toy
@@ -177,9 +177,9 @@ def test_scores_stand_beside_chance():
     gallery = Gallery.of(RECORDS)
     table = np.where(gallery.owners[None] == np.arange(6)[:, None], 1.0, -1.0).astype(np.float32)
     scores = recall_scores(gallery, rankings(gallery, table))
-    assert scores["captions R@1"].value == scores["pictures R@1"].value == 100
-    assert scores["pictures R@1"].blind == pytest.approx(100 / 6)
-    assert scores["captions R@1"].blind == pytest.approx(100 * np.mean([1 / 9, 2 / 9]))
+    assert scores["text retrieval R@1"].value == scores["image retrieval R@1"].value == 100
+    assert scores["image retrieval R@1"].blind == pytest.approx(100 / 6)
+    assert scores["text retrieval R@1"].blind == pytest.approx(100 * np.mean([1 / 9, 2 / 9]))
     assert (scores.pictures, scores.items) == (6, 15)
     with pytest.raises(DataError, match="no query for captions"):
         recall_scores(gallery, [])

@@ -5,16 +5,9 @@ import pytest
 from diptych.core import Question, Record
 from diptych.errors import DataError, RecipeError
 from diptych.metrics import caption_scores
-from diptych.tasks.scores import (
-    Scores,
-    caption_baselines,
-    caption_gain,
-    over_seeds,
-    score_captions,
-    score_vqa,
-    vqa_baselines,
-    vqa_gain,
-)
+from diptych.tasks.caption import caption_baselines, caption_gain, score_captions
+from diptych.tasks.scores import Scores, over_seeds
+from diptych.tasks.vqa import score_vqa, vqa_baselines, vqa_gain
 
 TRUTHS = {"1": ["a red dog runs", "a dog"], "2": ["the blue boat is small", "a boat"], "3": ["two cats", "cats"]}
 SAID = {"1": "a red dog runs", "2": "a red boat", "3": "a dog"}
@@ -51,7 +44,7 @@ def test_without_training_words_there_is_no_baseline() -> None:
 def test_java_is_looked_for_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(RecipeError, match="METEOR needs Java on the PATH"):
-        score_captions(SAID, TRUTHS, extra_metrics=["METEOR"])
+        extra_caption_scores(SAID, TRUTHS, ["METEOR"])
 
 
 def test_answers_all_and_by_kind() -> None:

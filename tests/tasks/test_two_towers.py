@@ -10,7 +10,7 @@ import torch
 from diptych.core import Record, collate
 from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.loading.tokens import Tokens
-from diptych.tasks.retrieval import Retrieval
+from diptych.tasks.matching import Retrieval
 from diptych.tasks.run import ask
 from diptych.tasks.two_towers import Found, Gallery, TwoTowerRetrieval, choose, embed_sentences, score_vectors
 from tests import toy
@@ -91,14 +91,14 @@ def test_scores_are_those_of_the_whole_table(tokens) -> None:
         own = vectors[sample.key] @ pictures[sample.picture]
         hits += all(vectors[sample.key] @ v < own for key, v in pictures.items() if key != sample.picture)
     scores = task.score(said, records())
-    assert scores["pictures R@1"] == pytest.approx(100 * hits / 5)
-    assert scores["pictures R@5"] == 100.0
+    assert scores["image retrieval R@1"] == pytest.approx(100 * hits / 5)
+    assert scores["image retrieval R@5"] == 100.0
     told = score_vectors(said)
-    assert told["pictures R@1"].value == pytest.approx(scores["pictures R@1"])
-    assert told["pictures R@1"].blind == pytest.approx(100 / 3)
+    assert told["image retrieval R@1"].value == pytest.approx(scores["image retrieval R@1"])
+    assert told["image retrieval R@1"].blind == pytest.approx(100 / 3)
     # Captions of a picture: 2, 1 and 2 of 5; by luck one of its own comes first.
-    assert told["captions R@1"].blind == pytest.approx(100 * (2 / 5 + 1 / 5 + 2 / 5) / 3)
-    assert told["captions R@10"].blind == 100.0
+    assert told["text retrieval R@1"].blind == pytest.approx(100 * (2 / 5 + 1 / 5 + 2 / 5) / 3)
+    assert told["text retrieval R@10"].blind == 100.0
     assert (told.pictures, told.items) == (3, 5)
 
 

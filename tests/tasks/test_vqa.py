@@ -8,8 +8,8 @@ import torch
 from diptych.errors import DataError
 from diptych.recipes import RECIPES
 from diptych.runs.tasks import make_task
+from diptych.tasks.answers import Answers
 from diptych.tasks.run import ask
-from diptych.tasks.vqa import Answers
 from tests.deciding import TOKENS
 from tests.tasks.test_overfit import EIGHT, built
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -12,12 +11,6 @@ import typer
 
 from diptych.cli.app import SplitSeed, app, console, open_folder
 from diptych.errors import RecipeError
-
-
-class EvaluatedTask(StrEnum):
-    caption = "caption"
-    vqa = "vqa"
-    retrieval = "retrieval"
 
 
 @app.command()
@@ -40,7 +33,9 @@ def evaluate(
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Score what the file has; say how much.")
     ] = False,
-    task: Annotated[EvaluatedTask | None, typer.Option(help="Another than it was trained for: zero-shot.")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Task to score, where it is not the one that the model was trained for last.")
+    ] = None,
     queries: Annotated[int | None, typer.Option(min=1, help="Retrieval: so many queries each way, exactly.")] = None,
     shortlist: Annotated[int | None, typer.Option(min=1, help="Retrieval: so many candidates a query.")] = None,
     shortlist_by: Annotated[
@@ -64,8 +59,7 @@ def evaluate(
             store = store_of(data, Path(scratch) / "store", str(opened.folder), console(), seed)
             by = open_folder(shortlist_by) if shortlist_by is not None else None
             extent = Extent(queries, shortlist, by=by) if queries or shortlist or by else None
-            asked = task.value if task is not None else None
-            said, scores = score_model(opened, store, split, extra_metrics or (), asked, extent, pairs, console())
+            said, scores = score_model(opened, store, split, extra_metrics or (), task, extent, pairs, console())
         if predictions is not None:
             write_atomically(predictions, json.dumps(said, indent=1, ensure_ascii=False).encode())
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,15 +31,6 @@ from diptych.errors import RecipeError
 
 if TYPE_CHECKING:
     from diptych.models import ModelConfig
-
-
-class Task(StrEnum):
-    caption = "caption"
-    vqa = "vqa"
-    retrieval = "retrieval"
-    vcr = "vcr"
-    referring = "referring"
-    nlvr = "nlvr"
 
 
 @app.command()
@@ -111,7 +101,7 @@ def pretrain(
 
 @app.command()
 def finetune(
-    task: Annotated[Task, typer.Argument(help="What it shall learn.")],
+    task: Annotated[str, typer.Argument(help="Task to learn, such as caption or vqa; an unknown name lists them.")],
     data: OwnData,
     model: Model,
     out: Out,
@@ -124,9 +114,11 @@ def finetune(
     from diptych.recipes.recipe import claimed
     from diptych.runs.extraction import store_of
     from diptych.runs.run import fit_to, run
+    from diptych.tasks import find_learnt
 
+    spec = find_learnt(task)
     start = open_folder(model)
-    named = find_recipe(recipe or f"{start.architecture.system}/small/{task.value}")
+    named = find_recipe(recipe or f"{start.architecture.system}/small/{spec.name}")
     chosen = fit_to(named, start).override(settings or ())
     claimed(out, chosen)
     if recipe is not None:

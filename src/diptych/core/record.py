@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from diptych.core.regions import Regions
@@ -99,3 +99,7 @@ class Record:
     relations: tuple[tuple[int, str, int], ...] = ()  # (subject, relation, object), indices into objects
     regions: Regions | None = None  # what a detector saw, once extracted
     generated: tuple[GeneratedCaption, ...] = field(default=(), repr=False)  # which of the captions are a model's
+
+    def best_regions(self, most: int) -> "Record":
+        """With so many of its regions, those that the detector is surest of."""
+        return self if self.regions is None else replace(self, regions=self.regions.first(most))

@@ -18,7 +18,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from diptych.core import Batch, Objective, Regions, Sample, collate
-from diptych.models.heads import answer_probabilities
 from diptych.objectives.generate_text import GenerateText
 from diptych.objectives.masked_queries import MaskedQueries
 
@@ -47,14 +46,18 @@ def weigh_words(model: Any, regions: Regions, text: Int[Tensor, "T"]) -> Float[T
 
 
 @torch.inference_mode()
-def weigh_answer(model: Any, regions: Regions, question: Int[Tensor, "T"], answer: int) -> Float[Tensor, "1 R"]:
-    """The same for the log-probability of an answer to a question."""
+def weigh_answer(
+    model: Any,
+    regions: Regions,
+    question: Int[Tensor, "T"],
+    answer: int,
+    log_probabilities: Callable[[Any, Batch], Tensor],
+) -> Float[Tensor, "1 R"]:
+    """The same for an answer to a question. `log_probabilities(model, batch)` are of all answers, (B, A): in what form
+    they were learnt, each by itself or all against each other, the task knows."""
 
     def logs(batch: Batch) -> Tensor:
-        scores = model.heads["answer"](model(batch))
-        if scores.dim() == 3:
-            return answer_probabilities(scores)[:, answer, None].log()
-        return torch.nn.functional.logsigmoid(scores.float())[:, answer, None]
+        return log_probabilities(model, batch)[:, answer, None]
 
     return _falls(model, regions, Sample("", "", None, question), logs)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -18,8 +18,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, PositiveInt
 from rich.console import Console
 
-from diptych.demo.comparison import Cell, Row, Task, compare, read_said
-from diptych.demo.measure import Measured, Predictions, measure, report_arms, said_by
+from diptych.demo.comparison import Cell, Row, compare, read_said
+from diptych.demo.measure import Measured, measure, report_arms
 from diptych.demo.page import TITLE
 from diptych.demo.systems import DEFAULT, begin_with, layers_of, tasks_of
 from diptych.errors import RecipeError
@@ -40,11 +40,13 @@ from diptych.runs.folder import DETECTOR, INNER, open_model
 from diptych.runs.run import run
 from diptych.sources import storybook
 from diptych.sources.formats import read
+from diptych.tasks import find_task
+from diptych.tasks.spec import Predicted
 from diptych.vision.load import load_detector
 
 # The best of four on val, with 100 labelled scenes and a seed that the demo does not use (experiments/rates.py).
 # They were chosen for Unified VLP; other systems take the same, and statements those of questions.
-RATES: dict[tuple[Task, str], float] = {
+RATES: dict[tuple[str, str], float] = {
     ("caption", "from scratch"): 5e-4,
     ("caption", "pre-trained"): 2.5e-4,
     ("vqa", "from scratch"): 1e-3,
@@ -212,11 +214,11 @@ def run_cells(cells: list[Cell], console: Console) -> list[Row]:
         return compare(cells, PROCESSES, done)
 
 
-def _measure(cells: list[Cell], store: Store, tasks: tuple[Task, ...]) -> Measured:
+def _measure(cells: list[Cell], store: Store, tasks: Sequence[str]) -> Measured:
     """Beside blind baselines, which know the words of all labelled scenes, and ceilings."""
-    said: dict[str, dict[str, Predictions]] = {task: {} for task in tasks}
+    said: dict[str, dict[str, Predicted]] = {task: {} for task in tasks}
     for cell in cells:
-        said[cell.task][cell.arm] = said_by(cell.task, read_said(cell))
+        said[cell.task][cell.arm] = find_task(cell.task).by_key(read_said(cell))
     test = [store.record(index) for index in store.split("test")]
     return measure(said, test, list(iterate(store, "train")))
 

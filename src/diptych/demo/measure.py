@@ -5,26 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from diptych.core import Question, Record
+from diptych.core import Record
 from diptych.demo.page import TITLE, demo_report
 from diptych.reports.html import write_report
-from diptych.tasks.decisions import STATEMENT, as_question, nlvr_baselines, nlvr_gain, score_nlvr
-from diptych.tasks.scores import (
-    Baselines,
-    Score,
-    Scores,
-    caption_baselines,
-    caption_gain,
-    score_captions,
-    score_vqa,
-    vqa_baselines,
-    vqa_gain,
-)
-
-Predictions = dict[str, Any]  # captions by record, answers by question, verdicts by statement
-SPOKEN = {"caption": "caption", "vqa": "answer", "nlvr": "true"}  # what a task's predictions call it
+from diptych.tasks import CAPTION, TaskSpec, find_task
+from diptych.tasks.scores import Score, Scores
+from diptych.tasks.spec import Predicted
+from diptych.tasks.vqa import answered_questions
 
 
 @dataclass(frozen=True)
@@ -33,34 +21,32 @@ class Measured:
 
     records: tuple[Record, ...]
     training: tuple[Record, ...]
-    said: Mapping[str, Mapping[str, Predictions]]  # task -> arm -> what it said
+    said: Mapping[str, Mapping[str, Predicted]]  # task -> arm -> what it said
     scores: Mapping[str, Mapping[str, Scores]]
     gains: Mapping[str, Score]
 
 
-def said_by(task: str, predictions: Sequence[Mapping[str, Any]]) -> Predictions:
-    """The words of a task's predictions, by key."""
-    return {told["key"]: told[SPOKEN[task]] for told in predictions}
-
-
 def measure(
-    said: Mapping[str, Mapping[str, Predictions]], records: Sequence[Record], training: Sequence[Record]
+    said: Mapping[str, Mapping[str, Predicted]], records: Sequence[Record], training: Sequence[Record]
 ) -> Measured:
     """`said`: task -> arm -> words. `records`: what was asked about; `training` teaches the blind baselines."""
-    baselines = {task: _bounds(task, records, training) for task in said}
-    scores = {
-        task: {arm: _score(task, told, records, baselines[task]) for arm, told in by_arm.items()}
-        for task, by_arm in said.items()
-    }
-    gains = {task: _gain(task, list(by_arm.values()), records) for task, by_arm in said.items() if len(by_arm) > 1}
+    scores: dict[str, dict[str, Scores]] = {}
+    gains: dict[str, Score] = {}
+    for task, by_arm in said.items():
+        spec = find_task(task)
+        baselines = spec.baselines(records, training) if spec.baselines is not None else None
+        scores[task] = {arm: spec.score(told, records, baselines) for arm, told in by_arm.items()}
+        if spec.gain is not None and len(by_arm) > 1:
+            first, *_, last = by_arm.values()
+            gains[task] = spec.gain(first, last, records)
     return Measured(tuple(records), tuple(training), said, scores, gains)
 
 
 def baselines_of(
-    task: str, said: Predictions, records: Sequence[Record], training: Sequence[Record], scores: Sequence[str]
+    task: str, said: Predicted, records: Sequence[Record], training: Sequence[Record], scores: Sequence[str]
 ) -> dict[str, dict[str, float | None]]:
     """What each score is held against: {score: {"blind": ..., "ceiling": ...}}."""
-    measured = _score(task, said, records, _bounds(task, records, training))
+    measured = measure({task: {"": said}}, records, training).scores[task][""]
     return {name: {"blind": measured[name].blind, "ceiling": measured[name].ceiling} for name in scores}
 
 
@@ -78,8 +64,11 @@ def report_arms(
 ) -> Path:
     """Writes `out/report.html`. Pictures show what the last arm says. `runs`: task, "detector" or "pretrain" -> arm."""
     last = {task: list(by_arm.items())[-1] for task, by_arm in measured.said.items()}
-    judged = last["nlvr"][1] if "nlvr" in last else {}
-    answers = last["vqa"][1] if "vqa" in last else {}
+    asked = [find_task(task) for task in last]
+    answers: dict[str, str] = {}
+    for spec in asked:
+        if spec.answered is not None:
+            answers |= spec.answered(last[spec.name][1])
     return write_report(
         out,
         demo_report(
@@ -87,11 +76,11 @@ def report_arms(
             gains=measured.gains,
             notes=notes,
             runs=runs,
-            records=[_asked(record, judged) for record in measured.records],
+            records=[_asked(record, asked) for record in measured.records],
             class_names=class_names,
-            captions=last["caption"][1] if "caption" in last else {},
-            answers=answers | {f"{key}/{STATEMENT}": "yes" if true else "no" for key, true in judged.items()},
-            training=_questions([_asked(record, judged) for record in measured.training]),
+            captions=last[CAPTION.name][1] if CAPTION.name in last else {},
+            answers=answers,
+            training=answered_questions([_asked(record, asked) for record in measured.training]),
             title=title,
             seconds=seconds,
             memory_mib=memory_mib,
@@ -102,40 +91,7 @@ def report_arms(
     )
 
 
-def _asked(record: Record, judged: Predictions) -> Record:
-    """Statements stand among the questions, where they were judged."""
-    if not judged:
-        return record
-    return replace(record, questions=(*record.questions, *map(as_question, record.statements)))
-
-
-def _bounds(task: str, records: Sequence[Record], training: Sequence[Record]) -> Baselines:
-    if task == "nlvr":
-        return nlvr_baselines(records, training)
-    if task == "vqa":
-        return vqa_baselines(records, _questions(training))
-    return caption_baselines(_references(records), [record.captions for record in training if record.captions])
-
-
-def _questions(records: Sequence[Record]) -> list[Question]:
-    return [question for record in records for question in record.questions if question.answers]
-
-
-def _references(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
-    return {record.key: record.captions for record in records if record.captions}
-
-
-def _score(task: str, said: Predictions, records: Sequence[Record], baselines: Baselines) -> Scores:
-    if task == "nlvr":
-        return score_nlvr(said, records, baselines)
-    return (
-        score_vqa(said, records, baselines) if task == "vqa" else score_captions(said, _references(records), baselines)
-    )
-
-
-def _gain(task: str, arms: list[Predictions], records: Sequence[Record]) -> Score:
-    if task == "nlvr":
-        return nlvr_gain(arms[0], arms[-1], records)
-    if task == "vqa":
-        return vqa_gain(arms[0], arms[-1], records)
-    return caption_gain(arms[0], arms[-1], _references(records))
+def _asked(record: Record, tasks: Sequence[TaskSpec]) -> Record:
+    """What tasks ask stands among the questions."""
+    more = [question for spec in tasks if spec.questions is not None for question in spec.questions(record)]
+    return replace(record, questions=tuple(dict.fromkeys((*record.questions, *more))))

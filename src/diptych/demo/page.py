@@ -11,17 +11,10 @@ from diptych.demo.findings import find
 from diptych.demo.gallery import STORYBOOK, evenly, shown
 from diptych.reports.charts import chart
 from diptych.reports.report import Arm, Chart, Comparison, Report, Stage
+from diptych.tasks import TASKS, find_task
 from diptych.tasks.scores import Score, Scores
 
 TITLE = "Diptych: a drawn world, learnt"
-DRAWN = {
-    "caption": ("CIDEr", "BLEU-4"),
-    "vqa": ("accuracy", "accuracy yes/no", "accuracy number", "accuracy other"),
-    "nlvr": ("accuracy",),
-}
-TITLES = {"caption": "Captions", "vqa": "Questions", "nlvr": "Statements"}
-LEARNS = {"caption": "write", "vqa": "answer", "nlvr": "judge"}
-VALIDATION = {"caption": "CIDEr", "vqa": "accuracy", "nlvr": "accuracy", "pretrain": "likelihood"}
 
 
 def demo_report(
@@ -67,25 +60,27 @@ def demo_report(
 
 
 def _lead(scores: Mapping[str, Mapping[str, Scores]]) -> str:
-    learns = " and to ".join(LEARNS[task] for task in scores)
+    learns = " and to ".join(find_task(task).learns for task in scores)
     sentences = [f"Drawn scenes, a detector that learns to see them, a model that learns to {learns}."]
     for task, arms in scores.items():
-        name = DRAWN[task][0]
+        spec = find_task(task)
+        name = spec.shown[0]
         told = ", ".join(f"{arm} {scores[name].value:.1f}" for arm, scores in arms.items())
         first = next(iter(arms.values()))[name]
         beside = [
             f"{what} {value:.1f}" for what, value in (("blind", first.blind), ("ceiling", first.ceiling)) if value
         ]
-        sentences.append(f"{TITLES[task]}, {name}: {told}" + (f" ({', '.join(beside)})." if beside else "."))
+        sentences.append(f"{spec.title}, {name}: {told}" + (f" ({', '.join(beside)})." if beside else "."))
     return " ".join(sentences)
 
 
 def _comparison(task: str, arms: Mapping[str, Scores], notes: Mapping[str, str], gain: Score | None) -> Comparison:
     there = {score.name for scores in arms.values() for score in scores.scores}
-    drawn = tuple(name for name in DRAWN.get(task, ()) if name in there)
+    spec = find_task(task)
+    drawn = tuple(name for name in spec.shown if name in there)
     of = next(iter(arms.values()))
     return Comparison(
-        f"{TITLES.get(task, task)} of {of.pictures} test pictures",
+        f"{spec.title} of {of.pictures} test pictures",
         tuple(Arm(name, scores, notes.get(name, "")) for name, scores in arms.items()),
         drawn,
         "" if gain is None else _gain(list(arms), gain),
@@ -105,10 +100,11 @@ def _gain(arms: Sequence[str], gain: Score) -> str:
 
 
 def _charts(runs: Mapping[str, Mapping[str, Path]]) -> list[Chart]:
-    names = {"detector": "Learning to see", "pretrain": "Pre-training", **TITLES}
-    wanted = [(task, what) for task in runs for what in ("loss", VALIDATION.get(task)) if what]
-    charts = [
-        chart(f"{names.get(task, task)}: {'training loss' if what == 'loss' else f'{what} on val'}", runs[task], what)
-        for task, what in wanted
-    ]
+    charts = []
+    for task, folders in runs.items():
+        spec = TASKS.get(task)  # None: the detector
+        name = "Learning to see" if spec is None else spec.title
+        charts.append(chart(f"{name}: training loss", folders, "loss"))
+        if spec is not None:
+            charts.append(chart(f"{name}: {spec.watched} on val", folders, spec.watched))
     return [found for found in charts if found is not None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from diptych.demo.comparison import Task
 from diptych.errors import RecipeError, nearest
 from diptych.models import SYSTEMS
 from diptych.recipes import RECIPES, find_recipe
@@ -11,7 +10,7 @@ from diptych.recipes.recipe import Recipe
 DEFAULT = "unified-vlp"
 
 
-def tasks_of(system: str) -> tuple[Task, ...]:
+def tasks_of(system: str) -> tuple[str, ...]:
     """Captions and questions; of a system without a decoder questions and statements. Raises RecipeError."""
     if system not in SYSTEMS:
         raise RecipeError(f"no system {system!r}; {nearest(system, SYSTEMS)}")

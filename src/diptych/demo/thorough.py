@@ -32,12 +32,13 @@ from diptych.demo.demo import (
     pretraining,
     run_cells,
 )
-from diptych.demo.measure import baselines_of, said_by
+from diptych.demo.measure import baselines_of
 from diptych.files import write_atomically
 from diptych.loading.store import Store, iterate
+from diptych.tasks import find_task
 
 LONG, GAIN = "from scratch, steps of both phases", "gain of pre-training"
-SCORES = {"caption": ("CIDEr", "BLEU-4"), "vqa": ("accuracy", "accuracy yes/no")}
+SCORES = {task: find_task(task).shown[:2] for task in TASKS}
 
 
 class ThoroughConfig(BaseModel):
@@ -146,7 +147,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 def _bounds(store: Store, cells: Sequence[Cell]) -> dict[str, dict[str, dict[str, float | None]]]:
     """The blind baseline and the ceiling of each score on test; the baseline knows all labelled scenes."""
     test, training = [store.record(index) for index in store.split("test")], list(iterate(store, "train"))
-    asked = {cell.task: said_by(cell.task, read_said(cell)) for cell in cells}
+    asked = {cell.task: find_task(cell.task).by_key(read_said(cell)) for cell in cells}
     return {task: baselines_of(task, said, test, training, SCORES[task]) for task, said in asked.items()}
 
 

@@ -25,7 +25,6 @@ from diptych.metrics import tokens_of
 from diptych.progress import bar
 from diptych.runs.folder import DETECTOR, ModelFolder
 from diptych.runs.prepare import in_split
-from diptych.runs.regions import best_regions
 from diptych.tasks.caption import Captioning
 from diptych.training.devices import seed_part
 
@@ -118,7 +117,7 @@ def _with_captions(
 
 def _write(model: ModelFolder, records: Sequence[Record], decoding: DecodingOptions) -> list[list[Hypothesis]]:
     most, task = model.architecture.config.max_regions, Captioning(model.tokens, decoding)
-    seen = [best_regions(record, most) for record in records]
+    seen = [record.best_regions(most) for record in records]
     writer: Any = model.model
     device = next(model.model.parameters()).device
     with torch.inference_mode():

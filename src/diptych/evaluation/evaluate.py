@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from diptych.configs import derive
 from diptych.core import Record
 from diptych.errors import RecipeError
 from diptych.evaluation.retrieve import Extent, retrieve
@@ -20,29 +19,10 @@ from diptych.runs.folder import ModelFolder
 from diptych.runs.regions import more_regions, unseen
 from diptych.runs.run import predict
 from diptych.sources import vqa2
-from diptych.tasks.decisions import (
-    nlvr_baselines,
-    referring_baselines,
-    score_nlvr,
-    score_referring,
-    score_vcr,
-    vcr_baselines,
-)
-from diptych.tasks.scores import Scores, caption_baselines, score_captions, score_vqa, vqa_baselines
-from diptych.tasks.two_towers import score_vectors
-from diptych.tasks.vcr import chosen
-
-TAUGHT = 500  # records of which the blind baseline of referring expressions learns
-Predictions = list[dict[str, Any]]
-DECIDED: dict[str, Callable[[Predictions, list[Record], list[Record]], Scores]] = {
-    "vcr": lambda said, records, training: score_vcr(chosen(said), records, vcr_baselines(records, training)),
-    "referring": lambda said, records, training: score_referring(
-        {told["key"]: told["box"] for told in said}, records, referring_baselines(records, training)
-    ),
-    "nlvr": lambda said, records, training: score_nlvr(
-        {told["key"]: told["true"] for told in said}, records, nlvr_baselines(records, training)
-    ),
-}
+from diptych.tasks import TaskSpec, find_task
+from diptych.tasks.caption import caption_baselines, extra_caption_scores, score_captions
+from diptych.tasks.scores import Baselines, Scores
+from diptych.tasks.vqa import score_vqa, vqa_baselines
 
 
 def score_model(
@@ -62,46 +42,40 @@ def score_model(
     """
     _runnable(extra_metrics)
     trained_for = task or (model.recipe.task if model.recipe is not None else None)
-    if trained_for == "retrieval" and "match" in model.model.heads:
-        if extra_metrics:
-            raise RecipeError(
-                f"{', '.join(extra_metrics)} score captions, and retrieval writes none; leave out --extra-metrics"
-            )
+    spec = find_task(trained_for) if trained_for is not None else None
+    if spec is not None and spec.extra_scores is None and extra_metrics:
+        raise RecipeError(
+            f"{', '.join(extra_metrics)} score captions, and {model.folder} is scored for {spec.name}; leave out "
+            "--extra-metrics"
+        )
+    if spec is not None and spec.gallery and spec.head in model.model.heads:
         return retrieve(model, store, split, extent, pairs, console)
     if extent is not None or pairs is not None:
         raise RecipeError(
             "--queries, --shortlist and --pairs are of retrieval by a model that reads pairs (it has a head 'match'); "
             "say --task retrieval, or leave them out"
         )
-    if task is not None and model.recipe is not None:
-        model = replace(model, recipe=derive(model.recipe, task=task))
-    said, records, asked, damaged = predict(model, store, split)
+    predictions, records, asked, damaged = predict(model, store, split, task)
+    spec = find_task(asked.name)  # of a pre-trained model: captions
+    predicted = spec.by_key(predictions)
+    scores = spec.score(predicted, records, _baselines(spec, model, store, split, records))
+    extra = spec.extra_scores(predicted, records, extra_metrics) if spec.extra_scores and extra_metrics else []
     most = model.architecture.config.max_regions
     notes = (*_left_out(damaged), *more_regions(store, store.split(split), most), *unseen(records))
-    if asked.name == "retrieval":
-        scores = score_vectors(said)
-        return said, replace(scores, notes=(*scores.notes, *notes))
-    trained_on = model.recipe.data.split if model.recipe is not None else "train"
-    training = [record for record in iterate(store, trained_on) if record.split != split]
-    if asked.name != "caption" and extra_metrics:
-        raise RecipeError(
-            f"{', '.join(extra_metrics)} score captions, and {model.folder} writes none; leave out --extra-metrics"
-        )
-    if asked.name in DECIDED:
-        if asked.name == "referring":  # its blind baseline looks at boxes
-            indices = store.split(trained_on) if trained_on != split else []
-            training = [store.record(index) for index in indices[:TAUGHT]]
-        scores = DECIDED[asked.name](said, records, training)
-    elif asked.name == "vqa":
-        answers = {prediction["key"]: prediction["answer"] for prediction in said}
-        questions = [question for record in training for question in record.questions if question.answers]
-        scores = score_vqa(answers, records, vqa_baselines(records, questions))
-    else:
-        references = {record.key: record.captions for record in records if record.captions}
-        captions = {prediction["key"]: prediction["caption"] for prediction in said}
-        learnt = [record.captions for record in training if record.captions]
-        scores = score_captions(captions, references, caption_baselines(references, learnt), extra_metrics)
-    return said, replace(scores, notes=(*scores.notes, *notes))
+    return predictions, replace(scores, scores=(*scores.scores, *extra), notes=(*scores.notes, *notes))
+
+
+def _baselines(
+    spec: TaskSpec, model: ModelFolder, store: Store, split: str, records: Sequence[Record]
+) -> Baselines | None:
+    """Learnt on the split that taught the model, as far as its records are not those that are scored."""
+    if spec.baselines is None:
+        return None
+    taught = model.recipe.data.split if model.recipe is not None else "train"
+    if spec.baseline_regions:  # these look at boxes
+        numbers = store.split(taught)[: spec.baseline_regions] if taught != split else []
+        return spec.baselines(records, [store.record(number) for number in numbers])
+    return spec.baselines(records, [record for record in iterate(store, taught) if record.split != split])
 
 
 def _left_out(damaged: Sequence[str]) -> Iterator[str]:
@@ -136,8 +110,9 @@ def _caption_file(
     found = read_caption_results(path, truths, allow_missing=allow_missing)
     covered = {key: captions for key, captions in truths.items() if key in found.predictions}
     learnt = list(read_references(training).values()) if training is not None else []
-    baselines = caption_baselines(covered, learnt)
-    return _noted(score_captions(found.predictions, covered, baselines, extra_metrics, found.coverage), found)
+    scores = score_captions(found.predictions, covered, caption_baselines(covered, learnt), found.coverage)
+    extra = extra_caption_scores(found.predictions, covered, extra_metrics)
+    return _noted(replace(scores, scores=(*scores.scores, *extra)), found)
 
 
 def _answer_file(path: Path, questions: Path, annotations: Path, allow_missing: bool) -> Scores:

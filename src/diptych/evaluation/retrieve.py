@@ -21,10 +21,10 @@ from diptych.loading.store import Store
 from diptych.progress import bar
 from diptych.runs.folder import ModelFolder
 from diptych.runs.prepare import in_split
-from diptych.runs.regions import best_regions, pixels_of
+from diptych.runs.regions import pixels_of
 from diptych.tasks.gallery import Cells, Gallery, Records, joined, open_table
+from diptych.tasks.matching import Retrieval, rankings
 from diptych.tasks.recall import recall_scores, shortlist_notes
-from diptych.tasks.retrieval import Retrieval, rankings
 from diptych.tasks.scores import Scores
 from diptych.tasks.shortlist import MOST, Shortlister
 from diptych.tasks.two_towers import choose
@@ -139,7 +139,7 @@ def _shortlist(
         return _shortlister(model, store, split).choose(gallery, most)
     by.accept(store.contract, store.folder)
     config = by.architecture.config
-    records = (best_regions(gallery.records[row], config.max_regions) for row in range(len(gallery.keys)))
+    records = (gallery.records[row].best_regions(config.max_regions) for row in range(len(gallery.keys)))
     texts = [caption.text for caption in gallery.captions]
     words = by.recipe.data.max_words if by.recipe is not None else 20
     return choose(by.model, by.tokens, records, texts, most, min(words, config.max_text - 1))

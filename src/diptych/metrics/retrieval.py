@@ -13,6 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from diptych.errors import DataError
 
+# What a query asks for, and what finding it is called: a picture asks for captions (papers: TR), a caption for
+# pictures (IR).
+RECALLS = {"captions": "text retrieval", "pictures": "image retrieval"}
+
 
 @dataclass(frozen=True)
 class Ranks:
@@ -44,9 +48,9 @@ def retrieval_ranks(scores: ArrayLike, picture_of: Sequence[int]) -> Ranks:
 
 
 def recalls(ranks: Ranks, at: Sequence[int] = (1, 5, 10)) -> dict[str, float]:
-    """{"captions R@1": ..., "pictures R@1": ..., ...}: in papers TR and IR."""
+    """{"text retrieval R@1": ..., "image retrieval R@1": ..., ...}: in papers TR and IR."""
     both = {"captions": ranks.of_captions, "pictures": ranks.of_pictures}
-    return {f"{name} R@{k}": float(np.mean(rank < k)) for name, rank in both.items() for k in at}
+    return {f"{RECALLS[asks]} R@{k}": float(np.mean(rank < k)) for asks, rank in both.items() for k in at}
 
 
 def rank_of(scores: ArrayLike, right: ArrayLike) -> int:

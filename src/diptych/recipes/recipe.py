@@ -26,6 +26,7 @@ from diptych.files import write_atomically
 from diptych.loading.pixels import Colours
 from diptych.models import SYSTEMS, ModelConfig, ResolvedConfig
 from diptych.recipes.objectives import OBJECTIVES, Objectives
+from diptych.tasks import TASKS
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 FILE = "recipe.json"
@@ -66,7 +67,7 @@ class Recipe(BaseModel):
 
     name: str
     system: str  # a name in SYSTEMS
-    task: Literal["pretrain", "caption", "vqa", "vcr", "referring", "nlvr", "retrieval"]
+    task: str  # a name in TASKS
     model: SerializeAsAny[ModelConfig]
     init: str | None = None  # weights to begin from: a BERT, UniLM or Unified VLP file or folder, or a hub id
     network_init: str | None = None  # what model.network begins as: a Faster R-CNN's folder, or a file with its ResNet
@@ -75,6 +76,13 @@ class Recipe(BaseModel):
     training: TrainingConfig
     decoding: DecodingOptions = Field(default_factory=DecodingOptions)
     data: DataConfig = Field(default_factory=DataConfig)
+
+    @field_validator("task")
+    @classmethod
+    def _known_task(cls, task: str) -> str:
+        if task not in TASKS:
+            raise ValueError(f"no task {task!r}; {nearest(task, TASKS)}")
+        return task
 
     @field_validator("system")
     @classmethod
@@ -195,7 +203,7 @@ def _objectives_of(system: str, key: str, task: str) -> dict[str, Any]:
         raise RecipeError(
             f"--set {key}={system}: wanted a system, to learn by its objectives; {nearest(system, systems)}"
         )
-    if task != "pretrain":
+    if not TASKS[task].pretrains:
         raise RecipeError(
             f"--set {key}={system}: objectives are chosen in pre-training (diptych pretrain); in fine-tuning a model "
             f"learns what the task asks, {task}"

@@ -6,21 +6,13 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from diptych.tasks import find_task
 from diptych.tasks.scores import Score, Scores
-
-NAMES = {
-    "caption": "captions",
-    "vqa": "answers",
-    "retrieval": "queries",
-    "vcr": "questions",
-    "referring": "expressions",
-    "nlvr": "statements",
-}
 
 
 def score_table(scores: Scores) -> Group:
     """Each score between its blind baseline and its ceiling, with how all three were had below."""
-    of = f"{scores.items} {NAMES[scores.task]} of {scores.pictures} pictures"
+    of = f"{scores.items} {find_task(scores.task).noun} of {scores.pictures} pictures"
     covered = "" if scores.coverage == 1 else f", {100 * scores.coverage:.1f}% of what was asked"
     table = Table()
     table.add_column("score", no_wrap=True)

@@ -28,8 +28,8 @@ from diptych.loading.tokens import Tokens
 from diptych.models import SYSTEMS, ResolvedConfig, SystemModel, VLBertConfig
 from diptych.models.weights import load_into, read_weights
 from diptych.recipes.recipe import Recipe, named_system, parse
-from diptych.tasks.vqa import FILE as ANSWERS
-from diptych.tasks.vqa import Answers
+from diptych.tasks.answers import FILE as ANSWERS
+from diptych.tasks.answers import Answers
 from diptych.vision.given import KIND as GIVEN
 
 WEIGHTS, CONFIG, FEATURES, DETECTOR = "model.safetensors", "config.json", "features.json", "detector"

@@ -19,14 +19,13 @@ from diptych.recipes.objectives import SelfCriticalObjectives
 from diptych.recipes.recipe import Recipe, claimed
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.runs.lengths import cut_short
-from diptych.runs.regions import more_regions, pixels_of, pointing_nowhere
+from diptych.runs.regions import more_regions, pixels_of
 from diptych.runs.rewards import check_rewardable, notes, rewarded_samples, rewarded_schedule
 from diptych.runs.tasks import make_task
 from diptych.runs.text_corpus import check_text, corpus_of, first_lines
-from diptych.tasks.caption import Captioning
-from diptych.tasks.retrieval import Retrieval
-from diptych.tasks.two_towers import TwoTowerRetrieval
-from diptych.tasks.vqa import Answers
+from diptych.tasks import find_task
+from diptych.tasks.answers import Answers
+from diptych.tasks.spec import LeavesOut, TrainingRecords
 
 VOCABULARY_SIZE = 8000
 
@@ -53,16 +52,9 @@ class Plan:
             )
         most = self.recipe.model.max_regions
         yield from more_regions(self.store, self.records, most)
-        yield from pointing_nowhere(self.store, self.records, self.recipe.task, most)
+        if (of_task := find_task(self.recipe.task).notes) is not None:
+            yield from of_task(self.task, TrainingRecords(self.store, self.records, most))
         yield from self._frozen_by_chance()
-        if self.answers is not None and self.recipe.task == "vqa":
-            asked = [question for index in self.records for question in self.store.words(index).questions]
-            outside = [question for question in asked if not self.answers.scores(question.answers)]
-            if outside:
-                yield (
-                    f"{len(outside)} of {len(asked)} questions are left out: the model gives none of their answers "
-                    f"(the first: {outside[0].key}, {outside[0].answers[0]!r})"
-                )
         part, batch = self.recipe.training.micro_batch, self.recipe.training.batch
         if part is not None and part < batch and any(one.name == "similarity" for one in self.schedule.objectives):
             yield (
@@ -119,7 +111,7 @@ class Plan:
         yield from self._unknown()
 
     def _unknown(self) -> Iterator[str]:
-        if isinstance(self.task, Captioning | Retrieval | TwoTowerRetrieval) and (unknown := self.task.unknown):
+        if isinstance(self.task, LeavesOut) and (unknown := self.task.unknown):
             key, caption = next(iter(unknown.items()))
             yield (
                 f"{len(unknown)} captions are left out: the vocabulary knows none of their words (the first: {key}, "
@@ -233,7 +225,8 @@ def _own_tokens(recipe: Recipe, start: ModelFolder) -> Tokens:
 def _answers(recipe: Recipe, store: Store, start: ModelFolder | None) -> Answers | None:
     if start is not None and start.answers is not None:
         return start.answers
-    return Answers.of(iterate(store, recipe.data.split)) if recipe.task == "vqa" else None
+    learn = find_task(recipe.task).answers
+    return learn(iterate(store, recipe.data.split)) if learn is not None else None
 
 
 def _architecture(
@@ -255,7 +248,7 @@ def _architecture(
 
 def _check_room(recipe: Recipe, config: ResolvedConfig) -> None:
     """Whether the longest texts that the recipe reads have places."""
-    marks = 3 if config.answer_slot else 2 if recipe.task == "vcr" else 1
+    marks = 3 if config.answer_slot else find_task(recipe.task).separators
     read = {"data.max_words": (recipe.data.max_words, marks, config.max_beside)}
     if recipe.data.text is not None:
         read["data.text_words"] = (recipe.data.text_words, 1, config.max_text)

@@ -1,24 +1,14 @@
-"""What a run should say about regions before it begins: more than the model reads, and words that no region shows."""
+"""What a run should say about regions before it begins: more than the model reads, or none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
-from diptych.core import IGNORE, Record
+from diptych.core import Record
 from diptych.loading.pixels import Pixels
 from diptych.loading.store import Store
 from diptych.models import VLBertConfig
-from diptych.objectives import region_of
 from diptych.recipes.recipe import Recipe
-from diptych.tasks.referring import can_be_found
-
-LOOKED_AT = 1000  # records whose regions are read to count; more would keep a large run waiting
-
-
-def best_regions(record: Record, most: int) -> Record:
-    """The record with the best of its regions."""
-    return record if record.regions is None else replace(record, regions=record.regions.first(most))
 
 
 def pixels_of(recipe: Recipe) -> Pixels | None:
@@ -43,33 +33,3 @@ def unseen(records: Sequence[Record]) -> Iterator[str]:
     bare = [record.key for record in records if record.regions is None or not len(record.regions)]
     if bare:
         yield f"{len(bare)} of {len(records)} pictures have no region (the first: {bare[0]}): nothing was seen of them"
-
-
-def pointing_nowhere(store: Store, records: Sequence[int], task: str, most: int) -> Iterator[str]:
-    """Expressions that no region fits, and tags of objects that no region shows."""
-    if task not in ("referring", "vcr"):
-        return
-    looked = [best_regions(store.record(index), most) for index in records[:LOOKED_AT]]
-    first = "" if len(looked) == len(records) else f" (of the first {len(looked):,} pictures)"
-    if task == "referring":
-        asked = [(record, e) for record in looked for e in record.expressions]
-        lost = [e.key for record, e in asked if not can_be_found(e, record.regions)]
-        if lost:
-            yield (
-                f"{len(lost)} of {len(asked)} expressions{first} are left out: no region overlaps the true box by half "
-                f"(the first: {lost[0]})"
-            )
-        return
-    named = [(record, c.key, k) for record in looked for c in record.choices for k in c.named]
-    lost = [key for record, key, k in named if not _shown(record, k)]
-    if lost:
-        yield (
-            f"{len(lost)} of {len(named)} objects that questions name{first} go without a region: none shows them "
-            f"(the first: {lost[0]})"
-        )
-
-
-def _shown(record: Record, thing: int) -> bool:
-    if record.regions is None or thing >= len(record.objects):
-        return False
-    return region_of(thing, record.objects[thing].box, record.regions) != IGNORE

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,6 @@ from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.loading.loader import Loader
 from diptych.loading.store import Store
 from diptych.models import SystemModel, VLBertConfig
-from diptych.models.heads import RegionScoreHead, SlotAnswerHead, WordHead
 from diptych.models.vl_bert.model import NETWORK
 from diptych.models.weights import load_into, read_weights
 from diptych.objectives import Schedule
@@ -28,17 +27,16 @@ from diptych.recipes.recipe import Recipe, claim
 from diptych.runs.folder import DETECTOR, INNER, ModelFolder
 from diptych.runs.importing import begin, begin_network
 from diptych.runs.prepare import Plan, in_split, plan
-from diptych.runs.regions import best_regions, pixels_of
-from diptych.runs.tasks import SCORES, make_task
-from diptych.tasks.caption import Captioning
-from diptych.tasks.retrieval import Retrieval
+from diptych.runs.regions import pixels_of
+from diptych.runs.tasks import task_of
+from diptych.tasks import find_task
 from diptych.tasks.run import ask
+from diptych.tasks.spec import LIKELIHOOD, Start
 from diptych.terminal import make_console
 from diptych.training import Result, TrainingConfig, train
 from diptych.training.checkpoint import steps_in
 from diptych.training.trainer import CHECKPOINTS
 
-VALIDATION_GALLERY = 64  # pictures with a caption each: 4,096 pairs, which a small model reads in seconds
 LIKELIHOOD_BATCHES = 20
 PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # how pictures are read, in DataConfig
 
@@ -61,8 +59,8 @@ def run(
     if start is not None:
         for fresh in _begin_from(model, start):
             console.print(fresh, markup=False, highlight=False, soft_wrap=True)
-        _answer_in_words(model, chosen, start)
-        _score_as_class(model, start)
+        if (begin_heads := find_task(recipe.task).begin) is not None:
+            begin_heads(chosen.task, model.heads, Start(start.model.heads, start.answers))
     begun = bool(steps_in(out / CHECKPOINTS))  # all weights come from there: what it began as need not be there still
     if recipe.init is not None and not begun:
         console.print(f"{recipe.init}: {begin(model, recipe.system, recipe.init).lines()[-1]}")
@@ -82,7 +80,7 @@ def run(
         training=recipe.training if validate else _without_validation(recipe.training),
         folder=out,
         validate=validate,
-        score=SCORES[recipe.task] if validate else None,
+        score=find_task(recipe.task).watched if validate else None,
         fingerprint=_fingerprint(recipe, start),
         console=console,
     )
@@ -109,24 +107,6 @@ def _begin_from(model: SystemModel, start: ModelFolder) -> Iterator[str]:
         if fresh := sorted({name.split(".")[1] for name in other if name in wanted}):
             yield f"{start.folder}: its heads for other classes or answers start fresh: {', '.join(fresh)}"
     load_into(model, tensors)
-
-
-def _answer_in_words(model: SystemModel, chosen: Plan, start: ModelFolder) -> None:
-    """A model that has never answered begins by saying what it would say as a word."""
-    if start.answers is None and chosen.answers is not None and "answer" in model.heads:
-        head, word = model.heads["answer"], model.heads["word"]
-        if isinstance(head, SlotAnswerHead) and isinstance(word, WordHead):
-            pieces = [chosen.tokens.encode(name) for name in chosen.answers.names[1:]]
-            head.begin_as(word, [None, *(ids[0] if len(ids) == 1 else None for ids in pieces)])
-
-
-def _score_as_class(model: SystemModel, start: ModelFolder) -> None:
-    """Scores of regions begin with what told their classes, as in VL-BERT's fine-tuning on RefCOCO+."""
-    before = start.model.heads
-    if "region_score" in model.heads and "region_score" not in before and "region_class" in before:
-        ours, theirs = model.heads["region_score"], before["region_class"]
-        if isinstance(ours, RegionScoreHead) and isinstance(theirs, nn.Sequential):
-            ours.dense.load_state_dict(theirs[0].state_dict())
 
 
 def _saved(chosen: Plan, result: Result, out: Path, start: ModelFolder | None) -> ModelFolder:
@@ -194,14 +174,16 @@ def evaluate(model: ModelFolder, store: Store, split: str) -> tuple[list[dict[st
     return predictions, task.score(predictions, records)
 
 
-def predict(model: ModelFolder, store: Store, split: str) -> Predictions:
-    """What it says of each record of a split; damaged ones are left out, as in training, and named."""
-    if model.recipe is None:
-        raise RecipeError(f"{model.folder} was imported and knows no task yet; fine-tune it: diptych finetune caption")
+def predict(model: ModelFolder, store: Store, split: str, name: str | None = None) -> Predictions:
+    """What it says of each record of a split; damaged ones are left out, as in training, and named.
+
+    `name` is a task that it has learnt beside the one that it was trained for last. Raises RecipeError and DataError.
+    """
+    task = task_of(model, name)
     model.accept(store.contract, store.folder)
-    most, look = model.architecture.config.max_regions, _look(model.recipe)
+    look = _look(model.recipe) if model.recipe is not None else None
+    most = model.architecture.config.max_regions
     records, damaged = _readable(store, in_split(store, split, "--split"), most, look)
-    task = make_task(model.recipe, model.tokens, model.answers)
     told = ask(task, model.model, records, look=look)
     return Predictions(told, records, task, damaged)
 
@@ -214,7 +196,7 @@ def _readable(
     damaged: list[DataError] = []
     for index in indices:
         try:
-            record = best_regions(store.record(index), most)
+            record = store.record(index).best_regions(most)
             if look is not None:
                 look(record)
             records.append(record)
@@ -234,7 +216,8 @@ def _validation(chosen: Plan) -> Callable[[nn.Module, int], dict[str, float]] | 
     recipe, store, task = chosen.recipe, chosen.store, chosen.task
     if recipe.training.validate_every is None or not chosen.held_out:
         return None
-    if recipe.task == "pretrain":
+    spec = find_task(recipe.task)
+    if spec.pretrains:
         most, schedule = recipe.model.max_regions, chosen.schedule.first
         pixels = pixels_of(recipe)
         size = 64 if pixels is None else recipe.training.batch
@@ -249,22 +232,12 @@ def _validation(chosen: Plan) -> Callable[[nn.Module, int], dict[str, float]] | 
             pixels=pixels,
             most_regions=recipe.model.most_regions,
         )
-        return lambda module, _: {"likelihood": _likelihood(module, batches, schedule)}
+        return lambda module, _: {LIKELIHOOD: _likelihood(module, batches, schedule)}
     look = _look(recipe)
     records, _ = _readable(store, chosen.held_out, recipe.model.max_regions, look)
-    if isinstance(task, Retrieval):
-        told = [record for record in records if record.captions][:VALIDATION_GALLERY]
-        records = [replace(record, captions=record.captions[:1]) for record in told]
-    asked = greedily(task)
-    return lambda module, _: asked.score(ask(asked, module, records, look=look), records)
-
-
-def greedily(task: Task) -> Task:
-    """Beams are for tests: all the papers choose their weights by greedy captions."""
-    if not isinstance(task, Captioning):
-        return task
-    options = task.decoding
-    return replace(task, decoding=derive(options, beams=1, captions=options.captions if options.sample else None))
+    if spec.validation is not None:
+        task, records = spec.validation(task, records)
+    return lambda module, _: task.score(ask(task, module, records, look=look), records)
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ from diptych.loading.tokens import Tokens
 from diptych.models import SYSTEMS
 from diptych.recipes.objectives import XgptObjectives
 from diptych.recipes.recipe import Recipe
+from diptych.tasks import find_task
 
 VOCABULARY_LINES = 20_000  # that a vocabulary is learnt from, beside all the captions
 
@@ -36,7 +37,7 @@ def check_text(recipe: Recipe) -> None:
                 "objectives.text_alone asks for text without pictures: name a file with a sentence a line, "
                 "--set data.text=FILE, or set objectives.text_alone=0"
             )
-    elif recipe.task != "pretrain":
+    elif not find_task(recipe.task).pretrains:
         raise RecipeError(f"data.text is for pre-training, not for {recipe.task}; leave it out")
     elif recipe.system not in can:
         raise RecipeError(

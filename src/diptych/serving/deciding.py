@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from diptych.configs import derive
 from diptych.core import Choices, Expression, Object, Record, Statement, Task, tags
-from diptych.errors import ServingError
+from diptych.errors import RecipeError, ServingError
 from diptych.runs.folder import ModelFolder
-from diptych.runs.tasks import make_task
+from diptych.runs.tasks import task_of
+from diptych.tasks import NLVR, REFERRING, VCR
 from diptych.tasks.run import ask
 
 WHOLE = (0.0, 0.0, 1.0, 1.0)
-HEADS = {"vcr": "choice", "referring": "region_score", "nlvr": "nlvr"}  # by which a model has learnt a task
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Verdict:
 def ground(folder: ModelFolder, record: Record, expression: str) -> Found:
     _in_words("an expression", expression)
     asked = replace(record, expressions=(Expression("0", expression, WHOLE),))
-    (said,) = ask(_task(folder, "referring"), folder.model, [asked])
+    (said,) = ask(learnt_task(folder, REFERRING.name), folder.model, [asked])
     if said["box"] is None:
         raise ServingError(f"the detector saw nothing in {record.key}, so nothing can be pointed at; give another one")
     x1, y1, x2, y2 = said["box"]
@@ -74,7 +73,7 @@ def choose(
         )
     record = replace(record, objects=record.objects or _seen(record, folder.contract.class_names))
     _all_named(record, (question, *answers, *rationales))
-    task = _task(folder, "vcr")
+    task = learnt_task(folder, VCR.name)
     of_answers = _shares(folder, task, record, Choices("0", question, tuple(answers), -1), "answer")
     best = of_answers.index(max(of_answers))
     if not rationales:
@@ -88,16 +87,16 @@ def verify(folder: ModelFolder, record: Record, statements: Sequence[str]) -> li
     for statement in statements:
         _in_words("a statement", statement)
     said = tuple(Statement(str(number), text, True) for number, text in enumerate(statements))
-    judged = ask(_task(folder, "nlvr"), folder.model, [replace(record, statements=said)])
+    judged = ask(learnt_task(folder, NLVR.name), folder.model, [replace(record, statements=said)])
     return [Verdict(told["true"], told["score"]) for told in judged]
 
 
-def _task(folder: ModelFolder, name: str) -> Task:
-    if folder.recipe is None or HEADS[name] not in folder.model.heads:
-        raise ServingError(
-            f"{folder.folder} has not learnt {name}; teach it: diptych finetune {name} --model {folder.folder}"
-        )
-    return make_task(derive(folder.recipe, task=name), folder.tokens, folder.answers)
+def learnt_task(folder: ModelFolder, name: str) -> Task:
+    """Raises ServingError where the model has not learnt it."""
+    try:
+        return task_of(folder, name)
+    except RecipeError as error:
+        raise ServingError(str(error)) from error
 
 
 def _shares(folder: ModelFolder, task: Task, record: Record, choices: Choices, part: str) -> tuple[float, ...]:

@@ -15,7 +15,6 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 from torch import Tensor
 
-from diptych.configs import derive
 from diptych.core import Question, Record, Regions, Writer, collate
 from diptych.decoding import DecodingOptions, decode
 from diptych.decoding.influence import weigh_answer, weigh_words
@@ -23,10 +22,11 @@ from diptych.errors import CheckpointError, DataError, ServingError
 from diptych.loading.tokens import Tokens
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.regions import pixels_of
-from diptych.runs.tasks import make_task
-from diptych.serving.deciding import Chosen, Found, Verdict, choose, ground, verify
+from diptych.serving.deciding import Chosen, Found, Verdict, choose, ground, learnt_task, verify
+from diptych.tasks import VQA
 from diptych.tasks.caption import Captioning
 from diptych.tasks.run import ask
+from diptych.tasks.vqa import Vqa
 from diptych.vision.detector import Detector, Picture
 from diptych.vision.given import KIND as GIVEN
 from diptych.vision.given import WHOLE_BOXES, Given
@@ -134,19 +134,13 @@ class Predictor:
         return self.answer(picture, [question])[0].text
 
     def answer(self, picture: AnyPicture, questions: Sequence[str]) -> list[Prediction]:
-        answers = self.folder.answers
-        if answers is None:
-            raise ServingError(
-                f"{self.folder.folder} has learnt no answers; teach it: "
-                f"diptych finetune vqa --model {self.folder.folder}"
-            )
+        task = learnt_task(self.folder, VQA.name)
+        assert isinstance(task, Vqa)
         if not all(question.strip() for question in questions):
             raise ServingError("a question is empty; ask in words, such as 'what colour is the kite?'")
         record = self.extract([picture])[0]
         assert record.regions is not None
         asked = replace(record, questions=tuple(Question(str(n), text, ()) for n, text in enumerate(questions)))
-        assert self.folder.recipe is not None  # answers are learnt by a recipe
-        task = make_task(derive(self.folder.recipe, task="vqa"), self.tokens, answers)
         said = zip(task.queries(asked), ask(task, self.folder.model, [asked]), strict=True)
         return [
             Prediction(
@@ -155,7 +149,12 @@ class Predictor:
                 record=asked,
                 words=(answer["answer"],),
                 weigh=partial(
-                    weigh_answer, self.folder.model, record.regions, sample.text, answers.names.index(answer["answer"])
+                    weigh_answer,
+                    self.folder.model,
+                    record.regions,
+                    sample.text,
+                    task.answers.names.index(answer["answer"]),
+                    task.log_probabilities,
                 ),
             )
             for sample, answer in said

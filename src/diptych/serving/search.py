@@ -18,10 +18,10 @@ from diptych.errors import DataError, ServingError
 from diptych.loading.extract import extract
 from diptych.loading.store import Store
 from diptych.runs.folder import ModelFolder
-from diptych.runs.regions import best_regions, pixels_of
+from diptych.runs.regions import pixels_of
 from diptych.serving.vectors import gallery_of
 from diptych.tasks.gallery import Caption, Gallery, Rows, open_table
-from diptych.tasks.retrieval import Retrieval, can_match, everything
+from diptych.tasks.matching import Retrieval, can_match, everything
 from diptych.tasks.two_towers import Found, TwoTowers, embed_sentences
 from diptych.vision.pictures import ENDINGS, find_pictures
 
@@ -110,7 +110,7 @@ class _Kept:
         return len(self.keys)
 
     def __getitem__(self, row: int, /) -> Record:
-        record = best_regions(self.store.record(self._indices[row]), self._most)
+        record = self.store.record(self._indices[row]).best_regions(self._most)
         if self._pixels is None:
             return record
         return self._pixels.beside(replace(record, image=self._named[self.keys[row]]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from diptych.core import Batch, Record, Sample
+from diptych.core import Batch, Question, Record, Sample, Statement
 from diptych.errors import DataError
 from diptych.loading.tokens import Tokens
+from diptych.metrics.bootstrap import paired_interval, rows_by_picture
+from diptych.tasks.baselines import BlindAnswers
+from diptych.tasks.scores import Baselines, Score, Scores, score_of, share_scores
+from diptych.tasks.spec import TaskSpec
 from diptych.tasks.vcr import finite
+
+STATEMENT = "statement"  # the kind of a question that stands for one
 
 
 @dataclass(frozen=True)
@@ -59,3 +65,59 @@ def statement_hits(said: dict[str, bool], records: Sequence[Record]) -> tuple[ND
         raise DataError("no record has statements to score; choose another split with --split")
     right = [float(said[statement.key] == statement.true) for _, statement in judged]
     return np.array(right), [picture for picture, _ in judged]
+
+
+def score_nlvr(said: Mapping[str, bool], records: Sequence[Record], baselines: Baselines | None = None) -> Scores:
+    return share_scores("nlvr", {"accuracy": statement_hits(dict(said), records)}, "statements", baselines)
+
+
+def nlvr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
+    """Words alone, as for questions: the usual verdict in training on the same first words."""
+    asked = [statement for record in records for statement in record.statements]
+    taught = [statement for record in training for statement in record.statements]
+    if not asked or not taught:
+        return Baselines({"accuracy": 0.5} if asked else {}, {}, ("blind: at random",) if asked else ())
+    known = BlindAnswers.of(map(as_question, taught))
+    said = [known.answer(Question(s.key, s.text, ())) for s in asked]
+    right = float(np.mean([one == _word(s.true) for one, s in zip(said, asked, strict=True)]))
+    majority = float(np.mean([known.overall == _word(s.true) for s in asked]))
+    notes = (
+        "blind: words only, the usual verdict in training on the same first words; at random: 50.0",
+        f"learnt on {len(taught)} statements; “{known.overall}” to every statement gets {100 * majority:.1f}",
+    )
+    return Baselines({"accuracy": right}, {}, notes)
+
+
+def nlvr_gain(first: Mapping[str, bool], second: Mapping[str, bool], records: Sequence[Record]) -> Score:
+    """Accuracy of the second minus the first; a bootstrap draw takes both, a picture with all its statements."""
+    ours, theirs = (rows_by_picture(*statement_hits(dict(said), records)) for said in (second, first))
+    found = paired_interval(ours, theirs)
+    return score_of("accuracy", found)
+
+
+def as_question(statement: Statement) -> Question:
+    """Ten people say yes or no."""
+    return Question(f"{statement.key}/{STATEMENT}", statement.text, (_word(statement.true),) * 10, STATEMENT)
+
+
+def _word(true: bool) -> str:
+    return "yes" if true else "no"
+
+
+NLVR = TaskSpec(
+    name="nlvr",
+    title="Statements",
+    learns="judge",
+    noun="statements",
+    field="statements",
+    key="true",
+    head="nlvr",
+    watched="accuracy",
+    shown=("accuracy",),
+    build=lambda given: Nlvr(given.tokens, given.max_words),
+    score=score_nlvr,
+    baselines=nlvr_baselines,
+    gain=nlvr_gain,
+    questions=lambda record: map(as_question, record.statements),
+    answered=lambda judged: {f"{key}/{STATEMENT}": _word(true) for key, true in judged.items()},
+)

@@ -10,18 +10,16 @@ import numpy as np
 
 from diptych.errors import DataError
 from diptych.metrics.bootstrap import bootstrap_interval, rows_by_picture
-from diptych.metrics.retrieval import recall_by_chance
+from diptych.metrics.retrieval import RECALLS, recall_by_chance
 from diptych.tasks.gallery import Gallery
-from diptych.tasks.retrieval import AT
+from diptych.tasks.matching import AT
 from diptych.tasks.scores import Score, Scores
-
-ASKS = ("captions", "pictures")  # sentence retrieval, image retrieval
 
 
 def recall_scores(gallery: Gallery, predictions: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()) -> Scores:
     """R@1, R@5 and R@10 of the queries that `rankings` answered, both ways."""
     scores = []
-    for asks in ASKS:
+    for asks in RECALLS:
         found = [p for p in predictions if p["asks"] == asks]
         if not found:
             raise DataError(f"no query for {asks} was answered, so there is no recall; ask for more --queries")
@@ -30,7 +28,7 @@ def recall_scores(gallery: Gallery, predictions: Sequence[Mapping[str, Any]], no
             interval = bootstrap_interval(rows_by_picture(hits, [p["picture"] for p in found]))
             blind = _blind(gallery, found, asks, at)
             low, high = 100 * interval.low, 100 * interval.high
-            scores.append(Score(f"{asks} R@{at}", 100 * interval.value, low, high, 100 * blind))
+            scores.append(Score(f"{RECALLS[asks]} R@{at}", 100 * interval.value, low, high, 100 * blind))
     pictures, captions = gallery.shape
     first = (
         f"intervals: 95%, 1,000 bootstrap draws of pictures; a gallery of {pictures} pictures and {captions} captions"
@@ -50,7 +48,7 @@ def _blind(gallery: Gallery, found: Sequence[Mapping[str, Any]], asks: str, at: 
 def shortlist_notes(predictions: Sequence[Mapping[str, Any]], most: int, pairs: int, of: int) -> list[str]:
     """What the shortlist saved and what it cost, on the queries that were also answered exactly (`exact_rank`)."""
     notes = [f"through a shortlist of {most} a query: {pairs:,} pairs scored of {of:,} ({100 * pairs / of:.1f}%)"]
-    for asks in ASKS:
+    for asks in RECALLS:
         both = [p for p in predictions if p["asks"] == asks and "exact_rank" in p]
         if both:
             figures = [(_share(both, "exact_rank", at), _share(both, "rank", at)) for at in AT]
@@ -58,7 +56,7 @@ def shortlist_notes(predictions: Sequence[Mapping[str, Any]], most: int, pairs: 
                 f"R@{at} {short:.1f} for {exact:.1f}" for at, (exact, short) in zip(AT, figures, strict=True)
             )
             notes.append(
-                f"its loss for {asks}, on {len(both)} queries answered exactly too: {told} "
+                f"its loss in {RECALLS[asks]}, on {len(both)} queries answered exactly too: {told} "
                 f"(R@1 {figures[0][1] - figures[0][0]:+.1f})"
             )
     return notes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +10,14 @@ import numpy as np
 import torch
 from jaxtyping import Int
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from diptych.core import Batch, Expression, Record, Regions, Sample
+from diptych.core import Batch, Expression, Record, Regions, Sample, Task
 from diptych.errors import DataError
 from diptych.loading.tokens import Tokens
+from diptych.models.heads import RegionScoreHead
+from diptych.tasks.scores import Baselines, Scores, share_scores
+from diptych.tasks.spec import Start, TaskSpec, TrainingRecords
 from diptych.tasks.vcr import finite
 
 FOUND = 0.5  # IoU with the true box from which on it counts as found
@@ -96,3 +99,90 @@ def iou(one: Box, other: Box) -> float:
     shared = max(width, 0.0) * max(height, 0.0)
     both = sum((box[2] - box[0]) * (box[3] - box[1]) for box in (one, other)) - shared
     return shared / both if both > 0 else 0.0
+
+
+def score_referring(
+    said: Mapping[str, Box | None], records: Sequence[Record], baselines: Baselines | None = None
+) -> Scores:
+    """Accuracy at IoU 0.5; `said` has a box (corners, fractions) for each expression's key."""
+    return share_scores("referring", {"accuracy": box_hits(dict(said), records)}, "expressions", baselines)
+
+
+def referring_baselines(records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
+    """Of records with regions. Blind is who does not read: which box is best without words is learnt on training."""
+    asked = [(expression, record.regions) for record, expression in expressions_of(records)]
+    if not asked:
+        return Baselines()
+    learnt = [(e, r.regions) for r, e in expressions_of(training) if r.regions is not None] or asked
+    rates = {name: [_is_hit(e.box, r, rule(r)) for e, r in learnt] for name, rule in _RULES.items()}
+    name = max(rates, key=lambda rule: float(np.mean(rates[rule])))
+    blind = float(np.mean([_is_hit(e.box, r, _RULES[name](r)) for e, r in asked]))
+    chance = float(np.mean([_share(e.box, r) for e, r in asked]))
+    ceiling = float(np.mean([can_be_found(e, r) for e, r in asked]))
+    notes = (
+        f"blind: {name}, whatever the words are; a region at random: {100 * chance:.1f}",
+        f"ceiling: some region overlaps the true box by IoU {FOUND} or more; "
+        f"{sum(not can_be_found(e, r) for e, r in asked)} of {len(asked)} expressions have none and count as wrong",
+    )
+    return Baselines({"accuracy": blind}, {"accuracy": ceiling}, notes)
+
+
+def _largest(regions: Regions | None) -> int | None:
+    if regions is None or not len(regions):
+        return None
+    return int((regions.boxes[:, 2:] - regions.boxes[:, :2]).prod(-1).argmax())
+
+
+def _surest(regions: Regions | None) -> int | None:
+    return None if regions is None or not len(regions) else int(regions.scores.argmax())
+
+
+_RULES = {"the largest region": _largest, "the region of which the detector is surest": _surest}
+
+
+def _is_hit(box: Box, regions: Regions | None, number: int | None) -> bool:
+    return regions is not None and number is not None and bool(regions.overlaps(box)[number] >= FOUND)
+
+
+def _share(box: Box, regions: Regions | None) -> float:
+    if regions is None or not len(regions):
+        return 0.0
+    return float((regions.overlaps(box) >= FOUND).float().mean())
+
+
+def _not_to_be_found(_: Task, records: TrainingRecords) -> Iterator[str]:
+    """Expressions that no region fits."""
+    asked = [(record, expression) for record, expression in expressions_of(records.seen())]
+    lost = [expression.key for record, expression in asked if not can_be_found(expression, record.regions)]
+    if lost:
+        yield (
+            f"{len(lost)} of {len(asked)} expressions{records.first} are left out: no region overlaps the true box by "
+            f"half (the first: {lost[0]})"
+        )
+
+
+def _begin_as_class(_: Task, heads: nn.ModuleDict, start: Start) -> None:
+    """Scores of regions begin with what told their classes, as in VL-BERT's fine-tuning on RefCOCO+."""
+    if "region_score" not in start.heads and "region_class" in start.heads:
+        ours, theirs = heads["region_score"], start.heads["region_class"]
+        if isinstance(ours, RegionScoreHead) and isinstance(theirs, nn.Sequential):
+            ours.dense.load_state_dict(theirs[0].state_dict())
+
+
+REFERRING = TaskSpec(
+    name="referring",
+    title="Referring expressions",
+    learns="point",
+    noun="expressions",
+    field="expressions",
+    key="box",
+    head="region_score",
+    watched="accuracy",
+    shown=("accuracy",),
+    build=lambda given: Referring(given.tokens, given.max_words),
+    score=score_referring,
+    baselines=referring_baselines,
+    baseline_regions=500,
+    begin=_begin_as_class,
+    notes=_not_to_be_found,
+)

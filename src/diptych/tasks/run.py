@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from diptych.core import Record, Sample, Task, collate
-from diptych.tasks.retrieval import Retrieval
+from diptych.tasks.matching import Retrieval
 
 
 def ask(

@@ -7,7 +7,7 @@ search finds can also be the shortlist of a model that reads picture and text to
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import comb
@@ -26,7 +26,7 @@ from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.files import write_atomically
 from diptych.loading.tokens import Tokens
 from diptych.metrics.bootstrap import bootstrap_interval, rows_by_picture
-from diptych.metrics.retrieval import Ranks, recalls, retrieval_ranks
+from diptych.metrics.retrieval import RECALLS, Ranks, recalls, retrieval_ranks
 from diptych.models.weights import read_weights
 from diptych.tasks.run import ask
 from diptych.tasks.scores import Score, Scores
@@ -191,7 +191,7 @@ class TwoTowerRetrieval:
         return {name: 100 * value for name, value in recalls(ranks).items()}
 
 
-def score_vectors(predictions: Sequence[dict[str, Any]]) -> Scores:
+def score_vectors(predictions: Sequence[Mapping[str, Any]]) -> Scores:
     """The same with intervals, beside what chance would find."""
     ranks, owners = _ranks(predictions)
     pictures, texts, scores = len(ranks.of_captions), len(owners), []
@@ -204,7 +204,7 @@ def score_vectors(predictions: Sequence[dict[str, Any]]) -> Scores:
             interval = bootstrap_interval(rows_by_picture(found < k, [str(n) for n in owner]))
             luck = k / pictures if way == "pictures" else sum(_luck(k, count, texts) for count in own) / pictures
             low, high, blind = 100 * interval.low, 100 * interval.high, 100 * min(luck, 1.0)
-            scores.append(Score(f"{way} R@{k}", 100 * interval.value, low, high, blind))
+            scores.append(Score(f"{RECALLS[way]} R@{k}", 100 * interval.value, low, high, blind))
     notes = (
         "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its captions",
         f"searched: {pictures} pictures by {len(owners)} captions, and captions by pictures; blind: chance",
@@ -217,7 +217,7 @@ def _luck(k: int, own: int, texts: int) -> float:
     return 1 - comb(texts - own, k) / comb(texts, k) if k <= texts else 1.0
 
 
-def _ranks(predictions: Sequence[dict[str, Any]]) -> tuple[Ranks, list[int]]:
+def _ranks(predictions: Sequence[Mapping[str, Any]]) -> tuple[Ranks, list[int]]:
     """And the picture of each caption, by number."""
     texts = [each for each in predictions if each["key"] != PICTURE]
     if not texts:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,10 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from diptych.core import Batch, Choices, Object, Record, Sample, split_at_tags
+from diptych.core import IGNORE, Batch, Choices, Object, Record, Sample, Task, split_at_tags
 from diptych.errors import DataError
 from diptych.loading.tokens import Tokens
-from diptych.objectives import Candidate, Named, apart
+from diptych.objectives import Candidate, Named, apart, region_of
+from diptych.tasks.baselines import BlindChoice
+from diptych.tasks.scores import Baselines, Scores, share_scores
+from diptych.tasks.spec import TaskSpec, TrainingRecords
 
 Part = Literal["answer", "rationale"]
 PARTS: tuple[Part, ...] = ("answer", "rationale")
@@ -125,7 +129,7 @@ def names_of(objects: Sequence[Object]) -> list[str]:
     ]
 
 
-def chosen(predictions: Iterable[dict[str, Any]]) -> dict[str, int]:
+def chosen(predictions: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """The best text of each group; of equals, the first."""
     best: dict[str, tuple[float, int]] = {}
     for told in predictions:
@@ -171,3 +175,90 @@ def finite(scores: torch.Tensor, batch: Batch) -> None:
             "records: extract them again",
             key=batch.pictures[int(bad.nonzero()[0, 0])],
         )
+
+
+def score_vcr(said: Mapping[str, int], records: Sequence[Record], baselines: Baselines | None = None) -> Scores:
+    """Q->A, QA->R and Q->AR; `said` has the text chosen for `KEY/answer` and `KEY/rationale`."""
+    found = hits(dict(said), records)
+    if "QA->R" not in found:
+        found.pop("Q->AR")
+    return share_scores("vcr", found, "questions", baselines)
+
+
+def vcr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
+    """Chance; and on training words, if there are any, the blind choice by the words of the texts."""
+    asked = [choices for record in records for choices in labelled(record)]
+    if not asked:
+        return Baselines()
+    chance = _joint([(1 / len(c.answers), 1 / max(1, len(c.rationales)), bool(c.rationales)) for c in asked])
+    notes = [f"at random: {_told(chance)}"]
+    taught = [choices for record in training for choices in labelled(record)]
+    if not taught:
+        return Baselines(chance, {}, ("blind: at random",))
+    answers = BlindChoice.of((c.answers, c.answer) for c in taught)
+    reasons = [(c.rationales, c.rationale) for c in taught if c.rationale is not None]
+    by_words = BlindChoice.of(reasons) if reasons else None
+    most = Counter(c.answer for c in taught).most_common(1)[0][0]
+    most_reason = Counter(number for _, number in reasons).most_common(1)[0][0] if reasons else 0
+    blind = _joint([_blindly(c, answers, by_words) for c in asked])
+    usual = [(float(c.answer == most), float(c.rationale == most_reason), c.rationale is not None) for c in asked]
+    majority = _joint(usual)
+    notes.append(f"always the place that was right most often in training: {_told(majority)}")
+    notes.insert(0, "blind: the text whose words were oftener in right texts than in wrong ones, no picture seen")
+    return Baselines(blind, {}, (*notes, f"learnt on {len(taught)} questions"))
+
+
+def _blindly(choices: Choices, answers: BlindChoice, rationales: BlindChoice | None) -> tuple[float, float, bool]:
+    reasoned = rationales is not None and choices.rationale is not None
+    picked = rationales.pick(choices.rationales) if rationales is not None and reasoned else None
+    return float(answers.pick(choices.answers) == choices.answer), float(picked == choices.rationale), reasoned
+
+
+def _joint(rows: Sequence[tuple[float, float, bool]]) -> dict[str, float]:
+    """Figures of rows (answer right, rationale right, whether there is a rationale)."""
+    answered = np.array([float(answer) for answer, _, _ in rows])
+    reasoned = np.array([float(reason) if there else 1.0 for _, reason, there in rows])
+    asked = np.array([there for _, _, there in rows])
+    figures = {"Q->A": float(answered.mean()), "Q->AR": float((answered * reasoned).mean())}
+    return figures | ({"QA->R": float(reasoned[asked].mean())} if asked.any() else {})
+
+
+def _told(figures: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {100 * figures[name]:.1f}" for name in ("Q->A", "QA->R", "Q->AR") if name in figures)
+
+
+def _unshown(_: Task, records: TrainingRecords) -> Iterator[str]:
+    """Objects that questions name and no region shows."""
+    named = [(record, c.key, k) for record in records.seen() for c in record.choices for k in c.named]
+    lost = [key for record, key, k in named if not _shown(record, k)]
+    if lost:
+        yield (
+            f"{len(lost)} of {len(named)} objects that questions name{records.first} go without a region: none shows "
+            f"them (the first: {lost[0]})"
+        )
+
+
+def _shown(record: Record, thing: int) -> bool:
+    if record.regions is None or thing >= len(record.objects):
+        return False
+    return region_of(thing, record.objects[thing].box, record.regions) != IGNORE
+
+
+VCR = TaskSpec(
+    name="vcr",
+    title="Visual commonsense reasoning",
+    learns="choose",
+    noun="questions",
+    field="choices",
+    key="choice",
+    head="choice",
+    watched="Q->AR",
+    shown=("Q->A", "QA->R", "Q->AR"),
+    build=lambda given: Vcr(given.tokens, given.max_words),
+    score=score_vcr,
+    baselines=vcr_baselines,
+    collect=chosen,
+    notes=_unshown,
+    separators=2,
+    cuts_texts=False,  # two sentences together, by a rule of their own
+)

@@ -2,65 +2,27 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Int
-from torch import Tensor
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
 
-from diptych.core import Batch, Record, Sample
-from diptych.errors import CheckpointError, DataError
-from diptych.files import write_atomically
+from diptych.core import Batch, Question, Record, Sample, Task
+from diptych.errors import DataError, RecipeError
 from diptych.loading.tokens import Tokens
-from diptych.metrics.vqa import normalise_answer, soft_targets, vqa_scores
-from diptych.models.heads import answer_probabilities
+from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
+from diptych.metrics.vqa import answer_accuracy, vqa_scores
+from diptych.models.heads import SlotAnswerHead, WordHead, answer_probabilities
+from diptych.tasks.answers import Answers
+from diptych.tasks.baselines import BlindAnswers, answer_ceiling
+from diptych.tasks.scores import Baselines, Score, Scores, score_of
+from diptych.tasks.spec import AnswerForm, Start, TaskOptions, TaskSpec, TrainingRecords
 from diptych.tasks.vcr import finite
-
-FILE = "answers.json"
-UNKNOWN = "<unk>"  # class 0, never given as an answer
-
-
-@dataclass(frozen=True)
-class Answers:
-    """The answers that a model can give; number 0 stands for all others."""
-
-    names: tuple[str, ...]
-
-    @classmethod
-    def of(cls, records: Iterable[Record], at_least: int = 1, most: int | None = None) -> Answers:
-        """Answers that at least so many questions have as their most frequent one, most frequent first."""
-        counts: Counter[str] = Counter()
-        for record in records:
-            for question in record.questions:
-                if question.answers:
-                    counts[Counter(map(normalise_answer, question.answers)).most_common(1)[0][0]] += 1
-        frequent = sorted((answer for answer, n in counts.items() if n >= at_least), key=lambda a: (-counts[a], a))
-        if not frequent:
-            raise DataError("no question of the data has an answer; VQA needs lines with a question and answers")
-        return cls((UNKNOWN, *frequent[:most]))
-
-    @classmethod
-    def load(cls, folder: Path) -> Answers:
-        path = folder / FILE
-        try:
-            return cls(tuple(json.loads(path.read_text("utf-8"))))
-        except (OSError, ValueError, TypeError) as error:
-            raise CheckpointError(
-                f"{path} is no list of answers ({error}); fine-tune the model for VQA first"
-            ) from error
-
-    def save(self, folder: Path) -> None:
-        write_atomically(folder / FILE, json.dumps(self.names, ensure_ascii=False, indent=0).encode())
-
-    def scores(self, answers: Sequence[str]) -> dict[int, float]:
-        """Soft targets: the accuracy that each known answer would get; answers outside the list get none."""
-        numbers = {name: number for number, name in enumerate(self.names)}
-        return {numbers[a]: s for a, s in soft_targets(answers).items() if a in numbers and a != UNKNOWN}
 
 
 @dataclass(frozen=True)
@@ -69,7 +31,7 @@ class Vqa:
     answers: Answers
     max_words: int = 20
     slot: bool = False  # a [MASK] and another [SEP] follow the question: its answer is read there
-    exclusive: bool = False  # answers were learnt against each other: probabilities sum to 1
+    form: AnswerForm = "binary"  # softmax: answers were learnt against each other, and probabilities sum to 1
 
     name = "vqa"
 
@@ -95,14 +57,28 @@ class Vqa:
         return torch.tensor([*self.tokens.encode(question)[: self.max_words], vocabulary.sep, *slot])
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
-        logits = model.heads["answer"](model(batch)).float()
-        finite(logits, batch)
-        logits[..., 0] = -torch.inf
-        probability, best = answer_probabilities(logits, self.exclusive).max(-1)
+        logits = self._logits(model, batch)
+        finite(logits[..., 1:], batch)
+        probability, best = answer_probabilities(logits, self.form == "softmax").max(-1)
         return [
             {"key": key, "answer": self.answers.names[number], "score": score}
             for key, number, score in zip(batch.keys, best.tolist(), probability.tolist(), strict=True)
         ]
+
+    def log_probabilities(self, model: Any, batch: Batch) -> Float[Tensor, "B A"]:
+        """Of each answer, in the form that the model has learnt: each by itself, or all against each other."""
+        logits = self._logits(model, batch)
+        if logits.dim() == 2 and self.form == "binary":
+            return logsigmoid(logits)  # the logarithm of a probability would be lost where it is near 0
+        if logits.dim() == 2:
+            return logits.log_softmax(-1)
+        return answer_probabilities(logits).log()
+
+    def _logits(self, model: Any, batch: Batch) -> Float[Tensor, "B *two A"]:
+        """The answer that stands for all others is never given."""
+        logits: Tensor = model.heads["answer"](model(batch)).float()
+        logits[..., 0] = -torch.inf
+        return logits
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
         """Official accuracy, times 100: of all questions, and by the kind of answer."""
@@ -112,3 +88,115 @@ class Vqa:
             raise DataError("no record has questions to score; choose another split with --split")
         scores = vqa_scores(given, questions)
         return {"accuracy": 100 * scores.pop("all")} | {f"accuracy {kind}": 100 * s for kind, s in scores.items()}
+
+
+def vqa_baselines(records: Sequence[Record], training: Sequence[Question] = ()) -> Baselines:
+    """`training`: questions with answers; without them there is no blind baseline."""
+    questions = [question for record in records for question in record.questions]
+    blind, ceiling, notes = {}, answer_ceiling(questions) or {}, []
+    if training:
+        taught = BlindAnswers.of(training)
+        blind = vqa_scores(taught.answers(questions), questions)
+        majority = vqa_scores(taught.majority(questions), questions)["all"]
+        by_kind = vqa_scores(taught.majority_by_kind(questions), questions)
+        overall = by_kind.pop("all")
+        shares = ", ".join(f"{kind} {100 * share:.1f}" for kind, share in by_kind.items())
+        notes += [
+            "blind: question only, the usual answer in training to the same first words, as many of them as were "
+            + ("asked at all" if taught.at_least == 1 else f"asked {taught.at_least} times or more"),
+            f"learnt on {len(training)} questions; “{taught.overall}” to every question gets {100 * majority:.1f}; "
+            f"one answer to each kind gets {100 * overall:.1f} ({shares})",
+        ]
+    if ceiling:
+        notes.append("ceiling: one person's answer against those of the others who were asked")
+    return Baselines(blind, ceiling, tuple(notes))
+
+
+def score_vqa(
+    predictions: Mapping[str, str], records: Sequence[Record], baselines: Baselines | None = None, coverage: float = 1.0
+) -> Scores:
+    """Accuracy of all questions of the records and by kind of answer, beside `vqa_baselines` of the records.
+
+    Every question must be predicted and have answers.
+    """
+    baselines = baselines or Baselines()
+    questions = [question for record in records for question in record.questions]
+    pictures = [record.key for record in records for _ in record.questions]
+    if not questions:
+        raise DataError("no record has questions to score; choose another split with --split")
+    vqa_scores(predictions, questions)  # refuses a question without a prediction or without answers
+    right = np.array([answer_accuracy(predictions[question.key], question.answers) for question in questions])
+    scores = []
+    for kind in ("all", *dict.fromkeys(question.kind for question in questions)):
+        chosen = [at for at, question in enumerate(questions) if kind in ("all", question.kind)]
+        interval = bootstrap_interval(rows_by_picture(right[chosen], [pictures[at] for at in chosen]))
+        name = "accuracy" if kind == "all" else f"accuracy {kind}"
+        scores.append(score_of(name, interval, baselines.blind.get(kind), baselines.ceiling.get(kind)))
+    first = "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its questions"
+    return Scores("vqa", tuple(scores), len(set(pictures)), len(questions), coverage, (first, *baselines.notes))
+
+
+def vqa_gain(first: Mapping[str, str], second: Mapping[str, str], records: Sequence[Record]) -> Score:
+    """Accuracy of the second minus the first, likewise; a picture is drawn with all its questions."""
+    asked = [(record.key, question) for record in records for question in record.questions]
+    pictures = [key for key, _ in asked]
+    ours, theirs = (
+        rows_by_picture([answer_accuracy(said[question.key], question.answers) for _, question in asked], pictures)
+        for said in (second, first)
+    )
+    return score_of("accuracy", paired_interval(ours, theirs))
+
+
+def answered_questions(records: Sequence[Record]) -> list[Question]:
+    """Questions that people have answered: what a blind baseline learns from."""
+    return [question for record in records for question in record.questions if question.answers]
+
+
+def _build(given: TaskOptions) -> Vqa:
+    if given.answers is None:
+        raise RecipeError("this model has no list of answers: fine-tune it first, `diptych finetune vqa`")
+    return Vqa(given.tokens, given.answers, given.max_words, given.answer_slot, given.answer_form)
+
+
+def _begin_in_words(task: Task, heads: nn.ModuleDict, start: Start) -> None:
+    """A model that has never answered begins by saying what it would say as a word."""
+    assert isinstance(task, Vqa)
+    if start.answers is None and "answer" in heads:
+        head, word = heads["answer"], heads["word"]
+        if isinstance(head, SlotAnswerHead) and isinstance(word, WordHead):
+            pieces = [task.tokens.encode(name) for name in task.answers.names[1:]]
+            head.begin_as(word, [None, *(ids[0] if len(ids) == 1 else None for ids in pieces)])
+
+
+def _outside(task: Task, records: TrainingRecords) -> Iterator[str]:
+    """Questions none of whose answers the model can give."""
+    assert isinstance(task, Vqa)
+    asked = [question for record in records.words() for question in record.questions]
+    outside = [question for question in asked if not task.answers.scores(question.answers)]
+    if outside:
+        yield (
+            f"{len(outside)} of {len(asked)} questions are left out: the model gives none of their answers "
+            f"(the first: {outside[0].key}, {outside[0].answers[0]!r})"
+        )
+
+
+VQA = TaskSpec(
+    name="vqa",
+    title="Questions",
+    learns="answer",
+    noun="answers",
+    field="questions",
+    key="answer",
+    head="answer",
+    watched="accuracy",
+    shown=("accuracy", "accuracy yes/no", "accuracy number", "accuracy other"),
+    build=_build,
+    score=score_vqa,
+    baselines=lambda records, training: vqa_baselines(records, answered_questions(training)),
+    gain=vqa_gain,
+    answers=Answers.of,
+    begin=_begin_in_words,
+    notes=_outside,
+    questions=lambda record: record.questions,
+    answered=dict,
+)

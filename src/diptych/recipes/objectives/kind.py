@@ -4,6 +4,7 @@ from pydantic import BaseModel, ConfigDict
 
 from diptych.core import Objective, Vocabulary
 from diptych.objectives import OneForward, Schedule
+from diptych.tasks.spec import AnswerForm
 
 
 class Objectives(BaseModel):
@@ -12,6 +13,16 @@ class Objectives(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: str
+
+    @property
+    def answer_form(self) -> AnswerForm:
+        """How answers are learnt: each by itself, or all against each other."""
+        return "binary"
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether retrieval reads a picture and a text together, and not apart."""
+        return False
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         raise NotImplementedError

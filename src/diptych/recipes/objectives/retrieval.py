@@ -29,6 +29,10 @@ class RetrievalObjectives(Objectives):
             raise ValueError("binary, choice and triplet all have weight 0, so there is nothing to train")
         return self
 
+    @property
+    def reads_pairs(self) -> bool:
+        return True
+
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         weights = {form: getattr(self, form) for form in ("binary", "choice", "triplet")}
         losses = tuple(

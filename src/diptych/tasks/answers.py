@@ -1,0 +1,55 @@
+"""The list of answers that a model gives (VQA)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from diptych.core import Record
+from diptych.errors import CheckpointError, DataError
+from diptych.files import write_atomically
+from diptych.metrics.vqa import normalise_answer, soft_targets
+
+FILE = "answers.json"
+UNKNOWN = "<unk>"  # class 0, never given as an answer
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers that a model can give; number 0 stands for all others."""
+
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, records: Iterable[Record], at_least: int = 1, most: int | None = None) -> Answers:
+        """Answers that at least so many questions have as their most frequent one, most frequent first."""
+        counts: Counter[str] = Counter()
+        for record in records:
+            for question in record.questions:
+                if question.answers:
+                    counts[Counter(map(normalise_answer, question.answers)).most_common(1)[0][0]] += 1
+        frequent = sorted((answer for answer, n in counts.items() if n >= at_least), key=lambda a: (-counts[a], a))
+        if not frequent:
+            raise DataError("no question of the data has an answer; VQA needs lines with a question and answers")
+        return cls((UNKNOWN, *frequent[:most]))
+
+    @classmethod
+    def load(cls, folder: Path) -> Answers:
+        path = folder / FILE
+        try:
+            return cls(tuple(json.loads(path.read_text("utf-8"))))
+        except (OSError, ValueError, TypeError) as error:
+            raise CheckpointError(
+                f"{path} is no list of answers ({error}); fine-tune the model for VQA first"
+            ) from error
+
+    def save(self, folder: Path) -> None:
+        write_atomically(folder / FILE, json.dumps(self.names, ensure_ascii=False, indent=0).encode())
+
+    def scores(self, answers: Sequence[str]) -> dict[int, float]:
+        """Soft targets: the accuracy that each known answer would get; answers outside the list get none."""
+        numbers = {name: number for number, name in enumerate(self.names)}
+        return {numbers[a]: s for a, s in soft_targets(answers).items() if a in numbers and a != UNKNOWN}

@@ -1,0 +1,138 @@
+"""What a task is, said once: each has one `TaskSpec`, and `diptych.tasks.TASKS` lists them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from torch import nn
+
+from diptych.core import Question, Record, Task
+from diptych.decoding import DecodingOptions
+from diptych.loading.store import Store
+from diptych.loading.tokens import Tokens
+from diptych.tasks.answers import Answers
+from diptych.tasks.scores import Baselines, Score, Scores
+
+AnswerForm = Literal["binary", "softmax"]  # each answer by itself, or all against each other
+LIKELIHOOD = "likelihood"  # of what the objectives ask: what validation watches where nothing is predicted
+LOOKED_AT = 1000  # records that are read to count; more would keep a large run waiting
+Prediction = Mapping[str, Any]
+Predicted = Mapping[str, Any]  # what was predicted, by the key of what was asked
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """All that a task is made of: what a recipe says, and what a model folder holds."""
+
+    tokens: Tokens
+    answers: Answers | None = None  # that the model can give
+    decoding: DecodingOptions = field(default_factory=DecodingOptions)
+    max_words: int = 20
+    max_regions: int | None = None
+    answer_slot: bool = False  # a [MASK] follows the question, and the answer is read there
+    answer_form: AnswerForm = "binary"
+    reads_pairs: bool = False  # retrieval: picture and text are read together, and not apart by two towers
+
+
+@dataclass(frozen=True)
+class Start:
+    """The model that a run goes on with, as far as new heads begin from it."""
+
+    heads: nn.ModuleDict
+    answers: Answers | None
+
+
+@dataclass(frozen=True)
+class TrainingRecords:
+    """The records that a run learns from, read as far as `TaskSpec.notes` wants."""
+
+    store: Store
+    numbers: Sequence[int]
+    max_regions: int
+
+    def words(self) -> Iterator[Record]:
+        """All of them, without regions."""
+        return map(self.store.words, self.numbers)
+
+    def seen(self) -> list[Record]:
+        """The first LOOKED_AT, with the regions that the model reads."""
+        return [self.store.record(number).best_regions(self.max_regions) for number in self.numbers[:LOOKED_AT]]
+
+    @property
+    def first(self) -> str:
+        """What a count over `seen` has to say of those that it left out."""
+        return of_the_first(len(self.numbers))
+
+
+@runtime_checkable
+class LeavesOut(Protocol):
+    """A task that leaves captions out, as the vocabulary knows none of their words."""
+
+    unknown: dict[str, str]  # by key
+
+
+class Scorer(Protocol):
+    def __call__(
+        self, predicted: Predicted, records: Sequence[Record], baselines: Baselines | None = None, /
+    ) -> Scores: ...
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """One task. What has no default every task has to say; the rest is for what only some have."""
+
+    name: str  # diptych finetune NAME
+    title: str  # heading of its part of a report
+    learns: str  # a verb: "a model that learns to ..."
+    noun: str  # what is scored, in the plural
+    field: str  # of a Record: what there is to learn from
+    key: str  # of a prediction: what was predicted, beside its "key"
+    head: str  # of the model, by which it predicts
+    watched: str  # the score that validation wants to rise
+    shown: tuple[str, ...]  # the scores that a report draws, the main one first
+    build: Callable[[TaskOptions], Task]
+    score: Scorer  # with intervals, beside the baselines
+    # What scores of records are held against, as far as words of training records teach it.
+    baselines: Callable[[Sequence[Record], Sequence[Record]], Baselines] | None = None
+    baseline_regions: int = 0  # so many training records are read with regions, for baselines that look at them
+    gain: Callable[[Predicted, Predicted, Sequence[Record]], Score] | None = None  # of the second over the first
+    # METEOR, SPICE: further scores by name, times 100, of what was predicted.
+    extra_scores: Callable[[Predicted, Sequence[Record], Sequence[str]], list[Score]] | None = None
+    collect: Callable[[Iterable[Prediction]], Predicted] | None = None  # where it is not one `key` a prediction
+    learnt: Callable[[Any], bool] | None = None  # whether a model can be asked; by default: whether it has the head
+    answers: Callable[[Iterable[Record]], Answers] | None = None  # the list of answers that training records give
+    begin: Callable[[Task, nn.ModuleDict, Start], None] | None = None  # new heads begin as something that is known
+    validation: Callable[[Task, list[Record]], tuple[Task, list[Record]]] | None = None  # how it asks, and of what
+    notes: Callable[[Task, TrainingRecords], Iterator[str]] | None = None  # what a user should know before the run
+    separators: int = 1  # [SEP]s that stand with the words
+    cuts_texts: bool = True  # at data.max_words, each by itself
+    gallery: bool = False  # a query is asked of all pictures at once (--queries, --shortlist, --pairs)
+    # How a page shows predictions as answers to questions: the questions that stand for what was asked, the answers.
+    questions: Callable[[Record], Iterable[Question]] | None = None
+    answered: Callable[[Predicted], dict[str, str]] | None = None
+
+    @property
+    def pretrains(self) -> bool:
+        """Whether it is judged by the likelihood of what its objectives ask, and has no predictions of its own."""
+        return self.watched == LIKELIHOOD
+
+    def can_ask(self, model: Any) -> bool:
+        """Whether a model has learnt the task."""
+        return self.head in model.heads if self.learnt is None else self.learnt(model)
+
+    def by_key(self, predictions: Iterable[Prediction]) -> Predicted:
+        """What was predicted, by the key of what was asked."""
+        if self.collect is not None:
+            return self.collect(predictions)
+        return {prediction["key"]: prediction[self.key] for prediction in predictions}
+
+    def texts(self, record: Record) -> list[str]:
+        """The words of a record that the task reads."""
+        return [told if isinstance(told, str) else told.text for told in getattr(record, self.field)]
+
+
+def of_the_first(records: int) -> str:
+    """What a count over the first LOOKED_AT of so many records has to say of the others."""
+    return "" if records <= LOOKED_AT else f" (of the first {LOOKED_AT:,} pictures)"
