@@ -13,7 +13,8 @@ from diptych.models import SYSTEMS, SystemModel
 from diptych.recipes import RECIPES, Recipe
 from diptych.recipes.objectives import RetrievalObjectives
 from diptych.recipes.presets.decisions import TASKS
-from diptych.runs.tasks import SCORES, make_task
+from diptych.runs.tasks import make_task
+from diptych.tasks import TASKS as SPECS
 from diptych.tasks.answers import Answers
 from diptych.tasks.run import ask
 from tests import toy
@@ -87,7 +88,7 @@ def test_eight_samples_are_learnt_by_heart(system: str, task_name: str) -> None:
             break
     assert loss < 0.02
     said = ask(task, model.eval(), RECORDS, batch_size=3)  # groups of four are cut apart
-    assert task.score(said, RECORDS)[SCORES[task_name]] == 100
+    assert task.score(said, RECORDS)[SPECS[task_name].watched] == 100
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ CAPTION = TaskSpec(
     watched="CIDEr",
     shown=("CIDEr", "BLEU-4"),
     build=lambda given: Captioning(given.tokens, given.decoding, given.max_words),
-    score=lambda written, records, baselines=None: score_captions(written, references_of(records), baselines),
+    score=lambda written, records, baselines: score_captions(written, references_of(records), baselines),
     baselines=lambda records, training: caption_baselines(
         references_of(records), [record.captions for record in training if record.captions]
     ),

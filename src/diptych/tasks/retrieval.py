@@ -35,7 +35,7 @@ def _numbered(predictions: Iterable[Prediction]) -> Predicted:
     return {str(number): prediction for number, prediction in enumerate(predictions)}
 
 
-def _score(found: Predicted, records: Sequence[Record], _: Baselines | None = None) -> Scores:
+def _score(found: Predicted, records: Sequence[Record], _: Baselines | None) -> Scores:
     """Beside what chance would find, which follows from the size of the gallery."""
     predictions: list[Mapping[str, Any]] = list(found.values())
     if any("vector" in prediction for prediction in predictions):

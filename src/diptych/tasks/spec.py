@@ -73,12 +73,6 @@ class LeavesOut(Protocol):
     unknown: dict[str, str]  # by key
 
 
-class Scorer(Protocol):
-    def __call__(
-        self, predicted: Predicted, records: Sequence[Record], baselines: Baselines | None = None, /
-    ) -> Scores: ...
-
-
 @dataclass(frozen=True)
 class TaskSpec:
     """One task. What has no default every task has to say; the rest is for what only some have."""
@@ -93,7 +87,7 @@ class TaskSpec:
     watched: str  # the score that validation wants to rise
     shown: tuple[str, ...]  # the scores that a report draws, the main one first
     build: Callable[[TaskOptions], Task]
-    score: Scorer  # with intervals, beside the baselines
+    score: Callable[[Predicted, Sequence[Record], Baselines | None], Scores]  # with intervals, beside the baselines
     # What scores of records are held against, as far as words of training records teach it.
     baselines: Callable[[Sequence[Record], Sequence[Record]], Baselines] | None = None
     baseline_regions: int = 0  # so many training records are read with regions, for baselines that look at them
