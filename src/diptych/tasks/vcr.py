@@ -233,8 +233,8 @@ def _unshown(_: Task, records: TrainingRecords) -> Iterator[str]:
     lost = [key for record, key, k in named if not _shown(record, k)]
     if lost:
         yield (
-            f"{len(lost)} of {len(named)} objects that questions name{records.first} go without a region: none shows "
-            f"them (the first: {lost[0]})"
+            f"{len(lost)} of {len(named)} objects that questions name{records.first} are read without a region: none "
+            f"shows them (the first: {lost[0]})"
         )
 
 
