@@ -190,7 +190,7 @@ BAD: list[tuple[Any, str]] = [
     ({"captions": "none.json"}, r"m.json: captions: found nothing at .*none.json, wanted the file of captions; correct"),
     ({"captions": "q.json"}, r"captions: found q.json, which is something else, wanted a COCO captions .json; it looks like `vqa`"),
     ({"captions": ["c.json", "c.json"]}, "captions: found 2 files, wanted file: 1 to 1"),
-    ({"flickr30k": "val2014"}, "flickr30k: found 1 files, wanted folder of the sentences, names: 2 to 2"),
+    ({"flickr30k": "val2014"}, "flickr30k: found 1 files, wanted folder of the sentences, names, folder of the boxes: 2 to 3"),
     ({"vqa": ["q.json", "none.json"]}, r"vqa\[1\]: found nothing at .*none.json, wanted the annotations of vqa"),
     ({"images": ".", "vqa": [5]}, r"vqa\[0\]: found a number, wanted a text"),
     ({"images": ".", "vqa": 5}, "vqa: found a number, wanted a text"),

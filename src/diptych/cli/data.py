@@ -99,6 +99,29 @@ def storybook_detector(
     print(f"detector: {out / 'detector'}")
 
 
+@app.command("data")
+def public_data(
+    name: Annotated[
+        str | None, typer.Argument(help="The set, such as coco or vqa2; without it, all are listed.")
+    ] = None,
+    root: Annotated[Path | None, typer.Argument(help="The folder of its files; without it, they are listed.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write a manifest here, which other verbs take as DATA (default: none).")
+    ] = None,
+) -> None:
+    """Say which files a public set is made of, and write a manifest of those that are there."""
+    from diptych.runs.public import list_files, list_sets, tell_of_folder, write_set
+
+    if name is None:
+        print(list_sets())
+    elif root is None:
+        print(list_files(name))
+    elif out is None:
+        print(tell_of_folder(name, root))
+    else:
+        print(write_set(name, root, out, console()))
+
+
 @app.command()
 def check(
     data: Annotated[Path, typer.Argument(help="A store, or data that `extract` reads.")],

@@ -25,6 +25,7 @@ from torch import Tensor
 from diptych.core import FeatureContract, Record, Regions
 from diptych.errors import DataError
 from diptych.loading.store import FAILURES, Store
+from diptych.vision.archives import read_bytes
 from diptych.vision.pictures import open_picture
 
 Severity = Literal["error", "warning"]
@@ -333,9 +334,11 @@ def _content(record: Record) -> tuple[str | None, str | None]:
     if record.image is None:
         return None, None if record.regions is not None else "the record names no picture"
     try:
-        content = hashlib.sha256(record.image.read_bytes()).hexdigest()
+        content = hashlib.sha256(read_bytes(record.image)).hexdigest()
     except OSError as error:
-        return None, f"{record.image}: {error.strerror}"
+        return None, f"{record.image}: {error.strerror or error}"
+    except DataError as error:
+        return None, str(error)
     try:
         open_picture(record.image)
     except DataError as error:

@@ -79,6 +79,13 @@ class Source:
             raise
         return isinstance(value, dict) and set(names) <= set(value)
 
+    def values_have(self, *names: str) -> bool:
+        """Whether it is a JSON object whose first value is one with these names."""
+        if not self.has() or not self.json.value:
+            return False
+        first = next(iter(self.json.value.values()))
+        return isinstance(first, dict) and set(names) <= set(first)
+
     def first(self, name: str = "") -> Entry | None:
         """The first value of the list in a JSON file, or of the list `name` in its object; None where there is none."""
         if self.path.suffix.lower() != ".json" or not self.path.is_file() or self.is_lines:

@@ -10,7 +10,23 @@ from pathlib import Path
 
 from diptych.core import Record
 from diptych.errors import DataError
-from diptych.sources import coco, conceptual, flickr30k, jsonl, karpathy, manifest, nlvr, refcoco, storybook, vcr, vqa2
+from diptych.sources import (
+    coco,
+    conceptual,
+    flickr30k,
+    gqa,
+    jsonl,
+    karpathy,
+    manifest,
+    nlvr,
+    refcoco,
+    snli_ve,
+    storybook,
+    vcr,
+    visual_genome,
+    vqa2,
+    web,
+)
 from diptych.sources.format import Format, Source, Wanted, drawn_split, not_known, one_of
 from diptych.sources.parsing import Skips, read_json
 from diptych.vision.pictures import ENDINGS, find_pictures
@@ -39,10 +55,10 @@ def _pictures(_: Wanted, folder: Source) -> list[Record]:
     return [Record(str(picture.relative_to(folder.path)), image=picture) for picture in found]
 
 
-def _entities(wanted: Wanted, sentences: Source, names: Source) -> list[Record]:
+def _entities(wanted: Wanted, sentences: Source, names: Source, boxes: Source | None = None) -> list[Record]:
     """The list of names is called as the split is, where none is told."""
     split = wanted.split or names.path.stem
-    return flickr30k.read(sentences.path, names.path, wanted.pictures, split)
+    return flickr30k.read(sentences.path, names.path, wanted.pictures, split, None if boxes is None else boxes.path)
 
 
 FORMATS: dict[str, Format] = {
@@ -74,6 +90,23 @@ FORMATS: dict[str, Format] = {
         ),
         files=("questions", "annotations"),
     ),
+    "gqa": Format(
+        "GQA's questions .json",
+        lambda source: source.values_have("imageId", "question"),
+        lambda wanted, questions: wanted.splitting(gqa.read(questions.json, wanted.pictures)),
+    ),
+    "visual-genome": Format(
+        "Visual Genome's region_descriptions.json",
+        lambda source: _holds(source, "", "regions"),
+        lambda wanted, regions: wanted.splitting(
+            visual_genome.read_regions(regions.json, wanted.pictures, skips=wanted.skips)
+        ),
+    ),
+    "visual-genome-qa": Format(
+        "its question_answers.json",
+        lambda source: _holds(source, "", "qas"),
+        lambda wanted, questions: wanted.splitting(visual_genome.read_questions(questions.json, wanted.pictures)),
+    ),
     "refcoco": Format(
         "RefCOCO's refs, a .p or .json",
         lambda source: (
@@ -97,6 +130,16 @@ FORMATS: dict[str, Format] = {
         lambda source: source.has("identifier", "sentence", "image", ending=".jsonl"),
         lambda wanted, lines: wanted.splitting(nlvr.read(lines.path, wanted.pictures)),
     ),
+    "nlvr2": Format(
+        "NLVR2's lines about pairs of pictures",
+        lambda source: source.has("identifier", "sentence", "label", ending=".jsonl"),
+        lambda wanted, lines: wanted.splitting(nlvr.read_pairs(lines.path, wanted.pictures)),
+    ),
+    "snli-ve": Format(
+        "SNLI-VE's .jsonl",
+        lambda source: source.has("Flickr30K_ID", "gold_label", "sentence2", ending=".jsonl"),
+        lambda wanted, lines: wanted.splitting(snli_ve.read(lines.path, wanted.pictures, skips=wanted.skips)),
+    ),
     "lines": Format(
         "a .jsonl of your own",
         lambda source: source.path.suffix.lower() == ".jsonl",
@@ -106,13 +149,18 @@ FORMATS: dict[str, Format] = {
         "Flickr30k Entities' folder of sentences, with a list of names",
         lambda source: source.endings >= {".txt"} and not source.endings & set(ENDINGS),
         _entities,
-        files=("folder of the sentences", "names"),
+        files=("folder of the sentences", "names", "folder of the boxes"),
         least=2,
     ),
     "conceptual": Format(
         "a Conceptual Captions .tsv",
         lambda source: source.path.suffix.lower() == ".tsv",
         lambda wanted, table: wanted.splitting(conceptual.read(table.path, wanted.pictures)),
+    ),
+    "web": Format(
+        "a folder of tars or folders that img2dataset made",
+        lambda source: web.fits(source.path),
+        lambda wanted, folder: wanted.splitting(web.read(folder.path, skips=wanted.skips)),
     ),
     "pictures": Format(
         "a folder of pictures",
@@ -148,6 +196,6 @@ def read(
         raise not_known(source, FORMS)
     name, form = found
     if form.least > 1:
-        missing = ", ".join(form.files[1:])
+        missing = ", ".join(form.files[1 : form.least])
         raise DataError(f"{path}: found {form.what}, wanted its {missing} too; {manifest.example(name, form)}")
     return form.read(Wanted(pictures or (path.parent if need_pictures else None), split, seed, skips), source)

@@ -24,7 +24,7 @@ from pathlib import Path
 from diptych.core import Choices, Expression, GeneratedCaption, Object, Question, Record, Statement, tags
 from diptych.errors import DataError
 from diptych.sources.masks import mask_of
-from diptych.sources.parsing import Entry, Pictures, Skips, picture_at, read_json_lines
+from diptych.sources.parsing import Entry, Pictures, Skips, answer_kind, picture_at, read_json_lines
 from diptych.vision.pictures import picture_size
 
 
@@ -99,7 +99,7 @@ def _with_words(record: Record, entry: Entry, skips: Skips, beside: Path) -> Rec
             skips.add("questions with no answers", entry.where)
             return record
         key = f"{record.key}/{len(record.questions)}"
-        record = replace(record, questions=(*record.questions, Question(key, text, answers, _kind(answers))))
+        record = replace(record, questions=(*record.questions, Question(key, text, answers, answer_kind(answers))))
     return record
 
 
@@ -194,11 +194,3 @@ def _texts(entries: Entry, what: str, skips: Skips) -> tuple[str, ...]:
     for empty in (entry for entry in entries.items() if entry.is_empty()):
         skips.add(what, empty.where)
     return tuple(entry.text() for entry in entries.items() if not entry.is_empty())
-
-
-def _kind(answers: tuple[str, ...]) -> str:
-    """VQA v2's answer type, by what most people said."""
-    most = max(set(answers), key=lambda answer: (answers.count(answer), answer)).lower()
-    if most in ("yes", "no"):
-        return "yes/no"
-    return "number" if most.isdecimal() else "other"

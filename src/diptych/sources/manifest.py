@@ -21,6 +21,7 @@ from diptych.core import Record
 from diptych.errors import DataError, nearest
 from diptych.sources.format import Format, Source, Wanted, one_of
 from diptych.sources.parsing import Entry, Pictures, Skips, combined
+from diptych.vision.archives import is_there
 
 WHAT = "a manifest .json that names the files of a set"
 SETS, IMAGES, SPLIT, ABOUT = "sets", "images", "split", "about"
@@ -43,7 +44,7 @@ def _are_texts(value: object) -> bool:
 
 def example(name: str, form: Format) -> str:
     """How a manifest names the files of a format."""
-    files = ", ".join(f'"{file.upper()}"' for file in form.files)
+    files = ", ".join(f'"{file.upper()}"' for file in form.files[: form.least])
     return f'write them into a manifest, {{"images": "FOLDER", "{name}": [{files}]}}'
 
 
@@ -127,7 +128,7 @@ def _named_alike(records: list[Record]) -> list[Record]:
 
 
 def _is_there(record: Record) -> bool:
-    return record.image is None or os.path.isfile(record.image)
+    return record.image is None or is_there(record.image)
 
 
 def _there(records: list[Record], skips: Skips, path: Path) -> list[Record]:

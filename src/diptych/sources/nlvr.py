@@ -1,20 +1,11 @@
 """Statements that are true or false of pictures: NLVR2's pairs of pictures, and a like form for one picture."""
 
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 
 from diptych.core import Record, Statement
 from diptych.sources.parsing import Entry, Once, Pictures, key_of_name, picture_at, read_json_lines
-
-
-@dataclass(frozen=True)
-class Pair:
-    """NLVR2's own: one statement about a left and a right picture."""
-
-    left: Record
-    right: Record
-    statement: Statement
+from diptych.vision.archives import BESIDE
 
 
 def read(lines: Path, pictures: Path | Pictures | None = None, split: str = "train") -> list[Record]:
@@ -32,21 +23,31 @@ def read(lines: Path, pictures: Path | Pictures | None = None, split: str = "tra
     ]
 
 
-def read_pairs(lines: Path, pictures: Path | Pictures | None = None, split: str = "train") -> list[Pair]:
-    """NLVR2's lines. `dev-850-0-1` speaks of `dev-850-0-img0.png` and `dev-850-0-img1.png`."""
+def read_pairs(lines: Path, pictures: Path | Pictures | None = None, split: str = "train") -> list[Record]:
+    """One record a pair of NLVR2's pictures, side by side as one, left and right as its statements say.
+
+    `dev-850-0-1` speaks of `dev-850-0-img0.png` and `dev-850-0-img1.png`; those of `train` lie in a `directory`.
+    """
     once = Once("identifier")
-    pairs = []
+    found: dict[str, list[Statement]] = defaultdict(list)
+    first: dict[str, Entry] = {}
     for entry in read_json_lines(lines):
         statement = _statement(entry, once)
         stem = statement.key.rpartition("-")[0]
         if not stem:
             entry["identifier"].refuse(f"`{statement.key}`", "one such as dev-850-0-1")
-        left, right = (
-            Record(f"{stem}-img{side}", split, picture_at(pictures, f"{stem}-img{side}.png", entry.where))
-            for side in (0, 1)
-        )
-        pairs.append(Pair(left, right, statement))
-    return pairs
+        first.setdefault(stem, entry)
+        found[stem].append(statement)
+    return [
+        Record(stem, split, picture_at(pictures, _name(stem, first[stem]), first[stem]), statements=tuple(said))
+        for stem, said in found.items()
+    ]
+
+
+def _name(stem: str, entry: Entry) -> str:
+    directory = entry.get("directory")
+    folder = "" if directory is None else f"{directory.integer()}/"
+    return f"{folder}{stem}-img0.png{BESIDE}{stem}-img1.png"
 
 
 def _statement(entry: Entry, once: Once) -> Statement:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any, NoReturn
 
 from diptych.core import Record
 from diptych.errors import DataError
+from diptych.vision.archives import is_there
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HUGE = 1e15
@@ -236,7 +236,7 @@ class Pictures:
     def at(self, name: PurePosixPath) -> Path:
         """In the first folder that has it, else where it was to be."""
         paths = [folder / name for folder in self.folders]
-        return next((path for path in paths if os.path.isfile(path)), paths[0])
+        return next((path for path in paths if is_there(path)), paths[0])
 
 
 def picture_at(folder: Path | Pictures | None, name: str, where: str | Entry) -> Path | None:
@@ -255,7 +255,7 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str | Entry) ->
         return folder.at(relative)
     path = folder / relative
     try:
-        there = path.is_file()
+        there = is_there(path)
     except OSError:  # a name too long for the file system
         there = False
     if not there:
@@ -290,6 +290,14 @@ def key_of_name(name: str) -> str:
 def key_of(split: str, image_id: int) -> str:
     """The key of a picture that its data set knows by a number."""
     return f"{split}/{image_id:06d}"
+
+
+def answer_kind(answers: tuple[str, ...]) -> str:
+    """VQA v2's answer type, by what most people said."""
+    most = max(set(answers), key=lambda answer: (answers.count(answer), answer)).lower()
+    if most in ("yes", "no"):
+        return "yes/no"
+    return "number" if most.isdecimal() else "other"
 
 
 def combined(*sources: Iterable[Record]) -> list[Record]:

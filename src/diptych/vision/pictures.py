@@ -12,6 +12,7 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from diptych.errors import DataError
+from diptych.vision.archives import beside, content
 from diptych.vision.detector import Picture
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
@@ -22,16 +23,34 @@ SMALLEST_SIDE = 4
 
 
 def open_picture(path: Path) -> Picture:
-    """Turned as EXIF says, transparency on white, the first frame of an animation, 16 bits scaled to 8.
+    """Turned as EXIF says, transparency on white, the first frame of an animation, 16 bits scaled to 8. A path may lead
+    into an archive or name two pictures side by side (`diptych.vision.archives`).
 
     Raises DataError for what is missing, no picture, cut short, larger than MOST_PIXELS or under 4 pixels wide or high.
     """
+    if (two := beside(path)) is not None:
+        return _side_by_side(*(open_picture(one) for one in two))
     return _opened(path, lambda image: to_picture(ImageOps.exif_transpose(image)))
 
 
 def picture_size(path: Path) -> tuple[int, int]:
     """Width and height in pixels of the upright picture; its first bytes alone are read. Raises as `open_picture`."""
+    if (two := beside(path)) is not None:
+        (width, height), right = (picture_size(one) for one in two)
+        return width + _width_at(height, right), height
     return _opened(path, _upright)
+
+
+def _side_by_side(left: Picture, right: Picture) -> Picture:
+    """As one picture of the left one's height."""
+    height = left.shape[1]
+    size = (_width_at(height, (right.shape[2], right.shape[1])), height)
+    resized = Image.fromarray(right.permute(1, 2, 0).numpy()).resize(size, Image.Resampling.BICUBIC)
+    return torch.cat([left, torch.from_numpy(np.array(resized)).permute(2, 0, 1)], 2)
+
+
+def _width_at(height: int, size: tuple[int, int]) -> int:
+    return max(1, round(size[0] * height / size[1]))
 
 
 def _upright(image: Image.Image) -> tuple[int, int]:
@@ -43,7 +62,7 @@ def _opened(path: Path, take: Callable[[Image.Image], T]) -> T:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of bombs from half its limit on; ours is checked below
-            with Image.open(path) as image:
+            with Image.open(content(path)) as image:
                 _check_size(path, *image.size)
                 return take(image)
     except FileNotFoundError as error:

@@ -1,0 +1,65 @@
+"""Public sets for people: what there is, what is wanted, what of it is in a folder, and how much a manifest covers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from rich.console import Console
+
+from diptych.errors import DataError
+from diptych.sources.formats import read
+from diptych.sources.parsing import Skips
+from diptych.sources.public import SETS_KNOWN, Layout, Piece, known, write_manifest
+
+WORDS = {
+    "captions": "captions", "questions": "questions", "expressions": "expressions", "choices": "choices",
+    "statements": "statements",
+}  # fmt: skip
+
+
+def list_sets() -> str:
+    return "\n".join(f"{name:20}{one.title}" for name, one in SETS_KNOWN.items())
+
+
+def list_files(name: str) -> str:
+    chosen = known(name)
+    lines = [chosen.title, f"from {chosen.home}, all into one folder ROOT:"]
+    lines += [f"  ROOT/{_line(piece)}" for piece in chosen.pieces()]
+    return "\n".join([*lines, f"then: diptych data {name} ROOT --out {name}.json"])
+
+
+def tell_of_folder(name: str, root: Path) -> str:
+    layout = Layout.of(name, root)
+    lines = [f"there    {path}" for path in layout.there.values()]
+    lines += [f"missing  {root / _line(piece)}" for piece in layout.missing]
+    return "\n".join([*lines, f"to write a manifest of what is there: --out {name}.json"])
+
+
+def _line(piece: Piece) -> str:
+    others = f" (or {', '.join(piece.names[1:])})" if len(piece.names) > 1 else ""
+    return f"{piece.names[0]}{others}: {piece.what}"
+
+
+def write_set(name: str, root: Path, out: Path, console: Console) -> str:
+    """The manifest, read once to see that it can be, and how many of its pictures are there. Nothing else is left."""
+    layout = Layout.of(name, root)
+    for piece in layout.missing:
+        console.print(f"missing: {root / _line(piece)}")
+    was_there, skips = out.exists(), Skips()
+    write_manifest(layout.manifest(out), out)
+    try:
+        records = read(out, need_pictures=False, skips=skips)
+    except DataError:
+        if not was_there:
+            out.unlink()
+        raise
+    splits = Counter(record.split for record in records)
+    there = sum(record.image is not None for record in records)
+    lines = [f"{out}: {', '.join(f'{split} {count:,}' for split, count in splits.items())}"]
+    lines.append(f"{there:,} of {len(records):,} pictures are there")
+    words = {what: sum(len(getattr(record, field)) for record in records) for field, what in WORDS.items()}
+    lines.append(", ".join(f"{count:,} {what}" for what, count in words.items() if count))
+    if skips.counts:
+        lines.append(f"left out: {skips}")
+    return "\n".join(line for line in lines if line)

@@ -1,0 +1,101 @@
+"""Pictures that lie in a tar or a zip, or two side by side, under one path as any other.
+
+cc3m/00000.tar/000000012.jpg                    a member of an archive
+dev/dev-850-0-img0.png+dev-850-0-img1.png       two pictures of a folder as one, as NLVR2's statements want them
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+import zipfile
+import zlib
+from functools import lru_cache
+from pathlib import Path
+
+from diptych.errors import DataError
+
+TAR, ZIP = ".tar", ".zip"
+BESIDE = "+"
+MOST_BYTES = 256 * 2**20  # of one member
+KEPT = 32  # archives whose tables of contents are remembered
+
+
+def beside(path: Path) -> tuple[Path, Path] | None:
+    """The two pictures of a path that names two."""
+    left, plus, right = path.name.partition(BESIDE)
+    if not plus or not left or not right or path.is_file():
+        return None
+    return path.with_name(left), path.with_name(right)
+
+
+def archive_of(path: Path) -> tuple[Path, str] | None:
+    """The archive that a path leads into, and the name inside; None for a path of its own."""
+    for outer in path.parents:
+        if outer.suffix.lower() in (TAR, ZIP):
+            return (outer, path.relative_to(outer).as_posix()) if outer.is_file() else None
+    return None
+
+
+def is_there(path: Path) -> bool:
+    """Whether a picture is at a path of any of these kinds."""
+    if os.path.isfile(path):
+        return True
+    if (two := beside(path)) is not None:
+        return all(is_there(one) for one in two)
+    inside = archive_of(path)
+    return inside is not None and inside[1] in members(inside[0])
+
+
+def content(path: Path) -> Path | io.BytesIO:
+    """What Pillow can open: the path, or the bytes of an archive's member. Raises FileNotFoundError, DataError."""
+    inside = archive_of(path)
+    return path if inside is None else io.BytesIO(read_member(*inside))
+
+
+def read_bytes(path: Path) -> bytes:
+    """All bytes of a picture; of two side by side those of both."""
+    if (two := beside(path)) is not None:
+        return b"".join(read_bytes(one) for one in two)
+    found = content(path)
+    return found.read_bytes() if isinstance(found, Path) else found.read()
+
+
+def members(archive: Path) -> dict[str, tuple[int, int]]:
+    """By name: where a member of a tar begins and how long it is (of a zip: 0 and its length)."""
+    status = archive.stat()
+    return _members(archive, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=KEPT)
+def _members(archive: Path, _changed: int, size: int) -> dict[str, tuple[int, int]]:
+    try:
+        if archive.suffix.lower() == ZIP:
+            with zipfile.ZipFile(archive) as opened:
+                return {one.filename: (0, one.file_size) for one in opened.infolist()}
+        with tarfile.open(archive, "r:") as tar:
+            found = {one.name.removeprefix("./"): (one.offset_data, one.size) for one in tar if one.isreg()}
+    except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
+        raise DataError(f"{archive}: found no archive that can be read ({error}), wanted one; get it again") from None
+    if any(start + length > size for start, length in found.values()):
+        raise DataError(f"{archive}: found a tar that is cut short, wanted all of it; get it again")
+    return found
+
+
+def read_member(archive: Path, name: str) -> bytes:
+    there = members(archive)
+    if name not in there:
+        raise FileNotFoundError(f"no {name} in {archive}")
+    start, length = there[name]
+    if length > MOST_BYTES:
+        raise DataError(f"{archive}: found {name} of {length} bytes, wanted at most {MOST_BYTES}; leave it out")
+    try:
+        if archive.suffix.lower() == ZIP:
+            with zipfile.ZipFile(archive) as opened:
+                return opened.read(name)
+        with archive.open("rb") as file:
+            file.seek(start)
+            return file.read(length)
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError) as error:
+        raise DataError(f"{archive}: {name} cannot be read ({error}); get the archive again") from None
