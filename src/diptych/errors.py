@@ -48,8 +48,10 @@ class ServingError(DiptychError):
     pass
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of an error about an unknown name: the likely intent, or all there is."""
+def nearest(name: str, known: Iterable[str], otherwise: str | None = None) -> str:
+    """The end of an error about an unknown name: the likely intent, or `otherwise`; None: all there is."""
     known = sorted(known)
     close = get_close_matches(name, known, n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known) or 'none'}"
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return otherwise or f"known: {', '.join(known) or 'none'}"

@@ -118,8 +118,8 @@ def test_a_stopped_run_goes_on_and_changed_words_are_refused(begun: Path, run: C
     again = run(*command, "--set", "training.steps=2")
     assert (again.code, "30 were there already" in again.error) == (0, True)
     assert (begun / "runs/mine/store/shard-00000.safetensors").stat().st_mtime_ns <= written
-    other = run(*command, "--set", "training.steps=2", "--seed", 5)
-    assert (other.code, "another --seed" in other.error) == (1, True)
+    other = run(*command, "--set", "training.steps=2", "--split-seed", 5)
+    assert (other.code, "another --split-seed" in other.error) == (1, True)
     evaluated = run("evaluate", "--model", "runs/mine", "--data", "mine.jsonl", "--split", "val")
     assert (evaluated.code, "CIDEr" in evaluated.said) == (0, True), evaluated.error
 

@@ -28,7 +28,16 @@ Set = Annotated[
 OwnData = Annotated[
     Path, typer.Option(help="A store, or data to look at on the way: a .jsonl of your own, a COCO .json, ...")
 ]
-SplitSeed = Annotated[int, typer.Option("--seed", help="Draws train, val and test for data that name no split.")]
+SplitSeed = Annotated[
+    int, typer.Option(help="Seed by which data that name no splits are divided into train, val and test; default: 0.")
+]
+TrainingSeed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        help="Seed of the weights, the order of the data and all that is drawn in training; default: the recipe's.",
+    ),
+]
 Features = Annotated[
     Path | None, typer.Option(help="Features made elsewhere: a file or a folder, its format found by looking.")
 ]

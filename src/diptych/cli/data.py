@@ -165,7 +165,7 @@ def extract(
         str | None, typer.Option(help="`whole`: features without boxes get that of the whole picture.")
     ] = None,
     split: Annotated[str | None, typer.Option(help="Of data that name none; without it, --seed draws.")] = None,
-    seed: SplitSeed = 0,
+    split_seed: SplitSeed = 0,
     image_feature: Annotated[
         str | None, typer.Option(help="A backbone for whole pictures, such as densenet121.")
     ] = None,
@@ -175,7 +175,7 @@ def extract(
     """Look at every picture once and keep what was seen, in a store that training reads."""
     from diptych.runs.extraction import extract_with_progress, open_detector, read_records, with_image_feature
 
-    records = read_records(data, console(), pictures, split, seed, need_pictures=features is None)
+    records = read_records(data, console(), pictures, split, split_seed, need_pictures=features is None)
     found = open_detector(detector, records, features, weights, region_selection, boxes)
     opened = with_image_feature(found, image_feature)
     done = extract_with_progress(records, opened, out, console(), batch, processes)

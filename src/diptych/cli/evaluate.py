@@ -19,7 +19,7 @@ def evaluate(
     data: Annotated[Path | None, typer.Option(help="A store, or data to look at on the way.")] = None,
     split: Annotated[str, typer.Option(help="Which records.")] = "test",
     predictions: Annotated[Path | None, typer.Option(help="Keep what it said, as JSON.")] = None,
-    seed: SplitSeed = 0,
+    split_seed: SplitSeed = 0,
     results: Annotated[Path | None, typer.Option(help="Score this file in COCO's or VQA's form, not a model.")] = None,
     references: Annotated[Path | None, typer.Option(help="Its captions_*.json.")] = None,
     questions: Annotated[Path | None, typer.Option(help="Or its VQA questions,")] = None,
@@ -56,7 +56,7 @@ def evaluate(
     elif results is None and model is not None and data is not None:
         opened = open_folder(model)
         with TemporaryDirectory() as scratch:  # of data that are no store; `extract` keeps what was seen
-            store = store_of(data, Path(scratch) / "store", str(opened.folder), console(), seed)
+            store = store_of(data, Path(scratch) / "store", str(opened.folder), console(), split_seed)
             by = open_folder(shortlist_by) if shortlist_by is not None else None
             extent = Extent(queries, shortlist, by=by) if queries or shortlist or by else None
             said, scores = score_model(opened, store, split, extra_metrics or (), task, extent, pairs, console())

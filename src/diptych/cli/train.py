@@ -23,6 +23,7 @@ from diptych.cli.app import (
     Temperature,
     TopK,
     TopP,
+    TrainingSeed,
     app,
     console,
     open_folder,
@@ -68,7 +69,9 @@ def demo(
 
 @app.command()
 def pretrain(
-    recipe: Annotated[str, typer.Argument(help="Such as unified-vlp/small/pretrain; an unknown name lists them.")],
+    recipe: Annotated[
+        str, typer.Argument(help="Recipe, such as unified-vlp/small/pretrain; `diptych recipes` lists all.")
+    ],
     data: Annotated[
         list[str],
         typer.Option(help="A store, or data to look at on the way; or several, cc=STORE, for recipes that name them."),
@@ -78,7 +81,8 @@ def pretrain(
     init: Annotated[str | None, typer.Option(help="Begin from BERT or UniLM weights: a file, or a hub id.")] = None,
     vocab: Annotated[str | None, typer.Option(help="Their vocab.txt.")] = None,
     detector: Annotated[str | None, typer.Option(help="Finds the regions of data that are no store yet.")] = None,
-    seed: SplitSeed = 0,
+    seed: TrainingSeed = None,
+    split_seed: SplitSeed = 0,
     settings: Set = None,
 ) -> None:
     """Pre-train a model on pictures and their captions."""
@@ -86,15 +90,15 @@ def pretrain(
     from diptych.runs.extraction import stores_of
     from diptych.runs.stages import fit_stages, run_stages
 
-    given = [f"{key}={json.dumps(value)}" for key, value in (("init", init), ("data.vocabulary", vocab)) if value]
+    given = _assignments({"init": init, "data.vocabulary": vocab, "training.seed": seed}, settings)
     start = open_folder(model) if model is not None else None
     named = find_stages(recipe)
-    chosen = (named if start is None else fit_stages(named, start)).override([*given, *(settings or ())])
+    chosen = (named if start is None else fit_stages(named, start)).override(given)
     chosen.claimed(out)
     if start is not None:
         _tell_of_regions(named.recipes[0].model, chosen.recipes[0].model, start.folder)
     own = str(start.folder) if start is not None else None
-    store = stores_of(data, out, detector or own, console(), seed)
+    store = stores_of(data, out, detector or own, console(), split_seed)
     made = run_stages(chosen, store, out, start=start, console=console())
     print(f"model folder: {made.folder}")
 
@@ -106,7 +110,8 @@ def finetune(
     model: Model,
     out: Out,
     recipe: Annotated[str | None, typer.Option(help="Default: SYSTEM/small/TASK.")] = None,
-    seed: SplitSeed = 0,
+    seed: TrainingSeed = None,
+    split_seed: SplitSeed = 0,
     settings: Set = None,
 ) -> None:
     """Teach a pre-trained model a task, on a store or on data of your own."""
@@ -119,13 +124,20 @@ def finetune(
     spec = find_learnt(task)
     start = open_folder(model)
     named = find_recipe(recipe or f"{start.architecture.system}/small/{spec.name}")
-    chosen = fit_to(named, start).override(settings or ())
+    chosen = fit_to(named, start).override(_assignments({"training.seed": seed}, settings))
     claimed(out, chosen)
     if recipe is not None:
         _tell_of_regions(named.model, chosen.model, start.folder)
-    store = store_of(data, out / "store", str(start.folder), console(), seed)
+    store = store_of(data, out / "store", str(start.folder), console(), split_seed)
     made = run(chosen, store, out, start=start, console=console())
     print(f"model folder: {made.model.folder}")
+
+
+def _assignments(options: dict[str, object], settings: list[str] | None) -> list[str]:
+    """Options that stand for keys of the recipe, where they are given, before what --set says."""
+    return [f"{key}={json.dumps(value)}" for key, value in options.items() if value not in (None, "")] + (
+        settings or []
+    )
 
 
 def _tell_of_regions(named: ModelConfig, chosen: ModelConfig, start: Path) -> None:

@@ -14,23 +14,34 @@ Share = Annotated[float, Field(gt=0, le=1)]
 class DecodingOptions(BaseModel):
     """Greedy by default. Words are counted as the tokeniser cuts them, so `kites` may be two."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    beams: int = Field(default=1, ge=1)  # K; 1 is greedy
-    max_words: int = Field(default=20, ge=1)  # the final [SEP] included
-    min_words: int = Field(default=0, ge=0)  # [SEP] is refused before
-    length_bonus: float = 0.0  # added per word to a finished beam's log-probability; 0 compares the sums alone
-    length_penalty: float = Field(default=0.0, ge=0)  # or it is divided by words ** length_penalty; 1 is the mean
-    no_repeat_ngram: PositiveInt | None = None  # no run of so many words comes twice in a text
-    # What becomes of a beam that has written [SEP]: it gives its place to another, or keeps it at no further cost, so
-    # that the search may end with fewer alive (TDEN's code).
+    beams: int = Field(default=1, ge=1)
+    """Beams of the search; 1 is greedy."""
+    max_words: int = Field(default=20, ge=1)
+    """Tokens of a text at most, the final [SEP] among them."""
+    min_words: int = Field(default=0, ge=0)
+    """Tokens of a text at least."""
+    length_bonus: float = 0.0
+    """Added to a finished beam's log-probability for each token."""
+    length_penalty: float = Field(default=0.0, ge=0)
+    """Exponent: a finished beam's log-probability is divided by its tokens to this power; 1 is the mean."""
+    no_repeat_ngram: PositiveInt | None = None
+    """No run of so many tokens comes twice in a text; null: any may."""
     ended: Literal["dropped", "kept"] = "dropped"
-    stop_early: bool = True  # where one text is wanted, once no beam can overtake; without, it is the same and slower
-    sample: bool = False  # words are drawn, by torch's generator, in place of a search
-    temperature: PositiveFloat = 1.0  # below 1: likely words become likelier
-    top_k: PositiveInt | None = None  # drawn from so many words, the likeliest
-    top_p: Share | None = None  # drawn from the fewest words that have this probability together
-    captions: PositiveInt | None = None  # texts a picture, best first; None: all beams that ended, or one drawn text
+    """Whether a beam that has ended gives its place to another (dropped), or keeps it (kept, TDEN's code)."""
+    stop_early: bool = True
+    """Whether the search for one text ends once no beam can overtake; the result is the same."""
+    sample: bool = False
+    """Whether tokens are drawn by chance instead of searched."""
+    temperature: PositiveFloat = 1.0
+    """Temperature of drawn tokens; below 1 likely ones become likelier."""
+    top_k: PositiveInt | None = None
+    """Tokens are drawn from so many likeliest; null: from all."""
+    top_p: Share | None = None
+    """Tokens are drawn from the fewest that have this probability together; null: from all."""
+    captions: PositiveInt | None = None
+    """Texts a picture, the best first; null: all beams that ended, or one drawn text."""
 
     @model_validator(mode="before")
     @classmethod

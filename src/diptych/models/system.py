@@ -21,18 +21,28 @@ from diptych.vision.selection import Selection
 class ModelConfig(BaseModel):
     """Sizes and switches that a recipe chooses."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    width: int = 768  # D
-    heads: int = 12  # H
+    width: int = 768
+    """Width of the hidden states."""
+    heads: int = 12
+    """Attention heads."""
     ffn: int = 3072
+    """Width of the feed-forward layers."""
     positions: int = 512
+    """Positions of the sequence."""
     max_regions: int = 100
+    """Regions of a picture at most."""
     dropout: float = 0.1
+    """Dropout of the hidden states."""
     attention_dropout: float = 0.1
-    norm_eps: float = 1e-12  # BERT's
+    """Dropout of the attention's weights."""
+    norm_eps: float = 1e-12
+    """Epsilon of the layer norms; BERT's."""
     init_std: float = 0.02
-    answer_slot: bool = False  # a question ends with a [MASK], and its answer is read there
+    """Standard deviation of random initial weights."""
+    answer_slot: bool = False
+    """Whether a question ends with a [MASK], at which its answer is read."""
 
     # Whether a picture in which no region was found shows it nothing: there is no mark, and no feature of the whole.
     needs_regions: ClassVar[bool] = False

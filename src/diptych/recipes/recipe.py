@@ -40,37 +40,58 @@ _ANY_WORDS = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)  # what 
 class DataConfig(BaseModel):
     """Which records are trained on, and how much of each."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    split: str = "train"  # or several: cc+sbu
+    split: str = "train"
+    """Split to train on, or several joined by +, such as cc+sbu."""
     validation: str = "val"
-    records: PositiveInt | None = None  # only so many, chosen by the seed: for learning from few labels
-    validation_records: PositiveInt = 200  # the first so many of the validation split
+    """Split by which the best weights are chosen."""
+    records: PositiveInt | None = None
+    """Train on so many records only, chosen by training.seed; null: all."""
+    validation_records: PositiveInt = 200
+    """Records of the validation split that are used, from its beginning."""
     max_words: PositiveInt = 20
-    vocabulary: str | None = None  # a vocab.txt; None: learnt from the words, or the start's own
-    lowercase: bool = True  # of a vocab.txt (bert-base-cased: false), or of one that is learnt
-    tokens: Literal["wordpiece", "bpe"] = "wordpiece"  # what is learnt where no vocabulary is given
-    pixels_shorter: PositiveInt = 600  # of a picture's shorter side, where the model looks at pixels (model.network)
+    """Tokens of a text at most; what is longer is cut."""
+    vocabulary: str | None = None
+    """Path of a vocab.txt; null: the start's own, or one learnt from the texts."""
+    lowercase: bool = True
+    """Whether texts are lower-cased; false for a cased vocab.txt, such as bert-base-cased."""
+    tokens: Literal["wordpiece", "bpe"] = "wordpiece"
+    """Kind of the vocabulary that is learnt where none is given."""
+    pixels_shorter: PositiveInt = 600
+    """Pixels of a picture's shorter side, where the model reads pixels (model.network)."""
     pixels_longer: PositiveInt = 1000
-    pixels_colours: Colours = "rgb"  # as torchvision's weights read them; or bgr, as Caffe's
-    mirror: Annotated[float, Field(ge=0, lt=1)] = 0.0  # share of samples seen in a mirror, left and right swapped
-    text: str | None = None  # a file of text without pictures, a sentence a line, to pre-train on as well
-    text_share: Annotated[float, Field(gt=0, le=1)] = 0.5  # of each batch; 1: nothing but text
-    text_words: PositiveInt = 64  # pieces of words in each
-    text_joined: bool = True  # a text runs on over lines until it is that long; else it is one line, ended by [SEP]
+    """Pixels of a picture's longer side at most, where the model reads pixels."""
+    pixels_colours: Colours = "rgb"
+    """Order of the colours: rgb as torchvision's weights read them, or bgr as Caffe's."""
+    mirror: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of samples that are mirrored, with left and right swapped in their texts."""
+    text: str | None = None
+    """Path of a text file, a sentence a line, to pre-train on beside the pictures; null: none."""
+    text_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Share of each batch that comes from the text file; 1: all of it."""
+    text_words: PositiveInt = 64
+    """Tokens of a sample of the text file."""
+    text_joined: bool = True
+    """Whether a sample of the text file runs on over lines; false: it is one line, ended by [SEP]."""
 
 
 class Recipe(BaseModel):
     """The resolved choice of a run. `name` says which preset it began as."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     name: str
-    system: str  # a name in SYSTEMS
-    task: str  # a name in TASKS
+    """Name of the recipe that the run began as."""
+    system: str
+    """System whose model is trained."""
+    task: str
+    """What is learnt."""
     model: SerializeAsAny[ModelConfig]
-    init: str | None = None  # weights to begin from: a BERT, UniLM or Unified VLP file or folder, or a hub id
-    network_init: str | None = None  # what model.network begins as: a Faster R-CNN's folder, or a file with its ResNet
+    init: str | None = None
+    """Weights to begin from: a BERT, UniLM or Unified VLP file or folder, or a hub id; null: random."""
+    network_init: str | None = None
+    """What model.network begins as: a Faster R-CNN's folder, or a file with its ResNet; null: random."""
     objectives: SerializeAsAny[Objectives]
     optimizer: OptimizerConfig
     training: TrainingConfig

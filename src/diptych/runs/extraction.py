@@ -213,7 +213,7 @@ def _same_words(store: Store, records: Sequence[Record], data: Path) -> None:
         if known is None or replace(_from_root(known), size=there.size) != _from_root(there):
             raise DataError(
                 f"{store.folder} was filled when {data} said something else of {there.key!r} (its words, or its split: "
-                "another --seed); give another --out, or delete that folder"
+                "another --split-seed); give another --out, or delete that folder"
             )
 
 

@@ -11,32 +11,51 @@ NotNegative = Annotated[float, Field(ge=0)]
 class OptimizerConfig(BaseModel):
     """The optimizer, its gradient clipping and its schedule; the learning rate is the highest, after warm-up."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     kind: Literal["adamw", "adam", "sgd", "bert_adam", "muon"] = "adamw"
+    """Optimizer."""
     lr: PositiveFloat = 1e-4
+    """Highest learning rate, reached at the end of the warm-up."""
     betas: tuple[Share, Share] = (0.9, 0.999)
+    """Decay of the running means of the gradient and of its square; not of sgd."""
     eps: NotNegative = 1e-8
-    momentum: Share = 0.9  # of sgd
-    weight_decay: NotNegative = 0.0  # decoupled for adamw, bert_adam and muon, L2 for adam and sgd
+    """Added to the denominator; not of sgd."""
+    momentum: Share = 0.9
+    """Momentum of sgd."""
+    weight_decay: NotNegative = 0.0
+    """Weight decay: decoupled for adamw, bert_adam and muon, L2 for adam and sgd."""
     decay_biases_and_norms: bool = False
-    lr_multipliers: dict[str, NotNegative] = Field(default_factory=dict)  # prefix of parameter names -> times the rate
+    """Whether biases and layer norms decay too."""
+    lr_multipliers: dict[str, NotNegative] = Field(default_factory=dict)
+    """Multiples of the learning rate, by how the names of parameters begin."""
 
-    # Of muon alone: how the names of the weights begin that it turns; the rest takes adamw.
     muon_params: tuple[str, ...] = ()
+    """How the names of the weights begin that muon trains; the others are trained by adamw."""
 
-    clip: PositiveFloat | None = None  # norm of all gradients together
-    clip_each: PositiveFloat | None = None  # norm of each parameter's gradient (BERT's code)
-    clip_value: PositiveFloat | None = None  # every number by itself (TDEN's captioner)
+    clip: PositiveFloat | None = None
+    """Greatest norm of all gradients together; null: not clipped."""
+    clip_each: PositiveFloat | None = None
+    """Greatest norm of each parameter's gradient (BERT's code); null: not clipped."""
+    clip_value: PositiveFloat | None = None
+    """Greatest absolute value of each number of the gradients (TDEN's captioner); null: not clipped."""
 
     schedule: Literal["constant", "linear", "inverse_sqrt", "step", "cosine"] = "linear"
+    """How the learning rate changes after the warm-up."""
     warmup_steps: Annotated[int, Field(ge=0)] | None = None
-    warmup_share: Share | None = None  # of all steps
-    warmup_from_zero: bool = False  # the first step has rate 0, as in BERT's code
-    milestones: tuple[PositiveInt, ...] = ()  # step: the rate falls after so many steps
-    decay_every: PositiveInt | None = None  # step: instead of milestones
-    gamma: PositiveFloat = 0.1  # step: times this
-    lr_times_batch: bool = False  # the rate is for a batch of one (VL-BERT's code)
+    """Steps in which the learning rate rises to its highest value."""
+    warmup_share: Share | None = None
+    """Warm-up as a share of all steps, instead of warmup_steps."""
+    warmup_from_zero: bool = False
+    """Whether the first step has the learning rate 0, as in BERT's code."""
+    milestones: tuple[PositiveInt, ...] = ()
+    """Steps after which the learning rate falls, of the step schedule."""
+    decay_every: PositiveInt | None = None
+    """Steps between two falls of the learning rate, of the step schedule, instead of milestones."""
+    gamma: PositiveFloat = 0.1
+    """What the learning rate is multiplied by at each fall of the step schedule."""
+    lr_times_batch: bool = False
+    """Whether lr is that of a batch of one and is multiplied by the batch (VL-BERT's code)."""
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -57,27 +76,44 @@ class OptimizerConfig(BaseModel):
 class TrainingConfig(BaseModel):
     """How long, on what, how often saved and how the best weights are chosen."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     steps: PositiveInt
-    batch: PositiveInt  # samples of one step, over all processes
-    micro_batch: PositiveInt | None = None  # samples of one forward pass at most; None: the whole batch
+    """Optimizer steps of the run."""
+    batch: PositiveInt
+    """Samples of one step, over all processes."""
+    micro_batch: PositiveInt | None = None
+    """Samples of one forward pass at most, to save memory; null: the whole batch."""
     seed: int = 0
+    """Seed of the first weights, the order of the data and all that is drawn in training."""
     device: str = "auto"
+    """Device: auto, cpu, cuda or cuda:N."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    threads: PositiveInt | None = None  # of torch; None leaves them
-    loading_threads: Annotated[int, Field(ge=0)] = 1  # that make batches ahead; 0: the training thread itself
-    distributed: Literal["ddp", "fsdp"] = "ddp"  # under torchrun only
+    """Precision of the forward pass."""
+    threads: PositiveInt | None = None
+    """Threads of torch; null: torch's default."""
+    loading_threads: Annotated[int, Field(ge=0)] = 1
+    """Threads that make batches ahead; 0: the training thread makes them."""
+    distributed: Literal["ddp", "fsdp"] = "ddp"
+    """How processes share the model, under torchrun."""
 
     log_every: PositiveInt = 10
+    """Steps between two lines of metrics.jsonl."""
     tensorboard: bool = False
+    """Whether metrics are written for TensorBoard too."""
     checkpoint_every: PositiveInt = 500
-    keep: PositiveInt = 2  # the latest checkpoints; the best come on top
+    """Steps between two checkpoints."""
+    keep: PositiveInt = 2
+    """Latest checkpoints that are kept, beside the best."""
 
-    ema: Annotated[float, Field(gt=0, lt=1)] | None = None  # decay of the running average of the weights
+    ema: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Decay of a running average of the weights, which is then what is saved; null: none."""
     validate_every: PositiveInt | None = None
-    average_best: PositiveInt = 1  # final weights: the mean of so many best; 1 takes the best
-    patience: PositiveInt | None = None  # stop after so many validations without a rise
+    """Steps between two validations; null: none."""
+    average_best: PositiveInt = 1
+    """Final weights are the mean of so many best ones; 1: the best."""
+    patience: PositiveInt | None = None
+    """Validations without a rise after which the run stops; null: it runs to its end."""
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:

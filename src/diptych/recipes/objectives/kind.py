@@ -10,7 +10,7 @@ from diptych.tasks.spec import AnswerForm
 class Objectives(BaseModel):
     """One kind of training. `kind`, of each subclass its own, tells a saved recipe which."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     kind: str
 

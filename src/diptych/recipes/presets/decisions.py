@@ -25,7 +25,7 @@ _BATCHES = {"vcr": 16, "referring": 64, "nlvr": 64}  # of VCR, questions of four
 
 
 def small(of_system: Callable[[Any], Recipe], task: Task) -> Recipe:
-    """A system's own small recipe (`of_system("pretrain")`) with another task."""
+    """VCR, expressions or statements, for small worlds and one core: `of_system("pretrain")` with another task."""
     recipe = of_system("pretrain")
     return derive(
         recipe,

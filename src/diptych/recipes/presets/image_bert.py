@@ -10,17 +10,21 @@ The small size is for data such as Storybook: minutes on two cores.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 from diptych.configs import derive
 from diptych.models.image_bert.model import ImageBertConfig
 from diptych.recipes.objectives import ImageBertObjectives, Objectives, RetrievalObjectives, VqaObjectives
+from diptych.recipes.presets import decisions
 from diptych.recipes.presets.small import PAIRS, TRAINING, muon
 from diptych.recipes.recipe import DataConfig, Recipe
 from diptych.recipes.stages import Stages
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 Task = Literal["pretrain", "retrieval", "vqa"]
+Size = Literal["paper", "small"]
 TASKS: tuple[Task, ...] = ("pretrain", "retrieval", "vqa")
 
 _RATES = {"pretrain": 1e-4, "retrieval": 5e-5, "vqa": 5e-5}  # of VQA the paper says nothing
@@ -95,12 +99,15 @@ CHANGES: dict[str, tuple[Task, dict[str, Any]]] = {
 
 # Table 3: on what is pre-trained, in one stage or two. Storybook's splits stand in for them at the small size: web for
 # LAIT, which is much and noisy, train for the others.
-ONE_STAGE = {"paper": ("lait", "cc", "cc+sbu", "lait+cc+sbu"), "small": ("web", "train", "web+train")}
-TWO_STAGES = {"paper": ("lait", "cc+sbu"), "small": ("web", "train")}
+ONE_STAGE: dict[Size, tuple[str, ...]] = {
+    "paper": ("lait", "cc", "cc+sbu", "lait+cc+sbu"),
+    "small": ("web", "train", "web+train"),
+}
+TWO_STAGES: dict[Size, tuple[str, str]] = {"paper": ("lait", "cc+sbu"), "small": ("web", "train")}
 _EPOCHS, _SIZES = 17, {"lait": 2_000_000, "cc": 3_000_000, "sbu": 1_000_000}  # of LAIT a fifth was used
 
 
-def on(size: Literal["paper", "small"], split: str, name: str | None = None) -> Recipe:
+def on(size: Size, split: str, name: str | None = None) -> Recipe:
     """Pre-training on one set, or on the union of several."""
     recipe = paper("pretrain") if size == "paper" else small("pretrain")
     training = {}
@@ -110,9 +117,19 @@ def on(size: Literal["paper", "small"], split: str, name: str | None = None) -> 
     return derive(recipe, name=f"{recipe.name}/{name or split}", training=training, data={"split": split})
 
 
-def two_stages(size: Literal["paper", "small"]) -> Stages:
+def two_stages(size: Size) -> Stages:
     """Table 3, last row, the paper's own: LAIT, then Conceptual Captions and SBU."""
     splits = TWO_STAGES[size]
     name = "-then-".join(splits)
     recipes = tuple(on(size, split, f"{name}/{number}") for number, split in enumerate(splits, start=1))
     return Stages(recipes[0].name.removesuffix("/1"), recipes)
+
+
+MAKERS: list[Callable[[], Recipe]] = [
+    *(partial(make, task) for make in (paper, small) for task in TASKS),
+    *(partial(with_losses, losses) for losses in LOSSES),
+    *(partial(changed, name) for name in CHANGES),
+    *(partial(on, size, split) for size in ONE_STAGE for split in ONE_STAGE[size]),
+    *(partial(decisions.small, small, task) for task in decisions.TASKS),
+]
+STAGED: list[Callable[[], Stages]] = [partial(two_stages, size) for size in TWO_STAGES]

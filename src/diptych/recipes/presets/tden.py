@@ -10,6 +10,8 @@ The small size is for data such as Storybook: minutes on two cores.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 from diptych.configs import derive
@@ -23,16 +25,19 @@ from diptych.recipes.objectives import (
     VcrObjectives,
     VqaObjectives,
 )
+from diptych.recipes.presets import decisions
 from diptych.recipes.presets.scst import scst, small_scst
 from diptych.recipes.presets.small import TRAINING, muon
 from diptych.recipes.recipe import DataConfig, Recipe
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 Task = Literal["pretrain", "caption", "vqa", "retrieval", "vcr"]
+Size = Literal["paper", "small"]
 TASKS: tuple[Task, ...] = ("pretrain", "caption", "vqa", "retrieval")
 PUBLISHED: tuple[Task, ...] = (*TASKS, "vcr")  # its small recipe is among those of deciding.py
 STRUCTURES: tuple[Structure, ...] = ("single-stream", "two-stream", "decoupled")
 ROWS = tuple(range(1, 9))  # of Table 2
+SIZES: tuple[Size, ...] = ("paper", "small")
 
 _RATES = {"pretrain": 1e-4, "caption": 3e-5, "vqa": 5e-5, "retrieval": 2e-5, "vcr": 2e-5}
 _BATCHES = {"pretrain": 1024, "caption": 16, "vqa": 96, "retrieval": 512, "vcr": 64}
@@ -140,14 +145,14 @@ def small(task: Task) -> Recipe:
     )
 
 
-def structured(structure: Structure, size: Literal["paper", "small"]) -> Recipe:
+def structured(structure: Structure, size: Size) -> Recipe:
     """Table 1: one stream, two streams, two streams decoupled. The others are compared with all of its objectives."""
     recipe = paper("pretrain") if size == "paper" else small("pretrain")
     shape = TdenConfig.base(structure=structure) if size == "paper" else TdenConfig.tiny(structure=structure)
     return derive(recipe, name=f"{recipe.name}/{structure}", model=shape)
 
 
-def table_2(row: int, size: Literal["paper", "small"]) -> Recipe:
+def table_2(row: int, size: Size) -> Recipe:
     """Table 2: which objectives, which scheduled sampling. Row 6 is the paper's own choice.
 
     1  the encoder alone: MLM, MOC, ISM       5  all four
@@ -171,8 +176,10 @@ def table_2(row: int, size: Literal["paper", "small"]) -> Recipe:
 
 
 def self_critical(size: Literal["paper", "official", "small"]) -> Recipe:
-    """After captioning: rate 5e-6, 30 epochs over COCO's 113,287 pictures. The re-release: 50, times 0.8 every 18, and
-    a reward that ends each caption with a full stop, as `counts_end` does here for both.
+    """SCST of a captioner.
+
+    Rate 5e-6, 30 epochs over COCO's 113,287 pictures. The re-release: 50, times 0.8 every 18, and a reward that ends
+    each caption with a full stop, as `counts_end` does here for both.
     """
     if size == "small":
         return small_scst(small("caption"), "decoder")
@@ -184,3 +191,13 @@ def self_critical(size: Literal["paper", "official", "small"]) -> Recipe:
     training = {"steps": (30 if size == "paper" else 50) * epoch, "batch": 16, "micro_batch": None}
     optimizer = {"lr": 5e-6, "warmup_share": None, **gamma}
     return scst(caption, SelfCriticalObjectives(writes="decoder"), optimizer, training)
+
+
+MAKERS: list[Callable[[], Recipe]] = [
+    *(partial(paper, task) for task in PUBLISHED),
+    *(partial(make, task) for make in (official, small) for task in TASKS),
+    *(partial(structured, structure, size) for size in SIZES for structure in STRUCTURES),
+    *(partial(table_2, row, size) for size in SIZES for row in ROWS),
+    *(partial(self_critical, size) for size in ("paper", "official", "small")),
+    *(partial(decisions.small, small, task) for task in decisions.TASKS),
+]

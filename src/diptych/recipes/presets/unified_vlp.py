@@ -8,6 +8,8 @@ The small size is for data such as Storybook: minutes on two cores.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 from diptych.configs import derive
@@ -20,6 +22,7 @@ from diptych.recipes.objectives import (
     UnifiedVLPObjectives,
     VqaObjectives,
 )
+from diptych.recipes.presets import decisions
 from diptych.recipes.presets.scst import scst, small_scst
 from diptych.recipes.presets.small import PAIRS, TRAINING, muon
 from diptych.recipes.recipe import Recipe
@@ -128,7 +131,9 @@ def retrieval() -> Recipe:
 
 
 def self_critical(size: Literal["paper", "official", "small"]) -> Recipe:
-    """Table 8: batch 64, rate 1e-6, 30 epochs over COCO's 113,287 pictures, or over their 566,747 captions in the code.
+    """SCST of a captioner.
+
+    Table 8: batch 64, rate 1e-6, 30 epochs over COCO's 113,287 pictures, or over their 566,747 captions in the code.
     The rates of both start a captioner that cross-entropy has trained (run_img2txt_dist.py, `--scst`).
     """
     if size == "small":
@@ -138,3 +143,15 @@ def self_critical(size: Literal["paper", "official", "small"]) -> Recipe:
     steps = 265_000 if code else 53_000
     training = {"steps": steps, "batch": 64, "micro_batch": None}
     return scst(official("caption") if code else paper("caption"), objectives, {"lr": 1e-6}, training)
+
+
+MAKERS: list[Callable[[], Recipe]] = [
+    *(partial(make, task) for make in (paper, official, small) for task in TASKS),
+    *(partial(with_lambda, share) for share in LAMBDAS),
+    region_class_pretext,
+    partial(masked_queries, "paper"),
+    partial(masked_queries, "small"),
+    retrieval,
+    *(partial(self_critical, size) for size in ("paper", "official", "small")),
+    *(partial(decisions.small, small, task) for task in decisions.TASKS),
+]

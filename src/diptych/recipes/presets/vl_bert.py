@@ -15,6 +15,8 @@ The small size is for data such as Storybook: minutes on two cores.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 from diptych.configs import derive
@@ -27,6 +29,7 @@ from diptych.recipes.objectives import (
     VLBertObjectives,
     VqaObjectives,
 )
+from diptych.recipes.presets import decisions
 from diptych.recipes.presets.small import PAIRS, TRAINING, muon
 from diptych.recipes.recipe import DataConfig, Recipe
 from diptych.training.config import OptimizerConfig, TrainingConfig
@@ -195,3 +198,12 @@ def large(task: Task) -> Recipe:
     assert isinstance(recipe.model, VLBertConfig)
     model = VLBertConfig.large(network=recipe.model.network)
     return derive(recipe, name=f"vl-bert/large/{task}", model=model)
+
+
+MAKERS: list[Callable[[], Recipe]] = [
+    *(partial(make, task) for make in (paper, official, large) for task in PUBLISHED),
+    *(partial(small, task) for task in TASKS),
+    *(partial(with_text, size) for size in ("iclr", "official", "small")),
+    *(partial(end_to_end, size) for size in ("official", "small")),
+    *(partial(decisions.small, small, task) for task in decisions.TASKS),
+]

@@ -15,12 +15,15 @@ chosen in docs/fidelity.md. The small size is for data such as Storybook: minute
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 from diptych.configs import derive
 from diptych.decoding import DecodingOptions
 from diptych.models.xgpt.model import Structure, XgptConfig
 from diptych.recipes.objectives import CaptionObjectives, Objectives, RetrievalObjectives, VqaObjectives, XgptObjectives
+from diptych.recipes.presets import decisions
 from diptych.recipes.presets.scst import small_scst
 from diptych.recipes.presets.small import PAIRS, TRAINING, muon
 from diptych.recipes.recipe import DataConfig, Recipe
@@ -132,32 +135,38 @@ def small(task: Task) -> Recipe:
 
 
 def self_critical() -> Recipe:
-    """The paper has no such stage; as the other systems that write have it."""
+    """SCST of a captioner. The paper has no such stage; as the other systems that write have it."""
     return small_scst(small("caption"), "decoder")
 
 
 def table_2(row: int, size: Size) -> Recipe:
-    """Tasks beside captioning: rows 1 to 5 out of domain, 6 to 9 in domain (start from the row of the same tasks)."""
+    """Table 2: tasks beside captioning.
+
+    Rows 1 to 5 out of domain, 6 to 9 in domain (start from the row of the same tasks).
+    """
     weight = 1.0 if row <= 5 else IN_DOMAIN
     tasks = {**_ALONE, **dict.fromkeys(_ROWS[row], weight)}
     return _changed("pretrain" if row <= 5 else "in-domain", size, f"table-2-row-{row}", tasks)
 
 
 def table_3(depth: str, structure: Structure) -> Recipe:
-    """Captioning from scratch, without any pre-training. The rate is that of pre-training, as nothing came before."""
+    """Table 3: captioning from scratch, without any pre-training.
+
+    The rate is that of pre-training, as nothing came before.
+    """
     make = XgptConfig.tiny if depth == "tiny" else XgptConfig.base
     name = f"xgpt/caption/table-3-{depth}-{structure}"
     return derive(paper("caption"), name=name, model=make(structure=structure), optimizer={"lr": 1e-4})
 
 
 def table_3_small(structure: Structure) -> Recipe:
-    """Table 3 at Storybook's size."""
+    """Table 3, captioning from scratch, for small worlds and one core."""
     name = f"xgpt/small/caption/table-3-{structure}"
     return derive(small("caption"), name=name, model=XgptConfig.small(structure=structure))
 
 
 def table_4(masks: Literal["single", "multi"], size: Size) -> Recipe:
-    """One [MASK] a span, or one a word: captioning and IDA. Expected CIDEr 118.1 and 117.8."""
+    """Table 4, one [MASK] a span or one a word: captioning and IDA. Expected CIDEr 118.1 and 117.8."""
     return _changed("pretrain", size, f"table-4-{masks}", {**_ALONE, "denoising": 1.0, "masks": masks})
 
 
@@ -176,3 +185,14 @@ def _steps(task: Task, objectives: Objectives) -> int:
 
 def _kind(task: Task) -> Literal["pretrain", "caption", "vqa", "retrieval"]:
     return task if task in ("caption", "vqa", "retrieval") else "pretrain"
+
+
+MAKERS: list[Callable[[], Recipe]] = [
+    *(partial(make, task) for make in (paper, small) for task in TASKS),
+    *(partial(table_2, row, size) for size in SIZES for row in ROWS),
+    *(partial(table_3, depth, structure) for depth, structure in STRUCTURES),
+    *(partial(table_3_small, structure) for structure in ("enc", "encdec", "encdec-share")),
+    *(partial(table_4, masks, size) for size in SIZES for masks in ("single", "multi")),
+    self_critical,
+    *(partial(decisions.small, small, task) for task in decisions.TASKS),
+]

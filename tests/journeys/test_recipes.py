@@ -1,0 +1,46 @@
+"""`diptych recipes` as a user runs it, and the seeds of a run."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from diptych.models.weights import read_weights
+from diptych.recipes import RECIPES, STAGED, find_recipe
+from tests.journeys.conftest import tiny
+
+
+def test_the_list_as_a_table_and_as_json(run: Callable[..., Any]) -> None:
+    told = run("recipes", "tden/small/*")
+    assert told.code == 0
+    header, *rows = told.said.splitlines()
+    assert header.split() == ["recipe", "system", "task", "what", "it", "is", "steps", "batch"]
+    assert all(row.startswith("tden/small/") for row in rows)
+    listed = json.loads(run("recipes", "--json").said)
+    assert [one["name"] for one in listed] == sorted({*RECIPES, *STAGED})
+    assert set(listed[0]) == {"name", "system", "task", "about", "steps", "batch"}
+
+
+def test_one_recipe_key_by_key(run: Callable[..., Any]) -> None:
+    told = run("recipes", "tden/small/caption")
+    shown = json.loads(told.said)
+    assert shown["optimizer.lr"]["value"] == find_recipe("tden/small/caption").optimizer.lr
+    refused = run("recipes", "tden/smal/caption")
+    assert (refused.code, "did you mean tden/small/caption" in refused.error) == (2, True)
+
+
+def test_the_seed_is_that_of_the_training(world: Path, run: Callable[..., Any], tmp_path: Path) -> None:
+    """With a store too: two seeds train different weights, the same seed the same."""
+
+    def weights(out: str, *seed: object) -> dict[str, Any]:
+        recipe = ("pretrain", "unified-vlp/small/pretrain", "--data", world, "--out", tmp_path / out)
+        told = run(*recipe, *tiny(**{"training.steps": 2, "training.validate_every": "null"}), *seed)
+        assert told.code == 0, told.error
+        return read_weights(tmp_path / out / "model" / "model.safetensors")
+
+    first, same, other = weights("first", "--seed", 1), weights("same", "--seed", 1), weights("other", "--seed", 2)
+    assert all(first[name].equal(same[name]) for name in first)
+    assert not first["encoder.layers.0.attention.qkv.weight"].equal(other["encoder.layers.0.attention.qkv.weight"])
+    assert json.loads((tmp_path / "other" / "recipe.json").read_text())["training"]["seed"] == 2
+    again = run("pretrain", "unified-vlp/small/pretrain", "--data", world, "--out", tmp_path / "other", "--seed", 3)
+    assert (again.code, "training.seed: 3, was 2" in again.error) == (2, True)
