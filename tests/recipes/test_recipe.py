@@ -174,7 +174,7 @@ def test_a_change_is_validated_like_what_it_changes() -> None:
         derive(recipe, objectives={"binary": 0.0})
     with pytest.raises(RecipeError, match=r"training.steps: .*greater than 0, found 0"):
         derive(recipe, training={"steps": 0})
-    with pytest.raises(RecipeError, match=r"task: .*found 'retrival'"):
+    with pytest.raises(RecipeError, match="task: no task 'retrival'; did you mean retrieval"):
         derive(recipe, task="retrival")
     assert derive(recipe, optimizer={"lr_multipliers": {"text.": 2.0}}).optimizer.lr_multipliers == {"text.": 2.0}
 
@@ -193,7 +193,7 @@ def test_a_change_keeps_all_else_and_the_original() -> None:
         ("objectives.kind=uniter", "wanted a system"),
         ("system=uniter", "no system 'uniter'; .*unified-vlp"),
         ("system=tedn", "no system 'tedn'; did you mean tden"),
-        ("task=vq", "task: .*'vqa'.*found 'vq'"),
+        ("task=vq", "task: no task 'vq'; did you mean vqa"),
     ],
 )
 def test_an_unknown_system_kind_or_task_names_those_there_are(assignment: str, wanted: str) -> None:
