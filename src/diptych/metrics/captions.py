@@ -45,15 +45,15 @@ def caption_items(predictions: Mapping[str, str], references: Mapping[str, Seque
 
 
 def caption_scores(
-    predictions: Mapping[str, str], references: Mapping[str, Sequence[str]], also: Sequence[str] = ()
+    predictions: Mapping[str, str], references: Mapping[str, Sequence[str]], extra_metrics: Sequence[str] = ()
 ) -> dict[str, float]:
-    """{"BLEU-1": ..., ..., "ROUGE-L": ..., "CIDEr": ...}; `also` may name METEOR and SPICE, which need Java.
+    """{"BLEU-1": ..., ..., "ROUGE-L": ..., "CIDEr": ...}; `extra_metrics` may name METEOR and SPICE, which need Java.
 
     Asked for one that cannot run here, it raises RecipeError before any work; `unavailable(name)` tells beforehand.
     """
-    for name in also:
+    for name in extra_metrics:
         unavailable(name, required=True)
-    return caption_items(predictions, references).scores() | java_scores(predictions, references, also)
+    return caption_items(predictions, references).scores() | java_scores(predictions, references, extra_metrics)
 
 
 def java_scores(
