@@ -1,0 +1,70 @@
+"""A toy task as somebody adds it, in one file: whether a caption is whole, or broken off after two words."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from diptych.core import Batch, Record, Sample
+from diptych.loading.tokens import Tokens
+from diptych.tasks.scores import Baselines, Scores, share_scores
+from diptych.tasks.spec import TaskSpec
+
+
+@dataclass(frozen=True)
+class BrokenOff:
+    """Each caption twice, whole and broken off."""
+
+    tokens: Tokens
+    max_words: int = 20
+
+    name = "broken-off"
+
+    def samples(self, record: Record) -> list[Sample]:
+        return self.queries(record)
+
+    def queries(self, record: Record) -> list[Sample]:
+        made = []
+        for number, caption in enumerate(record.captions):
+            words = self.tokens.encode(caption)[: self.max_words]
+            for whole, ids in ((True, words), (False, words[:2])):
+                key, text = f"{record.key}#{number}/{whole}", torch.tensor([*ids, self.tokens.vocabulary.sep])
+                made.append(Sample(key, record.key, record.regions, text, truth={"true": whole}))
+        return made
+
+    def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
+        whole = model.heads["nlvr"](model(batch)).argmax(-1).tolist()
+        return [{"key": key, "whole": bool(one)} for key, one in zip(batch.keys, whole, strict=True)]
+
+    def score(self, predictions: Sequence[Mapping[str, Any]], records: Sequence[Record]) -> dict[str, float]:
+        scores = score_broken_off({p["key"]: p["whole"] for p in predictions}, records)
+        return {score.name: score.value for score in scores.scores}
+
+
+def score_broken_off(
+    predicted: Mapping[str, bool], records: Sequence[Record], baselines: Baselines | None = None
+) -> Scores:
+    right, pictures = [], []
+    for record in records:
+        for number in range(len(record.captions)):
+            for whole in (True, False):
+                right.append(float(predicted[f"{record.key}#{number}/{whole}"] == whole))
+                pictures.append(record.key)
+    return share_scores("broken-off", {"accuracy": (right, pictures)}, "sentences", baselines)
+
+
+BROKEN_OFF = TaskSpec(
+    name="broken-off",
+    title="Broken off",
+    learns="tell whole sentences",
+    noun="sentences",
+    field="captions",
+    key="whole",
+    head="nlvr",
+    watched="accuracy",
+    shown=("accuracy",),
+    build=lambda given: BrokenOff(given.tokens, given.max_words),
+    score=score_broken_off,
+    baselines=lambda records, training: Baselines({"accuracy": 0.5}, {}, ("blind: at random",)),
+)

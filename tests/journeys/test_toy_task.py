@@ -1,0 +1,88 @@
+"""A task that stands in the tests' folder alone goes the whole way: `src` knows nothing of it but a line in `TASKS`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from diptych.configs import derive
+from diptych.demo.measure import measure, report_arms
+from diptych.loading.store import Store
+from diptych.recipes import RECIPES
+from diptych.recipes.objectives import NlvrObjectives
+from diptych.tasks import TASKS
+from tests.journeys.broken_off import BROKEN_OFF, score_broken_off
+from tests.journeys.conftest import Told, tiny
+
+NAME = BROKEN_OFF.name
+
+
+@pytest.fixture
+def added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one line, and its recipe."""
+    small = RECIPES["unified-vlp/small/nlvr"]()
+    monkeypatch.setitem(TASKS, NAME, BROKEN_OFF)
+    made = derive(small, name=f"unified-vlp/small/{NAME}", task=NAME, objectives=NlvrObjectives())
+    monkeypatch.setitem(RECIPES, made.name, lambda: made)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("added")
+def test_a_toy_task_goes_the_whole_way(run: Callable[..., Told], world: Path, tmp_path: Path) -> None:
+    start, out, kept = tmp_path / "start", tmp_path / "out", tmp_path / "kept.json"
+    steps = {"data.split": "train", "training.steps": 2}
+    made = run("pretrain", "unified-vlp/small/pretrain", "--data", world, "--out", start, *tiny(**steps))
+    assert made.code == 0, made.error
+    settings = {"training.steps": 40, "training.validate_every": 20, "training.checkpoint_every": 40,
+                "training.batch": 16, "data.validation_records": 4, "optimizer.kind": "adamw",
+                "optimizer.lr": 3e-3}  # fmt: skip
+    told = run(
+        "finetune", NAME, "--data", world, "--model", start, "--out", out,
+        *(word for key, value in settings.items() for word in ("--set", f"{key}={value}")),
+    )  # fmt: skip
+    assert told.code == 0, told.error
+    line = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])
+    assert line["step"] == 40
+    scored = run("evaluate", "--model", out, "--data", world, "--json", "--predictions", kept)
+    assert scored.code == 0, scored.error
+    found = json.loads(scored.said)
+    assert found["task"] == NAME
+    accuracy = found["scores"]["accuracy"]
+    assert accuracy["blind"] == 50
+    assert accuracy["value"] > 90
+    predicted = BROKEN_OFF.by_key(json.loads(kept.read_text()))
+    records = [Store(world).record(index) for index in Store(world).split("test")]
+    assert score_broken_off(predicted, records)["accuracy"].value == accuracy["value"]
+    shown = run("evaluate", "--model", out, "--data", world)
+    assert f"{found['items']} sentences of 12 pictures" in shown.said
+    another = run("evaluate", "--model", out, "--data", world, "--task", "vcr")
+    assert another.code == 2
+    assert "has not learnt vcr; teach it: diptych finetune vcr" in another.error
+
+
+@pytest.mark.usefixtures("added")
+def test_a_toy_task_stands_in_tables_and_reports(world: Path, tmp_path: Path) -> None:
+    records = [Store(world).record(index) for index in Store(world).split("test")]
+    keys = [f"{r.key}#{n}/{o}" for r in records for n in range(len(r.captions)) for o in (True, False)]
+    right = {key: key.endswith("True") for key in keys}
+    measured = measure({NAME: {"never": dict.fromkeys(keys, False), "always": right}}, records, records)
+    assert measured.scores[NAME]["always"]["accuracy"].value == 100
+    assert NAME not in measured.gains
+    page = report_arms(tmp_path, measured, ("dog",), {}, {"evaluate": 1.0}).read_text("utf-8")
+    assert "Broken off, accuracy: never 50.0, always 100.0 (blind 50.0)" in page
+    assert "a model that learns to tell whole sentences" in page
+
+
+def test_unknown_tasks_are_refused_with_the_nearest_name(run: Callable[..., Told], world: Path, tmp_path: Path) -> None:
+    wrong = run("finetune", "captions", "--data", world, "--model", tmp_path, "--out", tmp_path / "out")
+    assert wrong.code == 2
+    assert "no task 'captions' is fine-tuned for; did you mean caption" in wrong.error
+    taught = run("finetune", "pretrain", "--data", world, "--model", tmp_path, "--out", tmp_path / "out")
+    assert taught.code == 2
+    assert "no task 'pretrain' is fine-tuned for" in taught.error
+    recipe = run("pretrain", "unified-vlp/small/pretrain", "--data", world, "--out", tmp_path, "--set", "task=nlv")
+    assert recipe.code == 2
+    assert "task: no task 'nlv'; did you mean nlvr" in recipe.error
