@@ -5,8 +5,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import click
 import pytest
 import typer
 
@@ -16,10 +16,10 @@ ROOT = Path(__file__).parent.parent.parent
 HEAVY = ("torch", "pydantic", "numpy", "PIL", "tokenizers", "rich.console")
 
 
-def commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
-    """Every verb, those of groups as `storybook write`."""
+def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Every verb, those of groups as `storybook write`. Groups are told by what they hold: typer has its own click."""
     for name, command in group.commands.items():
-        if isinstance(command, click.Group):
+        if hasattr(command, "commands"):
             yield from commands(command, f"{before}{name} ")
         else:
             yield before + name, command
@@ -35,12 +35,22 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.returncode == 0, f"`diptych --help` waits for {done.stderr}"
 
 
+def test_groups_are_looked_into() -> None:
+    assert {"storybook write", "storybook show", "storybook detector", "finetune", "recipes"} <= VERBS.keys()
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_says_what_it_and_its_options_do(verb: str) -> None:
-    assert VERBS[verb].help
-    options = [parameter for parameter in VERBS[verb].params if parameter.name != "help"]
-    silent = [parameter.name for parameter in options if not getattr(parameter, "help", None)]
-    assert not silent, f"`diptych {verb}` has options without a word of help"
+    """In a plain sentence each: a capital, four words or more, a full stop."""
+    first = (VERBS[verb].help or "").split("\n\n")[0]
+    assert is_sentence(first, words=3), f"`diptych {verb}`: {first!r}"
+    said = {parameter.name: getattr(parameter, "help", None) or "" for parameter in VERBS[verb].params}
+    wanting = {name: text for name, text in said.items() if name != "help" and not is_sentence(text, words=4)}
+    assert not wanting, f"`diptych {verb}` has options without a sentence of help"
+
+
+def is_sentence(text: str, words: int) -> bool:
+    return text[:1].isupper() and text.endswith(".") and len(text.split()) >= words
 
 
 def test_each_verb_is_in_the_documents() -> None:

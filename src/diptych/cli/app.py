@@ -12,24 +12,31 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="diptych",
-    help="Vision-language pre-training: pictures on one panel, words on the other.",
+    help="Pre-train, fine-tune, evaluate and apply vision-language models.",
     epilog="Any verb takes --debug, to show the traceback of an error.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-storybook = typer.Typer(help="The drawn world: write it, look at it.", no_args_is_help=True, rich_markup_mode=None)
+storybook = typer.Typer(
+    help="Write and show the drawn world, and train a detector for it.", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(storybook, name="storybook")
 
 Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe, such as optimizer.lr=3e-4.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set a key of the recipe, such as optimizer.lr=3e-4; may be given several times.",
+    ),
 ]
 OwnData = Annotated[
-    Path, typer.Option(help="A store, or data to look at on the way: a .jsonl of your own, a COCO .json, ...")
+    Path, typer.Option(help="Store to train on, or data of your own, whose regions are then extracted first.")
 ]
 SplitSeed = Annotated[
-    int, typer.Option(help="Seed by which data that name no splits are divided into train, val and test; default: 0.")
+    int, typer.Option(help="Seed by which data that name no splits are divided into train, val and test.")
 ]
 TrainingSeed = Annotated[
     int | None,
@@ -39,25 +46,52 @@ TrainingSeed = Annotated[
     ),
 ]
 Features = Annotated[
-    Path | None, typer.Option(help="Features made elsewhere: a file or a folder, its format found by looking.")
+    Path | None, typer.Option(help="File or folder of region features made elsewhere, in any known format.")
 ]
-Out = Annotated[Path, typer.Option(help="Folder of the run; the same command goes on where it stopped.")]
-Model = Annotated[str, typer.Option(help="A model folder, the folder of a run, or user/name on the hub.")]
-Seed = Annotated[int, typer.Option(help="Same seed, same pictures, words and weights.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Out = Annotated[Path, typer.Option(help="Folder of the run; the same command continues a run that was interrupted.")]
+Model = Annotated[str, typer.Option(help="Model folder, folder of a run, or user/name on the Hugging Face hub.")]
+Seed = Annotated[int, typer.Option(help="Seed of all that is drawn: pictures, words and weights.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line, instead of text.")]
 
 # How captions are written; what is left out is the recipe's. docs/your-own-data.md shows them at work.
-Beams = Annotated[int | None, typer.Option(min=1, help="Captions followed at once; 1 is greedy.")]
-LengthBonus = Annotated[float | None, typer.Option(help="Added for each word to a beam's log-probability.")]
-LengthPenalty = Annotated[float | None, typer.Option(help="Or it is divided by words to this power; 1 is the mean.")]
-Sample = Annotated[bool, typer.Option("--sample", help="Draw words by chance in place of a search.")]
-Temperature = Annotated[float | None, typer.Option(help="Of drawn words: below 1 likely ones become likelier.")]
-TopK = Annotated[int | None, typer.Option(help="Draw from so many words, the likeliest.")]
-TopP = Annotated[float | None, typer.Option(help="Draw from the fewest words that have this probability together.")]
-DrawSeed = Annotated[int, typer.Option("--seed", help="Of drawn words: the same seed, the same captions.")]
-MinWords = Annotated[int | None, typer.Option(help="No caption ends before.")]
-MaxWords = Annotated[int | None, typer.Option(help="Each is cut there; its end counts as one.")]
-NoRepeatNgram = Annotated[int | None, typer.Option(min=1, metavar="N", help="No run of N words comes twice.")]
+Beams = Annotated[
+    int | None, typer.Option(min=1, help="Beams of the search, 1 being greedy; default: the model's recipe.")
+]
+LengthBonus = Annotated[
+    float | None,
+    typer.Option(help="Number added to a beam's log-probability for each word; default: the model's recipe."),
+]
+LengthPenalty = Annotated[
+    float | None,
+    typer.Option(
+        help="Exponent of the words by which a beam's log-probability is divided; default: the model's recipe."
+    ),
+]
+Sample = Annotated[bool, typer.Option("--sample", help="Draw words at random instead of searching for the likeliest.")]
+Temperature = Annotated[
+    float | None,
+    typer.Option(help="Temperature of drawn words; below 1 likely words become likelier; default: the model's recipe."),
+]
+TopK = Annotated[
+    int | None, typer.Option(help="Draw each word from this many likeliest ones; default: the model's recipe.")
+]
+TopP = Annotated[
+    float | None,
+    typer.Option(
+        help="Draw each word from the fewest that have this probability together; default: the model's recipe."
+    ),
+]
+DrawSeed = Annotated[int, typer.Option("--seed", help="Seed of the words that are drawn.")]
+MinWords = Annotated[int | None, typer.Option(help="Words of a caption at least; default: the model's recipe.")]
+MaxWords = Annotated[
+    int | None, typer.Option(help="Words of a caption at most, its end counted as one; default: the model's recipe.")
+]
+NoRepeatNgram = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Forbid that N words in a row come twice in a caption; default: the model's recipe."
+    ),
+]
 
 
 def open_folder(model: str) -> Any:

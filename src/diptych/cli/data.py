@@ -30,13 +30,21 @@ class TokenKind(StrEnum):
 
 @storybook.command("write")
 def storybook_write(
-    folder: Annotated[Path, typer.Argument(help="Where to; the same command goes on where it stopped.")],
-    web: Annotated[int, typer.Option(help="Scenes with one careless caption each, as on the web.")] = 10_000,
-    train: Annotated[int, typer.Option(help="Scenes with all words, to learn from.")] = 1000,
-    val: Annotated[int, typer.Option(help="To choose by.")] = 200,
-    test: Annotated[int, typer.Option(help="To score on.")] = 600,
-    test_rare: Annotated[int, typer.Option(help="To score on: kinds in colours never seen in training.")] = 200,
-    processes: Annotated[int, typer.Option(min=1, help="That draw; what they draw does not depend on it.")] = PROCESSES,
+    folder: Annotated[
+        Path, typer.Argument(help="Folder to write to; the same command continues where it was interrupted.")
+    ],
+    web: Annotated[
+        int, typer.Option(help="Scenes of the split web, with one careless caption each, as on the web.")
+    ] = 10_000,
+    train: Annotated[int, typer.Option(help="Scenes of the split train, with texts for all tasks.")] = 1000,
+    val: Annotated[int, typer.Option(help="Scenes of the split val, by which weights are chosen.")] = 200,
+    test: Annotated[int, typer.Option(help="Scenes of the split test, on which models are scored.")] = 600,
+    test_rare: Annotated[
+        int, typer.Option(help="Scenes of the split test_rare, with kinds in colours that training does not show.")
+    ] = 200,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Processes that draw; the pictures are the same for any number.")
+    ] = PROCESSES,
     seed: Seed = 0,
 ) -> None:
     """Draw scenes and write their words in the forms of COCO, VQA v2, RefCOCO, VCR and NLVR."""
@@ -52,13 +60,15 @@ def storybook_write(
 
 @storybook.command("show")
 def storybook_show(
-    out: Annotated[Path, typer.Argument(help="The PNG to write.")],
-    split: Annotated[str, typer.Option(help="web, train, val, test or test_rare.")] = "train",
-    count: Annotated[int, typer.Option(min=1, max=200)] = 12,
-    detector: Annotated[str | None, typer.Option(help="Show what it finds, instead of what is there.")] = None,
+    out: Annotated[Path, typer.Argument(help="PNG file to write the sheet to.")],
+    split: Annotated[str, typer.Option(help="Split to show: web, train, val, test or test_rare.")] = "train",
+    count: Annotated[int, typer.Option(min=1, max=200, help="Scenes on the sheet, at most 200.")] = 12,
+    detector: Annotated[
+        str | None, typer.Option(help="Detector folder, to show the regions that it finds instead of the true ones.")
+    ] = None,
     seed: Seed = 0,
 ) -> None:
-    """A sheet of scenes with their boxes and words, or with what a detector finds in them."""
+    """Draw a sheet of scenes with their boxes and words, or with the regions that a detector finds."""
     from diptych.sources.storybook import SPLITS, Storybook, show
 
     if split not in SPLITS:
@@ -79,15 +89,15 @@ def storybook_show(
 
 @storybook.command("detector")
 def storybook_detector(
-    out: Annotated[Path, typer.Argument(help="Folder of the run; the detector goes to OUT/detector.")],
+    out: Annotated[Path, typer.Argument(help="Folder of the run; the detector is written to OUT/detector.")],
     faster_rcnn: Annotated[
         str | None,
-        typer.Option(help="Train torchvision's Faster R-CNN of this architecture instead, such as resnet18_fpn."),
+        typer.Option(help="Architecture of a torchvision Faster R-CNN to train instead, such as resnet18_fpn."),
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Default: the recipe's.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps to train for; default: those of the recipe.")] = None,
     seed: Seed = 0,
 ) -> None:
-    """Train a small detector to see the drawn world."""
+    """Train a small detector on the drawn world."""
     from diptych.runs.detector import DetectorRecipe, FasterRCNNRecipe, train_detector
 
     recipe = (
@@ -124,12 +134,16 @@ def public_data(
 
 @app.command()
 def check(
-    data: Annotated[Path, typer.Argument(help="A store, or data that `extract` reads.")],
-    model: Annotated[str | None, typer.Option(help="Would this model take these features?")] = None,
-    pictures: Annotated[Path | None, typer.Option(help="Where names of pictures start from.")] = None,
+    data: Annotated[Path, typer.Argument(help="Store to check, or data that `extract` reads.")],
+    model: Annotated[
+        str | None, typer.Option(help="Model folder, to check that its features are of the same kind as these.")
+    ] = None,
+    pictures: Annotated[
+        Path | None, typer.Option(help="Folder in which the names of pictures start; default: the folder of the data.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look over data before hours are spent on it; exit code 1 when training would fail or a test split leaks."""
+    """Check data before training; the exit code is 1 when training would fail or a test split leaks."""
     from diptych.loading.check import check as look_over
     from diptych.loading.store import INDEX, Store
     from diptych.runs.extraction import read_records
@@ -147,32 +161,49 @@ def check(
 
 @app.command()
 def extract(
-    data: Annotated[Path, typer.Argument(help="A manifest, a .jsonl, a public set's file, or a folder of pictures.")],
-    out: Annotated[Path, typer.Argument(help="The store; the same command goes on where it stopped.")],
+    data: Annotated[
+        Path, typer.Argument(help="Manifest, .jsonl, file of a public data set, or folder of pictures, to read.")
+    ],
+    out: Annotated[Path, typer.Argument(help="Store to write; the same command continues where it was interrupted.")],
     detector: Annotated[
         str,
         typer.Option(
-            help="A detector folder or a model folder; torchvision's name; grid:BACKBONE; given; ground-truth."
+            help="Detector or model folder, torchvision name, grid:BACKBONE, hub:NAME@COMMIT, given or ground-truth."
         ),
     ],
-    weights: Annotated[Path | None, typer.Option(help="Of a torchvision detector, where there is no network.")] = None,
-    region_selection: Annotated[
-        str | None, typer.Option(help="Its regions: unified-vlp, vl-bert, tden, xgpt, ...")
+    weights: Annotated[
+        Path | None, typer.Option(help="File of a torchvision detector's weights; default: they are downloaded.")
     ] = None,
-    pictures: Annotated[Path | None, typer.Option(help="Where names of pictures start from.")] = None,
+    region_selection: Annotated[
+        str | None,
+        typer.Option(
+            help="Rule by which regions are selected, such as vl-bert or tden; default: the 100 of the highest score."
+        ),
+    ] = None,
+    pictures: Annotated[
+        Path | None, typer.Option(help="Folder in which the names of pictures start; default: the folder of the data.")
+    ] = None,
     features: Features = None,
     boxes: Annotated[
-        str | None, typer.Option(help="`whole`: features without boxes get that of the whole picture.")
+        str | None, typer.Option(help="Boxes of features that have none: `whole` gives each the whole picture.")
     ] = None,
-    split: Annotated[str | None, typer.Option(help="Of data that name none; without it, --seed draws.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Split of data that name none; default: --split-seed divides them.")
+    ] = None,
     split_seed: SplitSeed = 0,
     image_feature: Annotated[
-        str | None, typer.Option(help="A backbone for whole pictures, such as densenet121.")
+        str | None,
+        typer.Option(help="Backbone of a feature of the whole picture, such as densenet121; default: no such feature."),
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Pictures at a time.")] = 16,
-    processes: Annotated[int | None, typer.Option(min=1, help="That look; what is seen does not depend on it.")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Pictures that the detector reads at a time.")] = 16,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Processes that extract, with the same result for any number; default: as many as cores."
+        ),
+    ] = None,
 ) -> None:
-    """Look at every picture once and keep what was seen, in a store that training reads."""
+    """Extract the regions of every picture into a store, which training reads."""
     from diptych.runs.extraction import extract_with_progress, open_detector, read_records, with_image_feature
 
     records = read_records(data, console(), pictures, split, split_seed, need_pictures=features is None)
@@ -184,16 +215,21 @@ def extract(
 
 @app.command()
 def tokens(
-    out: Annotated[Path, typer.Option(help="Folder for tokenizer.json.")],
-    data: Annotated[Path | None, typer.Option(help="A store; its val and test splits are left out.")] = None,
-    text: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="A sentence a line; may be given several times.")
+    out: Annotated[Path, typer.Option(help="Folder to write tokenizer.json to.")],
+    data: Annotated[
+        Path | None, typer.Option(help="Store to learn from; its val and test splits are left out.")
     ] = None,
-    size: Annotated[int, typer.Option(help="Words and word pieces at most.")] = 8000,
-    keep_case: Annotated[bool, typer.Option("--keep-case", help="Dog and dog differ.")] = False,
-    kind: Annotated[TokenKind, typer.Option(help="wordpiece as BERT's, or bpe on Moses' words as XGPT's.")] = (
-        TokenKind.wordpiece
-    ),
+    text: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Text file to learn from, a sentence a line; may be given several times."),
+    ] = None,
+    size: Annotated[int, typer.Option(help="Size of the vocabulary at most, in tokens.")] = 8000,
+    keep_case: Annotated[
+        bool, typer.Option("--keep-case", help="Keep upper case, so that Dog and dog differ.")
+    ] = False,
+    kind: Annotated[
+        TokenKind, typer.Option(help="Kind of vocabulary: wordpiece as BERT's, or bpe on Moses' words as XGPT's.")
+    ] = (TokenKind.wordpiece),
 ) -> None:
     """Learn a vocabulary from the words of a store, of files of text, or of both."""
     from diptych.loading.corpus import Lines

@@ -15,34 +15,66 @@ from diptych.errors import RecipeError
 
 @app.command()
 def evaluate(
-    model: Annotated[str | None, typer.Option(help="A model folder, the folder of a run, or user/name.")] = None,
-    data: Annotated[Path | None, typer.Option(help="A store, or data to look at on the way.")] = None,
-    split: Annotated[str, typer.Option(help="Which records.")] = "test",
-    predictions: Annotated[Path | None, typer.Option(help="Keep what it said, as JSON.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model folder, folder of a run, or user/name on the Hugging Face hub, to score.")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Store to score on, or data of your own, whose regions are then extracted first."),
+    ] = None,
+    split: Annotated[str, typer.Option(help="Split whose records are scored.")] = "test",
+    predictions: Annotated[Path | None, typer.Option(help="JSON file to write the model's predictions to.")] = None,
     split_seed: SplitSeed = 0,
-    results: Annotated[Path | None, typer.Option(help="Score this file in COCO's or VQA's form, not a model.")] = None,
-    references: Annotated[Path | None, typer.Option(help="Its captions_*.json.")] = None,
-    questions: Annotated[Path | None, typer.Option(help="Or its VQA questions,")] = None,
-    annotations: Annotated[Path | None, typer.Option(help="and their answers.")] = None,
+    results: Annotated[
+        Path | None, typer.Option(help="File of results in COCO's or VQA's format, to score instead of a model.")
+    ] = None,
+    references: Annotated[
+        Path | None, typer.Option(help="Reference captions (captions_*.json) of a file of caption results.")
+    ] = None,
+    questions: Annotated[Path | None, typer.Option(help="VQA questions (JSON) of a file of VQA results.")] = None,
+    annotations: Annotated[
+        Path | None, typer.Option(help="VQA annotations (JSON) with the true answers to --questions.")
+    ] = None,
     training: Annotated[
-        Path | None, typer.Option(help="Training captions_*.json, for a file's blind baseline.")
+        Path | None,
+        typer.Option(help="Training captions (captions_*.json), for the blind baseline of a file of results."),
     ] = None,
     extra_metrics: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="METEOR or SPICE; they need Java.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Metric to add, METEOR or SPICE, which need Java; may be given several times."
+        ),
     ] = None,
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Score what the file has; say how much.")
+        bool,
+        typer.Option(
+            "--allow-missing", help="Score a file of results in which some are missing, and print how many are there."
+        ),
     ] = False,
     task: Annotated[
         str | None, typer.Option(help="Task to score, where it is not the one that the model was trained for last.")
     ] = None,
-    queries: Annotated[int | None, typer.Option(min=1, help="Retrieval: so many queries each way, exactly.")] = None,
-    shortlist: Annotated[int | None, typer.Option(min=1, help="Retrieval: so many candidates a query.")] = None,
-    shortlist_by: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Picked by its vectors (tden's), not by a regression.")
+    queries: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Retrieval: queries each way that are ranked exactly; default: all, or 100 with --shortlist."
+        ),
     ] = None,
-    pairs: Annotated[Path | None, typer.Option(help="Retrieval: a folder for the scores; goes on with them.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    shortlist: Annotated[
+        int | None, typer.Option(min=1, help="Retrieval: candidates of each query that are scored; default: all.")
+    ] = None,
+    shortlist_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Retrieval: model with vectors (such as tden) that picks the candidates; default: a regression.",
+        ),
+    ] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(help="Retrieval: folder that keeps the scores of pairs, so that an interrupted run continues."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Score a model, or a file of results: each figure with its interval, beside a blind baseline and a ceiling."""
     from diptych.evaluation.evaluate import score_file, score_model

@@ -15,23 +15,34 @@ DETECTOR = "detector"
 
 @app.command("import")
 def import_(
-    system: Annotated[str, typer.Argument(help="Whose code wrote it: unified-vlp, tden or vl-bert; or `detector`.")],
-    file: Annotated[Path, typer.Argument(help="The official checkpoint, or the file of an official detector.")],
-    out: Annotated[Path, typer.Argument(help="The model folder or detector folder to make.")],
+    system: Annotated[
+        str, typer.Argument(help="System whose code wrote the checkpoint: unified-vlp, tden or vl-bert; or `detector`.")
+    ],
+    file: Annotated[Path, typer.Argument(help="Official checkpoint, or file of an official detector, to import.")],
+    out: Annotated[Path, typer.Argument(help="Model folder or detector folder to write.")],
     vocab: Annotated[
         Path | None,
-        typer.Option(help="A model's vocab.txt: bert-base-cased (unified-vlp), bert-base-uncased (tden, vl-bert)."),
+        typer.Option(
+            help="Vocabulary file of the model: bert-base-cased's (unified-vlp), bert-base-uncased's (tden, vl-bert)."
+        ),
     ] = None,
     uncased: Annotated[
         bool | None,
-        typer.Option("--uncased/--cased", help="Whether the vocabulary knows lower case alone. Default: as released."),
+        typer.Option(
+            "--uncased/--cased",
+            help="Whether texts are lower-cased for the vocabulary; default: as the system was released.",
+        ),
     ] = None,
     class_names: Annotated[
-        Path | None, typer.Option(help="Names of a detector's classes, one a line (objects_vocab.txt).")
+        Path | None, typer.Option(help="File with the names of a detector's classes, one a line (objects_vocab.txt).")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of a detector, such as least=36."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Set a key of the detector, such as least=36; may be given several times.",
+        ),
     ] = None,
 ) -> None:
     """Turn an official checkpoint into a model folder, or a detector's file into a detector folder."""

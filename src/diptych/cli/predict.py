@@ -33,16 +33,18 @@ from diptych.errors import DataError
 if TYPE_CHECKING:
     from diptych.serving import Prediction
 
-Show = Annotated[Path | None, typer.Option(help="A folder for each picture with its regions and what they weighed.")]
+Show = Annotated[
+    Path | None, typer.Option(help="Folder to write each picture to, with its regions and their weights drawn in.")
+]
 
 
 @app.command()
 def caption(
-    pictures: Annotated[list[str], typer.Argument(help="Files, folders, or patterns such as 'photos/*.jpg'.")],
+    pictures: Annotated[list[str], typer.Argument(help="Picture files, folders, or patterns such as 'photos/*.jpg'.")],
     model: Model,
     as_json: AsJson = False,
-    out: Annotated[Path | None, typer.Option(help="Write the lines to this file.")] = None,
-    captions: Annotated[int, typer.Option(min=1, help="How many for each picture, the likeliest first.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="File to write the captions to; default: they are printed.")] = None,
+    captions: Annotated[int, typer.Option(min=1, help="Captions of each picture, the likeliest first.")] = 1,
     beams: Beams = None,
     length_bonus: LengthBonus = None,
     length_penalty: LengthPenalty = None,
@@ -97,8 +99,10 @@ def caption(
 
 @app.command()
 def ask(
-    picture: Annotated[Path, typer.Argument(help="A picture.")],
-    questions: Annotated[list[str], typer.Argument(help="Such as 'what colour is the kite?'")],
+    picture: Annotated[Path, typer.Argument(help="Picture file to read.")],
+    questions: Annotated[
+        list[str], typer.Argument(help="Questions about the picture, such as 'what colour is the kite?'.")
+    ],
     model: Model,
     as_json: AsJson = False,
     show: Show = None,
@@ -120,14 +124,16 @@ def ask(
 
 @app.command()
 def ground(
-    expression: Annotated[str, typer.Argument(help="Such as 'the dog left of the bench'.")],
-    picture: Annotated[Path, typer.Argument(help="A picture.")],
+    expression: Annotated[str, typer.Argument(help="Words for a region, such as 'the dog left of the bench'.")],
+    picture: Annotated[Path, typer.Argument(help="Picture file to read.")],
     model: Model,
-    out: Annotated[Path | None, typer.Option(help="The PNG with the box drawn; default: PICTURE-found.png.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="PNG file to write the picture with the box to; default: PICTURE-found.png.")
+    ] = None,
     as_json: AsJson = False,
     features: Features = None,
 ) -> None:
-    """Find what the words mean, and draw a box around it."""
+    """Find the region that an expression refers to, and draw its box."""
     from io import BytesIO
 
     from diptych.files import write_atomically
@@ -150,12 +156,16 @@ def ground(
 
 @app.command()
 def choose(
-    picture: Annotated[Path, typer.Argument(help="A picture.")],
-    question: Annotated[str, typer.Argument(help="[0] in it is the first region, best first.")],
-    answers: Annotated[list[str], typer.Argument(help="Two or more; VCR has four.")],
+    picture: Annotated[Path, typer.Argument(help="Picture file to read.")],
+    question: Annotated[
+        str,
+        typer.Argument(help="Question about the picture; [0] in it is the region of the highest score, [1] the next."),
+    ],
+    answers: Annotated[list[str], typer.Argument(help="Answers to choose from, two or more; VCR has four.")],
     model: Model,
     rationale: Annotated[
-        list[str] | None, typer.Option(help="Why the answer may be right; give it twice or more often.")
+        list[str] | None,
+        typer.Option(help="Rationale to choose from; give the option twice or more often; default: none is chosen."),
     ] = None,
     as_json: AsJson = False,
     features: Features = None,
@@ -178,8 +188,10 @@ def choose(
 
 @app.command()
 def verify(
-    picture: Annotated[Path, typer.Argument(help="A picture.")],
-    statements: Annotated[list[str], typer.Argument(help="Such as 'there are two dogs'.")],
+    picture: Annotated[Path, typer.Argument(help="Picture file to read.")],
+    statements: Annotated[
+        list[str], typer.Argument(help="Statements about the picture, such as 'there are two dogs'.")
+    ],
     model: Model,
     as_json: AsJson = False,
     features: Features = None,

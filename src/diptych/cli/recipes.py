@@ -16,7 +16,7 @@ def recipes(
     pattern: Annotated[
         str | None,
         typer.Argument(
-            help="A part of recipe names, or a pattern such as 'tden/*/pretrain'; a full name shows that recipe's keys."
+            help="Part of a name or pattern such as 'tden/*/pretrain' to list, or a whole name to show; default: all."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as one JSON array.")] = False,

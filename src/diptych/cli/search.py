@@ -17,14 +17,25 @@ from diptych.cli.app import AsJson, Model, app, console
 
 @app.command()
 def search(
-    query: Annotated[str, typer.Argument(help="Such as 'a red kite over a beach'.")],
-    pictures: Annotated[Path, typer.Option(help="The folder to search, with all below it.")],
+    query: Annotated[str, typer.Argument(help="Text to search for, such as 'a red kite over a beach'.")],
+    pictures: Annotated[Path, typer.Option(help="Folder of pictures to search, with its subfolders.")],
     model: Model,
-    most: Annotated[int, typer.Option(min=1, help="How many to show.")] = 12,
-    out: Annotated[Path | None, typer.Option(help="Write them as a PNG, and a page of the same name.")] = None,
-    cache: Annotated[Path | None, typer.Option(help="Where to keep what was seen of the pictures.")] = None,
-    shortlist: Annotated[int | None, typer.Option(min=1, help="Rank only so many, picked by another model.")] = None,
-    shortlist_by: Annotated[str | None, typer.Option(metavar="MODEL", help="It makes vectors, as tden's do.")] = None,
+    most: Annotated[int, typer.Option(min=1, help="Pictures to show, the best first.")] = 12,
+    out: Annotated[
+        Path | None, typer.Option(help="PNG file to write the pictures to, beside an HTML page of the same name.")
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that keeps the regions of the pictures for the next search; default: in the user's cache."
+        ),
+    ] = None,
+    shortlist: Annotated[
+        int | None, typer.Option(min=1, help="Pictures that --model ranks, picked by --shortlist-by; default: all.")
+    ] = None,
+    shortlist_by: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Model with vectors (such as tden) that picks the shortlist.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Rank a folder of pictures by how well they fit a text."""

@@ -36,15 +36,23 @@ if TYPE_CHECKING:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Where all of it goes; the same command goes on where it stopped.")] = Path(
-        "demo"
-    ),
-    fast: Annotated[bool, typer.Option("--fast", help="Under 90 seconds; shows that it works, not how well.")] = False,
+    out: Annotated[
+        Path, typer.Option(help="Folder of the demo; the same command continues where it was interrupted.")
+    ] = Path("demo"),
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Run a demo of under 90 seconds, which shows that it works, not how well.")
+    ] = False,
     thorough: Annotated[
-        bool, typer.Option("--thorough", help="100, 300 and 1,000 labelled scenes, 3 seeds; about 3 CPU-hours.")
+        bool,
+        typer.Option(
+            "--thorough", help="Compare 100, 300 and 1,000 labelled scenes over 3 seeds, in about 3 CPU-hours."
+        ),
     ] = False,
     system: Annotated[
-        str, typer.Option(help="unified-vlp, vl-bert, image-bert, tden or xgpt; all share OUT's world and regions.")
+        str,
+        typer.Option(
+            help="System to run: unified-vlp, vl-bert, image-bert, tden or xgpt, on the world and regions of OUT."
+        ),
     ] = "unified-vlp",
     seed: Seed = 0,
 ) -> None:
@@ -70,17 +78,25 @@ def demo(
 @app.command()
 def pretrain(
     recipe: Annotated[
-        str, typer.Argument(help="Recipe, such as unified-vlp/small/pretrain; `diptych recipes` lists all.")
+        str, typer.Argument(help="Recipe to train by, such as unified-vlp/small/pretrain; `diptych recipes` lists all.")
     ],
     data: Annotated[
         list[str],
-        typer.Option(help="A store, or data to look at on the way; or several, cc=STORE, for recipes that name them."),
+        typer.Option(help="Store, or data of your own, whose regions are extracted first; several as NAME=STORE."),
     ],
     out: Out,
-    model: Annotated[str | None, typer.Option(help="Begin from this model folder instead of from scratch.")] = None,
-    init: Annotated[str | None, typer.Option(help="Begin from BERT or UniLM weights: a file, or a hub id.")] = None,
-    vocab: Annotated[str | None, typer.Option(help="Their vocab.txt.")] = None,
-    detector: Annotated[str | None, typer.Option(help="Finds the regions of data that are no store yet.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model folder to start from; default: random weights.")] = None,
+    init: Annotated[
+        str | None, typer.Option(help="File or hub id of BERT or UniLM weights to start from; default: random weights.")
+    ] = None,
+    vocab: Annotated[
+        str | None,
+        typer.Option(help="Vocabulary file (vocab.txt) of --init; default: --model's, or one learnt from the data."),
+    ] = None,
+    detector: Annotated[
+        str | None,
+        typer.Option(help="Detector that extracts the regions of data that are no store; default: that of --model."),
+    ] = None,
     seed: TrainingSeed = None,
     split_seed: SplitSeed = 0,
     settings: Set = None,
@@ -109,7 +125,9 @@ def finetune(
     data: OwnData,
     model: Model,
     out: Out,
-    recipe: Annotated[str | None, typer.Option(help="Default: SYSTEM/small/TASK.")] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="Recipe to train by; default: SYSTEM/small/TASK, with the system of --model.")
+    ] = None,
     seed: TrainingSeed = None,
     split_seed: SplitSeed = 0,
     settings: Set = None,
@@ -155,11 +173,13 @@ def _tell_of_regions(named: ModelConfig, chosen: ModelConfig, start: Path) -> No
 
 @app.command()
 def augment(
-    store: Annotated[Path, typer.Argument(help="A store, from `diptych extract`.")],
-    out: Annotated[Path, typer.Argument(help="The new store; the same command goes on where it stopped.")],
+    store: Annotated[Path, typer.Argument(help="Store whose captions are added to, made by `diptych extract`.")],
+    out: Annotated[
+        Path, typer.Argument(help="New store to write; the same command continues where it was interrupted.")
+    ],
     model: Model,
-    captions: Annotated[int, typer.Option(min=1, help="New ones for each picture, where the model finds so many.")] = 2,
-    split: Annotated[str, typer.Option(help="Which records get them; the others are copied.")] = "train",
+    captions: Annotated[int, typer.Option(min=1, help="New captions of each picture at most.")] = 2,
+    split: Annotated[str, typer.Option(help="Split whose records get new captions; the others are copied.")] = "train",
     beams: Beams = None,
     temperature: Temperature = None,
     top_k: TopK = None,
