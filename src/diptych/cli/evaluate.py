@@ -12,6 +12,49 @@ import typer
 from diptych.cli.app import SplitSeed, app, console, open_folder
 from diptych.errors import RecipeError
 
+# Of a file of results.
+References = Annotated[
+    Path | None, typer.Option(help="Reference captions (captions_*.json) of a file of caption results.")
+]
+Questions = Annotated[Path | None, typer.Option(help="VQA questions (JSON) of a file of VQA results.")]
+Annotations = Annotated[Path | None, typer.Option(help="VQA annotations (JSON) with the true answers to --questions.")]
+TrainingCaptions = Annotated[
+    Path | None,
+    typer.Option(help="Training captions (captions_*.json), for the blind baseline of a file of results."),
+]
+ExtraMetrics = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Metric to add, METEOR or SPICE, which need Java; may be given several times."),
+]
+AllowMissing = Annotated[
+    bool,
+    typer.Option(
+        "--allow-missing", help="Score a file of results in which some are missing, and print how many are there."
+    ),
+]
+
+# Of retrieval.
+Queries = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Retrieval: queries each way that are ranked exactly; default: all, or 100 with --shortlist."
+    ),
+]
+Shortlist = Annotated[
+    int | None, typer.Option(min=1, help="Retrieval: candidates of each query that are scored; default: all.")
+]
+ShortlistBy = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODEL",
+        help="Retrieval: model with vectors (such as tden) that picks the candidates; default: a regression.",
+    ),
+]
+Pairs = Annotated[
+    Path | None,
+    typer.Option(help="Retrieval: folder that keeps the scores of pairs, so that an interrupted run continues."),
+]
+
 
 @app.command()
 def evaluate(
@@ -28,52 +71,19 @@ def evaluate(
     results: Annotated[
         Path | None, typer.Option(help="File of results in COCO's or VQA's format, to score instead of a model.")
     ] = None,
-    references: Annotated[
-        Path | None, typer.Option(help="Reference captions (captions_*.json) of a file of caption results.")
-    ] = None,
-    questions: Annotated[Path | None, typer.Option(help="VQA questions (JSON) of a file of VQA results.")] = None,
-    annotations: Annotated[
-        Path | None, typer.Option(help="VQA annotations (JSON) with the true answers to --questions.")
-    ] = None,
-    training: Annotated[
-        Path | None,
-        typer.Option(help="Training captions (captions_*.json), for the blind baseline of a file of results."),
-    ] = None,
-    extra_metrics: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Metric to add, METEOR or SPICE, which need Java; may be given several times."
-        ),
-    ] = None,
-    allow_missing: Annotated[
-        bool,
-        typer.Option(
-            "--allow-missing", help="Score a file of results in which some are missing, and print how many are there."
-        ),
-    ] = False,
+    references: References = None,
+    questions: Questions = None,
+    annotations: Annotations = None,
+    training: TrainingCaptions = None,
+    extra_metrics: ExtraMetrics = None,
+    allow_missing: AllowMissing = False,
     task: Annotated[
         str | None, typer.Option(help="Task to score, where it is not the one that the model was trained for last.")
     ] = None,
-    queries: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Retrieval: queries each way that are ranked exactly; default: all, or 100 with --shortlist."
-        ),
-    ] = None,
-    shortlist: Annotated[
-        int | None, typer.Option(min=1, help="Retrieval: candidates of each query that are scored; default: all.")
-    ] = None,
-    shortlist_by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="Retrieval: model with vectors (such as tden) that picks the candidates; default: a regression.",
-        ),
-    ] = None,
-    pairs: Annotated[
-        Path | None,
-        typer.Option(help="Retrieval: folder that keeps the scores of pairs, so that an interrupted run continues."),
-    ] = None,
+    queries: Queries = None,
+    shortlist: Shortlist = None,
+    shortlist_by: ShortlistBy = None,
+    pairs: Pairs = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Score a model, or a file of results: each figure with its interval, beside a blind baseline and a ceiling."""
