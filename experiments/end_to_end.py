@@ -26,7 +26,7 @@ from diptych.demo.thorough import spread
 from diptych.evaluation.evaluate import score_model
 from diptych.files import write_atomically
 from diptych.loading.store import Store
-from diptych.models.vl_bert.model import NETWORK
+from diptych.models.system import NETWORK
 from diptych.processes import PROCESSES
 from diptych.recipes import find_recipe
 from diptych.runs.distributed import workers

@@ -22,7 +22,7 @@ from diptych.core.attention import (
 )
 from diptych.core.batch import Batch, collate
 from diptych.core.contract import FeatureContract
-from diptych.core.protocols import Losses, Model, Objective, Task, Update, Writer
+from diptych.core.protocols import Capability, Losses, Model, Objective, Task, Update, Writer
 from diptych.core.record import MASK_CELLS, Choices, Expression, GeneratedCaption, Object, Question, Record, Statement
 from diptych.core.regions import Regions
 from diptych.core.sample import IGNORE, Sample
@@ -41,6 +41,7 @@ __all__ = [
     "UNIMODAL",
     "Attention",
     "Batch",
+    "Capability",
     "Choices",
     "Expression",
     "FeatureContract",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -15,20 +15,32 @@ from diptych.core.vocabulary import Vocabulary
 Losses = dict[str, Tensor]  # objective -> the sum of its losses over what it predicts in this batch
 
 
+# What a model can do, and an objective needs. A name that is not here is refused by the type checker.
+Capability = Literal[
+    "regions",  # reads regions, and hands back States.regions
+    "text",  # reads text, and hands back States.text
+    "alone",  # reads text without a picture
+    "text after regions",  # a text of which each word sees its past alone (seq2seq)
+    "grounded",  # words read as the regions they look at (XGPT's IDA)
+    "target",  # words that are written, in States.target
+    "target after text",  # that see the text too, as IMLM and IDA ask
+    "target apart",  # that do not see the text, as MSG asks
+    "queries",  # a [MASK] in the target for each word to write
+    "region queries",  # a place in the target for each region, told from the text
+    "hidden looks",  # of hidden regions, kept in States.embedded
+    "pixels",  # looks at pixels, and keeps what it saw in States.embedded["features"]
+    "unimodal",  # both modalities before they meet, in States.unimodal
+    "two passes",  # has `read_regions`, for `ScheduledSampling`
+    "decode",  # is a Writer
+]
+
+
 @runtime_checkable
 class Model(Protocol):
     """Reads a batch, hands back states. It knows no objective; heads are made by name (`models/heads.py`)."""
 
     heads: nn.ModuleDict
-    # regions             with States.regions          hidden looks        of regions, kept in States.embedded
-    # text                with States.text             text after regions  a text that sees its past alone (seq2seq)
-    # alone               text without a picture       grounded            words read as the regions they look at
-    # target              words that are written       target after text   and that see the text, as IMLM and IDA ask
-    # target apart        from the text, as MSG asks
-    # queries             a [MASK] a word to write     region queries      a target place a region, from the text
-    # unimodal            both before they meet        two passes          `read_regions`, for `ScheduledSampling`
-    # decode              it is a Writer       pixels              looked at, with States.embedded["features"]
-    provides: frozenset[str]
+    provides: frozenset[Capability]
 
     def __call__(self, batch: Batch) -> States: ...
 
@@ -61,7 +73,7 @@ class Objective(Protocol):
     def name(self) -> str: ...
 
     @property
-    def needs(self) -> frozenset[str]: ...  # of a model's `provides`
+    def needs(self) -> frozenset[Capability]: ...  # of a model's `provides`
 
     @property
     def heads(self) -> frozenset[str]: ...  # names in `HEADS`
@@ -84,7 +96,7 @@ class Update(Protocol):
     def objectives(self) -> Sequence[Objective]: ...
 
     @property
-    def needs(self) -> frozenset[str]: ...  # of a model's `provides`, beside what its objectives need
+    def needs(self) -> frozenset[Capability]: ...  # of a model's `provides`, beside what its objectives need
 
     @property
     def weights(self) -> Mapping[str, float]: ...  # objective -> weight in the sum; 1 where absent

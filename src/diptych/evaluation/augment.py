@@ -6,7 +6,6 @@ and nobody had said; `Record.written` says which, by what model, and how likely 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from diptych.errors import DataError, RecipeError
 from diptych.files import write_atomically
 from diptych.loading.store import INDEX, Store, StoreWriter
 from diptych.metrics import tokens_of
+from diptych.models.weights import digest
 from diptych.progress import bar
 from diptych.runs.folder import DETECTOR, ModelFolder
 from diptych.runs.prepare import in_split
@@ -160,10 +160,7 @@ def _goes_round(words: Sequence[str]) -> bool:
 
 
 def _author(model: ModelFolder) -> str:
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.model.state_dict().items()):
-        digest.update(name.encode() + tensor.contiguous().cpu().numpy().tobytes())
-    return f"{model.architecture.system}/{digest.hexdigest()[:12]}"
+    return f"{model.architecture.system}/{digest(model.model)[:12]}"
 
 
 def _claim(out: Path, asked: Augmentation) -> dict[str, Tally]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +17,7 @@ from diptych.core import Record
 from diptych.errors import RecipeError
 from diptych.loading.pixels import Pixels
 from diptych.loading.store import Store
+from diptych.models.weights import digest
 from diptych.progress import bar
 from diptych.runs.folder import ModelFolder
 from diptych.runs.prepare import in_split
@@ -159,7 +159,4 @@ def _shortlister(model: ModelFolder, store: Store, split: str) -> Shortlister:
 
 def fingerprint(model: ModelFolder) -> str:
     """Of its shape and all its weights: what was computed with them is kept under it."""
-    digest = hashlib.sha256(model.architecture.model_dump_json().encode())
-    for name, tensor in sorted(model.model.state_dict().items()):
-        digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
+    return digest(model.model, model.architecture.model_dump_json())

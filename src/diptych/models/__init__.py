@@ -11,7 +11,7 @@ from diptych.models.tden.checkpoint import import_tden, start_tden
 from diptych.models.tden.model import Tden, TdenConfig, TdenResolvedConfig
 from diptych.models.unified_vlp.checkpoint import import_unified_vlp
 from diptych.models.unified_vlp.model import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPResolvedConfig
-from diptych.models.vl_bert.checkpoint import import_vl_bert, start_vl_bert
+from diptych.models.vl_bert.checkpoint import import_vl_bert, start_network, start_vl_bert
 from diptych.models.vl_bert.model import VLBert, VLBertConfig, VLBertResolvedConfig
 from diptych.models.xgpt.model import Xgpt, XgptConfig, XgptResolvedConfig
 from diptych.vision.selection import EXACTLY_100, Selection
@@ -43,6 +43,7 @@ SYSTEMS: dict[str, System] = {
         model=VLBert,
         selection=Selection(most=100, least=10, score=0.5),
         start=start_vl_bert,
+        start_network=start_network,
         importer=Importer(
             read=import_vl_bert, extractor=BOTTOM_UP, selection="10 to 100 by score over 0.5", lowercase=True
         ),

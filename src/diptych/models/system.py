@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 from torch import nn
 
-from diptych.core import Batch, States, Vocabulary
+from diptych.core import Batch, Capability, States, Vocabulary
+from diptych.loading.pixels import Colours
 from diptych.models.weights import Report, Tensors
 from diptych.vision.selection import Selection
 
@@ -48,6 +49,16 @@ class ModelConfig(BaseModel):
     needs_regions: ClassVar[bool] = False
     # Whether weights depend on `max_regions`: a model that has learnt with one number cannot go on with another.
     regions_fixed: ClassVar[bool] = False
+
+    @property
+    def reads_pixels(self) -> bool:
+        """Whether a network that looks at pixels is a part of the model; else it reads the features of a store."""
+        return False
+
+    @property
+    def frozen_stages(self) -> int:
+        """How many stages of that network keep the weights that they begin with."""
+        return 0
 
     @model_validator(mode="after")
     def _divides(self) -> ModelConfig:
@@ -95,7 +106,7 @@ class SystemModel(nn.Module):
 
     config: ResolvedConfig
     heads: nn.ModuleDict
-    provides: frozenset[str]
+    provides: frozenset[Capability]
     decodes: bool = False  # the target block holds the words that a decoder reads; else queries at their places
 
     def __init__(self, config: Any, heads: Iterable[str] = ()) -> None:
@@ -103,7 +114,7 @@ class SystemModel(nn.Module):
         self.config = config
 
     @classmethod
-    def provided(cls, _shape: Any) -> frozenset[str]:
+    def provided(cls, _shape: Any) -> frozenset[Capability]:
         """What a model of this shape provides."""
         return cls.provides
 
@@ -114,6 +125,8 @@ class SystemModel(nn.Module):
         states: States = super().__call__(*args, **named)
         return states
 
+
+NETWORK = "regions.network."  # what the names of the parameters begin with that look at pixels
 
 # An official checkpoint as it is here: the config, the names of its heads, the tensors, what became of every key.
 Imported = tuple[ResolvedConfig, tuple[str, ...], Tensors, Report]
@@ -140,6 +153,9 @@ class System:
     model: type[SystemModel]
     selection: Selection  # of regions, as in the paper
     start: Callable[[Any, str], Report] | None = None  # (model, file, folder or hub id): from other systems' weights
+    start_network: Callable[[Any, str, Colours], Report] | None = (
+        None  # the part that looks at pixels, where there is one
+    )
     importer: Importer | None = None  # None: its authors published no weights
 
 

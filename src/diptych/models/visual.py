@@ -15,6 +15,15 @@ from diptych.models.dropout import Dropout
 Source = Literal["paper", "official"]
 
 
+def refuse_more_regions(batch: Batch, most: int) -> None:
+    """Raises DataError where a picture of the batch has more regions than the model has places for."""
+    if batch.boxes.shape[1] > most:
+        raise DataError(
+            f"{batch.boxes.shape[1]} regions, the model reads at most {most}; keep the best ones, or set max_regions",
+            key=batch.keys[int(batch.regions_present.sum(1).argmax())],
+        )
+
+
 def geometry(batch: Batch, norm: Source, form: Source) -> Float[Tensor, "B R G"]:
     """Corners and relative area of each box; `official` adds the detector's confidence.
 

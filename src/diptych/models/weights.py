@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pickle
 import warnings
@@ -150,6 +151,14 @@ def _shape(tensor: Tensor) -> str:
 
 def _some(tensors: Mapping[str, Tensor]) -> str:
     return ", ".join(sorted(tensors)[:2])
+
+
+def digest(model: nn.Module, before: str = "") -> str:
+    """sha256 of `before` and of all weights, by their names: what was computed with them can be kept under it."""
+    hashed = hashlib.sha256(before.encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        hashed.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
+    return hashed.hexdigest()
 
 
 def find_weights(source: str | os.PathLike[str]) -> Path:

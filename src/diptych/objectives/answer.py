@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Batch, Model, Sample, States, Vocabulary
+from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, States, Vocabulary
 from diptych.objectives.words import Scheme, hide_words
 
 
@@ -29,7 +29,7 @@ class AnswerQuestion:
     form: Literal["binary", "softmax"] = "binary"
     name: str = "answer"
 
-    needs: ClassVar = frozenset({"text"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({"text"})
     heads: ClassVar = frozenset({"answer"})
     changes: ClassVar = "input"
 

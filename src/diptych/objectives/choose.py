@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from diptych.core import Batch, Model, Sample, States
+from diptych.core import Batch, Capability, Model, Sample, States
 from diptych.objectives.candidates import apart
 from diptych.objectives.retrieval import group_sizes
 
@@ -26,7 +26,7 @@ class ChooseText:
     form: Literal["softmax", "sigmoid"] = "softmax"
     name: str = "choose"
 
-    needs: ClassVar = frozenset({"regions", "text"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({"regions", "text"})
     heads: ClassVar = frozenset({"choice"})
     changes: ClassVar = "pairs"
 

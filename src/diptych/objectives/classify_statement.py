@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Batch, Model, Sample, States
+from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, States
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class ClassifyStatement:
 
     name: str = "judge"
 
-    needs: ClassVar = frozenset({"regions", "text"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({"regions", "text"})
     heads: ClassVar = frozenset({"nlvr"})
     changes: ClassVar = "nothing"
 

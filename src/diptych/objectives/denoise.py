@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from diptych.core import IGNORE, TARGET_AFTER_BOTH, Batch, Model, Sample, States, Vocabulary
+from diptych.core import IGNORE, TARGET_AFTER_BOTH, Batch, Capability, Model, Sample, States, Vocabulary
 from diptych.objectives.generate_text import shifted
 from diptych.objectives.words import word_losses
 
@@ -41,7 +41,7 @@ class Denoise:
     changes: ClassVar = "input"
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Capability]:
         return frozenset({"text", "target", "target after text", *({"grounded"} if self.grounded else ())})
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from diptych.core import IGNORE, TARGET_AFTER_BOTH, Batch, Model, Sample, States, Vocabulary
+from diptych.core import IGNORE, TARGET_AFTER_BOTH, Batch, Capability, Model, Sample, States, Vocabulary
 from diptych.objectives.generate_text import shifted
 from diptych.objectives.words import Scheme, hide_words, word_losses
 
@@ -31,7 +31,7 @@ class GenerateFragment:
     changes: ClassVar = "input"
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Capability]:
         return frozenset({"text", "target", "target after text", *({"alone"} if self.alone else ())})
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:

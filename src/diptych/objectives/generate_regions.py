@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from diptych.core import REGIONS_AFTER_TEXT, Batch, Model, Sample, States, Vocabulary
+from diptych.core import REGIONS_AFTER_TEXT, Batch, Capability, Model, Sample, States, Vocabulary
 from diptych.errors import DataError
 
 
@@ -26,7 +26,7 @@ class GenerateRegions:
     error: Literal["sum", "mean"] = "sum"
     name: str = "generate_regions"
 
-    needs: ClassVar = frozenset({"target", "region queries"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({"target", "region queries"})
     heads: ClassVar = frozenset({"region_feature"})
     changes: ClassVar = "input"
 

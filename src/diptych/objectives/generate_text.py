@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from diptych.core import IGNORE, TARGET_AFTER_BOTH, Batch, Model, Sample, States, Vocabulary
+from diptych.core import IGNORE, TARGET_AFTER_BOTH, Batch, Capability, Model, Sample, States, Vocabulary
 from diptych.objectives.words import word_losses
 
 
@@ -32,7 +32,7 @@ class GenerateText:
     changes: ClassVar = "input"
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Capability]:
         """A decoder that reads the encoder's text would copy it."""
         return frozenset({"target", *({"target apart"} if self.reads == "text" else ())})
 

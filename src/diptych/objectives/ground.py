@@ -9,7 +9,7 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Batch, Model, Sample, States
+from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, States
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class GroundExpression:
     overlap: float = 0.5  # IoU
     name: str = "ground"
 
-    needs: ClassVar = frozenset({"regions", "text"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({"regions", "text"})
     heads: ClassVar = frozenset({"region_score"})
     changes: ClassVar = "nothing"
 

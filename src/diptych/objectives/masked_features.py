@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import Batch, Model, Sample, States
+from diptych.core import Batch, Capability, Model, Sample, States
 from diptych.objectives.masked_regions import asked_of
 
 
@@ -27,7 +27,7 @@ class MaskedRegionFeature:
     only_matched: bool = False  # as in MaskedRegionClass
     name: str = "masked_region_feature"
 
-    needs: ClassVar = frozenset({"regions"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({"regions"})
     heads: ClassVar = frozenset({"region_feature"})
     changes: ClassVar = "input"
 

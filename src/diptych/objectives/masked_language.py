@@ -14,6 +14,7 @@ from diptych.core import (
     TEXT_AFTER_REGIONS,
     Attention,
     Batch,
+    Capability,
     Model,
     Sample,
     States,
@@ -52,7 +53,7 @@ class MaskedLanguage:
     changes: ClassVar = "input"
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Capability]:
         alone = self.alone or self.of == "alone"
         written = any(table.text[1] == "past" and weight for table, weight in self.attention)
         return frozenset({"text", *({"alone"} if alone else ()), *({"text after regions"} if written else ())})

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from diptych.core import IGNORE, QUERIES_BEFORE, Batch, Model, Sample, States, Vocabulary
+from diptych.core import IGNORE, QUERIES_BEFORE, Batch, Capability, Model, Sample, States, Vocabulary
 from diptych.objectives.words import word_losses
 
 
@@ -24,7 +24,7 @@ class MaskedQueries:
     label_smoothing: float = 0.0
     name: str = "masked_queries"
 
-    needs: ClassVar = frozenset({"queries"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({"queries"})
     heads: ClassVar = frozenset({"word"})
     changes: ClassVar = "input"
 

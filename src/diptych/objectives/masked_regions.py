@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import Batch, Model, Regions, Sample, States
+from diptych.core import Batch, Capability, Model, Regions, Sample, States
 from diptych.objectives.words import mean_by_sample
 
 
@@ -31,7 +31,7 @@ class MaskedRegionClass:
     by_sample: bool = False  # as in MaskedLanguage
     name: str = "masked_region_class"
 
-    needs: ClassVar = frozenset({"regions"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({"regions"})
     heads: ClassVar = frozenset({"region_class"})
     changes: ClassVar = "input"
 

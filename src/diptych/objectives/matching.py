@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Batch, Model, Sample, States
+from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, States
 
 Negatives = Literal["captions", "pictures", "both"]
 
@@ -27,7 +27,7 @@ class ImageTextMatching:
     negatives: Negatives = "both"
     name: str = "matching"
 
-    needs: ClassVar = frozenset({"text", "regions"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({"text", "regions"})
     heads: ClassVar = frozenset({"match"})
     changes: ClassVar = "pairs"
 

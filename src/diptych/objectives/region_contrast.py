@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from diptych.core import Batch, Model, Sample, States
+from diptych.core import Batch, Capability, Model, Sample, States
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class RegionContrast:
     rate: float = 0.3
     name: str = "region_contrast"
 
-    needs: ClassVar = frozenset({"regions", "hidden looks"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({"regions", "hidden looks"})
     heads: ClassVar = frozenset({"pooler"})
     changes: ClassVar = "input"
 

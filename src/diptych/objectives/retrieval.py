@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from diptych.core import BIDIRECTIONAL, Batch, Model, Sample, States
+from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, States
 from diptych.objectives.matching import Negatives, broken, foreign
 
 Form = Literal["binary", "choice", "triplet"]
@@ -37,7 +37,7 @@ class MatchGroups:
     # The paper writes log s, so its s is a probability; of log-odds a margin of 0.2 would be next to nothing.
     on: Literal["probability", "log-odds"] = "probability"
 
-    needs: ClassVar = frozenset({"text", "regions"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({"text", "regions"})
     heads: ClassVar = frozenset({"match"})
     changes: ClassVar = "pairs"
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from diptych.core import Objective, Update
+from diptych.core import Capability, Objective, Update
 from diptych.errors import RecipeError
+from diptych.objectives.similarity import Similarity
 from diptych.objectives.updates import OneForward
 
 
@@ -57,15 +58,20 @@ class Schedule:
         return [objective for update, _ in self.updates for objective in update.objectives]
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Capability]:
         of_updates = (update.needs for update, _ in self.updates)
         return frozenset().union(*of_updates, *(objective.needs for objective in self.objectives))
+
+    @property
+    def compares_pairs(self) -> bool:
+        """Whether a text is compared with all pictures of its batch, so that the batch's size counts."""
+        return any(isinstance(objective, Similarity) for objective in self.objectives)
 
     @property
     def heads(self) -> frozenset[str]:
         return frozenset().union(*(objective.heads for objective in self.objectives))
 
-    def check(self, provides: frozenset[str], model: str) -> None:
+    def check(self, provides: frozenset[Capability], model: str) -> None:
         """Refuse, before any file is read, what the model cannot do."""
         asked = [(", ".join(o.name for o in update.objectives), update.needs) for update, _ in self.updates]
         asked += [(objective.name, objective.needs) for objective in self.objectives]

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from diptych.core import IGNORE, Batch, Losses, Objective, Sample, States, Vocabulary
+from diptych.core import IGNORE, Batch, Capability, Losses, Objective, Sample, States, Vocabulary
 from diptych.errors import RecipeError
 from diptych.objectives.updates import OneForward
 
@@ -43,7 +43,7 @@ class ScheduledSampling:
     form: Literal["paper", "official"] = "paper"
     first: Literal["encoder", "decoder"] = "encoder"
 
-    needs: ClassVar = frozenset({"two passes"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({"two passes"})
 
     def __post_init__(self) -> None:
         OneForward(self.objectives)  # the same order, names and refusals

@@ -9,7 +9,7 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import Batch, Model, Sample, States
+from diptych.core import Batch, Capability, Model, Sample, States
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class SeenRegionClass:
 
     name: str = "seen_region_class"
 
-    needs: ClassVar = frozenset({"pixels"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({"pixels"})
     heads: ClassVar = frozenset({"seen_class"})
     changes: ClassVar = "nothing"
 

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from diptych.core import IGNORE, Batch, Losses, Objective, Sample, collate
+from diptych.core import IGNORE, Batch, Capability, Losses, Objective, Sample, collate
 from diptych.errors import RecipeError, TrainingError
 from diptych.objectives.words import word_losses
 
@@ -56,7 +56,7 @@ class SelfCritical:
     said: list[dict[str, Any]] = field(default_factory=list, compare=False)  # some captions of the last batch
 
     name = "self_critical"
-    needs: ClassVar = frozenset({"decode"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({"decode"})
 
     def __post_init__(self) -> None:
         if self.rival is None and self.samples < 2:

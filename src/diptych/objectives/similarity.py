@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from diptych.core import Batch, Model, Sample, States
+from diptych.core import Batch, Capability, Model, Sample, States
 from diptych.objectives.ranks import of_all_ranks
 
 Form = Literal["paper", "official", "older"]
@@ -31,7 +31,7 @@ class Similarity:
     margin: float | None = None
     name: str = "similarity"
 
-    needs: ClassVar = frozenset({"unimodal"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({"unimodal"})
     heads: ClassVar = frozenset({"similarity"})
     changes: ClassVar = "nothing"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, ClassVar
 
-from diptych.core import Batch, Losses, Objective, Sample
+from diptych.core import Batch, Capability, Losses, Objective, Sample
 from diptych.errors import RecipeError
 
 
@@ -20,7 +20,7 @@ class OneForward:
     objectives: Sequence[Objective]
     weights: Mapping[str, float] = field(default_factory=dict)
 
-    needs: ClassVar = frozenset[str]()
+    needs: ClassVar[frozenset[Capability]] = frozenset()
 
     def __post_init__(self) -> None:
         names = [objective.name for objective in self.objectives]

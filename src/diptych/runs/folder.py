@@ -25,7 +25,7 @@ from diptych.errors import CheckpointError, DataError
 from diptych.files import write_atomically
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.loading.tokens import Tokens
-from diptych.models import SYSTEMS, ResolvedConfig, SystemModel, VLBertConfig
+from diptych.models import SYSTEMS, ResolvedConfig, SystemModel
 from diptych.models.weights import load_into, read_weights
 from diptych.recipes.recipe import Recipe, named_system, parse
 from diptych.tasks.answers import FILE as ANSWERS
@@ -117,18 +117,13 @@ class ModelFolder:
         """Whether it was imported and has not been trained here."""
         return self.recipe is None and not self.contract.weights
 
-    @property
-    def _looks(self) -> bool:
-        config = self.architecture.config
-        return isinstance(config, VLBertConfig) and config.network is not None
-
     def accept(self, contract: FeatureContract, where: object) -> None:
         """Refuse features that were made in another way than those it was trained on.
 
         What made those of an imported checkpoint is not told, so of these the size alone counts (`untrained`).
         """
         if self.untrained:
-            if not self._looks and contract.feature_size != self.contract.feature_size:
+            if not self.architecture.config.reads_pixels and contract.feature_size != self.contract.feature_size:
                 raise DataError(
                     f"the features in {where} have {contract.feature_size} values each, and the imported model "
                     f"{self.folder} reads {self.contract.feature_size} ({self.contract.extractor}); extract with a "

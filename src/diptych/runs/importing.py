@@ -8,12 +8,9 @@ from diptych.core import FeatureContract
 from diptych.errors import RecipeError, nearest
 from diptych.loading.pixels import Colours
 from diptych.loading.tokens import Tokens
-from diptych.models import SYSTEMS, SystemModel, VLBert
-from diptych.models.vl_bert.network import begin_from_resnet, of_torchvision
-from diptych.models.weights import Report, load_into, read_weights
+from diptych.models import SYSTEMS, SystemModel
+from diptych.models.weights import Report, load_into
 from diptych.runs.folder import Architecture, ModelFolder
-from diptych.vision.weights import read_detector
-from diptych.vision.weights import read_weights as read_detector_weights
 
 
 def begin(model: SystemModel, system: str, source: str) -> Report:
@@ -24,20 +21,12 @@ def begin(model: SystemModel, system: str, source: str) -> Report:
     return start(model, source)
 
 
-def begin_network(model: SystemModel, source: str, colours: Colours) -> Report:
+def begin_network(model: SystemModel, system: str, source: str, colours: Colours) -> Report:
     """The part that looks at pixels, from a detector folder or a file of weights; the rest stays as it is."""
-    network = model.regions.network if isinstance(model, VLBert) else None
-    if network is None or not isinstance(model, VLBert):
+    start = SYSTEMS[system].start_network
+    if start is None or not model.config.reads_pixels:
         raise RecipeError("network_init is what a network begins as, and none looks at pixels; set model.network too")
-    path = Path(source)
-    tensors = read_detector_weights(path, read_detector(path)) if path.is_dir() else read_weights(path)
-    if of_torchvision(tensors):
-        wanted = {"data.pixels_colours=rgb": colours == "rgb"}
-        if network.bottlenecks:
-            wanted["model.network_stride=3x3"] = model.config.network_stride == "3x3"
-        if other := [setting for setting, met in wanted.items() if not met]:
-            raise RecipeError(f"{source} holds weights of torchvision's kind; they want --set {' --set '.join(other)}")
-    return begin_from_resnet(network, tensors, source)
+    return start(model, source, colours)
 
 
 def import_checkpoint(system: str, file: Path, out: Path, vocabulary: Path, lowercase: bool | None = None) -> list[str]:

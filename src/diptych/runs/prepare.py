@@ -13,7 +13,7 @@ from diptych.loading.loader import Loader
 from diptych.loading.store import Store, iterate
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.loading.tokens import Tokens
-from diptych.models import SYSTEMS, ResolvedConfig, VLBertConfig
+from diptych.models import SYSTEMS, ResolvedConfig
 from diptych.objectives import Schedule
 from diptych.recipes.objectives import SelfCriticalObjectives
 from diptych.recipes.recipe import Recipe, claimed
@@ -56,7 +56,7 @@ class Plan:
             yield from of_task(self.task, TrainingRecords(self.store, self.records, most))
         yield from self._frozen_by_chance()
         part, batch = self.recipe.training.micro_batch, self.recipe.training.batch
-        if part is not None and part < batch and any(one.name == "similarity" for one in self.schedule.objectives):
+        if part is not None and part < batch and self.schedule.compares_pairs:
             yield (
                 f"a text meets the wrong pictures of its part alone: {part} pairs a process, of the {batch} of a step; "
                 "training.micro_batch=null compares them all, where the memory is there"
@@ -67,11 +67,10 @@ class Plan:
             yield from cut_short(self.store, self.records, self.recipe, self.tokens)
 
     def _frozen_by_chance(self) -> Iterator[str]:
-        shape = self.recipe.model
-        given = not self.fresh or self.recipe.network_init is not None
-        if not given and isinstance(shape, VLBertConfig) and shape.network is not None and shape.network_frozen:
+        frozen = self.recipe.model.frozen_stages
+        if self.fresh and self.recipe.network_init is None and frozen:
             yield (
-                f"the first {shape.network_frozen} stages of {shape.network} are frozen (model.network_frozen) and "
+                f"the first {frozen} stages of the network that looks at pixels are frozen (model.network_frozen) and "
                 "keep the random weights that they begin from; begin from a detector (--set network_init=FOLDER) or "
                 "from a model that has learnt to look (--model; `diptych import` makes one of an official checkpoint), "
                 "or train them with --set model.network_frozen=0"

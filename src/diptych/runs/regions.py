@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 from diptych.core import Record
 from diptych.loading.pixels import Pixels
 from diptych.loading.store import Store
-from diptych.models import VLBertConfig
 from diptych.recipes.recipe import Recipe
 
 
 def pixels_of(recipe: Recipe) -> Pixels | None:
     """How pictures are read, where the model looks at pixels."""
-    if not isinstance(recipe.model, VLBertConfig) or recipe.model.network is None:
+    if not recipe.model.reads_pixels:
         return None
     return Pixels(recipe.data.pixels_shorter, recipe.data.pixels_longer, recipe.data.pixels_colours)
 

@@ -19,9 +19,9 @@ from diptych.core import Record, Task
 from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.loading.loader import Loader
 from diptych.loading.store import Store
-from diptych.models import SystemModel, VLBertConfig
-from diptych.models.vl_bert.model import NETWORK
-from diptych.models.weights import load_into, read_weights
+from diptych.models import SystemModel
+from diptych.models.system import NETWORK
+from diptych.models.weights import digest, load_into, read_weights
 from diptych.objectives import Schedule
 from diptych.recipes.recipe import Recipe, claim
 from diptych.runs.folder import DETECTOR, INNER, ModelFolder
@@ -65,7 +65,7 @@ def run(
     if recipe.init is not None and not begun:
         console.print(f"{recipe.init}: {begin(model, recipe.system, recipe.init).lines()[-1]}")
     if recipe.network_init is not None and not begun:
-        report = begin_network(model, recipe.network_init, recipe.data.pixels_colours)
+        report = begin_network(model, recipe.system, recipe.network_init, recipe.data.pixels_colours)
         console.print(f"{recipe.network_init}: {report.lines()[-1]}")
     batches, validate = chosen.batches(), _validation(chosen)
     for note in (*chosen.notes(), *chosen.left_out(batches)):
@@ -138,7 +138,7 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
     shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}
     model = type(recipe.model)(**shape)
     fitted = derive(recipe, model=model)
-    return _looking_as(fitted, start.recipe, model.network is not None) if isinstance(model, VLBertConfig) else fitted
+    return _looking_as(fitted, start.recipe, model.reads_pixels)
 
 
 def _looking_as(recipe: Recipe, before: Recipe | None, looks: bool) -> Recipe:
@@ -147,8 +147,7 @@ def _looking_as(recipe: Recipe, before: Recipe | None, looks: bool) -> Recipe:
     groups, data, objectives = recipe.optimizer.lr_multipliers, recipe.data, recipe.objectives
     if not looks:
         groups = {prefix: share for prefix, share in groups.items() if prefix not in _of_network(groups)}
-        if hasattr(objectives, "seen_classes"):
-            objectives = derive(objectives, seen_classes=0.0)
+        objectives = objectives.without_pixels()
     elif before is not None:
         groups = {**_of_network(before.optimizer.lr_multipliers), **groups}
         data = derive(data, **{name: getattr(before.data, name) for name in PIXELS})
@@ -265,8 +264,5 @@ def _fingerprint(recipe: Recipe, start: ModelFolder | None) -> str:
     What stands at its default is left out, so that a setting that a later version adds stops no run.
     """
     chosen = recipe.model_dump(mode="json", exclude_defaults=True) | {"kind": recipe.objectives.kind}
-    digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode())
-    if start is not None:
-        for name, tensor in sorted(start.model.state_dict().items()):
-            digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
-    return digest.hexdigest()
+    said = json.dumps(chosen, sort_keys=True)
+    return digest(start.model, said) if start is not None else hashlib.sha256(said.encode()).hexdigest()

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid, max_pool2d
 
-from diptych.core import IGNORE, Losses, Objective, Record, Sample, Update
+from diptych.core import IGNORE, Capability, Losses, Objective, Record, Sample, Update
 from diptych.errors import DataError
 from diptych.vision.detector import Picture
 from diptych.vision.letterbox import letterbox, to_square
@@ -82,7 +82,7 @@ class Detection:
 
     weights: Mapping[str, float] = field(default_factory=lambda: {"sides": 5.0})
     objectives: Sequence[Objective] = ()  # of language: none
-    needs: ClassVar = frozenset[str]()
+    needs: ClassVar[frozenset[Capability]] = frozenset()
     jitter: float = 0.1  # of a true box's sides; its feature is taught on boxes that are not exact, as found ones are
     copies: int = 1  # of each true box, each jittered anew: describing one more costs little
     found: int = 6  # boxes a picture of the detector's own, of which the wrong ones teach what no thing looks like

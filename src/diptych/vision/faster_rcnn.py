@@ -26,7 +26,7 @@ from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
 from torchvision.models.detection.faster_rcnn import FasterRCNN as Network
 from torchvision.ops import clip_boxes_to_image
 
-from diptych.core import IGNORE, FeatureContract, Losses, Objective, Record, Regions, Sample, Update
+from diptych.core import IGNORE, Capability, FeatureContract, Losses, Objective, Record, Regions, Sample, Update
 from diptych.errors import CheckpointError, RecipeError, nearest
 from diptych.vision.detection import DetectionBatch
 from diptych.vision.detector import Picture
@@ -225,7 +225,7 @@ class FasterRCNNDetection:
 
     weights: Mapping[str, float] = field(default_factory=dict)
     objectives: Sequence[Objective] = ()
-    needs: ClassVar = frozenset[str]()
+    needs: ClassVar[frozenset[Capability]] = frozenset()
 
     def at(self, step: int) -> Update:
         return self

@@ -25,14 +25,14 @@ from pydantic import model_validator
 from torch import Tensor, nn
 
 from diptych.configs import derive
-from diptych.core import Batch, States, Vocabulary, attention_mask
+from diptych.core import Batch, Capability, States, Vocabulary, attention_mask
 from diptych.errors import DataError
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, make_heads, slot_mark
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Transformer
-from diptych.models.visual import geometry, region_features
+from diptych.models.visual import geometry, refuse_more_regions, region_features
 
 WORDS, REGIONS = 0, 1  # segments
 
@@ -90,7 +90,7 @@ class ImageBert(SystemModel):
     """Words and regions in one encoder, without a decoder."""
 
     config: ImageBertResolvedConfig
-    provides = frozenset({"regions", "text", "text after regions"})
+    provides: frozenset[Capability] = frozenset({"regions", "text", "text after regions"})
 
     def __init__(self, config: ImageBertResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)
@@ -148,12 +148,7 @@ class ImageBert(SystemModel):
 
     def _regions(self, batch: Batch) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
         """The regions and perhaps the whole picture, normed, and which of them are there."""
-        if batch.boxes.shape[1] > self.config.max_regions:
-            raise DataError(
-                f"{batch.boxes.shape[1]} regions, the model reads at most {self.config.max_regions}; keep the best "
-                "ones, or set max_regions",
-                key=batch.keys[int(batch.regions_present.sum(1).argmax())],
-            )
+        refuse_more_regions(batch, self.config.max_regions)
         device = batch.boxes.device
         marks = self.text.segments(torch.tensor(REGIONS, device=device)) + self.text.positions(
             torch.tensor(self.config.positions - 1, device=device)

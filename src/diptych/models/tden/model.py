@@ -29,7 +29,7 @@ from jaxtyping import Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from diptych.core import Batch, States, Stream, Vocabulary
+from diptych.core import Batch, Capability, States, Stream, Vocabulary
 from diptych.errors import DataError, RecipeError
 from diptych.models.cross_modal import CrossModalLayer, ObjectEmbedding, closed_over
 from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, causal, closed_of, write_word
@@ -38,7 +38,7 @@ from diptych.models.heads import HeadSizes, make_heads, slot_mark
 from diptych.models.pooling import OneAnswer, PairHead, ReadAnswer, SimilarityHead, TwoAnswers
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import Layer, LayerSizes
-from diptych.models.visual import Source
+from diptych.models.visual import Source, refuse_more_regions
 
 Structure = Literal["decoupled", "two-stream", "single-stream"]
 READ, WRITTEN = 0, 1  # segments
@@ -141,10 +141,11 @@ class Tden(SystemModel):
         self.provides = self.provided(config)
 
     @classmethod
-    def provided(cls, shape: TdenConfig) -> frozenset[str]:
+    def provided(cls, shape: TdenConfig) -> frozenset[Capability]:
         writes = shape.structure != "decoupled" or shape.decoder_layers > 0
-        of_decoder = ("target", "target apart", "two passes", "decode") if writes else ()
-        return frozenset({"regions", "text", "unimodal", *of_decoder})
+        read: frozenset[Capability] = frozenset({"regions", "text", "unimodal"})
+        written: frozenset[Capability] = frozenset({"target", "target apart", "two passes", "decode"})
+        return read | written if writes else read
 
     def _heads(self, names: Iterable[str]) -> nn.ModuleDict:
         config = self.config
@@ -221,12 +222,7 @@ class Tden(SystemModel):
 
     def read_regions(self, batch: Batch) -> Stream:
         """[IMG] and the regions by themselves: what retrieval keeps of a picture."""
-        if batch.boxes.shape[1] > self.config.max_regions:
-            raise DataError(
-                f"{batch.boxes.shape[1]} regions, the model reads at most {self.config.max_regions}; keep the best "
-                "ones, or set max_regions",
-                key=batch.keys[int(batch.regions_present.sum(1).argmax())],
-            )
+        refuse_more_regions(batch, self.config.max_regions)
         there = batch.regions_present.new_ones(len(batch), 1)
         present = torch.cat([there, batch.regions_present], 1)
         return _through(self.objects, self.regions(batch), present)

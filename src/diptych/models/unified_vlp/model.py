@@ -24,14 +24,14 @@ from pydantic import model_validator
 from torch import Tensor
 
 from diptych.configs import derive
-from diptych.core import Batch, States, Vocabulary, attention_mask
+from diptych.core import Batch, Capability, States, Vocabulary, attention_mask
 from diptych.core.attention import TEXT_AFTER_REGIONS, Attention
 from diptych.errors import DataError, RecipeError
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, make_heads, slot_mark
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Memory, Transformer
-from diptych.models.visual import RegionEmbedding, Source, with_image_feature
+from diptych.models.visual import RegionEmbedding, Source, refuse_more_regions, with_image_feature
 
 
 class UnifiedVLPConfig(ModelConfig):
@@ -91,7 +91,9 @@ class UnifiedVLP(SystemModel):
     """One encoder that reads in both directions or writes after the regions, by its attention mask."""
 
     config: UnifiedVLPResolvedConfig
-    provides = frozenset({"regions", "text", "text after regions", "target", "target after text", "queries", "decode"})
+    provides: frozenset[Capability] = frozenset(
+        {"regions", "text", "text after regions", "target", "target after text", "queries", "decode"}
+    )
 
     def __init__(self, config: UnifiedVLPResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)
@@ -126,9 +128,10 @@ class UnifiedVLP(SystemModel):
         self.provides = self.provided(config)
 
     @classmethod
-    def provided(cls, shape: UnifiedVLPConfig) -> frozenset[str]:
+    def provided(cls, shape: UnifiedVLPConfig) -> frozenset[Capability]:
         """With hidden_regions=paper no hidden region has a look by which it could be told from another."""
-        return cls.provides | ({"hidden looks"} if shape.hidden_regions == "official" else set())
+        hides: frozenset[Capability] = frozenset({"hidden looks"} if shape.hidden_regions == "official" else ())
+        return cls.provides | hides
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -191,12 +194,7 @@ class UnifiedVLP(SystemModel):
     ) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"], dict[str, Tensor]]:
         """[CLS], regions, [SEP] before the norm; which of them can be seen; looks and places."""
         count, device = batch.boxes.shape[1], batch.boxes.device
-        if count > self.config.max_regions:
-            raise DataError(
-                f"{count} regions, the model reads at most {self.config.max_regions}; keep the best ones, or set "
-                "max_regions",
-                key=batch.keys[int(batch.regions_present.sum(1).argmax())],
-            )
+        refuse_more_regions(batch, self.config.max_regions)
         if self.config.whole_region:
             batch = with_image_feature(batch)
         official = self.config.hidden_regions == "official"

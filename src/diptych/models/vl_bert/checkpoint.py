@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from diptych.errors import CheckpointError
+from diptych.errors import CheckpointError, RecipeError
+from diptych.loading.pixels import Colours
 from diptych.models.checkpoint import (
     IN_LAYER,
     check_words,
@@ -28,8 +29,10 @@ from diptych.models.checkpoint import (
     vocabulary_for,
 )
 from diptych.models.vl_bert.model import VLBert, VLBertResolvedConfig
-from diptych.models.vl_bert.network import Network
+from diptych.models.vl_bert.network import Network, begin_from_resnet, of_torchvision
 from diptych.models.weights import Report, Tensors, read_weights
+from diptych.vision.weights import read_detector
+from diptych.vision.weights import read_weights as read_detector_weights
 
 WORDS = "vlbert.word_embeddings.weight"
 LOOKS = "image_feature_extractor.obj_downsample.1.weight"
@@ -122,6 +125,21 @@ def start_vl_bert(model: VLBert, source: str | os.PathLike[str]) -> Report:
         if pooler is not None:
             ours |= {name: pooler for name in pools if name.endswith(f".{kind}")}
     return load_known(model, ours, report)
+
+
+def start_network(model: VLBert, source: str, colours: Colours) -> Report:
+    """Begin the part that looks at pixels from a detector folder or a file of weights; the rest stays as it is."""
+    network = model.regions.network
+    assert network is not None
+    path = Path(source)
+    tensors = read_detector_weights(path, read_detector(path)) if path.is_dir() else read_weights(path)
+    if of_torchvision(tensors):
+        wanted = {"data.pixels_colours=rgb": colours == "rgb"}
+        if network.bottlenecks:
+            wanted["model.network_stride=3x3"] = model.config.network_stride == "3x3"
+        if other := [setting for setting, met in wanted.items() if not met]:
+            raise RecipeError(f"{source} holds weights of torchvision's kind; they want --set {' --set '.join(other)}")
+    return begin_from_resnet(network, tensors, source)
 
 
 def _clean(name: str) -> str:

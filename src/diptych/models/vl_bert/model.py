@@ -27,19 +27,18 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from diptych.configs import derive
-from diptych.core import IGNORE, Batch, States, attention_mask
+from diptych.core import IGNORE, Batch, Capability, States, attention_mask
 from diptych.errors import DataError
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, PooledMatchHead, make_heads, slot_mark
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Transformer
-from diptych.models.visual import Source, region_features
+from diptych.models.visual import Source, refuse_more_regions, region_features
 from diptych.models.vl_bert.network import CELLS, FastRCNN, Network, Stride
 
 REGIONS = 2  # segment C
 SCALE, LONGEST = 100, 1000  # of coordinates, and the longest wavelength of their sines
-NETWORK = "regions.network."  # what the names of the parameters begin with that look at pixels
 TOGETHER = 64  # text and regions, where they share a budget
 
 
@@ -75,6 +74,14 @@ class VLBertConfig(ModelConfig):
         return min(self.max_regions, max(TOGETHER - 2 - words, TOGETHER // 2 - 2))
 
     @property
+    def reads_pixels(self) -> bool:
+        return self.network is not None
+
+    @property
+    def frozen_stages(self) -> int:
+        return self.network_frozen if self.reads_pixels else 0
+
+    @property
     def max_text(self) -> int:
         """How many words (and [SEP]s) there are positions for, beside [CLS], the regions' and [END]."""
         return self.positions - 3
@@ -107,7 +114,7 @@ class VLBert(SystemModel):
     """Words and regions in one encoder; a word has the feature of the region that it names or of the whole picture."""
 
     config: VLBertResolvedConfig
-    provides = frozenset({"regions", "text", "text after regions", "alone"})
+    provides: frozenset[Capability] = frozenset({"regions", "text", "text after regions", "alone"})
 
     def __init__(self, config: VLBertResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)
@@ -149,8 +156,9 @@ class VLBert(SystemModel):
         self.keep_layers = False  # whether States.layers is filled
 
     @classmethod
-    def provided(cls, shape: VLBertConfig) -> frozenset[str]:
-        return cls.provides | ({"pixels"} if shape.network is not None else set())
+    def provided(cls, shape: VLBertConfig) -> frozenset[Capability]:
+        of_pixels: frozenset[Capability] = frozenset({"pixels"} if shape.reads_pixels else ())
+        return cls.provides | of_pixels
 
     def forward(self, batch: Batch) -> States:
         pictured = batch.regions_present.any(1)
@@ -179,7 +187,7 @@ class VLBert(SystemModel):
                 "end": of_regions[:, -1],
                 **slot_mark(of_text[:, 1:], batch),
             },
-            embedded={"regions": looks[:, 1:], "places": looks[:, :1], "features": features[:, 1:]},
+            embedded={"regions": looks[:, 1:], "image": looks[:, :1], "features": features[:, 1:]},
             layers=tuple(layers) if self.keep_layers else (),
         )
 
@@ -209,12 +217,7 @@ class VLBert(SystemModel):
         self, batch: Batch, looks: Float[Tensor, "B P D"], pictured: Bool[Tensor, "B"]
     ) -> Float[Tensor, "B Q D"]:
         """r0, the regions and [END]."""
-        if batch.boxes.shape[1] > self.config.max_regions:
-            raise DataError(
-                f"{batch.boxes.shape[1]} regions, the model reads at most {self.config.max_regions}; keep the best "
-                "ones, or set max_regions",
-                key=batch.keys[int(batch.regions_present.sum(1).argmax())],
-            )
+        refuse_more_regions(batch, self.config.max_regions)
         hidden = torch.cat([torch.zeros_like(pictured)[:, None], batch.hidden], 1)[..., None]
         tokens = torch.where(hidden, self.hidden.weight, self.image.weight) + self.region_norm(looks)
         after_text = (batch.text_present.sum(1) + pictured)[:, None]

@@ -34,6 +34,7 @@ from diptych.core import (
     REGIONS_AFTER_TEXT,
     TARGET_AFTER_BOTH,
     Batch,
+    Capability,
     States,
     Vocabulary,
     attention_mask,
@@ -51,6 +52,7 @@ from diptych.models.decoder import (
 from diptych.models.heads import HeadSizes, make_heads, slot_mark
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import CLOSED, Layer, LayerSizes
+from diptych.models.visual import refuse_more_regions
 from diptych.models.xgpt.input import Grounding, RefiningLayer, RegionProjection, WordEmbedding
 
 Structure = Literal["enc", "encdec", "encdec-share"]
@@ -109,7 +111,7 @@ class Xgpt(SystemModel):
     """An encoder of regions and text and a decoder, which share their weights or not."""
 
     config: XgptResolvedConfig
-    provides = frozenset(
+    provides: frozenset[Capability] = frozenset(
         {
             *("regions", "region queries", "text", "text after regions", "alone", "grounded"),
             *("target", "target after text", "decode"),
@@ -174,7 +176,7 @@ class Xgpt(SystemModel):
 
     def _embed(self, batch: Batch, with_text: bool = True) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"], int]:
         """Regions and text before the encoder; which of them are there; how many of the positions are regions."""
-        _refuse(batch, self.config.max_regions)
+        refuse_more_regions(batch, self.config.max_regions)
         words, said = batch.text, batch.text_present
         if not with_text:
             words, said = words[:, :0], said[:, :0]
@@ -284,14 +286,6 @@ class Xgpt(SystemModel):
         x = self._words(words.view(-1, 1), memory.written).view(*words.shape, -1)
         scores: Tensor = self.heads["word"](write_word(self.decoder, x, memory))
         return scores
-
-
-def _refuse(batch: Batch, most: int) -> None:
-    if batch.boxes.shape[1] > most:
-        raise DataError(
-            f"{batch.boxes.shape[1]} regions, the model reads at most {most}; keep the best ones, or set max_regions",
-            key=batch.keys[int(batch.regions_present.sum(1).argmax())],
-        )
 
 
 def _never_empty(batch: Batch, said: Bool[Tensor, "B T"]) -> tuple[Batch, Bool[Tensor, "B R"]]:

@@ -17,19 +17,18 @@ from diptych.objectives import (
     SeenRegionClass,
     together,
 )
-from diptych.recipes.objectives.kind import Objectives, weighed
+from diptych.recipes.objectives.kind import Objectives, SeenClasses, weighed
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class VcrObjectives(Objectives):
+class VcrObjectives(SeenClasses):
     """VCR. VL-BERT's paper adds masked region classification; its code asks the class of every region, none hidden."""
 
     kind: Literal["vcr"] = "vcr"
     vcr_loss: Literal["softmax", "sigmoid"] = "softmax"  # texts against each other, or each by itself
     region_classes: Literal["none", "masked", "every"] = "none"
     region_weight: NonNegativeFloat = 1.0
-    seen_classes: NonNegativeFloat = 0.0  # weight of the regions' classes told from pixels alone (model.network)
     words: NonNegativeFloat = 0.0  # weight of guessing hidden words of all four texts; 0: none is hidden
     rate: Share = 0.15  # of words and of regions
 
@@ -46,12 +45,11 @@ class VcrObjectives(Objectives):
         )
 
 
-class ReferringObjectives(Objectives):
+class ReferringObjectives(SeenClasses):
     """Referring expressions."""
 
     kind: Literal["referring"] = "referring"
     overlap: Share = 0.5  # IoU with the true box over which a region is a right one
-    seen_classes: NonNegativeFloat = 0.0  # weight of the regions' classes told from pixels alone (model.network)
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         return weighed((GroundExpression(self.overlap), 1.0), (SeenRegionClass(), self.seen_classes))

@@ -1,7 +1,10 @@
 """What is trained, as names and numbers, and how that becomes a schedule of objectives."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import Self
 
+from pydantic import BaseModel, ConfigDict, NonNegativeFloat
+
+from diptych.configs import derive
 from diptych.core import Objective, Vocabulary
 from diptych.objectives import OneForward, Schedule
 from diptych.tasks.spec import AnswerForm
@@ -24,8 +27,21 @@ class Objectives(BaseModel):
         """Whether retrieval reads a picture and a text together, and not apart."""
         return False
 
+    def without_pixels(self) -> Self:
+        """For a model that reads stored features: nothing is asked of pixels."""
+        return self
+
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         raise NotImplementedError
+
+
+class SeenClasses(Objectives):
+    """With regions' classes told from pixels alone, before words are read (SeenRegionClass), where wanted."""
+
+    seen_classes: NonNegativeFloat = 0.0  # weight; wants a network that looks at pixels (model.network)
+
+    def without_pixels(self) -> Self:
+        return derive(self, seen_classes=0.0)
 
 
 def weighed(*objectives: tuple[Objective, float]) -> Schedule:

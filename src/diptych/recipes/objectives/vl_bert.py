@@ -11,13 +11,13 @@ from diptych.core import BIDIRECTIONAL, Vocabulary
 from diptych.models.visual import Source
 from diptych.objectives import ImageTextMatching, MaskedLanguage, MaskedRegionClass, Schedule, SeenRegionClass
 from diptych.objectives.words import Scheme
-from diptych.recipes.objectives.kind import Objectives, weighed
+from diptych.recipes.objectives.kind import SeenClasses, weighed
 
 Share = Annotated[float, Field(ge=0, le=1)]
 _SCHEMES: dict[Source, Scheme] = {"paper": (1.0, 0.0, 0.0), "official": (0.8, 0.1, 0.1)}
 
 
-class VLBertObjectives(Objectives):
+class VLBertObjectives(SeenClasses):
     """Weights of the tasks of section 3.3; 0: off. All are added up."""
 
     kind: Literal["vl-bert"] = "vl-bert"
@@ -25,7 +25,6 @@ class VLBertObjectives(Objectives):
     words: NonNegativeFloat = 1.0
     text_alone: NonNegativeFloat = 0.0  # words of data.text by themselves; ICLR version and code: 1
     region_classes: NonNegativeFloat = 1.0
-    seen_classes: NonNegativeFloat = 0.0  # told from pixels alone (model.network); in the code, off
     masking: Source = "paper"  # a chosen piece becomes [MASK]; or whole words, 80/10/10
     rate: Share = 0.15  # of the words
     region_rate: Share = 0.15

@@ -20,7 +20,8 @@ from functools import partial
 from typing import Literal
 
 from diptych.configs import derive
-from diptych.models.vl_bert.model import NETWORK, VLBertConfig
+from diptych.models.system import NETWORK
+from diptych.models.vl_bert.model import VLBertConfig
 from diptych.recipes.objectives import (
     Objectives,
     ReferringObjectives,
