@@ -231,7 +231,7 @@ def test_stages_that_are_frozen_at_random_are_told(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     frozen = find_recipe("vl-bert/small/end-to-end", [*TINY, "model.network_frozen=2"])
     told = " ".join(plan(frozen, store, tmp_path / "run", None).notes())
-    assert "the first 2 stages of resnet18 are frozen" in told
+    assert "the first 2 stages of the network that looks at pixels are frozen" in told
     assert "--set model.network_frozen=0" in told
     assert "diptych import" in told
     learning = frozen.override(["model.network_frozen=0"])
