@@ -1,0 +1,83 @@
+"""A system that `src` does not know goes all the way from the tests' folder: docs/add-a-model.md says how."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from diptych.core import FeatureContract, Question, Record
+from diptych.errors import RecipeError
+from diptych.loading.store import Store, StoreWriter
+from diptych.models.weights import digest
+from diptych.recipes import RECIPES, find_recipe
+from diptych.recipes.objectives import OBJECTIVES
+from diptych.runs.extraction import open_detector
+from diptych.runs.folder import open_model
+from diptych.runs.run import predict
+from tests import sixth, toy
+from tests.journeys.conftest import Told
+
+
+def store_in(folder: Path) -> Path:
+    contract = FeatureContract("given", "", feature_size=6, class_names=tuple("abcd"))
+    with StoreWriter(folder, contract) as writer:
+        for number in range(10):
+            asked = (Question(f"q{number}", "what is it?", (("dog", "bird")[number % 2],) * 10),)
+            split = "test" if number > 7 else "val" if number > 5 else "train"
+            seen = toy.regions(2, number)
+            writer.add(Record(f"r{number}", split, captions=("a dog and a bird",), questions=asked, regions=seen))
+    return folder
+
+
+def test_it_is_pretrained_finetuned_asked_and_scored(
+    tmp_path: Path, run: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sixth.add(monkeypatch)
+    store, start, tuned = store_in(tmp_path / "store"), tmp_path / "pretrain", tmp_path / "vqa"
+    told = run("pretrain", "sixth/small/pretrain", "--data", store, "--out", start)
+    assert told.code == 0, told.error
+    told = run("finetune", "vqa", "--data", store, "--model", start, "--out", tuned, "--set", "training.steps=2")
+    assert told.code == 0, told.error
+    model = open_model(tuned)
+    assert isinstance(model.model, sixth.Sixth)
+    assert digest(model.model) != digest(open_model(start).model)
+    assert {said["answer"] for said in predict(model, Store(store), "test").predictions} <= {"dog", "bird"}
+    told = run("evaluate", "--model", tuned, "--data", store, "--json")
+    assert told.code == 0, told.error
+    assert 0 <= json.loads(told.said)["scores"]["accuracy"]["value"] <= 100
+
+
+def test_its_objectives_train_another_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    sixth.add(monkeypatch)
+    recipe = find_recipe("image-bert/small/pretrain", ["objectives=sixth", "objectives.rate=0.5"])
+    assert recipe.objectives == sixth.SixthObjectives(rate=0.5)
+    with pytest.raises(RecipeError, match="needs two passes, and sixth provides regions, text"):
+        find_recipe("sixth/small/pretrain", ["objectives=tden"])
+
+
+def test_its_regions_are_selected_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    sixth.add(monkeypatch)
+    with pytest.raises(RecipeError, match=r"no detector 'nowhere'"):
+        open_detector("nowhere", [], select="sixth")
+    with pytest.raises(RecipeError, match=r"no selection 'sixt'; did you mean sixth"):
+        open_detector("nowhere", [], select="sixt")
+
+
+def test_what_is_not_told_of_it_is_refused_in_a_sentence(
+    tmp_path: Path, run: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sixth.add(monkeypatch)
+    monkeypatch.delitem(OBJECTIVES, "sixth")
+    monkeypatch.delitem(RECIPES, "sixth/small/vqa")
+    with pytest.raises(RecipeError, match="wanted a system, to learn by its objectives"):
+        find_recipe("image-bert/small/pretrain", ["objectives=sixth"])
+    with pytest.raises(RecipeError, match=r"no recipe 'sixth/small/vqa'; did you mean"):
+        find_recipe("sixth/small/vqa")
+    told = run("import", "sixth", tmp_path / "theirs.bin", tmp_path / "model", "--vocab", tmp_path / "vocab.txt")
+    assert told.code != 0
+    assert "no importer for 'sixth'" in told.error
+    told = run("pretrain", "sixth/small/pretrain", "--data", store_in(tmp_path / "store"), "--out", tmp_path / "out",
+               "--init", tmp_path / "bert.bin", "--vocab", tmp_path / "vocab.txt")  # fmt: skip
+    assert told.code != 0
+    assert "Traceback" not in told.error

@@ -1,0 +1,97 @@
+"""A sixth system, as docs/add-a-model.md adds one: its model, its objectives, its recipes, and a line in each table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import pytest
+import torch
+from torch import nn
+
+from diptych.configs import derive
+from diptych.core import BIDIRECTIONAL, Batch, Capability, States, Vocabulary
+from diptych.models import SYSTEMS, HeadSizes, ModelConfig, ResolvedConfig, System, SystemModel, make_heads
+from diptych.models.visual import refuse_more_regions, region_features
+from diptych.objectives import MaskedLanguage, Schedule
+from diptych.recipes import RECIPES
+from diptych.recipes.objectives import OBJECTIVES, Objectives, VqaObjectives
+from diptych.recipes.objectives.kind import weighed
+from diptych.recipes.presets.small import ADAMW, TRAINING
+from diptych.recipes.recipe import DataConfig, Recipe
+from diptych.vision.selection import EXACTLY_100
+
+NAME = "sixth"
+
+
+class SixthConfig(ModelConfig):
+    layers: int = 1
+
+    @property
+    def max_text(self) -> int:
+        return self.positions
+
+
+class SixthResolvedConfig(SixthConfig, ResolvedConfig):
+    pass
+
+
+class Sixth(SystemModel):
+    """[CLS], regions, words: one of torch's own encoders, without positions."""
+
+    config: SixthResolvedConfig
+    provides: frozenset[Capability] = frozenset({"regions", "text"})
+
+    def __init__(self, config: SixthResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
+        super().__init__(config)
+        self.words = nn.Embedding(config.vocabulary.size, config.width)
+        self.look = nn.Linear(config.feature_size, config.width)
+        layer = nn.TransformerEncoderLayer(config.width, config.heads, config.ffn, config.dropout, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, config.layers, enable_nested_tensor=False)
+        self.heads = make_heads(heads, HeadSizes.of(config), self.words)
+
+    def forward(self, batch: Batch) -> States:
+        refuse_more_regions(batch, self.config.max_regions)
+        cls = batch.text.new_full((len(batch), 1), self.config.vocabulary.cls)
+        looks = self.look(region_features(batch, self.config.feature_size).masked_fill(batch.hidden[..., None], 0))
+        x = torch.cat([self.words(cls), looks, self.words(batch.text)], 1)
+        there = torch.cat([batch.text_present.new_ones(len(batch), 1), batch.regions_present, batch.text_present], 1)
+        first, regions, text = self.encoder(x, src_key_padding_mask=~there).split(
+            [1, looks.shape[1], batch.text.shape[1]], 1
+        )
+        last = text[torch.arange(len(batch), device=text.device), batch.text_present.sum(1) - 1]
+        return States(regions=regions, text=text, special={"cls": first[:, 0], "sep": last})
+
+
+class SixthObjectives(Objectives):
+    kind: Literal["sixth"] = "sixth"
+    rate: float = 0.15
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        return weighed((MaskedLanguage(vocabulary, rate=self.rate, attention=((BIDIRECTIONAL, 1.0),)), 1.0))
+
+
+def pretrain() -> Recipe:
+    return Recipe(
+        name=f"{NAME}/small/pretrain",
+        system=NAME,
+        task="pretrain",
+        model=SixthConfig(width=16, heads=2, ffn=32, positions=24, max_regions=8),
+        objectives=SixthObjectives(),
+        optimizer=ADAMW,
+        training=derive(TRAINING, batch=4, steps=4, precision="fp32", validate_every=2, checkpoint_every=4),
+        data=DataConfig(split="train"),
+    )
+
+
+def vqa() -> Recipe:
+    return derive(pretrain(), name=f"{NAME}/small/vqa", task="vqa", objectives=VqaObjectives())
+
+
+def add(tables: pytest.MonkeyPatch) -> None:
+    """All that has to be told of it."""
+    entry = System("Sixth", "0000.00000", SixthConfig, SixthResolvedConfig, Sixth, selection=EXACTLY_100)
+    tables.setitem(SYSTEMS, NAME, entry)
+    tables.setitem(OBJECTIVES, NAME, SixthObjectives)
+    for make in (pretrain, vqa):
+        tables.setitem(RECIPES, make().name, make)
