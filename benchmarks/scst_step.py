@@ -27,7 +27,7 @@ from diptych.loading.tokens import Tokens
 from diptych.models import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPResolvedConfig
 from diptych.objectives import SelfCritical
 from diptych.recipes.objectives import SelfCriticalObjectives
-from diptych.runs.rewards import FREQUENCIES, CorpusCider
+from diptych.runs.self_critical import FREQUENCIES, CorpusCider
 from diptych.sources.storybook import record, scene
 from diptych.tasks.caption import Captioning
 from diptych.vision.ground_truth import GroundTruth

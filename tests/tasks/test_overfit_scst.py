@@ -12,7 +12,7 @@ from diptych.core import Batch, Update, collate
 from diptych.models import SystemModel
 from diptych.recipes import RECIPES
 from diptych.recipes.objectives import SelfCriticalObjectives
-from diptych.runs.rewards import FREQUENCIES, CorpusCider
+from diptych.runs.self_critical import FREQUENCIES, CorpusCider
 from diptych.runs.tasks import make_task
 from tests.tasks.test_overfit import EIGHT, SMALLER, TOKENS, built
 

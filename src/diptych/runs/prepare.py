@@ -18,10 +18,10 @@ from diptych.objectives import Schedule
 from diptych.recipes.objectives import SelfCriticalObjectives
 from diptych.recipes.recipe import Recipe, claimed
 from diptych.runs.folder import Architecture, ModelFolder
-from diptych.runs.lengths import cut_short
 from diptych.runs.regions import more_regions, pixels_of
-from diptych.runs.rewards import check_rewardable, notes, rewarded_samples, rewarded_schedule
+from diptych.runs.self_critical import Rewarded
 from diptych.runs.tasks import make_task
+from diptych.runs.teaching import Teaching
 from diptych.runs.text_corpus import check_text, corpus_of, first_lines
 from diptych.tasks import find_task
 from diptych.tasks.answers import Answers
@@ -37,6 +37,7 @@ class Plan:
     tokens: Tokens
     answers: Answers | None
     task: Task
+    teaching: Teaching
     schedule: Schedule
     architecture: Architecture
     records: list[int]  # of the store, to train on
@@ -61,10 +62,7 @@ class Plan:
                 f"a text meets the wrong pictures of its part alone: {part} pairs a process, of the {batch} of a step; "
                 "training.micro_batch=null compares them all, where the memory is there"
             )
-        if isinstance(self.recipe.objectives, SelfCriticalObjectives):
-            yield from notes(self.recipe, self.store, self.records)
-        else:  # rewards compare with whole captions
-            yield from cut_short(self.store, self.records, self.recipe, self.tokens)
+        yield from self.teaching.notes(self.store, self.records, self.tokens)
 
     def _frozen_by_chance(self) -> Iterator[str]:
         frozen = self.recipe.model.frozen_stages
@@ -118,10 +116,7 @@ class Plan:
             )
 
     def _samples(self, record: Record) -> list[Sample]:
-        objectives = self.recipe.objectives
-        if isinstance(objectives, SelfCriticalObjectives):
-            return rewarded_samples(self.task, record, objectives)
-        return self.task.samples(record)
+        return self.teaching.samples(self.task, record)
 
 
 def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> Plan:
@@ -144,24 +139,22 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
     again = claimed(out, recipe)
     if start is not None:
         start.accept(store.contract, store.folder)
-    if isinstance(recipe.objectives, SelfCriticalObjectives):
-        check_rewardable(recipe, start)
+    objectives = recipe.objectives
+    by_reward = Rewarded(recipe, objectives) if isinstance(objectives, SelfCriticalObjectives) else None
+    teaching = by_reward or Teaching(recipe)
+    teaching.check(start)
     records = _choose(recipe, store)
     check_text(recipe)
     tokens = _own_tokens(recipe, start) if start is not None else _tokens(recipe, store, out, again)
     answers = _answers(recipe, store, start)
     task = make_task(recipe, tokens, answers)
-    schedule = (
-        rewarded_schedule(recipe, recipe.objectives, store, tokens, records, out)
-        if isinstance(recipe.objectives, SelfCriticalObjectives)
-        else recipe.objectives.schedule(tokens.vocabulary)
-    )
+    schedule = teaching.schedule(store, tokens, records, out)
     architecture = _architecture(recipe, store, tokens, schedule, answers)
     # Records of which this task can ask something.
     held_out = [index for index in store.split(recipe.data.validation) if task.queries(store.words(index))]
     held_out = held_out[: recipe.data.validation_records]
     fresh = start is None
-    return Plan(recipe, store, tokens, answers, task, schedule, architecture, records, held_out, fresh)
+    return Plan(recipe, store, tokens, answers, task, teaching, schedule, architecture, records, held_out, fresh)
 
 
 def in_split(store: Store, split: str, option: str) -> list[int]:

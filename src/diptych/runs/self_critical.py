@@ -1,7 +1,4 @@
-"""The rewards of self-critical training: CIDEr-D against what people said of the training pictures.
-
-Also what a plan asks of a recipe that trains so, before anything is written.
-"""
+"""Self-critical training (SCST), and all that a run does otherwise for it; CIDEr-D by people's captions is the reward."""
 
 from __future__ import annotations
 
@@ -24,9 +21,11 @@ from diptych.loading.tokens import Tokens
 from diptych.metrics import CiderD, DocumentFrequencies, tokens_of
 from diptych.objectives import Schedule
 from diptych.objectives.self_critical import Caption
+from diptych.recipes import RECIPES
 from diptych.recipes.objectives import SelfCriticalObjectives
-from diptych.recipes.recipe import Recipe
 from diptych.runs.folder import ModelFolder
+from diptych.runs.teaching import Teaching
+from diptych.tasks import CAPTION
 
 FAR_ABOVE = 5  # times the recipe's learning rate, from where on it is warned of
 FREQUENCIES = "frequencies.json"  # in the folder of the run
@@ -105,57 +104,59 @@ class BatchCider:
         return self.tokens.decode(caption)
 
 
-def check_rewardable(recipe: Recipe, start: ModelFolder | None) -> None:
-    """Refuse what self-critical training cannot begin from, or run on."""
-    if start is None and recipe.init is None:
-        raise RecipeError(
-            f"{recipe.name} improves a model that writes captions already; teach one first, diptych finetune caption, "
-            "and give it: --model"
-        )
-    if recipe.task != "caption":
-        raise RecipeError(f"self-critical training rewards captions, and the task is {recipe.task}; set task=caption")
-    if recipe.training.distributed == "fsdp":
-        raise RecipeError(
-            "self-critical training writes captions within a step, which a model in slices (fsdp) cannot; set "
-            "training.distributed=ddp"
-        )
+@dataclass(frozen=True)
+class Rewarded(Teaching):
+    """Captions that the model draws are rewarded by what people said of the picture."""
 
+    objectives: SelfCriticalObjectives
 
-def rewarded_schedule(
-    recipe: Recipe, objectives: SelfCriticalObjectives, store: Store, tokens: Tokens, records: list[int], out: Path
-) -> Schedule:
-    """With the references of the records. Raises DataError where there are none."""
-    said = ((record.key, references_of(record)) for record in map(store.words, records))
-    references = {key: captions for key, captions in said if captions}
-    if not references:
-        raise DataError(
-            f"none of the {len(records)} records of split {recipe.data.split!r} in {store.folder} has a caption of "
-            "people's, and captions are rewarded by those; choose another split with --set data.split=NAME"
-        )
-    corpus = CorpusCider(tokens, references, objectives.counts_end, out / FREQUENCIES)
-    reward = corpus if objectives.references == "paper" else BatchCider(tokens)
-    return objectives.rewarded(tokens.vocabulary, reward, recipe.decoding.max_words)
+    def check(self, start: ModelFolder | None) -> None:
+        recipe = self.recipe
+        if start is None and recipe.init is None:
+            raise RecipeError(
+                f"{recipe.name} improves a model that writes captions already; teach one first, diptych finetune "
+                "caption, and give it: --model"
+            )
+        if recipe.task != CAPTION.name:
+            raise RecipeError(
+                f"self-critical training rewards captions, and the task is {recipe.task}; set task={CAPTION.name}"
+            )
+        if recipe.training.distributed == "fsdp":
+            raise RecipeError(
+                "self-critical training writes captions within a step, which a model in slices (fsdp) cannot; set "
+                "training.distributed=ddp"
+            )
 
+    def schedule(self, store: Store, tokens: Tokens, records: list[int], out: Path) -> Schedule:
+        """With the references of the records. Raises DataError where there are none."""
+        said = ((record.key, references_of(record)) for record in map(store.words, records))
+        references = {key: captions for key, captions in said if captions}
+        if not references:
+            raise DataError(
+                f"none of the {len(records)} records of split {self.recipe.data.split!r} in {store.folder} has a "
+                "caption of people's, and captions are rewarded by those; choose another split with --set "
+                "data.split=NAME"
+            )
+        corpus = CorpusCider(tokens, references, self.objectives.counts_end, out / FREQUENCIES)
+        reward = corpus if self.objectives.references == "paper" else BatchCider(tokens)
+        return self.objectives.rewarded(tokens.vocabulary, reward, self.recipe.decoding.max_words)
 
-def rewarded_samples(task: Task, record: Record, objectives: SelfCriticalObjectives) -> list[Sample]:
-    """All references judge a picture's captions at once, so it comes once; or each reference judges by itself."""
-    samples = task.samples(replace(record, captions=references_of(record)))
-    return samples[:1] if objectives.references == "paper" else samples
+    def samples(self, task: Task, record: Record) -> list[Sample]:
+        """All references judge a picture's captions at once, so it comes once; or each reference judges by itself."""
+        samples = task.samples(replace(record, captions=references_of(record)))
+        return samples[:1] if self.objectives.references == "paper" else samples
 
-
-def notes(recipe: Recipe, store: Store, records: Sequence[int]) -> Iterator[str]:
-    """What is no error, and what a user should know before the run."""
-    bare = [record.key for record in map(store.words, records) if not references_of(record)]
-    if bare:
-        yield (
-            f"{len(bare)} of {len(records)} pictures have no caption of people's to reward by, and are left out (the "
-            f"first: {bare[0]})"
-        )
-    from diptych.recipes import RECIPES
-
-    preset, rate = RECIPES.get(recipe.name), recipe.optimizer.lr
-    if preset is not None and rate > FAR_ABOVE * (usual := preset().optimizer.lr):
-        yield (
-            f"warning: learning rate {rate:g} is {rate / usual:.0f} times that of {recipe.name} ({usual:g}); at such "
-            "rates self-critical training forgets what the model had learnt"
-        )
+    def notes(self, store: Store, records: Sequence[int], tokens: Tokens) -> Iterator[str]:
+        """Whole captions are compared, so none is said to be cut."""
+        bare = [record.key for record in map(store.words, records) if not references_of(record)]
+        if bare:
+            yield (
+                f"{len(bare)} of {len(records)} pictures have no caption of people's to reward by, and are left out "
+                f"(the first: {bare[0]})"
+            )
+        preset, rate = RECIPES.get(self.recipe.name), self.recipe.optimizer.lr
+        if preset is not None and rate > FAR_ABOVE * (usual := preset().optimizer.lr):
+            yield (
+                f"warning: learning rate {rate:g} is {rate / usual:.0f} times that of {self.recipe.name} ({usual:g}); "
+                "at such rates self-critical training forgets what the model had learnt"
+            )

@@ -24,8 +24,8 @@ from diptych.metrics import tokens_of
 from diptych.recipes import RECIPES, Recipe, find_recipe
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.prepare import plan
-from diptych.runs.rewards import FREQUENCIES, BatchCider, CorpusCider, references_of
 from diptych.runs.run import fit_to, run
+from diptych.runs.self_critical import FREQUENCIES, BatchCider, CorpusCider, references_of
 from diptych.sources.storybook import record, scene
 from diptych.vision.ground_truth import GroundTruth
 
