@@ -1,4 +1,4 @@
-"""Self-critical training (SCST), and all that a run does otherwise for it; CIDEr-D by people's captions is the reward."""
+"""Self-critical training (SCST), and all that a run does otherwise for it: captions are rewarded by CIDEr-D."""
 
 from __future__ import annotations
 
