@@ -1,5 +1,6 @@
 """A checkpoint of VL-BERT's code becomes a model folder, learns on a store of any detector, and is asked."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,8 +29,11 @@ SHORT = ["training.batch=4", "training.steps=2", "training.precision=fp32", "tra
 CONTRACT = FeatureContract("ours", "b" * 64, feature_size=6, class_names=tuple("abcd"))
 
 
-def under_their_names(model: VLBert) -> dict[str, Tensor]:
-    names, in_layer = ({ours: theirs for theirs, ours in table.items()} for table in (NAMES, IN_LAYER))
+def under_their_names(model: VLBert, fine_tuned: Mapping[str, str] = NAMES) -> dict[str, Tensor]:
+    """`fine_tuned`: the names of the heads that fine-tuning added."""
+    names, in_layer = (
+        {ours: theirs for theirs, ours in table.items()} for table in ({**NAMES, **fine_tuned}, IN_LAYER)
+    )
     theirs: dict[str, Tensor] = {}
     for name, value in model.state_dict().items():
         stem, _, kind = name.rpartition(".")

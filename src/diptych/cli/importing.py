@@ -36,6 +36,16 @@ def import_(
     class_names: Annotated[
         Path | None, typer.Option(help="File with the names of a detector's classes, one a line (objects_vocab.txt).")
     ] = None,
+    detector: Annotated[
+        str | None,
+        typer.Option(help="For a model: the detector folder that makes its features, so that it reads photographs."),
+    ] = None,
+    any_detector: Annotated[
+        bool, typer.Option("--any-detector", help="Take a --detector that is not the one of the released models.")
+    ] = False,
+    answers: Annotated[
+        Path | None, typer.Option(help="For a model that answers: its list of answers, one a line, .json or .pkl.")
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -47,8 +57,10 @@ def import_(
 ) -> None:
     """Turn an official checkpoint into a model folder, or a detector's file into a detector folder."""
     if system == DETECTOR:
-        if vocab is not None or uncased is not None:
-            raise RecipeError("a detector has no vocabulary; leave out --vocab, --cased and --uncased")
+        if any(option is not None for option in (vocab, uncased, detector, answers)) or any_detector:
+            raise RecipeError(
+                "--vocab, --cased, --detector and --answers are a model's, not a detector's; leave them out"
+            )
         from diptych.runs.detector_files import import_detector
 
         lines = import_detector(file, out, settings or (), class_names)
@@ -59,7 +71,7 @@ def import_(
             raise RecipeError("--class-names and --set are for `import detector`; leave them out")
         from diptych.runs.importing import import_checkpoint
 
-        lines = import_checkpoint(system, file, out, vocab, lowercase=uncased)
+        lines = import_checkpoint(system, file, out, vocab, uncased, detector, answers, any_detector)
     for line in lines:
         print(line)
     print(f"{'detector' if system == DETECTOR else 'model'} folder: {out}")

@@ -17,6 +17,7 @@ from diptych.models.xgpt.model import Xgpt, XgptConfig, XgptResolvedConfig
 from diptych.vision.selection import EXACTLY_100, Selection
 
 BOTTOM_UP = "bottom-up attention ResNet-101 on Visual Genome (Anderson et al. 2018)"
+CAFFES = "bottom-up attention (caffe)"
 
 # docs/fidelity.md has the sources of the region selections.
 SYSTEMS: dict[str, System] = {
@@ -33,6 +34,7 @@ SYSTEMS: dict[str, System] = {
             extractor="Detectron ResNeXt-101 FPN on Visual Genome (Unified VLP's authors)",
             selection="exactly 100 by score",
             lowercase=False,
+            detector="Detectron ResNeXt",
         ),
     ),
     "vl-bert": System(
@@ -45,7 +47,11 @@ SYSTEMS: dict[str, System] = {
         start=start_vl_bert,
         start_network=start_network,
         importer=Importer(
-            read=import_vl_bert, extractor=BOTTOM_UP, selection="10 to 100 by score over 0.5", lowercase=True
+            read=import_vl_bert,
+            extractor=BOTTOM_UP,
+            selection="10 to 100 by score over 0.5",
+            lowercase=True,
+            detector=CAFFES,
         ),
     ),
     "image-bert": System(
@@ -65,7 +71,13 @@ SYSTEMS: dict[str, System] = {
         model=Tden,
         selection=Selection(most=100, score=0.2),
         start=start_tden,
-        importer=Importer(read=import_tden, extractor=BOTTOM_UP, selection="the best 50 by score", lowercase=True),
+        importer=Importer(
+            read=import_tden,
+            extractor=BOTTOM_UP,
+            selection="the best 50 by score",
+            lowercase=True,
+            detector=CAFFES,
+        ),
     ),
     "xgpt": System(
         title="XGPT",

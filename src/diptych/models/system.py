@@ -140,6 +140,7 @@ class Importer:
     extractor: str  # what made the region features of the released models
     selection: str  # which regions they read
     lowercase: bool  # whether the vocabulary of the released models knows lower case alone
+    detector: str  # how the extractor's name begins of a detector of ours that makes such features
 
 
 @dataclass(frozen=True)

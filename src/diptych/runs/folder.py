@@ -45,6 +45,7 @@ class Architecture(BaseModel):
     config: SerializeAsAny[ResolvedConfig]
     heads: tuple[str, ...]
     tokens: str | None = None  # sha256 of tokenizer.json; folders of before have none
+    imported: bool = False  # the weights are those of an official checkpoint, as it was
 
     @field_validator("system")
     @classmethod
@@ -74,7 +75,7 @@ class ModelFolder:
     architecture: Architecture
     tokens: Tokens
     contract: FeatureContract
-    recipe: Recipe | None = None  # an imported checkpoint has none
+    recipe: Recipe | None = None  # of an imported checkpoint: the one that its authors trained it by, as far as known
     answers: Answers | None = None
     detector: Path | None = None
 
@@ -115,14 +116,15 @@ class ModelFolder:
     @property
     def untrained(self) -> bool:
         """Whether it was imported and has not been trained here."""
-        return self.recipe is None and not self.contract.weights
+        return self.architecture.imported
 
     def accept(self, contract: FeatureContract, where: object) -> None:
         """Refuse features that were made in another way than those it was trained on.
 
-        What made those of an imported checkpoint is not told, so of these the size alone counts (`untrained`).
+        What made those of an imported checkpoint is not told unless a detector was imported with it, so of these the
+        size alone counts.
         """
-        if self.untrained:
+        if self.untrained and not self.contract.weights:
             if not self.architecture.config.reads_pixels and contract.feature_size != self.contract.feature_size:
                 raise DataError(
                     f"the features in {where} have {contract.feature_size} values each, and the imported model "
@@ -140,6 +142,7 @@ class ModelFolder:
             raise DataError(
                 f"the features in {where} are not what the model {self.folder} was trained on: {'; '.join(different)}; "
                 f"make them anew: {again}"
+                + ("; or import the checkpoint without --detector, to take others" if self.untrained else "")
             )
 
 

@@ -2,56 +2,131 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
+from diptych import unpickle
 from diptych.core import FeatureContract
-from diptych.errors import RecipeError, nearest
-from diptych.loading.pixels import Colours
+from diptych.errors import CheckpointError, RecipeError, nearest
 from diptych.loading.tokens import Tokens
-from diptych.models import SYSTEMS, SystemModel
-from diptych.models.weights import Report, load_into
+from diptych.models import SYSTEMS, Importer, ResolvedConfig
+from diptych.models.weights import load_into
+from diptych.recipes import RECIPES, find_recipe
+from diptych.runs.extraction import open_detector
 from diptych.runs.folder import Architecture, ModelFolder
+from diptych.runs.run import fit_to
+from diptych.tasks import REFERRING, VCR, VQA
+from diptych.tasks.answers import Answers
+from diptych.vision.detector import Detector
 
 
-def begin(model: SystemModel, system: str, source: str) -> Report:
-    """Begin from weights of BERT or of another system, as `SYSTEMS` says how (`init` of a recipe)."""
-    start = SYSTEMS[system].start
-    if start is None:
-        raise RecipeError(f"{system} cannot begin from weights of another system; leave out init")
-    return start(model, source)
-
-
-def begin_network(model: SystemModel, system: str, source: str, colours: Colours) -> Report:
-    """The part that looks at pixels, from a detector folder or a file of weights; the rest stays as it is."""
-    start = SYSTEMS[system].start_network
-    if start is None or not model.config.reads_pixels:
-        raise RecipeError("network_init is what a network begins as, and none looks at pixels; set model.network too")
-    return start(model, source, colours)
-
-
-def import_checkpoint(system: str, file: Path, out: Path, vocabulary: Path, lowercase: bool | None = None) -> list[str]:
+def import_checkpoint(
+    system: str,
+    file: Path,
+    out: Path,
+    vocabulary: Path,
+    lowercase: bool | None = None,
+    detector: str | None = None,
+    answers: Path | None = None,
+    any_detector: bool = False,
+) -> list[str]:
     """Write the model folder `out`; hands back one line for each key renamed, left or missing.
 
-    `lowercase`: None as the released models of the system have it.
+    `lowercase`: None as the released models of the system have it. `detector`: makes the features of new pictures; one
+    that did not make those of the released models is refused, or with `any_detector` taken. `answers`: what each row of
+    an answer head means.
     """
     importers = {name: entry.importer for name, entry in SYSTEMS.items() if entry.importer is not None}
     if system not in importers:
-        raise RecipeError(f"no importer for {system!r}; {nearest(system, importers)}")
+        raise RecipeError(f"no importer for {system!r}; {nearest(system, [*importers, 'detector'])}")
     if out.exists():
         raise RecipeError(f"{out} is there already; give another folder, or delete it")
     importer = importers[system]
     lowercase = importer.lowercase if lowercase is None else lowercase
     tokens = Tokens.from_vocabulary(vocabulary, lowercase)
     config, heads, tensors, report = importer.read(file, vocabulary, lowercase=lowercase)
-    architecture = Architecture(system=system, config=config, heads=tuple(sorted(heads)))
-    model = architecture.build()
-    load_into(model, tensors, report)
-    contract = FeatureContract(
+    architecture = Architecture(system=system, config=config, heads=tuple(sorted(heads)), imported=True)
+    made = ModelFolder(out, architecture.build(), architecture, tokens, _released(importer, config))
+    load_into(made.model, tensors, report)
+    made = replace(made, recipe=fit_to(find_recipe(_recipe_name(made)), made))
+    if answers is not None:
+        made = replace(made, answers=_answers(answers, made))
+    if detector is None:
+        made.save(out)
+        return report.lines()
+    opened = open_detector(detector, ())
+    _check_fit(made, opened, None if any_detector else importer.detector)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+        opened.save(Path(folder))
+        replace(made, contract=opened.contract, detector=Path(folder)).save(out)
+    return [*report.lines(), f"detector: {opened.contract.extractor}, {opened.contract.selection}"]
+
+
+def _released(importer: Importer, config: ResolvedConfig) -> FeatureContract:
+    """What is known of the features of the released models."""
+    return FeatureContract(
         extractor=importer.extractor,
         weights="",
         feature_size=config.feature_size,
         class_names=tuple(f"class {number}" for number in range(config.classes)),
         selection=importer.selection,
     )
-    ModelFolder(out, model, architecture, tokens, contract).save(out)
-    return report.lines()
+
+
+def _recipe_name(made: ModelFolder) -> str:
+    """Of the recipe whose model this is: the code's where there is one, else the paper's."""
+    system, heads = made.architecture.system, set(made.architecture.heads)
+    task = next((spec.name for spec in (VQA, VCR, REFERRING) if spec.head in heads), None)
+    if task is None and "similarity" in heads and "word" not in heads:
+        task = "retrieval"
+    if task is None:
+        task = "caption" if "decode" in made.model.provides and "region_class" not in heads else "pretrain"
+    return next(name for name in (f"{system}/official/{task}", f"{system}/{task}") if name in RECIPES)
+
+
+def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> None:
+    """Whether the model reads what the detector says. `wanted`: how its name has to begin; None: as it likes."""
+    system, config, contract = made.architecture.system, made.architecture.config, detector.contract
+    if not detector.needs_pictures:
+        raise RecipeError(f"{contract.extractor} finds no regions in new pictures; give a detector's folder")
+    if wanted is not None and not contract.extractor.startswith(wanted):
+        raise RecipeError(
+            f"the features of {system}'s released models were made by {wanted}..., and this detector is "
+            f"{contract.extractor}: other features cost accuracy in silence; give the folder that `diptych import "
+            "detector` made of its file, or --any-detector to take this one all the same"
+        )
+    sizes = {}
+    if not config.reads_pixels:
+        sizes["values a region"] = (contract.feature_size, config.feature_size)
+    if system == "unified-vlp" or "region_class" in made.architecture.heads:
+        sizes["classes"] = (len(contract.class_names), config.classes)
+    if other := [f"{has} {name}, the model reads {reads}" for name, (has, reads) in sizes.items() if has != reads]:
+        raise RecipeError(f"the detector {contract.extractor} does not fit: it gives {'; '.join(other)}")
+
+
+def _answers(path: Path, made: ModelFolder) -> Answers:
+    """A text with an answer a line (answers_vqa.txt), or json or a pickle with a list, or with numbers by answer."""
+    if "answer" not in made.architecture.heads:
+        raise RecipeError(f"the checkpoint has no head for answers, so {path} names none; leave out --answers")
+    try:
+        if path.suffix in (".json", ".pkl"):
+            read = json.loads(path.read_text("utf-8")) if path.suffix == ".json" else unpickle.load(path)
+        else:
+            read = path.read_text("utf-8-sig").splitlines()
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"cannot read the answers in {path} ({error}); wanted a text, an answer a line"
+        ) from error
+    if isinstance(read, dict) and all(isinstance(number, int) for number in read.values()):
+        read = sorted(read, key=read.__getitem__)
+    if not isinstance(read, list) or not all(isinstance(name, str) for name in read):
+        raise CheckpointError(f"{path} holds no list of answers; wanted texts, or numbers by answer")
+    if len(read) != made.architecture.config.answers:
+        raise CheckpointError(
+            f"{path} has {len(read)} answers, and the checkpoint's head {made.architecture.config.answers}; give the "
+            "list that it was trained with"
+        )
+    return Answers(tuple(name.strip() for name in read))

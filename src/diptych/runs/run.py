@@ -25,9 +25,9 @@ from diptych.models.weights import digest, load_into, read_weights
 from diptych.objectives import Schedule
 from diptych.recipes.recipe import Recipe, claim
 from diptych.runs.folder import DETECTOR, INNER, ModelFolder
-from diptych.runs.importing import begin, begin_network
 from diptych.runs.prepare import Plan, in_split, plan
 from diptych.runs.regions import pixels_of
+from diptych.runs.starts import begin, begin_network
 from diptych.runs.tasks import task_of
 from diptych.tasks import find_task
 from diptych.tasks.run import ask

@@ -19,7 +19,7 @@ UNKNOWN = "<unk>"  # class 0, never given as an answer
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers that a model can give; number 0 stands for all others."""
+    """The answers that a model can give; number 0 stands for all others (not in TDEN's own list)."""
 
     names: tuple[str, ...]
 

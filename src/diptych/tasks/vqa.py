@@ -18,7 +18,7 @@ from diptych.loading.tokens import Tokens
 from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
 from diptych.metrics.vqa import answer_accuracy, vqa_scores
 from diptych.models.heads import SlotAnswerHead, WordHead, answer_probabilities
-from diptych.tasks.answers import Answers
+from diptych.tasks.answers import UNKNOWN, Answers
 from diptych.tasks.baselines import BlindAnswers, answer_ceiling
 from diptych.tasks.scores import Baselines, Score, Scores, score_of
 from diptych.tasks.spec import AnswerForm, Start, TaskOptions, TaskSpec, TrainingRecords
@@ -77,7 +77,8 @@ class Vqa:
     def _logits(self, model: Any, batch: Batch) -> Float[Tensor, "B *two A"]:
         """The answer that stands for all others is never given."""
         logits: Tensor = model.heads["answer"](model(batch)).float()
-        logits[..., 0] = -torch.inf
+        if self.answers.names[0] == UNKNOWN:
+            logits[..., 0] = -torch.inf
         return logits
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:

@@ -1,0 +1,165 @@
+"""The whole way with official files of random weights: a detector's, a model's, and photographs as they come."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+import diptych as library
+from diptych.core import Vocabulary
+from diptych.loading.tokens import SPECIAL
+from diptych.models import Tden, TdenResolvedConfig, UnifiedVLP, UnifiedVLPResolvedConfig, VLBert, VLBertResolvedConfig
+from diptych.models.tden.checkpoint import export_tden
+from diptych.models.unified_vlp.checkpoint import export_unified_vlp
+from diptych.models.vl_bert.checkpoint import REFCOCO, VQA
+from tests.detector_files import butd_file, detectron_blobs, write_detectron
+from tests.journeys.conftest import Told
+from tests.runs.test_importing import under_their_names
+
+WORDS = ("a", "dog", "bird", "what", "is", "it", "?", "the", "red")
+ANSWERS = ("<unk>", "yes", "no", "two")
+SIZES: dict[str, Any] = {
+    "vocabulary": Vocabulary(len(SPECIAL) + len(WORDS), 0, 1, 2, 3, 4), "width": 64, "heads": 1, "ffn": 32,
+    "classes": 7, "answers": len(ANSWERS), "init_std": 0.2,
+}  # fmt: skip
+
+
+def unified_vlp(*heads: str) -> dict[str, Tensor]:
+    official = dict.fromkeys(("region_embedding", "box_norm", "geometry", "hidden_regions"), "official")
+    config = UnifiedVLPResolvedConfig(**SIZES, **official, layers=1, positions=140, max_regions=100, feature_size=24)
+    return export_unified_vlp(UnifiedVLP(config, heads))
+
+
+def tden(*heads: str) -> dict[str, Tensor]:
+    layers = dict.fromkeys(("object_layers", "sentence_layers", "cross_layers", "decoder_layers"), 1)
+    official: dict[str, Any] = {"cross_ffn": "official", "vqa_fusion": "official", "tied_words": False}
+    config = TdenResolvedConfig(**SIZES, **layers, **official, positions=40, max_regions=50, feature_size=28)
+    return export_tden(Tden(config, heads))
+
+
+def vl_bert(*heads: str) -> dict[str, Tensor]:
+    config = VLBertResolvedConfig(
+        **SIZES, layers=1, positions=40, coordinates=4, feature_size=28, answer_slot="answer" in heads
+    )
+    return under_their_names(VLBert(config, heads), VQA if "answer" in heads else REFCOCO)
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two photographs, a vocabulary and the files of two detectors."""
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    Path("photos").mkdir()
+    for number, size in enumerate(((120, 90, 3), (70, 110, 3))):
+        Image.fromarray(torch.randint(0, 256, size, dtype=torch.uint8).numpy()).save(f"photos/{number}.png")
+    Path("vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]))
+    Path("answers.txt").write_text("\n".join(ANSWERS))
+    write_detectron(Path("e2e_faster_rcnn.pkl"), detectron_blobs())
+    torch.save({"model": butd_file()}, "bua-caffe.pth")
+    return tmp_path
+
+
+def done(told: Told) -> str:
+    assert told.code == 0, told.error
+    return told.said
+
+
+def imported(run: Callable[..., Told], system: str, weights: dict[str, Tensor], *options: str) -> Path:
+    """From nothing but official files to a model folder elsewhere, all that it was made of deleted."""
+    detector = Path("vgx" if system == "unified-vlp" else "butd")
+    file = "e2e_faster_rcnn.pkl" if system == "unified-vlp" else "bua-caffe.pth"
+    small = ("--set", "shorter=96", "--set", "longer=160") if system != "unified-vlp" else ()
+    assert f"detector folder: {detector}" in done(run("import", "detector", file, detector, *small))
+    torch.save(weights, "model.pth")
+    said = done(run("import", system, "model.pth", "here", "--vocab", "vocab.txt", "--detector", detector, *options))
+    assert "model folder: here" in said
+    assert ", 0 missing, " in said
+    shutil.rmtree(detector)
+    Path("model.pth").unlink()
+    Path("elsewhere").mkdir()
+    return Path("here").rename("elsewhere/model")
+
+
+@pytest.mark.parametrize(("system", "weights"), [("unified-vlp", unified_vlp), ("tden", tden)])
+def test_photographs_are_captioned(
+    begun: Path, run: Callable[..., Told], system: str, weights: Callable[..., Any]
+) -> None:
+    model = imported(run, system, weights("word"))
+    lines = [json.loads(line) for line in done(run("caption", "photos", "--model", model, "--json")).splitlines()]
+    assert [line["picture"] for line in lines] == ["photos/0.png", "photos/1.png"]
+    assert all(line["caption"] for line in lines)
+    predictor = library.load(model)
+    said = next(predictor.captions([Image.open("photos/0.png")]))
+    assert said.text == lines[0]["caption"]
+    assert len(said.regions) > 3
+
+
+def test_stores_of_its_own_detector_alone_are_read(begun: Path, run: Callable[..., Told]) -> None:
+    model = imported(run, "tden", tden("word"))
+    Path("photos.jsonl").write_text('{"image": "photos/0.png", "captions": ["a dog"]}\n')
+    for name, options in (("own", ("--detector", model)), ("other", ("--detector", "other"))):
+        if name == "other":
+            done(run("import", "detector", "bua-caffe.pth", "other", "--set", "shorter=80"))
+        done(run("extract", "photos.jsonl", name, *options))
+    evaluate = ("evaluate", "--model", model, "--split", "train", "--data")
+    done(run(*evaluate, "own"))
+    told = run(*evaluate, "other")
+    assert told.code == 1
+    assert "extractor: " in told.error
+    assert "import the checkpoint without --detector" in told.error
+
+
+def test_a_detector_that_does_not_fit_is_refused(begun: Path, run: Callable[..., Told]) -> None:
+    torch.save(tden("word"), "model.pth")
+    torch.save(butd_file("hf", classes=8), "pytorch_model.bin")
+    done(run("import", "detector", "pytorch_model.bin", "hf"))
+    done(run("import", "detector", "e2e_faster_rcnn.pkl", "vgx"))
+    done(run("import", "detector", "bua-caffe.pth", "small"))
+
+    def refused(message: str, *options: str) -> None:
+        told = run("import", "tden", "model.pth", "here", "--vocab", "vocab.txt", *options)
+        assert told.code == 2
+        assert message in told.error
+        assert not [path for path in Path().iterdir() if "here" in path.name]
+
+    refused("other features cost accuracy in silence", "--detector", "hf")
+    refused("24 values a region, the model reads 28", "--detector", "vgx", "--any-detector")
+    refused("no detector 'none'", "--detector", "none")
+    refused("has no head for answers", "--answers", "answers.txt")
+    refused("are for `import detector`", "--set", "least=3")
+    done(run("import", "tden", "model.pth", "hf-model", "--vocab", "vocab.txt", "--detector", "hf", "--any-detector"))
+    told = run("import", "detector", "bua-caffe.pth", "here", "--vocab", "vocab.txt")
+    assert (told.code, "are a model's, not a detector's" in told.error) == (2, True)
+    Path("answers.txt").write_text("yes\nno\n")
+    torch.save(tden("answer"), "vqa.pth")
+    told = run("import", "tden", "vqa.pth", "here", "--vocab", "vocab.txt", "--answers", "answers.txt")
+    assert "has 2 answers, and the checkpoint's head 4" in told.error
+
+
+@pytest.mark.parametrize(
+    ("system", "weights", "heads"),
+    [("unified-vlp", unified_vlp, ("word", "answer")), ("tden", tden, ("answer",)), ("vl-bert", vl_bert, ("answer",))],
+)
+def test_questions_about_photographs_are_answered(
+    begun: Path, run: Callable[..., Told], system: str, weights: Callable[..., Any], heads: tuple[str, ...]
+) -> None:
+    model = imported(run, system, weights(*heads), "--answers", "answers.txt")
+    assert done(run("ask", "photos/0.png", "what is it ?", "--model", model)).strip() in ANSWERS[1:]
+
+
+def test_expressions_are_found_in_photographs(begun: Path, run: Callable[..., Told]) -> None:
+    model = imported(run, "vl-bert", vl_bert("region_score"))
+    found = json.loads(done(run("ground", "the red dog", "photos/1.png", "--model", model, "--json")))
+    left, top, width, height = found["box"]
+    assert 0 <= left < left + width <= 110
+    assert 0 <= top < top + height <= 70
+    assert 0 < found["probability"] <= 1
+    assert Path("1-found.png").is_file()
