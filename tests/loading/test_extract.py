@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,19 @@ def make_records(tmp_path: Path) -> Callable[[int], list[Record]]:
 
 
 MakeRecords = Callable[[int], list[Record]]
+
+
+def test_another_picture_of_a_name_that_is_there_is_refused(make_records: MakeRecords, tmp_path: Path) -> None:
+    """Two sets may name their pictures alike: to pass over the second's would lose them in silence."""
+    first, second = make_records(2)
+    extract([first, second], Mean(), tmp_path / "store")
+    copy = tmp_path / "copy.png"
+    copy.write_bytes(first.image.read_bytes() if first.image is not None else b"")
+    result = extract([replace(first, image=second.image), second], Mean(), tmp_path / "store")
+    assert (result.written, result.already_there, len(result.failed)) == (0, 1, 1)
+    assert "the store has another picture under this name" in result.failed["k0"]
+    again = extract([replace(first, image=copy), second], Mean(), tmp_path / "store")
+    assert (again.already_there, again.failed) == (2, {})
 
 
 def test_every_record_keeps_its_own_regions_and_its_place(make_records: MakeRecords, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_a_picture_without_regions_is_kept(tmp_path: Path) -> None:
 def test_a_writer_goes_on_where_the_last_one_ended(make_store: MakeStore) -> None:
     store = make_store(5)
     with StoreWriter(store.folder, CONTRACT, 4) as writer:
-        assert writer.done == {f"r{n}" for n in range(5)}
+        assert writer.done.keys() == {f"r{n}" for n in range(5)}
         with pytest.raises(DataError, match="keys must be unique"):
             writer.add(record(2))
         writer.add(record(5))

@@ -57,7 +57,7 @@ FILES: list[tuple[str, str, Any, Callable[[Record], Any], Any]] = [
     ("refcoco", "r.json", REFS, lambda one: one.expressions[0].text, "the dog"),
     ("vcr", "v.jsonl", VCR, lambda one: one.choices[0].answer, 2),
     ("nlvr", "n.jsonl", NLVR, lambda one: one.statements[0].true, True),
-    ("conceptual", "t.tsv", "a dog\ta.jpg", lambda one: one.captions, ("a dog",)),
+    ("conceptual", "t.tsv", "a dog\ta.jpg", lambda one: (one.key, one.captions), ("t/000000", ("a dog",))),
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -95,16 +96,28 @@ def extract(
     return result
 
 
-def _new(records: Iterable[Record], done: set[str], result: Extraction) -> Iterator[Record]:
-    before, given = frozenset(done), set[str]()
+def _new(records: Iterable[Record], done: dict[str, Path | None], result: Extraction) -> Iterator[Record]:
+    before, given = dict(done), set[str]()
     for record in records:
         if record.key in given:
             result.failed.setdefault(f"{record.key} (again)", "this key occurs twice; the first of the records is kept")
+        elif record.key in before and _is_another(record.image, before[record.key]):
+            result.failed[record.key] = (
+                f"the store has another picture under this name, {before[record.key]}, and not {record.image}; extract "
+                "to another store, or name both in one manifest, which keeps them apart"
+            )
         elif record.key in before:
             result.already_there += 1
         else:
             yield record
         given.add(record.key)
+
+
+def _is_another(image: Path | None, there: Path | None) -> bool:
+    """Whether both pictures can be read, and differ."""
+    if image is None or there is None or not image.is_file() or not there.is_file() or image.samefile(there):
+        return False
+    return not filecmp.cmp(image, there, shallow=False)
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ class StoreWriter:
         self.folder, self.contract, self.records_per_shard = folder, contract, records_per_shard
         self._pending: list[Record] = []
         self._shards: list[dict[str, Any]] = []
-        self.done: set[str] = set()
+        self.done: dict[str, Path | None] = {}  # the picture of each key that is there
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / INDEX).exists():
             before = Store(folder)
@@ -116,13 +116,14 @@ class StoreWriter:
                     f"{folder} holds features made in another way ({'; '.join(different)}); extract to another folder, "
                     f"or delete this one"
                 )
-            self._shards, self.done = _read_index(folder)["shards"], before.keys()
+            self._shards = _read_index(folder)["shards"]
+            self.done = {words.key: words.image for words in map(before.words, range(len(before)))}
 
     def add(self, record: Record) -> None:
         assert record.regions is not None, record.key
         if record.key in self.done:
             raise DataError("this key is in the store already; keys must be unique", key=record.key)
-        self.done.add(record.key)
+        self.done[record.key] = record.image
         self._pending.append(record)
         if len(self._pending) == self.records_per_shard:
             self.flush()

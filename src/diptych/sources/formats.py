@@ -155,7 +155,7 @@ FORMATS: dict[str, Format] = {
     "conceptual": Format(
         "a Conceptual Captions .tsv",
         lambda source: source.path.suffix.lower() == ".tsv",
-        lambda wanted, table: wanted.splitting(conceptual.read(table.path, wanted.pictures)),
+        lambda wanted, table: wanted.splitting(conceptual.read(table.path, wanted.pictures, table.path.stem)),
     ),
     "web": Format(
         "a folder of tars or folders that img2dataset made",
