@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import zipfile
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -21,6 +22,7 @@ from diptych.sources import formats
 from diptych.sources.format import Format, Source, Wanted
 from diptych.sources.formats import FORMATS, read
 from diptych.sources.parsing import Skips, combined
+from diptych.vision.pictures import open_picture
 from tests.sources.test_readers import CAPTIONS, INSTANCES, METADATA, NLVR, REFS, VCR, saved
 
 NAME = "COCO_val2014_000000000007"
@@ -83,6 +85,24 @@ def test_folders(folder: Path) -> None:
     (folder / "empty").mkdir()
     with pytest.raises(DataError, match=r"no pictures in .*empty; wanted a manifest .json"):
         read(folder / "empty")
+
+
+def test_vl_berts_lines_name_pictures_in_a_zip(folder: Path) -> None:
+    with zipfile.ZipFile(folder / "val_image.zip", "w") as archive:
+        for name in ("0.jpg", "1.jpg"):
+            archive.write(folder / "a.jpg", name)
+    lines = [{"image": f"val_image.zip@/{n}.jpg", "caption": ["a", "dog"], "frcnn": "x"} for n in (0, 1)]
+    found = read(saved(folder, "val_frcnn.json", "\n".join(map(json.dumps, lines))))
+    assert [(one.key, one.captions) for one in found] == [("0", ("a dog",)), ("1", ("a dog",))]
+    assert [open_picture(one.image).shape for one in found if one.image is not None] == [(3, 50, 100)] * 2
+    with pytest.raises(DataError, match=r"v.jsonl line 1: found no picture .*val_image.zip/2.jpg"):
+        read(saved(folder, "v.jsonl", lines[0] | {"image": "val_image.zip@/2.jpg"}))
+
+
+def test_pictures_that_nobody_needs_are_known_where_they_are(folder: Path) -> None:
+    lines = [{"image": name, "captions": ["x"], "width": 7, "height": 9} for name in ("a.jpg", "none.jpg")]
+    found = read(saved(folder, "o.jsonl", "\n".join(map(json.dumps, lines))), need_pictures=False)
+    assert [(one.image, one.size) for one in found] == [(folder / "a.jpg", (7, 9)), (None, (7, 9))]
 
 
 def manifest(folder: Path, **named: Any) -> Path:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from diptych.core import Record
 from diptych.errors import DataError
-from diptych.sources.parsing import Pictures, picture_at, read_text
+from diptych.sources.parsing import Once, Pictures, key_of_name, picture_at, read_json_lines, read_text
 
 _MOST = 3  # caption, address, and the labels that one release has
 
@@ -32,4 +32,21 @@ def read(
         address = rest[0].strip()
         picture = picture_at(pictures, name(number, address) if name else address, where)
         records.append(Record(f"{split}/{number:06d}", split, picture, captions=(caption.strip(),)))
+    return records
+
+
+def read_lines(lines: Path, pictures: Path | Pictures | None = None, split: str = "train") -> list[Record]:
+    """One record a line of VL-BERT's: {"image": "val_image.zip@/00000000.jpg", "caption": ["a", "dog"], "frcnn": ...}.
+
+    The key is the picture's name; `ARCHIVE.zip@/NAME` is a picture in a zip.
+    """
+    records, once = [], Once("picture")
+    for entry in read_json_lines(lines):
+        name = entry["image"].text().replace("@/", "/", 1)
+        once.check(name, entry)
+        words = " ".join(word.text() for word in entry["caption"].items())
+        if not words:
+            entry["caption"].refuse("no words", "at least one")
+        key = key_of_name(name.rpartition("/")[2])
+        records.append(Record(key, split, picture_at(pictures, name, entry), captions=(words,)))
     return records

@@ -28,7 +28,7 @@ from diptych.sources import (
     web,
 )
 from diptych.sources.format import Format, Source, Wanted, drawn_split, not_known, one_of
-from diptych.sources.parsing import Skips, read_json
+from diptych.sources.parsing import Pictures, Skips, read_json
 from diptych.vision.pictures import ENDINGS, find_pictures
 
 __all__ = ["FORMATS", "FORMS", "drawn_split", "read"]
@@ -140,6 +140,11 @@ FORMATS: dict[str, Format] = {
         lambda source: source.has("Flickr30K_ID", "gold_label", "sentence2", ending=".jsonl"),
         lambda wanted, lines: wanted.splitting(snli_ve.read(lines.path, wanted.pictures, skips=wanted.skips)),
     ),
+    "vl-bert": Format(
+        "VL-BERT's lines of Conceptual Captions",
+        lambda source: source.has("image", "caption", "frcnn", ending=".jsonl"),
+        lambda wanted, lines: wanted.splitting(conceptual.read_lines(lines.path, wanted.pictures)),
+    ),
     "lines": Format(
         "a .jsonl of your own",
         lambda source: source.path.suffix.lower() == ".jsonl",
@@ -183,8 +188,9 @@ def read(
     """All records there.
 
     `pictures` is where their names start from, by default beside the file; they must be there, unless `need_pictures`
-    is False and no folder is given. Records whose data name no split get `split`, or one that the seed draws. What
-    teaches nothing is counted in `skips`, and so are pictures that a manifest's files name and that are not there.
+    is False and no folder is given: then a record has a picture where there is one. Records whose data name no split
+    get `split`, or one that the seed draws. What teaches nothing is counted in `skips`, and so are pictures that a
+    manifest's files name and that are not there.
     """
     if not path.exists():
         raise DataError(f"nothing at {path}; wanted {FORMS}")
@@ -198,4 +204,5 @@ def read(
     if form.least > 1:
         missing = ", ".join(form.files[1 : form.least])
         raise DataError(f"{path}: found {form.what}, wanted its {missing} too; {manifest.example(name, form)}")
-    return form.read(Wanted(pictures or (path.parent if need_pictures else None), split, seed, skips), source)
+    folder = pictures or (path.parent if need_pictures else Pictures((path.parent,), wanted=False))
+    return form.read(Wanted(folder, split, seed, skips), source)

@@ -86,6 +86,8 @@ def _with_words(record: Record, entry: Entry, skips: Skips, beside: Path) -> Rec
         generated = entry.get("generated")
         by_models = tuple(_generated(one, captions) for one in generated.items()) if generated is not None else ()
         record = replace(record, captions=record.captions + captions, generated=record.generated + by_models)
+    if entry.get("width") is not None and entry.get("height") is not None:
+        record = replace(record, size=(entry["width"].size(), entry["height"].size()))
     record = _with_boxes(record, entry, skips, beside)
     if (statement := entry.get("statement")) is not None:
         key = f"{record.key}/{len(record.statements)}"

@@ -55,9 +55,7 @@ def read(source: Source, formats: Formats, wanted: Wanted, need_pictures: bool) 
         source.json[SETS].refuse("no sets", "at least one")
     found = [record for one in sets for record in _set(one, source.path.parent, formats, wanted, need_pictures)]
     joined = combined(_named_alike(found))
-    if not need_pictures:  # nobody opens them, though a size may be read off one that is there
-        return [record if _is_there(record) else replace(record, image=None) for record in joined]
-    return _there(joined, wanted.skips, source.path)
+    return _there(joined, wanted.skips, source.path) if need_pictures else joined
 
 
 def _set(entry: Entry, folder: Path, formats: Formats, wanted: Wanted, need_pictures: bool) -> list[Record]:
@@ -75,17 +73,17 @@ def _set(entry: Entry, folder: Path, formats: Formats, wanted: Wanted, need_pict
 
 def _pictures(entry: Entry, folder: Path, given: Path | Pictures | None, need_pictures: bool) -> Pictures:
     if isinstance(given, Path):
-        return Pictures((given,))
+        return Pictures((given,), need_pictures)
     images = entry.get(IMAGES)
     if images is None:
-        return Pictures((folder,))
+        return Pictures((folder,), need_pictures)
     paths = images.items() if isinstance(images.value, list) else [images]
     for path in paths:
         if need_pictures and not (folder / path.text()).exists():
             path.refuse(f"no folder {folder / path.text()}", "that of the pictures (or give it: --pictures FOLDER)")
     if not paths:
         images.refuse("no folder", "at least one")
-    return Pictures(tuple(folder / path.text() for path in paths))
+    return Pictures(tuple(folder / path.text() for path in paths), need_pictures)
 
 
 def _read(name: str, entry: Entry, folder: Path, formats: Formats, wanted: Wanted) -> list[Record]:

@@ -229,14 +229,18 @@ def parsed_line(path: Path) -> Entry:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Folders that names of pictures start from, of which many may be missing: their records show which."""
+    """Folders that names of pictures start from, of which many may be missing.
+
+    `wanted`: the record of a missing one has the path where it was to be, so that it can be counted; else none.
+    """
 
     folders: tuple[Path, ...]
+    wanted: bool = True
 
-    def at(self, name: PurePosixPath) -> Path:
-        """In the first folder that has it, else where it was to be."""
+    def at(self, name: PurePosixPath) -> Path | None:
+        """In the first folder that has it."""
         paths = [folder / name for folder in self.folders]
-        return next((path for path in paths if is_there(path)), paths[0])
+        return next((path for path in paths if is_there(path)), paths[0] if self.wanted else None)
 
 
 def picture_at(folder: Path | Pictures | None, name: str, where: str | Entry) -> Path | None:

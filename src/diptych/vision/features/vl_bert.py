@@ -81,8 +81,22 @@ def units(listing: Listing) -> list[Unit]:
         for folder, files in folders.items()
         if _has_fields(files[0])
     ]
-    archives = [Archive(path) for path in listing.ending(".zip")]
+    named = (zip_path for files in folders.values() for path in files for zip_path in _archives_of(path))
+    archives = [Archive(path) for path in dict.fromkeys((*listing.ending(".zip"), *named))]
     return loose + [archive for archive in archives if archive.members]
+
+
+def _archives_of(lines: Path) -> list[Path]:
+    """The zips that the lines of a file such as val_frcnn.json name: {"frcnn": "val_frcnn.zip@/00000000.json"}."""
+    try:
+        with lines.open("rb") as file:
+            if b'"frcnn"' not in file.readline(2000):
+                return []
+            file.seek(0)
+            names = {json.loads(line)["frcnn"].partition("@")[0] for line in file if line.strip()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataError(f"{lines}: found a line without a zip in `frcnn` ({error}), wanted one; {AGAIN}") from None
+    return [lines.parent / name for name in sorted(names)]
 
 
 FORMAT = FeatureFormat("json", units)
