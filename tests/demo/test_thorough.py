@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from diptych.demo.comparison import Cell, Row, Task
+from diptych.demo.comparison import Cell, Row
 from diptych.demo.demo import PRETRAINED, SCRATCH, DemoConfig, arm_settings
 from diptych.demo.thorough import GAIN, LONG, ThoroughConfig, _figures, _longer
 
@@ -14,7 +14,7 @@ def _row(arm: str, seed: int, score: float, labels: int = 100) -> Row:
     return Row("caption", arm, labels, seed, 1e-3, steps=400, best_step=300, val=score, test=test)
 
 
-def _cell(task: Task = "caption", arm: str = SCRATCH, labels: int = 100, seed: int = 0) -> Cell:
+def _cell(task: str = "caption", arm: str = SCRATCH, labels: int = 100, seed: int = 0) -> Cell:
     return Cell(task, arm, labels, seed, 1e-3, None, "store", "out", arm_settings(DemoConfig(), labels))
 
 

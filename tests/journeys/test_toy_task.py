@@ -58,6 +58,8 @@ def test_a_toy_task_goes_the_whole_way(run: Callable[..., Told], world: Path, tm
     assert score_broken_off(predicted, records)["accuracy"].value == accuracy["value"]
     shown = run("evaluate", "--model", out, "--data", world)
     assert f"{found['items']} sentences of 12 pictures" in shown.said
+    captions = run("evaluate", "--model", out, "--data", world, "--task", "caption", "--json")
+    assert json.loads(captions.said)["task"] == "caption", captions.error
     another = run("evaluate", "--model", out, "--data", world, "--task", "vcr")
     assert another.code == 2
     assert "has not learnt vcr; teach it: diptych finetune vcr" in another.error
