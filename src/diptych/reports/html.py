@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from PIL import Image
 
 from diptych.errors import DataError
 from diptych.files import write_atomically
 from diptych.reports.charts import draw
+from diptych.reports.environment import environment
 from diptych.reports.labels import lay_out
 from diptych.reports.report import Arm, Box, Comparison, Report, Shown
 from diptych.reports.tables import figure
@@ -30,8 +30,6 @@ from diptych.vision.pictures import open_picture
 FILE = "report.html"
 LARGEST = 480  # pixels of a picture's longer side, in the page
 QUALITY = 88  # of JPEG
-# Overrides, embeddings and isolates of text direction, and control characters, which XML and HTML forbid.
-TURNING = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(9), *range(14, 32), *range(0x7F, 0xA0)])
 # What the links between pages stand between. Text that is reported is escaped and cannot hold these.
 BEFORE_LINKS, AFTER_LINKS = "<!--pages-->", "<!--/pages-->"
 COLOURS = 6  # that the style sheet has for arms, curves and boxes
@@ -153,18 +151,10 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
 
 
-def _harmless(value: Any) -> Any:
-    """Text without marks that turn what follows it around: a caption must not mirror the figure beside it."""
-    return value.translate(TURNING) if type(value) is str else value
-
-
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("diptych.reports"), autoescape=True, undefined=StrictUndefined, finalize=_harmless,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters |= {
+    made = environment()
+    made.filters |= {
         "figure": figure, "uri": _shown_uri, "colours": _colours, "duration": _duration,
         "labels": lambda shown: lay_out(shown.boxes, shown.size),
     }  # fmt: skip
-    return environment
+    return made

@@ -34,6 +34,7 @@ from diptych.vision.pictures import ENDINGS, find_pictures
 __all__ = ["FORMATS", "FORMS", "drawn_split", "read"]
 
 STORYBOOK = "storybook.json"
+MINED = "mine.json"
 PICKLES = (".p", ".pkl", ".pickle")
 
 
@@ -46,6 +47,15 @@ def _holds(source: Source, list_of: str, name: str) -> bool:
 def _storybook(_: Wanted, folder: Source) -> list[Record]:
     names = read_json(folder.path / STORYBOOK)["splits"].names()
     return [record for split in names for record in storybook.read(folder.path, split)]
+
+
+def _mined(wanted: Wanted, folder: Source) -> list[Record]:
+    """Pictures stand in the folder itself."""
+    files = sorted((folder.path / "records").glob("*.jsonl"))
+    if not files:
+        raise DataError(f"no records in {folder.path} yet; give its `diptych mine run` again, and see its report.html")
+    pictures = folder.path if wanted.pictures is not None else None
+    return [record for lines in files for record in jsonl.read(lines, pictures, "train", wanted.skips)]
 
 
 def _pictures(_: Wanted, folder: Source) -> list[Record]:
@@ -62,6 +72,11 @@ def _entities(wanted: Wanted, sentences: Source, names: Source, boxes: Source | 
 
 
 FORMATS: dict[str, Format] = {
+    "mined": Format(
+        "a folder that `diptych mine run` made",
+        lambda source: (source.path / MINED).is_file(),
+        _mined,
+    ),
     "storybook": Format(
         "a folder that `diptych storybook write` made",
         lambda source: (source.path / STORYBOOK).is_file(),

@@ -1,0 +1,274 @@
+"""The verbs of mining: from web pages to records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from diptych.cli.app import AsJson, Seed, app, console, storybook
+from diptych.errors import RecipeError
+from diptych.processes import PROCESSES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from diptych.mining.settings import Settings
+
+mine = typer.Typer(help="From web pages to records (ImageBERT's LAIT).", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(mine, name="mine")
+
+
+Inputs = Annotated[list[Path], typer.Argument(help="WARC files, folders of .html, lists of addresses, tars, .jsonl.")]
+Base = Annotated[str | None, typer.Option(help="Where a folder of .html comes from, such as https://example.org/.")]
+Engine = Annotated[str, typer.Option(help="What runs the shards: local, daft or ray; the result is the same.")]
+Processes = Annotated[int, typer.Option(min=1, help="Shards under way at once.")]
+Until = Annotated[str, typer.Option(help="Stop after this stage: pages, fetch, decode, score or keep.")]
+Rule = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a rule, such as rules.sides=400 or =off.")
+]
+Offline = Annotated[bool, typer.Option("--offline", help="Take the pictures that the inputs hold, fetch none.")]
+Retry = Annotated[bool, typer.Option("--retry-failed", help="Fetch again what failed and may pass.")]
+Chance = Annotated[int, typer.Option("--seed", help="Of what is drawn by chance.")]
+ScorerName = Annotated[
+    str, typer.Option("--scorer", help="A folder from `diptych mine scorer`; none keeps every pair.")
+]
+Realism = Annotated[str | None, typer.Option(help="A judge of pictures: a folder, hub:ID or module:function.")]
+Nsfw = Annotated[str | None, typer.Option(help="A judge of what is safe: a folder, hub:ID or module:function.")]
+NoNsfw = Annotated[bool, typer.Option("--no-nsfw", help="Go on without one; all is told to be «not judged».")]
+Contact = Annotated[str, typer.Option(help="A page or address by which hosts can reach you; sent to each of them.")]
+Licence = Annotated[str | None, typer.Option(help="Keep only this licence's; cc is all of Creative Commons.")]
+Refuse = Annotated[list[Path] | None, typer.Option(help="A list of hosts, addresses or hashes that are not wanted.")]
+Exclude = Annotated[
+    list[Path] | None, typer.Option(help="A store or data; pictures of its val and test splits are dropped.")
+]
+Words = Annotated[Path | None, typer.Option(help="Words that drop a text, one a line, in place of the short list.")]
+Vocab = Annotated[Path | None, typer.Option(help="Words that texts are made of, such as BERT's vocab.txt.")]
+Tars = Annotated[Path | None, typer.Option(help="Write WebDataset tars there too, named as img2dataset does.")]
+PerHost = Annotated[int | None, typer.Option("--max-pairs-per-host", min=1, help="The most that one host may give.")]
+Connections = Annotated[
+    int, typer.Option("--connections-per-host", min=1, help="Requests to a host under way at once.")
+]
+Rate = Annotated[float, typer.Option(min=0.001, help="Requests a second to one host.")]
+AtOnce = Annotated[int, typer.Option(min=1, help="Requests under way at once in one process.")]
+Allow = Annotated[
+    list[str] | None, typer.Option(metavar="NETWORK", help="A network that is not public, such as 127.0.0.0/8.")
+]
+Port = Annotated[list[int] | None, typer.Option(help="A port that may be asked beside 80 and 443.")]
+Resolve = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=ADDRESS:PORT", help="Where a name is; *.test=127.0.0.1:8080 for many.")
+]
+
+
+@mine.command("run")
+def mine_run(
+    inputs: Inputs,
+    out: Annotated[Path, typer.Option(help="Where all of it goes; the same command goes on where it stopped.")],
+    base: Base = None,
+    engine: Engine = "local",
+    processes: Processes = PROCESSES,
+    until: Until = "keep",
+    assignments: Rule = None,
+    offline: Offline = False,
+    retry_failed: Retry = False,
+    seed: Chance = 0,
+    scorer: ScorerName = "none",
+    realism: Realism = None,
+    nsfw: Nsfw = None,
+    no_nsfw: NoNsfw = False,
+    contact: Contact = "",
+    licence: Licence = None,
+    refuse: Refuse = None,
+    exclude: Exclude = None,
+    words: Words = None,
+    vocab: Vocab = None,
+    tars: Tars = None,
+    max_pairs_per_host: PerHost = None,
+    connections_per_host: Connections = 2,
+    rate: Rate = 1.0,
+    at_once: AtOnce = 64,
+    allow: Allow = None,
+    port: Port = None,
+    resolve: Resolve = None,
+) -> None:
+    """Everything: pages, texts, pictures, scores, and the best pair of each picture as a record."""
+    from diptych.mining.run import Mine, not_judged
+    from diptych.mining.settings import Settings, changed, checked
+    from diptych.reports.mined import summary, write_page
+
+    judges = {place: name for place, name in (("realism", realism), ("nsfw", nsfw)) if name is not None}
+    not_judged(no_nsfw, judges)
+    values = changed(Settings(), assignments or []).model_dump()
+    values |= {"offline": offline, "seed": seed}
+    values["fetch"] |= {
+        "contact": contact, "connections_per_host": connections_per_host, "rate": rate, "at_once": at_once,
+        "allow": tuple(allow or ()), "ports": (80, 443, *(port or ())), "resolve": tuple(resolve or ()),
+    }  # fmt: skip
+    values["keep"] |= {"licence": licence} | ({"host_pairs": max_pairs_per_host} if max_pairs_per_host else {})
+    settings: Settings = checked(values)
+    with _progress() as progress:
+        job = Mine(
+            out, inputs, settings, base=base, engine=engine, workers=processes, until=until, retry_failed=retry_failed,
+            words=words, vocabulary=vocab, judges=judges, refuse=refuse or [], tars=tars,
+            exclude=_excluded(exclude or []),
+            tell=lambda line: print(f"diptych: {line}"), write_page=write_page, progress=progress, **_scorer(scorer),
+        )  # fmt: skip
+        told = job.run()
+    if told is None:
+        print(f"{until} done in {out}; the same command with a later --until goes on")
+        return
+    summary(told, console(stderr=False))
+    print(f"{told['kept']} records in {out / 'records'}, of {told['pictures']} pictures; why: {out / 'report.html'}")
+
+
+@mine.command("report")
+def mine_report(
+    out: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    as_json: AsJson = False,
+) -> None:
+    """The funnel again, from the verdicts on disk."""
+    from diptych.mining import funnel
+    from diptych.mining.layout import Layout
+    from diptych.mining.tables import read_json
+    from diptych.reports.mined import summary, write_page
+
+    layout = Layout(out)
+    if not layout.funnel.exists():
+        raise RecipeError(f"no finished run in {out}; `diptych mine run INPUT --out {out}` makes one")
+    before = read_json(layout.funnel)
+    found = funnel.of(layout)
+    told = found.as_json(before["inputs"], before["about"])
+    write_page(layout, found, told)
+    if as_json:
+        print(json.dumps(told))
+    else:
+        summary(told, console(stderr=False))
+
+
+def _scorer(name: str) -> dict[str, Any]:
+    if name == "none":
+        print("diptych: no scorer: every pair is kept that the rules let through")
+        return {}
+    from diptych.runs.mining import load_scorer, scorer_version
+
+    return {"scorer": name, "scorer_version": scorer_version(name), "load_scorer": load_scorer}
+
+
+def _excluded(paths: list[Path]) -> list[tuple[str, int | None]]:
+    if not paths:
+        return []
+    from diptych.runs.mining import held_out_hashes
+
+    return [one for path in paths for one in held_out_hashes(path)]
+
+
+def _progress() -> Any:
+    from contextlib import contextmanager
+
+    from diptych.progress import bar
+
+    @contextmanager
+    def shown() -> Any:
+        with bar("shards") as progress:
+
+            def stage(name: str, shards: int) -> Callable[[], None]:
+                task = progress.add_task(name, total=shards)
+                return lambda: progress.advance(task)
+
+            yield stage
+
+    return shown()
+
+
+@storybook.command("web")
+def storybook_web(
+    folder: Annotated[Path, typer.Argument(help="The folder that the web goes to.")],
+    pages: Annotated[
+        int, typer.Option(min=1, help="Pages to write; left alone where the folder has a web already.")
+    ] = 5000,
+    serve: Annotated[
+        int | None, typer.Option(metavar="PORT", help="Then answer for all its hosts on 127.0.0.1:PORT.")
+    ] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Processes that draw; the result does not depend on it.")
+    ] = PROCESSES,
+    seed: Seed = 0,
+) -> None:
+    """Write a web to try mining on: drawn scenes on pages of made-up hosts, with the truth of each page."""
+    from diptych.progress import bar
+    from diptych.sources.storybook import web
+
+    if not (folder / "truth.jsonl").exists():
+        with bar("pages") as progress:
+            writing = progress.add_task("writing", total=pages)
+            web.write(folder, pages, seed, processes, lambda done: progress.advance(writing, done))
+        print(f"{pages} pages in {folder}")
+    if serve is not None:
+        web.serve(folder, serve)
+
+
+@mine.command("scorer")
+def mine_scorer(
+    labelled: Annotated[list[Path], typer.Argument(help="Lines from `diptych mine label`, with `true` set.")],
+    out: Annotated[Path, typer.Option(help="The folder that the scorer goes to.")],
+    model: Annotated[str | None, typer.Option(help="A model that matches texts and pictures.")] = None,
+    detector: Annotated[str | None, typer.Option(help="What finds objects that texts name.")] = None,
+) -> None:
+    """Train the weak semantic model, which tells texts that are about their pictures, on a few labels."""
+    from diptych.runs.mining import train_scorer
+
+    card = train_scorer(labelled, out, model, detector)
+    print(
+        f"{card['labels']} labels of {card['pictures']} pictures; AUC on {card['held_out']} held out "
+        f"{card['auc']:.3f} ({card['interval'][0]:.3f} to {card['interval'][1]:.3f}); pairs from {card['least']:.3f} "
+        f"on are kept; in {out}"
+    )
+
+
+@mine.command("judge")
+def mine_judge(
+    folder: Annotated[Path, typer.Argument(help="One subfolder a class: natural or safe, and others.")],
+    out: Annotated[Path, typer.Option(help="The folder that the judge goes to.")],
+) -> None:
+    """Train a picture filter for --realism or --nsfw from a folder of examples."""
+    from diptych.mining.picture_judge import train_judge
+
+    card = train_judge(folder, out)
+    print(
+        f"{sum(card['pictures'].values())} pictures; AUC on {card['held_out']} held out {card['auc']:.3f} "
+        f"({card['interval'][0]:.3f} to {card['interval'][1]:.3f}); under {card['least']:.3f} is dropped; in {out}"
+    )
+
+
+@mine.command("label")
+def mine_label(
+    run: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of a run.")],
+    sample: Annotated[int, typer.Option(min=1, help="How many pairs are drawn.")] = 400,
+    out: Annotated[Path, typer.Option(help="Lines to write; verdicts there are kept.")] = Path("labels.jsonl"),
+    seed: Annotated[int, typer.Option(help="Draws the pairs: the same seed, the same ones.")] = 0,
+) -> None:
+    """Pairs for people to judge, drawn evenly over scores: set each line's `true`; OUT.html shows the pictures."""
+    from diptych.mining.labelling import sample as draw
+    from diptych.reports.mined import write_sheet
+
+    drawn = draw(run, sample, out, seed)
+    write_sheet(out.with_suffix(".html"), out.parent, drawn)
+    print(f"{len(drawn)} pairs in {out}, shown in {out.with_suffix('.html')}: set `true` to true or false")
+
+
+@mine.command("forget")
+def mine_forget(
+    run: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of a run.")],
+    hosts: Annotated[list[Path] | None, typer.Option(help="A list of hosts; those below them go too.")] = None,
+    addresses: Annotated[list[Path] | None, typer.Option(help="A list of addresses of pictures or pages.")] = None,
+    pictures: Annotated[list[Path] | None, typer.Option(help="A list of sha256 or dHash.")] = None,
+) -> None:
+    """Take pictures out of a run, with their lines and verdicts; no later run into OUT brings them back."""
+    from diptych.mining.forgetting import forget
+
+    lists = [*(hosts or []), *(addresses or []), *(pictures or [])]
+    if not lists:
+        raise RecipeError("nothing to forget was named: give --hosts, --addresses or --pictures, each a file")
+    print(f"{forget(run, lists)} pictures forgotten in {run}")

@@ -1,0 +1,67 @@
+"""One function over the names of shards: in processes of this machine, under Daft, or on a Ray cluster.
+
+The function writes its shard's result itself, whole or not at all, and returns its counts. A shard that is there
+already is not its business: who asks passes over those. So a kill costs the shards under way, on every engine, and a
+shard that is made twice (Ray does so when a worker dies) is harmless.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from diptych.errors import DiptychError, RecipeError, nearest
+from diptych.processes import shared
+
+ENGINES = ("local", "daft", "ray")
+Counts = dict[str, Any]
+Work = Callable[[str], Counts]
+
+
+class MissingExtra(DiptychError):
+    """A library that only some users want is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs the extra `{extra}`: in the checkout of Diptych, `uv sync --extra {extra}`")
+
+
+@contextmanager
+def wanted(what: str, extra: str) -> Iterator[None]:
+    """Around imports of an extra: its absence is one sentence."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtra(what, extra) from error
+
+
+def quiet() -> None:
+    """Daft and Ray report their use to servers unless told otherwise; and workers have one BLAS thread each."""
+    for name, value in (("DO_NOT_TRACK", "1"), ("DAFT_ANALYTICS_ENABLED", "0"), ("RAY_USAGE_STATS_ENABLED", "0")):
+        os.environ[name] = value
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+
+
+def run(work: Work, names: Sequence[str], engine: str = "local", workers: int = 1) -> Iterator[Counts]:
+    """`work(name)` of each name, the results in the order of the names. `work` must be picklable.
+
+    What `work` raises is raised here, as a DiptychError where it was one.
+    """
+    quiet()
+    if not names:
+        return
+    match engine:
+        case "local":
+            yield from shared(work, names, min(workers, len(names)))
+        case "daft":
+            from diptych.engine.on_daft import run_on_daft
+
+            yield from run_on_daft(work, names, workers)
+        case "ray":
+            from diptych.engine.on_ray import run_on_ray
+
+            yield from run_on_ray(work, names, workers)
+        case _:
+            raise RecipeError(f"no engine {engine!r}; {nearest(engine, ENGINES)}")

@@ -1,0 +1,78 @@
+"""Shards on a Ray cluster: the one that RAY_ADDRESS names, or one of this machine for as long as the work takes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import Any
+
+from diptych.engine import Counts, Work, wanted
+from diptych.engine.telling import Told, heard, told
+from diptych.errors import DiptychError
+
+AGAIN = 3  # times that Ray runs a shard again whose worker died
+
+
+def run_on_ray(work: Work, names: Sequence[str], workers: int) -> Iterator[Counts]:
+    """`workers` is how many shards are under way at once; a task takes one core."""
+    with wanted("--engine ray", "ray"):
+        import ray
+    with cluster(workers):
+        task = ray.remote(num_cpus=1, max_retries=AGAIN)(told)
+        placed = ray.put(work)
+        left, running, done = list(enumerate(names))[::-1], dict[Any, int](), dict[int, Told]()
+        due = 0
+        while left or running or done:
+            while left and len(running) < 2 * workers:
+                number, name = left.pop()
+                running[task.remote(placed, name)] = number
+            if running and due not in done:
+                (ready,), _ = ray.wait(list(running), num_returns=1)
+                try:
+                    done[running.pop(ready)] = ray.get(ready)
+                except ray.exceptions.RayError as error:
+                    raise DiptychError(
+                        f"a shard failed on Ray: {str(error).splitlines()[-1]}; give the command again"
+                    ) from error
+            while due in done:
+                yield heard(done.pop(due))
+                due += 1
+
+
+@contextmanager
+def cluster(workers: int) -> Iterator[None]:
+    """Joined and left again, or started and stopped. Raises DiptychError where its workers have other versions."""
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    address = os.environ.get("RAY_ADDRESS")
+    where = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
+    try:
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **where)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise DiptychError(
+            f"no Ray cluster at {address or 'this machine'}: {error}; unset RAY_ADDRESS to start one here"
+        ) from error
+    try:
+        if address:
+            _same_versions(ray)
+        yield
+    finally:
+        ray.shutdown()
+
+
+def versions() -> dict[str, str]:
+    return {"python": ".".join(map(str, sys.version_info[:2])), "diptych": version("diptych")}
+
+
+def _same_versions(ray: Any) -> None:
+    here = versions()
+    there = ray.get(ray.remote(num_cpus=0)(versions).remote())
+    if there != here:
+        raise DiptychError(f"the workers of the Ray cluster have {there}, wanted {here}: install the same there")

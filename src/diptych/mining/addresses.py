@@ -1,0 +1,83 @@
+"""Addresses of pages and pictures: what is usable, and where a picture's own stands in its tag."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote, urljoin, urlsplit, urlunsplit
+
+LONGEST = 2_000
+LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url", "data-hi-res-src", "data-img-src")
+LAZY_SETS = ("data-srcset", "data-lazy-srcset")
+_SAFE = "%/:=&?~#+!$,;'@()*[]"
+_SET = re.compile(r"\s*([^\s,](?:\S*[^\s,])?)(?:\s+([\d.]+)([wxh]))?\s*(?:,|$)")
+
+
+def usable(address: str) -> bool:
+    """http or https, a host, at most 2,000 letters, no name and password in it."""
+    if len(address) > LONGEST:
+        return False
+    try:
+        parts = urlsplit(address)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.username is None and parts.port != 0
+    except ValueError:
+        return False
+
+
+def absolute(base: str, address: str) -> str:
+    """Joined to the page's, without fragment, in ASCII; the address itself where that cannot be."""
+    address = address.strip()
+    if len(address) > LONGEST or address[:5].lower() == "data:":
+        return address[: LONGEST + 1]
+    try:
+        parts = urlsplit(urljoin(base, address))
+        host = parts.hostname or ""
+        if not host.isascii():
+            host = host.encode("idna").decode()
+            parts = parts._replace(netloc=f"{host}:{parts.port}" if parts.port else host)
+        joined = urlunsplit(parts._replace(fragment=""))
+    except (ValueError, UnicodeError):
+        return address
+    if joined.isascii() and " " not in joined:
+        return joined
+    return quote(joined.encode("utf-8", "replace"), safe=_SAFE)
+
+
+def host_of(address: str) -> str:
+    """In lower case, with the port where it is told; empty where there is none."""
+    try:
+        parts = urlsplit(address)
+        port = f":{parts.port}" if parts.port else ""
+        return f"{(parts.hostname or '').lower()}{port}"
+    except ValueError:
+        return ""
+
+
+def largest(srcset: str) -> str | None:
+    """Of a srcset, by width or density; None where it names none."""
+    best, most = None, -1.0
+    for match in list(_SET.finditer(srcset[:20_000]))[:64]:
+        size = float(match[2]) if match[2] and match[2].count(".") < 2 else 1.0
+        if size > most:
+            best, most = match[1], size
+    return best
+
+
+def sources(attributes: dict[str, str | None], sets: list[str]) -> str:
+    """The picture's address as its tag tells it; `sets` are those of the <source>s of its <picture>.
+
+    The largest of its own srcset, else what a script would put in later, else src, else the largest of <source>.
+    """
+    for name in ("srcset", *LAZY_SETS):
+        told = attributes.get(name)
+        if told and not told.startswith("data:") and (found := largest(told)):
+            return found
+    for name in LAZY:
+        if (told := attributes.get(name)) and not told.startswith("data:"):
+            return told
+    source = (attributes.get("src") or "").strip()
+    if source and source[:5].lower() != "data:":
+        return source
+    for one in sets:
+        if found := largest(one):
+            return found
+    return source

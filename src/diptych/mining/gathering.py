@@ -1,0 +1,174 @@
+"""The second stage: pictures taken from the inputs themselves, or fetched; and who fetches what.
+
+Addresses are cut into buckets by host, so that one host is always one worker's and its limits hold without any talk. A
+redirect to another host waits for a next round, in which it is that host's worker's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from diptych.engine import Counts
+from diptych.mining import addresses, warc
+from diptych.mining.fetching import Answer, Fetcher, Wanted
+from diptych.mining.layout import Layout
+from diptych.mining.reading import HERE, tar_members
+from diptych.mining.settings import Fetch
+from diptych.mining.tables import Row, digest, read_json, write_json, write_rows
+
+HOSTS = 64  # of a bucket, so that those that are slow do not leave a worker idle
+ADDRESSES = 1_000  # of a shard
+
+
+class Blob:
+    """Bodies one after the other in a file beside, which takes its place when `commit` has the index."""
+
+    def __init__(self, layout: Layout, name: str) -> None:
+        self.layout, self.name, self.rows = layout, name, list[Row]()
+        self.path = layout.blob(name)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.beside = self.path.with_name(f".{self.path.name}.{os.getpid()}.partial")
+        self.file: BinaryIO = self.beside.open("wb")
+
+    def add(self, row: Row, body: bytes) -> None:
+        offset = self.file.tell() if body else -1
+        self.file.write(body)
+        self.rows.append(_EMPTY | row | {"offset": offset, "length": len(body)})
+
+    def commit(self, times: dict[str, float] | None = None) -> Counts:
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.file.close()
+        os.replace(self.beside, self.path)
+        rows = sorted(self.rows, key=lambda row: str(row["address"]))
+        write_rows(self.layout.table("index", self.name), rows, "index")
+        if times:
+            write_json(self.layout.work("index", f"{self.name}.times.json"), times)
+        counts = {"asked": len(rows), "had": sum(1 for row in rows if row["length"])}
+        write_json(self.layout.counts("index", self.name), counts)
+        return counts
+
+
+_EMPTY: Row = {"address": "", "reason": "", "status": 0, "final": "", "moved": "", "hops": 0, "media": "", "date": ""}
+
+
+@dataclass(frozen=True)
+class Take:
+    """Work of the engine: pictures that an input holds itself."""
+
+    out: Path
+
+    def __call__(self, name: str) -> Counts:
+        layout = Layout(self.out)
+        spec = read_json(layout.plan(name))
+        wanted, path = set(spec["wanted"]), Path(spec["path"])
+        blob = Blob(layout, name)
+        if spec["kind"] == "warc":
+            for found in warc.read(path):
+                where = addresses.absolute(found.address, found.address)
+                if found.kind == "picture" and where in wanted:
+                    wanted.discard(where)
+                    blob.add({"address": where, "status": 200, "final": where, "date": found.date}, found.body)
+        elif spec["kind"] == "tar":
+            for line, body in tar_members(path):
+                if line.address in wanted:
+                    wanted.discard(line.address)
+                    blob.add({"address": line.address, "status": 200, "final": line.address}, body)
+        else:
+            for where in sorted(wanted):
+                blob.add(*_from_disk(where))
+            wanted.clear()
+        for where in sorted(wanted):
+            blob.add({"address": where, "reason": "not in the file any more"}, b"")
+        return blob.commit()
+
+
+def _from_disk(where: str) -> tuple[Row, bytes]:
+    try:
+        body = Path(where.removeprefix(HERE)).read_bytes()
+    except OSError as error:
+        return {"address": where, "reason": f"no file: {error.strerror}"}, b""
+    return {"address": where, "status": 200, "final": where}, body
+
+
+@dataclass(frozen=True)
+class FetchBucket:
+    """Work of the engine: the shards of one bucket of hosts, one after the other."""
+
+    out: Path
+    settings: Fetch
+
+    def __call__(self, name: str) -> Counts:
+        return asyncio.run(self._bucket(name))
+
+    async def _bucket(self, name: str) -> Counts:
+        layout = Layout(self.out)
+        spec = read_json(layout.plan(name))
+        counts: Counts = {"asked": 0, "had": 0}
+        async with Fetcher(self.settings, layout.work("robots")) as fetcher:
+            for shard, told in zip(spec["shards"], spec["wanted"], strict=True):
+                if not layout.counts("index", shard).exists():
+                    made = await self._shard(layout, shard, [Wanted(*one) for one in told], fetcher)
+                    counts = {key: counts[key] + made[key] for key in counts}
+        return counts
+
+    async def _shard(self, layout: Layout, name: str, wanted: list[Wanted], fetcher: Fetcher) -> Counts:
+        blob, times = Blob(layout, name), dict[str, float]()
+
+        def keep(answer: Answer) -> None:
+            blob.add(
+                {"address": answer.address, "reason": answer.reason, "status": answer.status, "final": answer.final,
+                 "moved": answer.moved, "hops": answer.hops, "media": answer.media},
+                answer.body,
+            )  # fmt: skip
+            if answer.body:
+                times[answer.address] = answer.at
+
+        await fetcher.all(wanted, keep)
+        return blob.commit(times)
+
+
+def buckets(wanted: Iterable[Wanted], attempt: int) -> list[dict[str, Any]]:
+    """What each bucket's shards are; the same for the same addresses, whoever asks and with however many workers."""
+    hosts: dict[str, deque[Wanted]] = {}
+    for one in sorted(set(wanted), key=lambda one: (one.address, one.hops)):
+        hosts.setdefault(addresses.host_of(one.address), deque()).append(one)
+    total = sum(map(len, hosts.values()))
+    count = max(1, min(-(-len(hosts) // HOSTS), -(-total // ADDRESSES)))
+    parts: list[list[str]] = [[] for _ in range(count)]
+    for host in sorted(hosts):
+        parts[int(digest(host), 16) % count].append(host)
+    return [_bucket([hosts[host] for host in part], attempt) for part in parts if part]
+
+
+def _bucket(queues: Sequence[deque[Wanted]], attempt: int) -> dict[str, Any]:
+    """Hosts take turns, so that a shard of a thousand addresses is not one host's."""
+    turns: list[list[Any]] = []
+    left = deque(queues)
+    while left:
+        queue = left.popleft()
+        one = queue.popleft()
+        turns.append([one.address, one.hops])
+        if queue:
+            left.append(queue)
+    shards = [turns[start : start + ADDRESSES] for start in range(0, len(turns), ADDRESSES)]
+    names = [digest("fetch", shard, attempt) for shard in shards]
+    return {"key": digest("bucket", names), "shards": names, "wanted": shards}
+
+
+def fetched_at(layout: Layout, names: Iterable[str]) -> dict[str, str]:
+    """When each address was fetched, in UTC."""
+    found: dict[str, str] = {}
+    for name in names:
+        path = layout.work("index", f"{name}.times.json")
+        if path.exists():
+            for address, at in read_json(path).items():
+                found[address] = datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+    return found

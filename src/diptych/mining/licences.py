@@ -1,0 +1,69 @@
+"""The licence of a picture, as its page or its file tells it: rel=license, schema.org, Creative Commons, XMP, IPTC."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+UNKNOWN = "unknown"
+COMMONS = re.compile(
+    r"creativecommons\.org/(?:licenses/[a-z-]+(?:/[\d.]+)?|publicdomain/(?:zero|mark)(?:/[\d.]+)?)", re.I
+)
+_COMMONS_BYTES = re.compile(COMMONS.pattern.encode(), re.I)
+_SCHEMA = re.compile(rb"\"license\"\s*:\s*\"([^\"\\]{1,300})\"")
+_XMP = re.compile(
+    rb"(?:WebStatement|xmpRights:UsageTerms|cc:license)[^>]{0,40}[=>][^<\"]{0,8}[\"']?([^\"'<]{4,300})", re.I
+)
+_HINTS = (b"license", b"creativecommons")
+LEVELS = 6
+
+
+def of_page(tree: Any, picture: Any, body: bytes) -> str:
+    """Near the picture first, then of the page; `unknown` where nothing tells one."""
+    lower = body.lower()
+    if not any(hint in lower for hint in _HINTS):
+        return UNKNOWN
+    parent = picture.parent
+    for _ in range(LEVELS):
+        if parent is None or parent.tag in ("body", "html"):
+            break
+        if found := _link(parent):
+            return found
+        parent = parent.parent
+    if match := _SCHEMA.search(body):
+        return named(match[1].decode("utf-8", "replace"))
+    return _link(tree) or UNKNOWN
+
+
+def of_file(content: bytes) -> str | None:
+    """From the XMP or IPTC that stands in the file's first and last 64 kB; None where none is told."""
+    ends = content[: 2**16] + content[-(2**16) :]
+    if match := _COMMONS_BYTES.search(ends):
+        return named(match[0].decode("ascii", "replace"))
+    if match := _XMP.search(ends):
+        return named(match[1].decode("utf-8", "replace"))
+    return None
+
+
+def named(told: str) -> str:
+    """`cc-by-4.0` and the like for what is Creative Commons', the words themselves for others."""
+    if match := COMMONS.search(told):
+        name = match[0].lower().removeprefix("creativecommons.org/")
+        name = name.replace("licenses/", "").replace("publicdomain/", "").strip("/").replace("/", "-")
+        return f"cc-{name.replace('zero', '0')}" if not name.startswith("cc") else name
+    return " ".join(told.encode("utf-8", "replace").decode().split())[:200] or UNKNOWN
+
+
+def is_free(licence: str, wanted: str) -> bool:
+    """`cc` wants any of Creative Commons'; other words want a licence that begins so."""
+    return licence != UNKNOWN and licence.lower().startswith(f"{wanted.lower()}-" if wanted == "cc" else wanted.lower())
+
+
+def _link(node: Any) -> str | None:
+    found = node.css_first(
+        'a[rel~="license"], link[rel~="license"], a[href*="creativecommons.org/"], [itemprop="license"]'
+    )
+    if found is None:
+        return None
+    told = found.attributes.get("href") or found.attributes.get("content") or found.text() or ""
+    return named(told)

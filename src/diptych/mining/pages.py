@@ -1,0 +1,240 @@
+"""A page of HTML as rows: one for each picture on it, the dominant one with its texts."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from diptych.engine import wanted
+from diptych.mining import addresses, licences
+from diptych.mining.dominant import Features, features, mark_alike
+from diptych.mining.settings import Settings
+from diptych.mining.surroundings import around
+from diptych.mining.texts import KINDS, Text, Vocabularies, english, judged
+
+NEVER = frozenset({"noai", "noimageai", "noml", "noindex", "noimageindex", "none"})
+AGENTS = ("diptych", "diptych-mine")
+MOST_PICTURES = 1_000  # of a page; the others are counted
+ENOUGH = 200  # letters of running text that its language is told by
+LITTLE = 20  # letters: with fewer, the page's title and the texts of its pictures join them
+OVERRULED = 0.98  # probability of English that outweighs another language in `lang`
+_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w-]{2,30})", re.I)
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Page:
+    """What is on one page. `verdict` is empty where it may be used, else the rule that drops it."""
+
+    address: str
+    verdict: str = ""
+    declared: str = ""
+    language: str = ""
+    english: float | None = None
+    title: str = ""
+    rows: list[Row] = field(default_factory=list)
+    more_pictures: int = 0
+
+
+def decoded(body: bytes, charset: str | None) -> str:
+    """By the charset that header or page tells, else UTF-8, else Windows' Western one; never fails."""
+    told = charset
+    if not told and (match := _CHARSET.search(body[:2048])):
+        told = match[1].decode("ascii", "replace")
+    for name in (told, "utf-8"):
+        if name and name.lower() not in ("unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"):
+            try:
+                if codecs.lookup(name)._is_text_encoding:
+                    return body.decode(name).replace("\0", " ")
+            except (LookupError, UnicodeError, ValueError):
+                continue
+    return body.decode("cp1252", "replace").replace("\0", " ")
+
+
+def forbids(headers: Iterable[tuple[str, str]]) -> bool:
+    """X-Robots-Tag (for all, or for us by name) and TDM-Reservation 1, of a page or a picture."""
+    for name, value in headers:
+        lower = name.lower()
+        if lower == "tdm-reservation" and value.strip() == "1":
+            return True
+        if lower == "x-robots-tag" and _forbidden(value):
+            return True
+    return False
+
+
+def _forbidden(value: str) -> bool:
+    agent, colon, rest = value.lower().partition(":")
+    if colon and "," not in agent and agent.strip() not in ("unavailable_after", "max-snippet", "max-image-preview"):
+        if agent.strip() not in AGENTS:
+            return False
+        value = rest
+    return not NEVER.isdisjoint(re.split(r"[\s,]+", value.lower()))
+
+
+def read_page(
+    address: str, body: bytes, settings: Settings, vocabularies: Vocabularies,
+    charset: str | None = None, headers: Iterable[tuple[str, str]] = (),
+) -> Page:  # fmt: skip
+    """Never raises for what a page holds."""
+    with wanted("diptych mine", "mine"):
+        from selectolax.lexbor import LexborHTMLParser
+    rules, page = settings.pages, Page(address)
+    tree = LexborHTMLParser(decoded(body, charset))
+    metas = _metas(tree)
+    pictures = tree.css("img, amp-img")
+    page.more_pictures = max(0, len(pictures) - MOST_PICTURES)
+    pictures = pictures[:MOST_PICTURES]
+    if rules.opt_out and (forbids(headers) or _opted_out(metas)):
+        page.verdict = "opt_out"
+    else:
+        page.title = _title(tree)
+        _tell_language(tree, page, pictures, rules.language)
+    base_tag = tree.css_first("base[href]")
+    base = addresses.absolute(address, base_tag.attributes.get("href") or "") if base_tag is not None else address
+    if page.verdict:
+        for number, picture in enumerate(pictures):
+            page.rows.append(_row(page, number, addresses.absolute(base, _source(picture)), fails=[page.verdict]))
+        return page
+    _pictures(tree, page, pictures, base, metas, settings, vocabularies, body)
+    return page
+
+
+def _pictures(
+    tree: Any, page: Page, pictures: list[Any], base: str, metas: list[dict[str, str | None]],
+    settings: Settings, vocabularies: Vocabularies, body: bytes,
+) -> None:  # fmt: skip
+    shared = {
+        addresses.absolute(base, meta.get("content") or "")
+        for meta in metas
+        if (meta.get("property") or meta.get("name") or "").lower() in ("og:image", "twitter:image", "og:image:url")
+    }
+    found: list[tuple[Any, Features, str]] = []
+    for number, picture in enumerate(pictures):
+        attributes = picture.attributes
+        told = features(picture, attributes, number)
+        where = addresses.absolute(base, _source(picture))
+        if where in shared:
+            told.found["shared"] = 1
+        found.append((picture, told, where))
+    mark_alike([told for _, told, _ in found])
+    best, lead = _leading(found)
+    rules = settings.pages
+    for number, (picture, told, where) in enumerate(found):
+        row = _row(page, number, where, told)
+        row["lead"] = lead if number == best else None
+        if rules.address and not addresses.usable(where):
+            row["fails"].append("address")
+        least = rules.dominant_least
+        if rules.dominant is not None and (number != best or lead < rules.dominant or told.score < least):
+            row["fails"].append("dominant")
+        if number == best or rules.dominant is None:
+            row["texts"] = [vars(text) for text in _texts(picture, told, settings, vocabularies)]
+            row["licence"] = licences.of_page(tree, picture, body)
+            if all(text["fails"] for text in row["texts"]):
+                row["fails"].append("no_text")
+        page.rows.append(row)
+
+
+def _leading(found: list[tuple[Any, Features, str]]) -> tuple[int, float]:
+    """The number of the best, and by how much it leads the best of another address; 99 where there is no other."""
+    if not found:
+        return -1, 0.0
+    best = max(range(len(found)), key=lambda number: (found[number][1].score, -number))
+    others = [told.score for _, told, where in found if where != found[best][2]]
+    return best, round(found[best][1].score - max(others), 4) if others else 99.0
+
+
+def _row(page: Page, place: int, address: str, told: Features | None = None, fails: Iterable[str] = ()) -> Row:
+    width, height = told.declared if told is not None else (None, None)
+    return {
+        "page": _plain(page.address), "address": _plain(address), "place": place, "title": _plain(page.title),
+        "declared": page.declared, "language": page.language, "english": page.english,
+        "declared_width": width, "declared_height": height,
+        "dominant": round(told.score, 4) if told is not None else None, "lead": None,
+        "features": sorted(told.found) if told is not None else [], "texts": [], "licence": "unknown",
+        "fails": list(fails),
+    }  # fmt: skip
+
+
+def _plain(text: str) -> str:
+    return text.encode("utf-8", "replace").decode() if not text.isascii() else text
+
+
+def _source(picture: Any) -> str:
+    parent, sets = picture.parent, []
+    if parent is not None and parent.tag == "picture":
+        sets = [one.attributes.get("srcset") or "" for one in parent.css("source")]
+    return addresses.sources(picture.attributes, sets)
+
+
+def _texts(picture: Any, told: Features, settings: Settings, vocabularies: Vocabularies) -> list[Text]:
+    """By kind, each text once."""
+    attributes = picture.attributes
+    raw = [("alt", attributes.get("alt") or ""), ("title", attributes.get("title") or "")]
+    if told.figure is not None and (caption := told.figure.css_first("figcaption")) is not None:
+        raw.append(("figcaption", caption.text(deep=True, separator=" ")))
+    raw += [("near", sentence) for sentence in around(picture)]
+    found: dict[str, Text] = {}
+    for kind, text in sorted(raw, key=lambda one: KINDS.index(one[0])):
+        if text and (one := judged(kind, text, settings.texts, vocabularies)) is not None:
+            found.setdefault(one.text.casefold(), one)
+    return list(found.values())
+
+
+def _metas(tree: Any) -> list[dict[str, str | None]]:
+    return [meta.attributes for meta in tree.css("meta")[:500]]
+
+
+def _opted_out(metas: list[dict[str, str | None]]) -> bool:
+    for meta in metas:
+        name = (meta.get("name") or "").strip().lower()
+        if name in ("robots", *AGENTS) and _forbidden(meta.get("content") or ""):
+            return True
+        if name == "tdm-reservation" and (meta.get("content") or "").strip() == "1":
+            return True
+    return False
+
+
+def _title(tree: Any) -> str:
+    title = tree.css_first("title")
+    return " ".join((title.text() or "").split())[:300] if title is not None else ""
+
+
+def _tell_language(tree: Any, page: Page, pictures: list[Any], least: float | None) -> None:
+    """What `lang` declares, then the text: English is believed from `least` on, against another `lang` from 0.98 on."""
+    root = tree.css_first("html")
+    page.declared = ((root.attributes.get("lang") or "") if root is not None else "")[:35].strip().lower()
+    if least is None:
+        return
+    declared_other = bool(page.declared) and not page.declared.startswith("en")
+    text = running_text(tree)
+    if len(text) < LITTLE:
+        text = " ".join([text, page.title, *((one.attributes.get("alt") or "") for one in pictures[:20])])[:ENOUGH]
+    if len(text.strip()) < LITTLE:
+        page.verdict = "" if page.declared.startswith("en") else "language"
+        return
+    page.language, _, page.english = english()(text)
+    page.english = round(page.english, 6)
+    if page.english < (max(least, OVERRULED) if declared_other else least):
+        page.verdict = "language"
+
+
+def running_text(tree: Any) -> str:
+    """The first letters of the paragraphs, or of the body where it has none."""
+    kept: list[str] = []
+    length = 0
+    for paragraph in tree.css("p"):
+        text = " ".join(paragraph.text(deep=True, separator=" ").split())
+        if len(text) > LITTLE or kept:
+            kept.append(text)
+            length += len(text)
+        if length >= ENOUGH:
+            break
+    if length < LITTLE and tree.body is not None:
+        tree.body.strip_tags(["script", "style", "template"])
+        kept.append(" ".join(tree.body.text(deep=True, separator=" ")[: 20 * ENOUGH].split()))
+    return " ".join(kept)[:ENOUGH]

@@ -1,0 +1,266 @@
+"""One run of `diptych mine`: stage after stage, each shard made once, from wherever the last run stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from diptych.engine import Work
+from diptych.engine import run as run_shards
+from diptych.engine.stopping import stoppable
+from diptych.errors import DataError, DiptychError, RecipeError
+from diptych.mining import funnel, inputs, keep, writing
+from diptych.mining.addresses import host_of
+from diptych.mining.fetching import PASSING, Wanted, check_contact
+from diptych.mining.found import gather
+from diptych.mining.gathering import FetchBucket, Take, buckets
+from diptych.mining.gathering import fetched_at as times_of
+from diptych.mining.joining import Join
+from diptych.mining.layout import STAGES, Layout
+from diptych.mining.lists import Lists, lists_of
+from diptych.mining.measuring import Decode
+from diptych.mining.reading import HERE, ReadPages
+from diptych.mining.rules import VERSION
+from diptych.mining.scoring import Scorer
+from diptych.mining.settings import Settings, differences
+from diptych.mining.tables import digest, read_json, read_rows, write_json
+
+EARLY = ("inputs", "pages", "texts", "words", "vocabulary", "rules", "seed")  # what a run's folder was begun with
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Mine:
+    """What is asked for. `engine` and `workers` change nothing of what comes out."""
+
+    out: Path
+    given: Sequence[Path]
+    settings: Settings = field(default_factory=Settings)
+    base: str | None = None
+    engine: str = "local"
+    workers: int = 1
+    until: str = "keep"
+    retry_failed: bool = False
+    words: Path | None = None
+    vocabulary: Path | None = None
+    judges: Mapping[str, str] = field(default_factory=dict)
+    scorer: str | None = None
+    scorer_version: str | None = None
+    load_scorer: Callable[[str], Scorer] | None = None
+    refuse: Sequence[Path] = ()
+    exclude: Sequence[tuple[str, int | None]] = ()
+    tars: Path | None = None
+    tell: Tell = print
+    write_page: Callable[[Layout, funnel.Funnel, dict[str, Any]], object] | None = None
+    progress: Callable[[str, int], Callable[[], None]] = lambda _stage, _shards: lambda: None
+
+    def run(self) -> dict[str, Any] | None:
+        """The funnel, or None where `until` ends before it. Raises Stopped, with all kept that is whole."""
+        if self.until not in STAGES:
+            raise RecipeError(f"no stage {self.until!r}; wanted one of {', '.join(STAGES)}")
+        self.layout = Layout(self.out)
+        with stoppable():
+            sources = inputs.look(self.given, self.base)
+            self._claim(sources)
+            pages = self._pages(sources)
+            if self.until == "pages":
+                return None
+            indexes = self._gather(pages)
+            if self.until == "fetch":
+                return None
+            measured = self._decode(indexes)
+            if self.until == "decode":
+                return None
+            joined = self._join(pages, measured)
+            return None if self.until == "score" else self._keep(pages, joined, indexes)
+
+    def _claim(self, sources: Sequence[inputs.Source]) -> None:
+        """Refuses a folder that was begun otherwise, and says how."""
+        from diptych.mining.judges import identity
+
+        told = self.settings.model_dump(mode="json")
+        del told["fetch"]  # politeness changes nothing of what comes out
+        now = {
+            "inputs": [{"kind": one.kind, "digest": one.digest, "base": one.base} for one in sources],
+            "words": _file_digest(self.words), "vocabulary": _file_digest(self.vocabulary), "rules": VERSION,
+            "judges": {place: identity(name) for place, name in self.judges.items()}, "scorer": self.scorer_version,
+            "versions": {name: version(name) for name in ("diptych", "py3langid", "selectolax", "fastwarc", "pillow")},
+            **told,
+        }  # fmt: skip
+        if self.layout.settings.exists():
+            before = read_json(self.layout.settings)
+            different = differences({k: before.get(k) for k in EARLY}, {k: now[k] for k in EARLY})
+            if different:
+                raise RecipeError(
+                    f"{self.out} was begun with other settings: {'; '.join(different[:5])}; give those, or "
+                    "another --out"
+                )
+        elif self.out.exists() and any(self.out.iterdir()):
+            raise RecipeError(f"{self.out} holds something that `diptych mine run` did not make; give an empty --out")
+        self.out.mkdir(parents=True, exist_ok=True)
+        write_json(self.layout.settings, now)
+        self.about = now
+
+    def _make(self, stage: str, work: Work, names: Iterable[str], folder: str) -> None:
+        """Those shards that are not there yet."""
+        missing = [name for name in names if not self.layout.counts(folder, name).exists()]
+        step = self.progress(stage, len(missing))
+        for _ in run_shards(work, missing, self.engine, self.workers):
+            step()
+
+    def _plan(self, name: str, spec: Mapping[str, Any]) -> str:
+        path = self.layout.plan(name)
+        if not path.exists():
+            write_json(path, spec)
+        return name
+
+    def _pages(self, sources: Sequence[inputs.Source]) -> list[str]:
+        same = [digest(self.about[key]) for key in ("pages", "texts", "words", "vocabulary", "rules")]
+        specs: list[dict[str, Any]] = []
+        for source in sources:
+            if source.kind == "visit":
+                told = [line.address for line in inputs.lines(source.path, "visit") if not line.bad]
+                specs += [{"kind": "fetched", "path": "", "index": one, "key": one} for one in self._rounds(told)]
+            else:
+                specs += source.shards()
+        names = sorted({self._plan(digest("pages", spec["key"], *same), spec) for spec in specs})
+        self._make("pages", ReadPages(self.out, self.settings, self.words, self.vocabulary), names, "pages")
+        for name in names:
+            spec = read_json(self.layout.plan(name))
+            for why, count in read_json(self.layout.counts("pages", name))["bad"].items():
+                self.tell(f"{spec['path'] or 'pages fetched'}: {count} records passed over: {why}")
+        return names
+
+    def _lists(self) -> Lists:
+        forgotten = sorted(self.layout.forgotten.glob("*.txt")) if self.layout.forgotten.is_dir() else []
+        return lists_of([*self.refuse, *forgotten], self.settings.keep.near_bits, self.exclude)
+
+    def _gather(self, pages: Sequence[str]) -> list[str]:
+        """Names of indexes, in the order in which the later one counts."""
+        lists = self._lists()
+        wanted = {
+            row["address"]
+            for name in pages
+            for row in read_rows(self.layout.table("pages", name), ["address", "fails"])
+            if not row["fails"] and not lists.refuse(row["address"])
+        }
+        takes: list[str] = []
+        for name in pages:
+            here = sorted(wanted.intersection(read_json(self.layout.counts("pages", name))["held"]))
+            wanted.difference_update(here)
+            if here:
+                spec = read_json(self.layout.plan(name))
+                spec |= {"wanted": here}
+                takes.append(self._plan(digest("take", spec["key"], here), spec))
+        self._make("take", Take(self.out), takes, "index")
+        wanted = {one for one in wanted if not one.startswith(HERE)}
+        if self.settings.offline:
+            return takes
+        return takes + self._rounds(wanted)
+
+    def _rounds(self, wanted: Iterable[str]) -> list[str]:
+        """Fetches, and fetches where redirects led; then again what may pass, once for each --retry-failed so far."""
+        attempts = self._attempts()
+        names: list[str] = []
+        asked = dict.fromkeys(wanted, 0)  # hops by address
+        if asked and not self.settings.offline:
+            check_contact(self.settings.fetch, sorted({host_of(one) for one in asked}))
+        for attempt in range(attempts + 1):
+            done: dict[str, bool] = {}
+            while asked:
+                made = self._fetch({Wanted(*one) for one in asked.items()}, attempt)
+                names += made
+                rows = [row for name in made for row in read_rows(self.layout.table("index", name), _ASKED)]
+                done |= {row["address"]: row["reason"] in PASSING for row in rows}
+                asked = {}
+                for row in rows:
+                    if row["moved"] and row["moved"] not in done:
+                        asked[row["moved"]] = min(row["hops"], asked.get(row["moved"], row["hops"]))
+            asked = {address: 0 for address, passing in done.items() if passing}
+        return names
+
+    def _attempts(self) -> int:
+        path = self.layout.work("retries.json")
+        before = int(read_json(path)["retries"]) if path.exists() else 0
+        if not self.retry_failed or not self.layout.funnel.exists():
+            return before
+        self.retry_failed = False
+        write_json(path, {"retries": before + 1})
+        return before + 1
+
+    def _fetch(self, wanted: set[Wanted], attempt: int) -> list[str]:
+        plans = buckets(wanted, attempt)
+        for plan in plans:
+            self._plan(plan["key"], plan)
+        shards = [name for plan in plans for name in plan["shards"]]
+        whole = {name for name in shards if self.layout.counts("index", name).exists()}
+        missing = [plan["key"] for plan in plans if not whole.issuperset(plan["shards"])]
+        step = self.progress("fetch", len(missing))
+        for _ in run_shards(FetchBucket(self.out, self.settings.fetch), missing, self.engine, self.workers):
+            step()
+        return shards
+
+    def _decode(self, indexes: Sequence[str]) -> list[tuple[str, str]]:
+        same = [digest(self.about["pictures"]), self.about["judges"], VERSION]
+        pairs = [(one, self._plan(digest("measured", one, *same), {"index": one})) for one in indexes]
+        self._make(
+            "decode", Decode(self.out, self.settings.pictures, dict(self.judges)), [b for _, b in pairs], "measured"
+        )
+        return pairs
+
+    def _join(self, pages: Sequence[str], measured: Sequence[tuple[str, str]]) -> list[str]:
+        told = gather(self.layout, measured)
+        lists = self._lists()
+        same = [told, self.scorer_version, self.about["keep"]["score"], self.settings.keep.licence, digest(repr(lists)),
+                self.settings.offline]  # fmt: skip
+        names = [self._plan(digest("joined", page, *same), {"pages": page}) for page in pages]
+        work = Join(self.out, self.settings, told, lists, self.scorer, self.load_scorer)
+        self._make("score", work, names, "joined")
+        return names
+
+    def _keep(self, pages: Sequence[str], joined: Sequence[str], indexes: Sequence[str]) -> dict[str, Any]:
+        layout, rules = self.layout, self.settings.keep
+        pairs, chosen = writing.pairs_of(layout, joined)
+        verdict = keep.choose(pairs, rules.common_text, rules.near_bits, rules.host_pairs)
+        by = writing.made_by(self.scorer_version)
+        kept = writing.write_verdicts(layout, chosen, verdict, pages)
+        writing.write_records(layout, kept, by)
+        writing.write_times(layout, times_of(layout, indexes), kept)
+        if self.tars is not None:
+            writing.write_tars(self.tars, layout, kept, by)
+        found = funnel.of(layout)
+        about = {
+            "scorer": self.scorer_version or "none: every pair is kept that the rules let through",
+            "judges": {place: self.about["judges"].get(place, "not judged") for place in ("realism", "nsfw")},
+            "vocabulary": "by a vocabulary" if self.vocabulary is not None else "not judged: no --vocab was given",
+            "rules": VERSION,
+        }
+        told = found.as_json(funnel.inputs_of(layout, pages), about)
+        write_json(layout.funnel, told)
+        if self.write_page is not None:
+            self.write_page(layout, found, told)
+        return told
+
+
+_ASKED = ("address", "reason", "moved", "hops")
+
+
+def _file_digest(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return digest(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read {path}: {error}; wanted a word a line, in UTF-8") from error
+
+
+def not_judged(no_nsfw: bool, judges: Mapping[str, str]) -> None:
+    """Raises DiptychError (exit code 1) where nobody asked for pictures that no judge of NSFW has seen."""
+    if "nsfw" not in judges and not no_nsfw:
+        raise DiptychError(
+            "no NSFW judge, and none comes with Diptych: give one with --nsfw FOLDER, or say --no-nsfw, and all that "
+            "comes out is told to be «not judged»"
+        )

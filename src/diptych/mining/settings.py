@@ -1,0 +1,148 @@
+"""All that a run of `diptych mine` is told: one frozen model, saved resolved as OUT/mine.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from diptych.errors import RecipeError, nearest
+
+OFF = {"off": None, "none": None, "null": None}
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PageRules(_Frozen):
+    """Of pages and their pictures. `off` switches a rule off; `rules.py` says what each means and where it is from."""
+
+    opt_out: bool | None = True
+    language: float | None = Field(default=0.8, ge=0, le=1)
+    address: bool | None = True
+    dominant: float | None = Field(default=1.0, ge=0)
+    dominant_least: float = -1.0
+
+
+class TextRules(_Frozen):
+    """Of the texts beside a picture."""
+
+    file_name: bool | None = True
+    short: int | None = Field(default=3, ge=1)
+    long: int | None = Field(default=40, ge=1)
+    bad_words: bool | None = True
+    spam: int | None = Field(default=2, ge=1)
+    repeats: float | None = Field(default=0.5, ge=0, le=1)
+    letters: float | None = Field(default=0.7, ge=0, le=1)
+    vocabulary: float | None = Field(default=0.3, ge=0, le=1)
+    text_language: float | None = Field(default=0.5, ge=0, le=1)
+    text_language_from: int = Field(default=8, ge=1)
+
+
+class PictureRules(_Frozen):
+    """Of a picture's file."""
+
+    small_file: int | None = Field(default=2_000, ge=0)
+    large_file: int | None = Field(default=10_000_000, ge=0)
+    pixels: int = Field(default=64_000_000, ge=1, le=64_000_000)
+    sides: int | None = Field(default=300, ge=0)
+    ratio: float | None = Field(default=3.0, ge=1)
+    one_colour: bool | None = True
+    animation: bool | None = False
+    realism: float | None = Field(default=None, ge=0, le=1)
+    nsfw: float | None = Field(default=None, ge=0, le=1)
+
+
+class KeepRules(_Frozen):
+    """Of pairs, over all that was found."""
+
+    score: float | None = None
+    common_text: int | None = Field(default=10, ge=1)
+    near_bits: int | None = Field(default=4, ge=0, le=4)
+    host_pairs: int | None = Field(default=None, ge=1)
+    licence: str | None = None
+
+
+class Fetch(_Frozen):
+    """How pictures are asked for. None of it changes what comes out, so it may change from run to run."""
+
+    contact: str = ""
+    connections_per_host: int = Field(default=2, ge=1)
+    rate: float = Field(default=1.0, gt=0)
+    at_once: int = Field(default=64, ge=1)
+    first_byte: float = Field(default=10.0, gt=0)
+    whole: float = Field(default=30.0, gt=0)
+    most_bytes: int = Field(default=10_000_000, ge=1)
+    redirects: int = Field(default=5, ge=0)
+    retries: int = Field(default=2, ge=0)
+    backoff: float = Field(default=2.0, ge=0)
+    rest: float = Field(default=60.0, ge=0)
+    longest_rest: float = Field(default=120.0, ge=0)
+    failures: int = Field(default=20, ge=1)
+    crawl_delay: float = Field(default=60.0, ge=0)
+    robots_hours: float = Field(default=24.0, ge=0)
+    ports: tuple[int, ...] = (80, 443)
+    allow: tuple[str, ...] = ()
+    resolve: tuple[str, ...] = ()
+    agent: str = "diptych-mine"
+
+
+class Settings(_Frozen):
+    pages: PageRules = PageRules()
+    texts: TextRules = TextRules()
+    pictures: PictureRules = PictureRules()
+    keep: KeepRules = KeepRules()
+    fetch: Fetch = Fetch()
+    offline: bool = False
+    seed: int = 0
+
+
+RULES = ("pages", "texts", "pictures", "keep")
+
+
+def changed(settings: Settings, assignments: Iterable[str]) -> Settings:
+    """`rules.sides=300` or `fetch.rate=2`. Raises RecipeError for a key that does not exist, with the nearest."""
+    values = settings.model_dump()
+    places = {f"rules.{name}": (part, name) for part in RULES for name in values[part]}
+    places |= {f"fetch.{name}": ("fetch", name) for name in values["fetch"]}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if key not in places or not equals:
+            found = f"no setting {key!r}" if equals else f"--set {assignment}: wanted KEY=VALUE"
+            raise RecipeError(f"{found}; {nearest(key, places)}")
+        part, name = places[key]
+        values[part][name] = _value(text)
+    return checked(values)
+
+
+def checked(values: dict[str, Any]) -> Settings:
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise RecipeError(f"{where}: {first['msg']}, found {first['input']!r}; `off` switches a rule off") from error
+
+
+def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
+    """`pages.language: 0.8 before, 0.9 now`, for each that differs."""
+    found: list[str] = []
+    for key in sorted({*old, *new}):
+        before, now = old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(now, dict):
+            found += differences(before, now, f"{prefix}{key}.")
+        elif before != now:
+            found.append(f"{prefix}{key}: {json.dumps(before)} before, {json.dumps(now)} now")
+    return found
+
+
+def _value(text: str) -> Any:
+    if text.lower() in OFF:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

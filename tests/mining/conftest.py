@@ -1,0 +1,31 @@
+"""A small test web, and a run of it, made once."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diptych.mining.run import Mine
+from diptych.mining.settings import Settings
+from diptych.sources.storybook import web
+
+
+@pytest.fixture(scope="session")
+def small_web(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """96 pages, eight of each template."""
+    folder = tmp_path_factory.mktemp("web")
+    web.write(folder, 96, seed=3)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def mined(small_web: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The folder of a finished run, offline, and its funnel."""
+    out = tmp_path_factory.mktemp("mined") / "out"
+    return out, run(out, small_web / "warc")
+
+
+def run(out: Path, *given: Path, settings: Settings | None = None, **more: Any) -> dict[str, Any]:
+    told = Mine(out, given, settings or Settings(offline=True), tell=lambda _: None, **more).run()
+    assert told is not None
+    return told

@@ -1,0 +1,219 @@
+"""The fetcher against a host that lies in every way; and addresses that no connection may reach."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diptych.errors import RecipeError
+from diptych.mining.fetching import Answer, Fetcher, Wanted, check_contact
+from diptych.mining.hosts import Host, Robots, seconds_of
+from diptych.mining.safety import Guard, PrivateAddress, told_places
+from diptych.mining.settings import Fetch
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\n"
+PICTURE = OK + b"Content-Length: 4\r\n\r\nkite"
+ROBOTS = b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"
+
+
+class Web:
+    """A server whose answers are bytes by path; `asked` has every request's host, path and time."""
+
+    def __init__(self, answers: dict[str, bytes]) -> None:
+        self.answers, self.asked = answers, list[tuple[str, str, float]]()
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.tasks.add(task)
+        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            await self.respond(reader, writer)
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async def respond(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        path = head.split(" ")[1]
+        host = head.lower().split("host: ")[1].split("\r\n")[0].partition(":")[0]
+        self.asked.append((host, path, asyncio.get_running_loop().time()))
+        body = self.answers.get(f"{host}{path}", self.answers.get(path, ROBOTS if path == "/robots.txt" else b""))
+        writer.write(body)
+        await writer.drain()
+        if path.endswith("hang"):
+            await asyncio.sleep(5)
+
+    def fetch(self, folder: Path, *paths: str, host: str = "a.test", **settings: object) -> list[Answer]:
+        bodies: dict[str, bytes] = {}
+
+        async def run() -> list[Answer]:
+            server = await asyncio.start_server(self.answer, "127.0.0.1", 0)
+            port = server.sockets[0].getsockname()[1]
+            quick: dict[str, Any] = {"rate": 1000.0, "backoff": 0.0, "rest": 0.0, "first_byte": 0.3, "whole": 0.6}
+            place = {"contact": "x", "allow": ("127.0.0.0/8",), "resolve": (f"*.test=127.0.0.1:{port}",)}
+            told = Fetch(**(quick | place | settings))
+            wanted = [Wanted(path if "//" in path else f"http://{host}{path}") for path in paths]
+            async with Fetcher(told, folder / "robots") as fetcher:
+                found = await fetcher.all(wanted, lambda answer: bodies.update({answer.address: answer.body}))
+            server.close()
+            for task in self.tasks:
+                task.cancel()
+            await asyncio.gather(*self.tasks, return_exceptions=True)
+            self.tasks.clear()
+            return found
+
+        found = asyncio.run(run())
+        for answer in found:
+            answer.body = bodies[answer.address]
+        return found
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (PICTURE, ""),
+        (OK + b"Content-Length: 900\r\n\r\nkite", "reset"),
+        (OK + b"Content-Length: 2001\r\n\r\n" + b"k" * 2001, "too large"),
+        (OK + b"\r\n" + b"k" * 5000, "too large"),
+        (b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", "status 404"),
+        (b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", "server error"),
+        (b"HTTP/1.1 302 To\r\nContent-Length: 0\r\n\r\n", "redirect to nowhere"),
+        (b"HTTP/1.1 302 To\r\nLocation: /k\r\nContent-Length: 0\r\n\r\n", "redirects in a circle"),
+        (b"HTTP/1.1 302 To\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n", "unusable address"),
+        (b"HTTP/1.1 302 To\r\nLocation: http://a.test:22/\r\nContent-Length: 0\r\n\r\n", "unusable address"),
+        (OK + b"X-Robots-Tag: noai\r\nContent-Length: 4\r\n\r\nkite", "opt-out"),
+        (OK + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\nkite", "bad encoding"),
+        (b"kite kite kite\r\n\r\n", "not HTTP"),
+        (b"", "reset"),
+    ],
+)  # fmt: skip
+def test_each_answer_has_its_verdict(tmp_path: Path, answer: bytes, reason: str) -> None:
+    (found,) = Web({"/k": answer}).fetch(tmp_path, "/k", most_bytes=2000)
+    assert (found.reason, found.body) == (reason, b"kite" if not reason else b"")
+
+
+def test_slow_ones_are_left_in_time_and_tried_again(tmp_path: Path) -> None:
+    web = Web({"/hang": b"", "/drip-hang": OK + b"Content-Length: 100\r\n\r\nk"})
+    assert [found.reason for found in web.fetch(tmp_path, "/hang", "/drip-hang", retries=1)] == ["timeout", "timeout"]
+    assert sum(path == "/hang" for _, path, _ in web.asked) == 2
+
+
+def test_a_404_is_asked_for_once_and_a_503_thrice(tmp_path: Path) -> None:
+    no = {"/a": b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", "/b": b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"}
+    web = Web(no)
+    web.fetch(tmp_path, "/a", "/b")
+    assert [sum(path == one for _, path, _ in web.asked) for one in ("/a", "/b")] == [1, 3]
+
+
+def test_robots_are_asked_once_and_heard(tmp_path: Path) -> None:
+    text = b"User-agent: *\nDisallow: /closed/\n"
+    web = Web({"/robots.txt": b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(text), text), "/open": PICTURE})
+    assert [found.reason for found in web.fetch(tmp_path, "/closed/k", "/open")] == ["robots", ""]
+    assert [path for _, path, _ in web.asked] == ["/robots.txt", "/open"]
+    web.fetch(tmp_path, "/open")  # kept for a day, beside the run
+    assert sum(path == "/robots.txt" for _, path, _ in web.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("robots", "reason"),
+    [
+        (b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", ""),
+        (b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", "robots unreachable"),
+        (b"", "robots unreachable"),
+    ],
+)
+def test_what_robots_that_cannot_be_read_mean(tmp_path: Path, robots: bytes, reason: str) -> None:
+    (found,) = Web({"/robots.txt": robots, "/k": PICTURE}).fetch(tmp_path, "/k")
+    assert found.reason == reason
+
+
+def test_a_crawl_delay_holds_and_one_that_is_too_long_leaves_the_host(tmp_path: Path) -> None:
+    assert Robots("User-agent: *\nCrawl-delay: 7", "diptych-mine").delay == 7
+    text = b"User-agent: diptych-mine\nCrawl-delay: 90\n"
+    web = Web({"/robots.txt": b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(text), text), "/k": PICTURE})
+    assert web.fetch(tmp_path, "/k")[0].reason == "crawl delay"
+
+
+def test_five_redirects_are_followed_and_six_are_not(tmp_path: Path) -> None:
+    to = b"HTTP/1.1 302 To\r\nLocation: /%d\r\nContent-Length: 0\r\n\r\n"
+    answers = {f"/{n}": to % (n - 1) for n in range(1, 7)} | {"/0": PICTURE}
+    assert [found.reason for found in Web(answers).fetch(tmp_path, "/5", "/6")] == ["", "too many redirects"]
+
+
+def test_a_redirect_to_another_host_is_left_to_that_hosts_worker(tmp_path: Path) -> None:
+    to = b"HTTP/1.1 302 To\r\nLocation: http://b.test/k\r\nContent-Length: 0\r\n\r\n"
+    web = Web({"a.test/k": to, "b.test/k": PICTURE})
+    (found,) = web.fetch(tmp_path, "/k")
+    assert (found.moved, found.hops, found.reason) == ("http://b.test/k", 1, "")
+    assert {host for host, _, _ in web.asked} == {"a.test"}
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "0x7f000001", "2130706433", "017700000001", "127.1", "localhost", "[::1]", "[::ffff:10.0.0.1]",
+             "169.254.169.254", "100.64.0.1", "10.1.2.3", "0.0.0.0", "[64:ff9b::a00:1]", "[fe80::1]", "[fd00::1]"],
+)  # fmt: skip
+def test_no_spelling_reaches_a_private_address(tmp_path: Path, host: str) -> None:
+    (found,) = Web({"/k": PICTURE}).fetch(tmp_path, f"http://{host}/k", allow=(), retries=0)
+    assert found.reason in ("private address", "unusable address")
+
+
+def test_a_redirect_to_a_private_address_is_refused(tmp_path: Path) -> None:
+    (found,) = Web({"/k": PICTURE}).fetch(tmp_path, "/k", host="b.test", allow=(), resolve=("*.test=10.0.0.1",))
+    assert found.reason == "private address"
+
+
+def test_the_address_is_checked_when_the_socket_is_made() -> None:
+    """A name that is public the first time and private the second reaches nothing: no name is looked at here."""
+    guard = Guard()
+    made = guard((socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", 80)))
+    made.close()
+    with pytest.raises(PrivateAddress, match=r"private address 10\.0\.0\.1"):
+        guard((socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", 80)))
+
+
+def test_a_host_is_never_asked_faster_than_its_rate_nor_more_at_once(tmp_path: Path) -> None:
+    web = Web({f"/{n}": PICTURE for n in range(6)})
+    web.fetch(tmp_path, *(f"/{n}" for n in range(6)), rate=20.0, connections_per_host=2)
+    times = [at for _, _, at in web.asked]
+    assert len(times) == 7
+    assert times[-1] - times[0] >= 6 / 20 - 0.02
+
+
+def test_retry_after_and_complaints_are_a_rest() -> None:
+    settings, host = Fetch(rest=60, longest_rest=120), Host("a.test", 0.0)
+    host.heard(503, None, settings)
+    host.heard(503, None, settings)
+    assert host.next_at == 0
+    host.heard(429, None, settings)
+    first = host.next_at
+    assert first > 0
+    host.heard(429, "100000", settings)
+    assert 50 < host.next_at - first < 70  # 120 at the most, not a day
+    assert seconds_of("7") == 7
+    assert seconds_of("no date") is None
+
+
+def test_after_twenty_failures_a_host_is_left(tmp_path: Path) -> None:
+    web = Web({})
+    found = web.fetch(tmp_path, *(f"/{n}" for n in range(30)), retries=0, connections_per_host=1, failures=5)
+    assert [one.reason for one in found] == ["reset"] * 5 + ["host left"] * 25
+
+
+def test_whoever_fetches_has_to_be_reachable() -> None:
+    with pytest.raises(RecipeError, match="--contact"):
+        check_contact(Fetch(), ["example.org"])
+    check_contact(Fetch(contact="me@a.test"), ["example.org"])
+    check_contact(Fetch(resolve=("*.test=127.0.0.1:80",)), ["a.test"])
+
+
+@pytest.mark.parametrize("told", ["x", "a.test=nowhere", "=127.0.0.1"])
+def test_places_that_are_no_places_are_named(told: str) -> None:
+    told_wrong: Callable[[], object] = lambda: told_places([told]) or Guard((told,))  # noqa: E731
+    with pytest.raises(RecipeError):
+        told_wrong()

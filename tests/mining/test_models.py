@@ -1,0 +1,235 @@
+"""Scorers, judges, labels: what they learn, what they refuse, and that forgotten pictures stay away."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from torch import Tensor
+
+from diptych.errors import CheckpointError, DataError, DiptychError
+from diptych.mining import funnel
+from diptych.mining.features import named_in, seen_and_named
+from diptych.mining.forgetting import forget
+from diptych.mining.judges import judged, load_judge
+from diptych.mining.labelling import sample
+from diptych.mining.layout import Layout
+from diptych.mining.lists import lists_of
+from diptych.mining.logistic import Logistic, auc, auc_interval, threshold
+from diptych.mining.picture_judge import train_judge
+from diptych.mining.scoring import Pair
+from diptych.mining.settings import Settings
+from diptych.runs.mining import load_scorer, scorer_version, train_scorer
+from diptych.sources.storybook import Storybook, render
+from diptych.sources.storybook.web.pictures import unnatural
+
+from .conftest import run
+
+
+def test_auc_by_hand() -> None:
+    assert auc([0.1, 0.4, 0.35, 0.8], [False, False, True, True]) == 0.75
+    assert auc([1, 1, 1, 1], [True, False, True, False]) == 0.5
+    assert np.isnan(auc([1, 2], [True, True]))
+
+
+def test_logistic_regression_finds_what_tells_labels_apart_and_nothing_in_shuffled_ones(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(600, 5))
+    labels = table[:, 1] + 0.3 * rng.normal(size=600) > 0
+    model = Logistic.fit(table[:400], labels[:400])
+    assert auc(model(table[400:]), labels[400:]) > 0.95
+    assert np.argmax(np.abs(model.weights)) == 1
+    shuffled = Logistic.fit(table[:400], rng.permutation(labels[:400]))
+    low, high = auc_interval(shuffled(table[400:]), labels[400:], np.arange(200))
+    assert low < 0.5 + 0.15
+    assert high - low < 0.25
+    model.save(tmp_path)
+    assert Logistic.load(tmp_path, 5)(table).tolist() == model(table).tolist()
+    with pytest.raises(CheckpointError, match="wanted 6"):
+        Logistic.load(tmp_path, 6)
+
+
+def test_the_threshold_is_where_the_precision_ends() -> None:
+    scores, labels = np.array([0.9, 0.8, 0.7, 0.6, 0.5]), np.array([True, True, False, True, False])
+    assert threshold(scores, labels, 0.9) == 0.8
+    assert threshold(scores, labels, 0.75) == 0.6
+
+
+def test_words_that_name_what_is_seen() -> None:
+    classes = {"dog": "dog", "kite": "kite", "box": "box"}
+    assert named_in("two dogs under a kite", classes) == {"dog": 2, "kite": 1}
+    assert named_in("three boxes", classes) == {"box": 3}
+    mean, unseen, unnamed, count, agrees = seen_and_named({"dog": 2, "kite": 1}, {"dog": (0.9, 2), "cat": (0.8, 1)})
+    assert (round(mean, 2), unseen, unnamed, count, agrees) == (0.45, 1.0, 0.5, 2.0, 1.0)
+
+
+@pytest.fixture(scope="module")
+def labels(mined: tuple[Path, dict[str, Any]], small_web: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All pairs of the run, labelled by the truth of the web, or by their page for what only it tells."""
+    path = tmp_path_factory.mktemp("labels") / "labels.jsonl"
+    right = {}
+    for line in map(json.loads, (small_web / "truth.jsonl").read_text().splitlines()):
+        right |= {(line["page"], text["text"]): text["right"] for text in line["texts"]}
+    drawn = sample(mined[0], 10_000, path)
+    for one in drawn:
+        one["true"] = right.get((one["page"], one["statement"]), False)
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in drawn))
+    return path
+
+
+def test_a_scorer_learns_from_labels_and_is_used_by_a_run(
+    labels: Path, small_web: Path, mined: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    card = train_scorer([labels], tmp_path / "scorer")
+    assert card["auc"] > 0.8  # prose beside pictures is easily told from captions
+    folder = str(tmp_path / "scorer")
+    out = tmp_path / "out"
+    shutil.copytree(mined[0], out)
+    more = {"scorer": folder, "scorer_version": scorer_version(folder), "load_scorer": load_scorer}
+    told = run(out, small_web / "warc", **more)
+    assert 0 < told["kept"] < mined[1]["kept"]
+    assert told["texts"]["score"]["alone"] > 0
+    assert all(row["score"] >= card["least"] for row in funnel.decisions(Layout(out)) if row["kept"] is not None)
+    lines = [json.loads(line) for path in out.glob("records/*") for line in path.read_text().splitlines()]
+    assert {line["by"].rpartition("/")[2] for line in lines} == {card["version"]}
+
+
+def test_labels_of_one_kind_are_refused(labels: Path, tmp_path: Path) -> None:
+    lines = [json.loads(line) | {"true": True} for line in labels.read_text().splitlines()]
+    path = labels.with_name("all.jsonl")
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    with pytest.raises(DataError, match="both kinds"):
+        train_scorer([path], tmp_path)
+    path.write_text('{"image": 3}\n')
+    with pytest.raises(DataError, match="line 1"):
+        train_scorer([path], tmp_path)
+
+
+def test_candidates_are_open_and_verdicts_are_kept(mined: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    drawn = sample(mined[0], 12, path)
+    assert len(drawn) == 12
+    assert {one["true"] for one in drawn} == {None}
+    assert all((tmp_path / one["image"]).is_file() for one in drawn)
+    lines = [one | {"true": True} for one in drawn[:1]]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    again = sample(mined[0], 12, path)
+    assert [one["true"] for one in again] == [True, *[None] * 11]
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("judge")
+    rng = Random(0)
+    for number, scene in enumerate(Storybook(0, "train", 60)[:]):
+        save(Image.fromarray(render(scene, 2)), folder / "classes" / "natural" / f"{number}.png")
+    for number in range(60):
+        kind = ("chart", "text", "gradient")[number % 3]
+        save(unnatural(kind, rng), folder / "classes" / "unnatural" / f"{number}.png")
+    train_judge(folder / "classes", folder / "judge")
+    return folder / "judge"
+
+
+def save(image: Image.Image, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image.save(path)
+
+
+def test_a_judge_tells_what_it_was_shown_apart_and_drops_it_in_a_run(
+    judge: Path, small_web: Path, tmp_path: Path
+) -> None:
+    card = json.loads((judge / "judge.json").read_text())
+    assert card["auc"] > 0.97
+    told = run(tmp_path / "out", small_web / "warc", judges={"realism": str(judge)})
+    rows = [row for row in funnel.decisions(Layout(tmp_path / "out")) if row["realism"] is not None]
+    assert len(rows) > 30
+    assert all(("realism" in row["fails"]) == (row["realism"] < card["least"]) for row in rows)
+    assert told["about"]["judges"] == {"realism": mined_by(judge), "nsfw": "not judged"}
+
+
+def mined_by(judge: Path) -> str:
+    from diptych.mining.judges import identity
+
+    return identity(str(judge))
+
+
+class Wrong:
+    name, version, least = "wrong", "1", 0.5
+
+    def __init__(self, scores: Any) -> None:
+        self.scores = scores
+
+    def judge(self, pictures: Sequence[Tensor]) -> Any:
+        if isinstance(self.scores, Exception):
+            raise self.scores
+        return self.scores
+
+
+@pytest.mark.parametrize("scores", [[float("nan")], [0.1, 0.2], [7.0], RuntimeError("no memory")])
+def test_a_judge_that_fails_is_named_with_the_way_out(scores: Any) -> None:
+    with pytest.raises(DiptychError, match=r"the judge wrong .*leave it out"):
+        judged(Wrong(scores), [Image.new("RGB", (8, 8))])
+
+
+def test_what_is_no_judge_and_no_scorer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"judge\.json"):
+        load_judge(str(tmp_path))
+    with pytest.raises(CheckpointError, match="diptych mine scorer"):
+        load_scorer(str(tmp_path))
+    with pytest.raises(DiptychError, match="MODULE:FUNCTION"):
+        load_judge("no.such.module:make")
+
+
+def test_what_is_forgotten_goes_and_does_not_come_back(
+    small_web: Path, mined: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(mined[0], out)
+    lines = [json.loads(line) for path in sorted(out.glob("records/*")) for line in path.read_text().splitlines()]
+    host, one = lines[0]["page"].split("/")[2], lines[-1]
+    (tmp_path / "list.txt").write_text(f"{host}  # asked us to\n{one['sha256']}\n")
+    gone = [line for line in lines if line["page"].split("/")[2] == host or line is one]
+    assert forget(out, [tmp_path / "list.txt"]) >= len(gone)
+    for line in gone:
+        assert not (out / line["image"]).exists()
+    assert all(line["sha256"] not in "".join(p.read_text() for p in out.glob("records/*")) for line in gone)
+    assert not [row for row in funnel.decisions(Layout(out)) if row["sha256"] in {line["sha256"] for line in gone}]
+    told = run(out, small_web / "warc")
+    assert told["rules"]["refused"]["dropped"] > 0
+    after = {json.loads(line)["sha256"] for path in out.glob("records/*") for line in path.read_text().splitlines()}
+    assert after.isdisjoint({line["sha256"] for line in gone})
+
+
+def test_pictures_of_a_test_split_are_dropped(
+    small_web: Path, mined: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    rows = [row for row in funnel.decisions(Layout(mined[0])) if row["kept"] is not None][:5]
+    held = [(rows[0]["sha256"], None), *(("", row["dhash"] ^ 1) for row in rows[1:])]
+    told = run(tmp_path / "out", small_web / "warc", exclude=held)
+    assert told["rules"]["exclude"]["dropped"] >= 5
+    assert told["kept"] <= mined[1]["kept"] - 4
+
+
+def test_lists_are_read_by_what_their_lines_are(tmp_path: Path) -> None:
+    path = tmp_path / "list"
+    path.write_text(f"# a list\nexample.org\n{'a' * 64}\n{'0' * 16}\nhttps://b.test/k#x\n")
+    lists = lists_of([path], 4)
+    assert lists.refuse("https://www.example.org/k.jpg")
+    assert not lists.refuse("https://notexample.org/k.jpg")
+    assert lists.refuse("https://b.test/k#x")
+    assert lists.refuse_picture("a" * 64, None)
+    assert lists.refuse_picture("", 0b1111)
+    assert not lists.refuse_picture("", 0b11111)
+    path.write_text("no list at all\n")
+    with pytest.raises(DiptychError, match="wanted a sha256"):
+        lists_of([path], 4)
+
+
+def test_a_pair_knows_its_picture() -> None:
+    assert Pair("a kite", "alt", b"").row == {}
+    assert Settings().keep.score is None

@@ -1,0 +1,166 @@
+"""Pages by hand: opt-outs, language, the dominant picture, where its address stands, its texts, its licence."""
+
+import pytest
+
+from diptych.mining.addresses import absolute, largest, usable
+from diptych.mining.pages import MOST_PICTURES, decoded, forbids, read_page
+from diptych.mining.settings import Settings, changed
+from diptych.mining.texts import Vocabularies
+
+NOTHING = Vocabularies(frozenset())
+TEXT = "<p>We had planned this trip for months, and in the end everything turned out differently.</p>"
+PICTURE = '<img src="/kite.jpg" alt="a red kite over a beach" width="640" height="480">'
+
+
+def page(body: str, head: str = "", lang: str = ' lang="en"', settings: Settings | None = None, **more: object):
+    html = f"<!doctype html><html{lang}><head><title>Kites</title>{head}</head><body>{body}</body></html>"
+    return read_page("http://a.test/x/y.html", html.encode(), settings or Settings(), NOTHING, **more)
+
+
+def test_the_large_picture_of_an_article_leads_and_has_its_texts() -> None:
+    found = page(
+        f'<header><img src="/logo.png"></header><article>{TEXT}<p>It was windy. We had a kite.</p><figure>'
+        f'<img src="/kite.jpg" alt="a red kite over a beach" title="our new kite" width="640" height="480">'
+        f"<figcaption>The kite flies high</figcaption></figure><p>Then it rained. We went home.</p></article>"
+    )
+    logo, kite = found.rows
+    assert logo["fails"] == ["dominant"]
+    assert kite["fails"] == []
+    assert kite["address"] == "http://a.test/kite.jpg"
+    assert [(text["kind"], text["text"]) for text in kite["texts"]] == [
+        ("figcaption", "The kite flies high"),
+        ("alt", "a red kite over a beach"),
+        ("title", "our new kite"),
+        ("near", "We had a kite."),
+        ("near", "Then it rained."),
+    ]
+
+
+def test_of_a_gallery_none_leads() -> None:
+    items = "".join(
+        f'<li><a href="/{n}"><img src="/{n}.jpg" width="480" height="480" alt="kite {n}"></a></li>' for n in range(5)
+    )
+    assert {row["fails"][0] for row in page(f"{TEXT}<ul>{items}</ul>").rows} == {"dominant"}
+
+
+def test_two_alike_do_not_lead_each_other_and_the_margin_is_a_switch() -> None:
+    two = f"{TEXT}<div>{PICTURE}</div><section>{PICTURE.replace('kite.jpg', 'other.jpg')}</section>"
+    assert all("dominant" in row["fails"] for row in page(two).rows)
+    loose = page(two, settings=changed(Settings(), ["rules.dominant=0.1"]))
+    assert sum("dominant" in row["fails"] for row in loose.rows) == 1
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        '<meta name="robots" content="noai">',
+        '<meta name="ROBOTS" content="index, noimageai">',
+        '<meta name="diptych" content="none">',
+        '<meta name="tdm-reservation" content="1">',
+    ],
+)
+def test_a_page_that_opts_out_is_left_alone(head: str) -> None:
+    found = page(TEXT + PICTURE, head)
+    assert found.verdict == "opt_out"
+    assert [row["fails"] for row in found.rows] == [["opt_out"]]
+    assert page(TEXT + PICTURE, head, settings=changed(Settings(), ["rules.opt_out=off"])).verdict == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "refused"),
+    [
+        ("noai", True),
+        ("noindex, nofollow", True),
+        ("diptych: noimageai", True),
+        ("otherbot: noai", False),
+        ("nofollow", False),
+        ("max-image-preview: large", False),
+    ],
+)
+def test_the_header_speaks_to_all_or_to_us(value: str, refused: bool) -> None:
+    assert forbids([("X-Robots-Tag", value)]) is refused
+
+
+def test_the_tdm_header_is_heard() -> None:
+    assert forbids([("TDM-Reservation", "1")])
+    assert not forbids([("TDM-Reservation", "0")])
+
+
+GERMAN = "<p>Wir hatten diese Reise seit Monaten geplant, und am Ende kam doch alles ganz anders.</p>"
+
+
+@pytest.mark.parametrize(
+    ("body", "lang", "verdict"),
+    [
+        (TEXT, ' lang="en"', ""),
+        (TEXT, "", ""),
+        (TEXT, ' lang="de"', ""),  # the text outweighs a wrong declaration
+        (GERMAN, ' lang="de"', "language"),
+        (GERMAN, "", "language"),
+        (GERMAN, ' lang="en-GB"', "language"),
+        ("", ' lang="en"', ""),
+        ("", ' lang="de"', "language"),
+    ],
+)
+def test_english_is_told_by_lang_and_text(body: str, lang: str, verdict: str) -> None:
+    assert page(f'{body}<img src="/kite.jpg">'.replace("Kites", ""), lang=lang).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("tag", "address"),
+    [
+        ('<img src="k.jpg">', "http://a.test/x/k.jpg"),
+        ('<img src="data:image/gif;base64,AA" data-src="/k.jpg">', "http://a.test/k.jpg"),
+        ('<img src="/s.jpg" srcset="/s.jpg 150w, /k,1.jpg 640w">', "http://a.test/k,1.jpg"),
+        ('<img src="/s.jpg" srcset="/s.jpg 1x, //b.test/k.jpg 2x">', "http://b.test/k.jpg"),
+        ('<picture><source srcset="/k.webp 640w"><img src="data:,"></picture>', "http://a.test/k.webp"),
+    ],
+)
+def test_where_the_address_of_a_picture_stands(tag: str, address: str) -> None:
+    assert page(TEXT + tag).rows[0]["address"] == address
+
+
+def test_a_base_moves_relative_addresses() -> None:
+    assert page(TEXT + '<img src="k.jpg">', '<base href="/img/">').rows[0]["address"] == "http://a.test/img/k.jpg"
+
+
+def test_addresses_that_cannot_be_used_are_told() -> None:
+    for bad in (
+        "data:image/png;base64,AAAA",
+        "javascript:alert(1)",
+        f"http://a.test/{'x' * 10_000}",
+        "http://u:p@a.test/k.jpg",
+    ):
+        row = page(f'{TEXT}<img src="{bad}" alt="a red kite over a beach">').rows[0]
+        assert "address" in row["fails"], bad
+        assert len(row["address"]) <= 2_001
+    assert absolute("http://a.test/", "http://b\u00fccher.test/\u00e4.jpg") == "http://xn--bcher-kva.test/%C3%A4.jpg"
+    assert not usable("ftp://a.test/k.jpg")
+    assert largest("") is None
+
+
+def test_licences_near_the_picture_come_first() -> None:
+    near = f'<figure>{PICTURE}<a rel="license" href="https://creativecommons.org/licenses/by-sa/4.0/">CC</a></figure>'
+    far = '<footer><a href="https://creativecommons.org/publicdomain/zero/1.0/">x</a></footer>'
+    assert page(TEXT + near + far).rows[0]["licence"] == "cc-by-sa-4.0"
+    assert page(TEXT + PICTURE + far).rows[0]["licence"] == "cc-0-1.0"
+    assert page(TEXT + PICTURE).rows[0]["licence"] == "unknown"
+
+
+def test_what_is_hostile_is_read_to_an_end() -> None:
+    deep = page("<div>" * 10_000 + PICTURE)
+    assert len(deep.rows) == 1
+    many = page(TEXT + '<img src="/k.jpg">' * (MOST_PICTURES + 7))
+    assert (len(many.rows), many.more_pictures) == (MOST_PICTURES, 7)
+    odd = page(
+        TEXT + PICTURE.replace("kite", "ki\0te\ud83d".encode("utf-8", "surrogatepass").decode("utf-8", "replace"))
+    )
+    assert odd.rows[0]["texts"][0]["text"].encode()
+
+
+def test_charsets_that_are_wrong_or_no_text_are_survived() -> None:
+    assert decoded("kité".encode("latin-1"), "utf-8") == "kité"
+    assert decoded("kité".encode(), None) == "kité"
+    assert decoded('<meta charset="iso-8859-1">é'.encode("latin-1"), None).endswith("é")
+    for charset in ("zip", "rot13", "unicode_escape", "no-such", "idna"):
+        assert decoded(b"kite \\x41", charset) == "kite \\x41"

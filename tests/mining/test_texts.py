@@ -1,0 +1,84 @@
+"""Each rule of texts by hand: what it drops, what it lets through, and that its switch is its own."""
+
+import pytest
+
+from diptych.mining.rules import TEXT_RULES
+from diptych.mining.settings import Settings, changed
+from diptych.mining.texts import Vocabularies, clean, judged, sentences
+
+WORDS = Vocabularies(
+    frozenset({"porn"}), frozenset(["a", "red", "kite", "over", "the", "beach", "with", "two", "dogs", "and", "one"])
+)
+
+BROKEN = {
+    "file_name": ("IMG_1234.JPG", "a red kite over the beach"),
+    "short": ("red kite", "a red kite"),
+    "long": (" ".join(["kite"] + ["beach dogs"] * 20), " ".join(["kite", "beach"] * 20)),
+    "bad_words": ("a free porn kite", "a free red kite"),
+    "spam": ("Buy now and get free shipping on kites", "Buy now a red kite"),
+    "repeats": ("kite kite kite kite beach", "kite kite beach dogs"),
+    "letters": ("kite 123 4567 89 !!", "a red kite, 2 dogs"),
+    "vocabulary": ("zorp blik kite fnord", "a red kite zorp"),
+    "text_language": (
+        "Wir hatten diese Reise seit Monaten geplant, und alles kam anders.",
+        "We had planned this trip for months, and all of it came otherwise.",
+    ),
+}
+
+
+def only(name: str) -> Settings:
+    """All other rules off."""
+    return changed(Settings(), [f"rules.{rule.name}=off" for rule in TEXT_RULES if rule.name != name])
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_rule_drops_what_breaks_it_and_nothing_else(name: str) -> None:
+    bad, good = BROKEN[name]
+    rules = only(name).texts
+    dropped, kept = judged("alt", bad, rules, WORDS), judged("alt", good, rules, WORDS)
+    assert dropped is not None
+    assert dropped.fails == [name]
+    assert kept is not None
+    assert kept.fails == []
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_rule_that_is_off_drops_nothing(name: str) -> None:
+    told = judged("alt", BROKEN[name][0], changed(Settings(), [f"rules.{name}=off"]).texts, WORDS)
+    assert told is not None
+    assert name not in told.fails
+
+
+def test_every_rule_of_texts_is_tried_here() -> None:
+    assert set(BROKEN) == {rule.name for rule in TEXT_RULES}
+
+
+def test_words_are_counted_at_both_ends() -> None:
+    rules = Settings().texts
+    forty, more = " ".join(f"w{chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(40)), "one"
+    assert "long" not in (judged("alt", forty, rules, WORDS) or pytest.fail("nothing left")).fails
+    assert "long" in (judged("alt", f"{forty} {more}", rules, WORDS) or pytest.fail("nothing left")).fails
+
+
+def test_cleaning_takes_out_what_is_no_word() -> None:
+    told = "<b>A red\u00a0kite</b>&amp;two dogs, see https://a.test/x?y=1 or mail me@a.test, call +49 (30) 1234-5678 "
+    told += "ﬁne\x00"
+    assert clean(told) == "A red kite &two dogs, see or mail, call fine"
+
+
+def test_half_surrogates_and_control_characters_do_no_harm() -> None:
+    assert clean("kite \ud83d over\u202e\x07 the beach").encode() == b"kite? over the beach"
+
+
+def test_sentences_end_where_the_next_begins_with_a_capital() -> None:
+    assert sentences("It was 3.5 m long. We went home! Then it rained.") == [
+        "It was 3.5 m long.",
+        "We went home!",
+        "Then it rained.",
+    ]
+
+
+def test_without_a_vocabulary_its_rule_drops_nothing() -> None:
+    told = judged("alt", "zorp blik fnord kites", Settings().texts, Vocabularies(frozenset()))
+    assert told is not None
+    assert "vocabulary" not in told.fails

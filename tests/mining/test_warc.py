@@ -1,0 +1,107 @@
+"""A bad record costs itself, not its file, and every record is accounted for."""
+
+import gzip
+import random
+import zlib
+from pathlib import Path
+
+import pytest
+
+from diptych.mining import warc
+
+HTML = b"<html><body>" + b"<p>kite</p>" * 40 + b"</body></html>"
+
+
+def record(number: int, body: bytes = HTML, headers: str = "", length: int | None = None) -> bytes:
+    http = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n{headers}\r\n".encode() + body
+    told = len(http) if length is None else length
+    return (
+        (
+            f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: http://a.test/{number}\r\n"
+            "WARC-Date: 2026-01-01T00:00:00Z\r\n"
+            f"WARC-Record-ID: <urn:uuid:{number:08d}-0000-0000-0000-000000000000>\r\n"
+            f"Content-Type: application/http; msgtype=response\r\nContent-Length: {told}\r\n\r\n"
+        ).encode()
+        + http
+        + b"\r\n\r\n"
+    )
+
+
+def kinds(path: Path, content: bytes) -> list[tuple[str, str]]:
+    path.write_bytes(content)
+    return [(found.kind, found.address.rpartition("/")[2]) for found in warc.read(path)]
+
+
+GOOD = [("page", str(n)) for n in range(4)]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "x.warc.gz"
+
+
+def test_plain_members_and_one_member_read_alike(file: Path) -> None:
+    parts = [record(n) for n in range(4)]
+    assert kinds(file, b"".join(parts)) == GOOD
+    assert kinds(file, b"".join(map(gzip.compress, parts))) == GOOD
+    assert kinds(file, gzip.compress(b"".join(parts))) == GOOD
+
+
+def test_bodies_are_unpacked(file: Path) -> None:
+    chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(HTML), HTML)
+    file.write_bytes(
+        record(0, gzip.compress(HTML), "Content-Encoding: gzip\r\n")
+        + record(1, chunked, "Transfer-Encoding: chunked\r\n")
+    )
+    assert [found.body for found in warc.read(file)] == [HTML, HTML]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_cut_short_tells_of_its_last_record(file: Path, packed: bool) -> None:
+    parts = [gzip.compress(record(n)) if packed else record(n) for n in range(4)]
+    assert kinds(file, b"".join(parts)[:-40]) == [*GOOD[:3], ("bad", "3")]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("length", [20, 900, 10**9])
+def test_a_length_that_lies_costs_its_record_alone(file: Path, packed: bool, length: int) -> None:
+    parts = [record(0), record(1, length=length), record(2), record(3)]
+    found = kinds(file, b"".join(gzip.compress(part) if packed else part for part in parts))
+    assert [one for one in found if one[0] == "page"] == [GOOD[0], GOOD[2], GOOD[3]]
+    assert ("bad", "1") in found
+
+
+def test_rubbish_between_records_is_passed_over_and_told(file: Path) -> None:
+    found = kinds(file, record(0) + record(1) + b"rubbish\r\n" * 9 + record(2) + record(3))
+    assert [one for one in found if one[0] == "page"] == GOOD
+    assert [one for one in found if one[0] == "bad"] == [("bad", "")]
+
+
+def test_a_damaged_member_costs_itself(file: Path) -> None:
+    parts = [bytearray(gzip.compress(record(n))) for n in range(4)]
+    parts[2][40:60] = bytes(random.Random(0).randbytes(20))
+    with pytest.raises(zlib.error):
+        zlib.decompress(parts[2], 31)
+    found = kinds(file, b"".join(parts))
+    assert {GOOD[0], GOOD[3]} <= set(found)
+    assert any(kind == "bad" for kind, _ in found)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no WARC at all" * 200, gzip.compress(b"no WARC either" * 200), b"\x1f\x8b\x08 torn"]
+)
+def test_what_is_no_warc_is_one_bad_record(file: Path, content: bytes) -> None:
+    assert [kind for kind, _ in kinds(file, content)] == ["bad"]
+
+
+def test_a_body_over_the_limit_is_told_and_not_kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warc, "MOST_BODY", 1000)
+    file.write_bytes(record(0, b"\0" * 5000) + record(1))
+    assert [(found.kind, len(found.body) <= 1001) for found in warc.read(file)] == [("large", True), ("page", True)]
+
+
+@pytest.mark.skipif(not Path("/work/shared/data/web").is_dir(), reason="needs ../shared/data/web")
+def test_real_files_are_read() -> None:
+    folder = Path("/work/shared/data/web")
+    for path in (folder / "whirlwind.warc.gz", *folder.glob("warc_edge_cases/*.gz")):
+        assert "bad" not in {found.kind for found in warc.read(path)}, path
