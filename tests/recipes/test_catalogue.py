@@ -55,3 +55,8 @@ def test_keys_of_stages_begin_with_the_stage_s_number() -> None:
     shown = settings(name)
     assert [shown[f"{stage}.data.split"]["value"] for stage in (1, 2)] == ["web", "train"]
     assert find_stages(name, ["2.data.split=val"]).recipes[1].data.split == "val"
+
+
+def test_every_key_of_every_recipe_has_a_note() -> None:
+    silent = {key: name for name in RECIPES for key, told in settings(name).items() if "note" not in told}
+    assert not silent

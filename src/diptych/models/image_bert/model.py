@@ -41,12 +41,17 @@ class ImageBertConfig(ModelConfig):
     """The sizes of ImageBERT and its switches between paper and readings of it."""
 
     layers: int = 12
-    positions: int = 512  # the last is that of all regions
-    max_regions: int = 100  # the paper tries 36 too
+    """Transformer layers."""
+    positions: int = 512
+    """Positions of the sequence; the last is that of all regions."""
+    max_regions: int = 100
+    """Regions of a picture at most; the paper tries 36 too."""
     # "Each embedding is projected ..., followed by Layer Normalization" can be read of the sum, as in the formula
     # before it, or of each of the parts that are projected (feature and box) before their sum is normed too.
     region_norm: Literal["sum", "each"] = "sum"
-    whole_region: bool = False  # the picture's own feature as one region more
+    """Whether the sum of a region's embeddings is normed, or each of them too."""
+    whole_region: bool = False
+    """Whether the whole picture's feature is one region more."""
 
     @model_validator(mode="after")
     def _fits(self) -> ImageBertConfig:

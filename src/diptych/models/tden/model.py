@@ -48,19 +48,33 @@ class TdenConfig(ModelConfig):
     """`paper` against `official` is the table of fidelity.md."""
 
     structure: Structure = "decoupled"
+    """One stream, two streams, or two streams decoupled (Table 1)."""
     object_layers: int = 6
+    """Layers of the object encoder."""
     sentence_layers: int = 12
-    cross_layers: int = 6  # of the cross-modal encoder; 0: decoder-only pre-training (Table 2, row 2)
-    decoder_layers: int = 6  # of the cross-modal decoder; 0: encoder-only pre-training (Table 2, row 1)
-    segments: int = 3  # the code's; 0 and 1 are used
+    """Layers of the sentence encoder."""
+    cross_layers: int = 6
+    """Layers of the cross-modal encoder; 0: decoder-only pre-training (Table 2, row 2)."""
+    decoder_layers: int = 6
+    """Layers of the cross-modal decoder; 0: encoder-only pre-training (Table 2, row 1)."""
+    segments: int = 3
+    """Segment embeddings: the code's; 0 and 1 are used."""
     embedding_norm_eps: float = 1e-5
-    decoder_memory: Source = "paper"  # object encoder; or cross-modal encoder where there is a text to read
-    cross_ffn: Source = "paper"  # one feed-forward for both modalities; or one each
-    vqa_fusion: Source = "paper"  # one vector of encoder and decoder; or two classifiers
-    similarity: Source = "paper"  # the last object layer is pooled; or every one, and vectors are batch-normed
+    """Epsilon of the embeddings' layer norm."""
+    decoder_memory: Source = "paper"
+    """What the decoder reads: the object encoder, or (official) the cross-modal encoder where there is a text."""
+    cross_ffn: Source = "paper"
+    """paper: one feed-forward layer for both modalities; official: one each."""
+    vqa_fusion: Source = "paper"
+    """paper: one vector of encoder and decoder; official: two classifiers."""
+    similarity: Source = "paper"
+    """paper: the last object layer is pooled; official: every one, and the vectors are batch-normed."""
     similarity_width: int = 1024
-    answer_width: int | None = None  # of the pooled vectors from which answers are told; None: as all states
-    tied_words: bool = True  # the word head ends with the word embeddings; the code's has rows of its own
+    """Width of the vectors that ISM compares."""
+    answer_width: int | None = None
+    """Width of the pooled vectors that answers are told from; null: that of the states."""
+    tied_words: bool = True
+    """Whether the word head shares the word embeddings."""
 
     @model_validator(mode="after")
     def _fits(self) -> TdenConfig:

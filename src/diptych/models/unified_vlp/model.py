@@ -38,18 +38,28 @@ class UnifiedVLPConfig(ModelConfig):
     """`paper` against `official` is the table of fidelity.md."""
 
     layers: int = 12
-    max_regions: int = 100  # fixes where the text begins
-    segments: Literal[6, 2] = 6  # 2: 0 and 1 for both ways of reading (the code without --new_segment_ids)
-    norm_eps: float = 1e-5  # the code's; BERT has 1e-12
+    """Transformer layers."""
+    max_regions: int = 100
+    """Regions of a picture at most; fixes where the text begins."""
+    segments: Literal[6, 2] = 6
+    """Segment embeddings; 2 for the code without --new_segment_ids."""
+    norm_eps: float = 1e-5
+    """Epsilon of the layer norms: the code's; BERT has 1e-12."""
     region_embedding: Source = "paper"
+    """Region embedding of the paper or of the code (docs/fidelity.md)."""
     box_norm: Source = "paper"
+    """Norm of the boxes of the paper or of the code (docs/fidelity.md)."""
     geometry: Source = "paper"
-    whole_region: bool = False  # the picture's own feature as one region more; the paper's 100 regions cover the ground
-    class_input: bool = True  # Table 6: the detector's class probabilities as a part of the input
+    """Numbers of a box of the paper or of the code (docs/fidelity.md)."""
+    whole_region: bool = False
+    """Whether the whole picture's feature is one region more."""
+    class_input: bool = True
+    """Whether the detector's class probabilities are part of the input (Table 6)."""
     # paper: a hidden region keeps its box, so that its class can be asked for (Table 6, "region label as pretext").
     # official: it keeps nothing but its segment (the code's --mask_image_regions). The authors also mean to close its
     # column to all others, but fill a copy of the mask (seq2seq_loader.py:305), so it stays open, and here too.
     hidden_regions: Source = "paper"
+    """paper: a hidden region keeps its box; official: nothing but its segment."""
 
     regions_fixed: ClassVar = True
 

@@ -46,17 +46,28 @@ class VLBertConfig(ModelConfig):
     """`paper` against `official` is the table of fidelity.md."""
 
     layers: int = 12
+    """Transformer layers."""
     answer_slot: bool = True
-    coordinates: int = 256  # sines, and as many cosines, of each of a box's four numbers
-    geometry: Source = "paper"  # corners; or centre and size
-    whole: Literal["mean", "given"] = "mean"  # the whole picture's feature: of the visible regions, or the store's
-    visual_norm_init: Source = "paper"  # the visual norms begin with weight 1; or 0, so that training begins as BERT
-    region_budget: Source = "paper"  # max_regions; or 64 places for text and regions together
-    network: Network | None = None  # what looks at pixels, trained with the rest; None: stored features
-    network_frozen: int = 2  # of its stem and stages 1 to 3, from the stem on
-    network_cells: Annotated[int, Field(ge=1, le=CELLS)] = CELLS  # that RoIAlign makes of a box, both ways
+    """Whether a question ends with a [MASK], at which its answer is read."""
+    coordinates: int = 256
+    """Sines, and as many cosines, of each of a box's four numbers."""
+    geometry: Source = "paper"
+    """paper: corners of a box; official: its centre and size."""
+    whole: Literal["mean", "given"] = "mean"
+    """The whole picture's feature: the mean of the visible regions, or given by the store."""
+    visual_norm_init: Source = "paper"
+    """paper: the visual norms begin with weight 1; official: with 0, so that training begins as BERT."""
+    region_budget: Source = "paper"
+    """paper: max_regions; official: 64 places for text and regions together."""
+    network: Network | None = None
+    """Network that reads pixels and is trained with the rest; null: stored features."""
+    network_frozen: int = 2
+    """Frozen parts of the network: its stem, then stages 1 to 3."""
+    network_cells: Annotated[int, Field(ge=1, le=CELLS)] = CELLS
+    """Cells that RoIAlign makes of a box, in each direction."""
 
-    network_stride: Stride = "1x1"  # of a stage, in a bottleneck's first convolution; torchvision's weights: 3x3
+    network_stride: Stride = "1x1"
+    """Which convolution of a bottleneck has the stride of its stage: 1x1, or 3x3 for torchvision's weights."""
 
     @model_validator(mode="after")
     def _fits(self) -> VLBertConfig:

@@ -62,13 +62,20 @@ KNOWN = (BIDIRECTIONAL, TARGET_AFTER_BOTH, REGIONS_AFTER_TEXT)
 class XgptConfig(ModelConfig):
     """The sizes of XGPT, and its structures of Table 3."""
 
-    heads: int = 8  # H
-    layers: int = 12  # of the encoder, and as many of the decoder
-    structure: Structure = "encdec-share"  # Table 3
-    cross: Literal["after", "joint"] = "after"  # encdec-share: words look at the encoder after themselves, or at both
-    refining_layers: int = 1  # attention on attention over the regions (A.1); 0: none
-    positions: int = 60  # "we trim the max sequence length to 60" (A.2)
-    answer_slot: bool = True  # an answer is told from a [MASK] behind the question
+    heads: int = 8
+    """Attention heads."""
+    layers: int = 12
+    """Layers of the encoder, and as many of the decoder."""
+    structure: Structure = "encdec-share"
+    """Encoder alone, encoder and decoder, or both sharing their weights (Table 3)."""
+    cross: Literal["after", "joint"] = "after"
+    """Whether words of encdec-share attend to the encoder after themselves, or to both at once."""
+    refining_layers: int = 1
+    """Layers of attention on attention over the regions (A.1); 0: none."""
+    positions: int = 60
+    """Positions of the sequence; the paper trims to 60 (A.2)."""
+    answer_slot: bool = True
+    """Whether a question ends with a [MASK], at which its answer is read."""
 
     needs_regions: ClassVar = True
     regions_fixed: ClassVar = True  # as many learnt queries

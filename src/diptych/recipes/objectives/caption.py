@@ -13,7 +13,9 @@ class CaptionObjectives(Objectives):
     """Fine-tuning of an encoder-decoder for captions: the next word, by cross-entropy."""
 
     kind: Literal["caption"] = "caption"
+    """Kind of objectives."""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Label smoothing of the words."""
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         return together(GenerateText(vocabulary, reads="nothing", label_smoothing=self.label_smoothing))

@@ -26,11 +26,17 @@ class VcrObjectives(SeenClasses):
     """VCR. VL-BERT's paper adds masked region classification; its code asks the class of every region, none hidden."""
 
     kind: Literal["vcr"] = "vcr"
-    vcr_loss: Literal["softmax", "sigmoid"] = "softmax"  # texts against each other, or each by itself
+    """Kind of objectives."""
+    vcr_loss: Literal["softmax", "sigmoid"] = "softmax"
+    """softmax: the texts of a question against each other; sigmoid: each by itself."""
     region_classes: Literal["none", "masked", "every"] = "none"
+    """Which regions' classes are asked beside: none, masked ones, or every one with none hidden."""
     region_weight: NonNegativeFloat = 1.0
-    words: NonNegativeFloat = 0.0  # weight of guessing hidden words of all four texts; 0: none is hidden
-    rate: Share = 0.15  # of words and of regions
+    """Weight of the regions' classes."""
+    words: NonNegativeFloat = 0.0
+    """Weight of masked words of all four texts; 0: none is hidden."""
+    rate: Share = 0.15
+    """Share of the words and of the regions that are hidden."""
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         """What makes the groups comes first, or four texts would share what is hidden."""
@@ -49,7 +55,9 @@ class ReferringObjectives(SeenClasses):
     """Referring expressions."""
 
     kind: Literal["referring"] = "referring"
-    overlap: Share = 0.5  # IoU with the true box over which a region is a right one
+    """Kind of objectives."""
+    overlap: Share = 0.5
+    """IoU with the true box over which a region is a right one."""
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         return weighed((GroundExpression(self.overlap), 1.0), (SeenRegionClass(), self.seen_classes))
@@ -59,6 +67,7 @@ class NlvrObjectives(Objectives):
     """Statements that are true or false."""
 
     kind: Literal["nlvr"] = "nlvr"
+    """Kind of objectives."""
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         return together(ClassifyStatement())

@@ -24,17 +24,29 @@ class ImageBertObjectives(Objectives):
     """Weights of the four tasks of section 4.3; 0: off. The paper adds them up."""
 
     kind: Literal["image-bert"] = "image-bert"
-    words: NonNegativeFloat = 1.0  # MLM
-    region_classes: NonNegativeFloat = 1.0  # MOC
-    region_features: NonNegativeFloat = 1.0  # MRFR ("w MRFR loss", Table 4)
-    matching: NonNegativeFloat = 1.0  # ITM
-    rate: Share = 0.15  # of the words
+    """Kind of objectives."""
+    words: NonNegativeFloat = 1.0
+    """Weight of masked language modelling (MLM); 0: off."""
+    region_classes: NonNegativeFloat = 1.0
+    """Weight of masked object classification (MOC); 0: off."""
+    region_features: NonNegativeFloat = 1.0
+    """Weight of masked region feature regression (MRFR); 0: off."""
+    matching: NonNegativeFloat = 1.0
+    """Weight of image-text matching (ITM); 0: off."""
+    rate: Share = 0.15
+    """Share of the words that are hidden."""
     region_rate: Share = 0.15
-    region_hidden: Share = 0.9  # of the chosen regions; the others keep their feature
-    distance: Literal["sum", "mean"] = "sum"  # of MRFR, over the numbers of a feature
-    broken: Share = 0.5  # of the pairs; the paper does not say
+    """Share of the regions that are hidden."""
+    region_hidden: Share = 0.9
+    """Share of the chosen regions that are hidden; the others keep their feature."""
+    distance: Literal["sum", "mean"] = "sum"
+    """Whether MRFR sums over the numbers of a feature or takes their mean."""
+    broken: Share = 0.5
+    """Share of the pairs that are mismatched; the paper does not give it."""
     negatives: Literal["captions", "pictures", "both"] = "both"
-    only_matched: bool = True  # "conditional mask": of a broken pair nothing is asked
+    """What a mismatched pair gets from another: captions, pictures, or half of each."""
+    only_matched: bool = True
+    """Whether nothing is asked of mismatched pairs but whether they match."""
 
     @model_validator(mode="after")
     def _some(self) -> ImageBertObjectives:

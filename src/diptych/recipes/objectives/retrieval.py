@@ -15,13 +15,21 @@ class RetrievalObjectives(Objectives):
     """Weights of the three losses of ImageBERT's section 4.4; 0: off. Table 4 finds binary alone the best."""
 
     kind: Literal["retrieval"] = "retrieval"
+    """Kind of objectives."""
     binary: NonNegativeFloat = 1.0
-    choice: NonNegativeFloat = 0.0  # multi-class over the pairs of a group
-    triplet: NonNegativeFloat = 0.0  # against the hardest wrong pair
-    margin: NonNegativeFloat = 0.2  # of the triplet loss; the paper's formula has none
-    on: Literal["probability", "log-odds"] = "probability"  # what the margin is a margin of
-    pairs: Annotated[int, Field(ge=2)] = 4  # P: a right pair and P - 1 wrong ones
-    negatives: Literal["captions", "pictures", "both"] = "both"  # for a picture, for a caption, or half of each
+    """Weight of the binary loss of each pair; 0: off."""
+    choice: NonNegativeFloat = 0.0
+    """Weight of the multi-class loss over the pairs of a group; 0: off."""
+    triplet: NonNegativeFloat = 0.0
+    """Weight of the triplet loss against the hardest wrong pair; 0: off."""
+    margin: NonNegativeFloat = 0.2
+    """Margin of the triplet loss; the paper's formula has none."""
+    on: Literal["probability", "log-odds"] = "probability"
+    """What the margin is a margin of."""
+    pairs: Annotated[int, Field(ge=2)] = 4
+    """Pairs of a group: a right one, and the others wrong."""
+    negatives: Literal["captions", "pictures", "both"] = "both"
+    """What a wrong pair gets from another: captions, pictures, or half of each."""
 
     @model_validator(mode="after")
     def _some(self) -> RetrievalObjectives:

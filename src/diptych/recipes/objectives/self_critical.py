@@ -20,15 +20,23 @@ class SelfCriticalObjectives(Objectives):
     """CIDEr-D is the reward. `paper` against `official` is the table of fidelity.md."""
 
     kind: Literal["self-critical"] = "self-critical"
-    writes: Literal["queries", "decoder"]  # how the model is asked for all words of a caption at once
-    baseline: Literal["greedy", "mean", "beam"] = "greedy"  # mean: of the picture's other drawn captions
-    samples: PositiveInt = 1  # captions drawn a picture
-    beams: PositiveInt = 5  # of baseline=beam
-    # paper: all references of the picture, document frequencies of the training corpus.
-    # official (Unified VLP): the one reference of the sample as word pieces, frequencies of the batch.
+    """Kind of objectives."""
+    writes: Literal["queries", "decoder"]
+    """How the model is asked for all words of a caption at once."""
+    baseline: Literal["greedy", "mean", "beam"] = "greedy"
+    """Baseline of the reward: the greedy caption, the mean of the picture's other drawn ones, or a beam search's."""
+    samples: PositiveInt = 1
+    """Captions drawn for each picture."""
+    beams: PositiveInt = 5
+    """Beams of baseline=beam."""
+    # paper: with document frequencies of the training corpus.
+    # official (Unified VLP): the reference as word pieces, with frequencies of the batch.
     references: Literal["paper", "official"] = "paper"
-    counts_end: bool = True  # the end is a word of the reward's n-grams, or captions learn to break off: "a dog with a"
-    dropout: bool = False  # while captions are drawn and written again
+    """paper: all references of a picture; official: the sample's own alone."""
+    counts_end: bool = True
+    """Whether the end is a word of the reward's n-grams; without it captions learn to break off."""
+    dropout: bool = False
+    """Whether dropout is on while captions are drawn and scored."""
 
     @model_validator(mode="after")
     def _agrees(self) -> SelfCriticalObjectives:

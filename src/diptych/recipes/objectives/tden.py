@@ -29,19 +29,33 @@ class TdenObjectives(Objectives):
     """Each of the four can be switched off (Table 2). `paper` against `official` is the table of fidelity.md."""
 
     kind: Literal["tden"] = "tden"
-    words: bool = True  # MLM
-    regions: bool = True  # MOC
-    writing: bool = True  # MSG
-    matching: Literal["paper", "official", "older"] | None = "paper"  # ISM
-    matching_on: Literal["unimodal", "cross"] = "unimodal"  # cross: Table 2, row 4, with swapped texts
-    margin: NonNegativeFloat | None = None  # of ISM; None: that of its form
+    """Kind of objectives."""
+    words: bool = True
+    """Whether masked words are asked (MLM)."""
+    regions: bool = True
+    """Whether masked regions' classes are asked (MOC)."""
+    writing: bool = True
+    """Whether masked sentences are generated (MSG)."""
+    matching: Literal["paper", "official", "older"] | None = "paper"
+    """Form of image-sentence matching (ISM); null: off."""
+    matching_on: Literal["unimodal", "cross"] = "unimodal"
+    """What ISM matches: the two encoders' vectors, or (Table 2, row 4) pairs in the cross-modal encoder."""
+    margin: NonNegativeFloat | None = None
+    """Margin of ISM; null: that of its form."""
     two_pass: Literal["A", "B", "C"] | None = "A"
-    sampling: Source = "paper"  # words drawn and one step; or the likeliest words and two steps
-    msg_input: Source = "paper"  # the words of the sentence; or the sentence with its [MASK]s
-    region_suppression: Source = "paper"  # none; or all regions that overlap a chosen one are hidden
-    rate: Share = 0.15  # of the words
+    """Scheduled sampling in two passes: Two-Pass-A, B or C; null: one pass."""
+    sampling: Source = "paper"
+    """paper: words are drawn, and one step; official: the likeliest words, and two steps."""
+    msg_input: Source = "paper"
+    """What the decoder reads: the words of the sentence (paper), or the sentence with its [MASK]s (official)."""
+    region_suppression: Source = "paper"
+    """paper: none; official: all regions that overlap a chosen one are hidden too."""
+    rate: Share = 0.15
+    """Share of the words that are hidden."""
     region_rate: Share = 0.15
-    region_hidden: Share = 0.9  # of the chosen regions
+    """Share of the regions that are hidden."""
+    region_hidden: Share = 0.9
+    """Share of the chosen regions that are hidden; the others keep their feature."""
 
     @model_validator(mode="after")
     def _fits(self) -> TdenObjectives:

@@ -17,14 +17,23 @@ class UnifiedVLPObjectives(Objectives):
     """`words` chooses between the paper's masks and a query for every word."""
 
     kind: Literal["unified-vlp"] = "unified-vlp"
+    """Kind of objectives."""
     words: Literal["masked", "queries"] | None = "masked"
-    seq2seq: Share = 0.75  # the paper's lambda: the share of samples that are written, not read
-    rate: Share = 0.15  # of the words, masked
-    most: PositiveInt | None = 3  # masked words at most (the code's max_pred)
-    drop_worst: Share = 0.0  # share of samples of highest loss left out
+    """How words are asked for: masked, by a query at every word, or (null) not at all."""
+    seq2seq: Share = 0.75
+    """Share of samples that are read from left to right, the paper's lambda; the others are read both ways."""
+    rate: Share = 0.15
+    """Share of the words that are hidden."""
+    most: PositiveInt | None = 3
+    """Words that are hidden at most; null: no limit."""
+    drop_worst: Share = 0.0
+    """Share of the samples of the highest loss that is left out."""
     label_smoothing: Share = 0.0
-    region_class: NonNegativeFloat = 0.0  # weight of region class as pretext (Table 6); 0: off
+    """Label smoothing of the words."""
+    region_class: NonNegativeFloat = 0.0
+    """Weight of region classes as pretext (Table 6); 0: off."""
     region_rate: Share = 0.15
+    """Share of the regions that are hidden."""
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         """One update, or two drawn by lambda where the writing is asked for by queries and the reading by masks."""

@@ -21,19 +21,33 @@ class VLBertObjectives(SeenClasses):
     """Weights of the tasks of section 3.3; 0: off. All are added up."""
 
     kind: Literal["vl-bert"] = "vl-bert"
-    relation: NonNegativeFloat = 1.0  # v1; off in the ICLR version and the code
+    """Kind of objectives."""
+    relation: NonNegativeFloat = 1.0
+    """Weight of the sentence-image relation; 0: off, as in the ICLR version and the code."""
     words: NonNegativeFloat = 1.0
-    text_alone: NonNegativeFloat = 0.0  # words of data.text by themselves; ICLR version and code: 1
+    """Weight of masked words; 0: off."""
+    text_alone: NonNegativeFloat = 0.0
+    """Weight of masked words of data.text; 0: off."""
     region_classes: NonNegativeFloat = 1.0
-    masking: Source = "paper"  # a chosen piece becomes [MASK]; or whole words, 80/10/10
-    rate: Share = 0.15  # of the words
+    """Weight of masked region classes; 0: off."""
+    masking: Source = "paper"
+    """paper: a chosen piece becomes [MASK]; official: whole words, 80/10/10."""
+    rate: Share = 0.15
+    """Share of the words that are hidden."""
     region_rate: Share = 0.15
-    region_hidden: Share = 0.9  # of the chosen regions
-    region_labels: Literal["hard", "soft"] = "hard"  # the detector's best class, or (the code) all its probabilities
-    label_sum_within: NonNegativeFloat | None = None  # of 1; other regions are not asked (the code: 0.1)
-    means: Literal["all", "samples"] = "all"  # over all that is asked, or first by sample
-    broken: Share = 0.5  # of the pairs, where relation is on
-    only_matched: bool = True  # of a broken pair nothing is asked: the text says nothing of that picture
+    """Share of the regions that are hidden."""
+    region_hidden: Share = 0.9
+    """Share of the chosen regions that are hidden; the others keep their feature."""
+    region_labels: Literal["hard", "soft"] = "hard"
+    """hard: the detector's best class; soft (the code): all its probabilities."""
+    label_sum_within: NonNegativeFloat | None = None
+    """How far a region's probabilities may sum from 1, or it is not asked (the code: 0.1); null: all are asked."""
+    means: Literal["all", "samples"] = "all"
+    """all: the mean over all that is asked; samples: first over each sample."""
+    broken: Share = 0.5
+    """Share of the pairs that are mismatched, where relation is on."""
+    only_matched: bool = True
+    """Whether nothing is asked of mismatched pairs but whether they match."""
 
     @model_validator(mode="after")
     def _some(self) -> VLBertObjectives:

@@ -12,8 +12,11 @@ class VqaObjectives(SeenClasses):
     """Fine-tuning for questions: one class an answer."""
 
     kind: Literal["vqa"] = "vqa"
+    """Kind of objectives."""
     form: AnswerForm = "binary"
-    masks_a_word: bool = False  # Unified VLP's code masks a word of each question in training (vqa_mask_one)
+    """How answers are learnt: each by itself (binary), or against each other (softmax)."""
+    masks_a_word: bool = False
+    """Whether a word of each question is masked in training (Unified VLP's code, vqa_mask_one)."""
 
     @property
     def answer_form(self) -> AnswerForm:

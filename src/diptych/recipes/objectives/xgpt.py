@@ -29,20 +29,35 @@ class XgptObjectives(Objectives):
     """
 
     kind: Literal["xgpt"] = "xgpt"
-    captions: NonNegativeFloat = 1.0  # IC
-    fragments: NonNegativeFloat = 1.0  # IMLM
-    denoising: NonNegativeFloat = 1.0  # IDA
-    regions: NonNegativeFloat = 1.0  # TIFG
-    text_words: NonNegativeFloat = 0.0  # MLM, without a picture
-    text_fragments: NonNegativeFloat = 0.0  # MASS, without a picture
-    fragment_share: Share = 0.5  # of the words
-    span_share: Share = 0.3  # of the words, by IDA
-    span_length: PositiveFloat = 3.0  # mean of the Poisson distribution
-    masks: Literal["single", "multi"] = "single"  # [MASK]s a span (Table 4)
-    grounded: bool = True  # whether IDA's words are read as the regions that they look at
-    region_error: Literal["sum", "mean"] = "sum"  # over the numbers of a feature
-    word_share: Share = 0.15  # of MLM
+    """Kind of objectives."""
+    captions: NonNegativeFloat = 1.0
+    """Weight of image captioning (IC); 0: off."""
+    fragments: NonNegativeFloat = 1.0
+    """Weight of image-conditioned masked language modelling (IMLM); 0: off."""
+    denoising: NonNegativeFloat = 1.0
+    """Weight of image-conditioned denoising (IDA); 0: off."""
+    regions: NonNegativeFloat = 1.0
+    """Weight of text-conditioned image feature generation (TIFG); 0: off."""
+    text_words: NonNegativeFloat = 0.0
+    """Weight of masked words of data.text, without a picture; 0: off."""
+    text_fragments: NonNegativeFloat = 0.0
+    """Weight of MASS on data.text, without a picture; 0: off."""
+    fragment_share: Share = 0.5
+    """Share of the words that a fragment takes."""
+    span_share: Share = 0.3
+    """Share of the words that IDA hides."""
+    span_length: PositiveFloat = 3.0
+    """Mean length of IDA's spans, of a Poisson distribution."""
+    masks: Literal["single", "multi"] = "single"
+    """[MASK]s of a span: a single one, or one for each word (Table 4)."""
+    grounded: bool = True
+    """Whether IDA's words are read as the regions that they attend to."""
+    region_error: Literal["sum", "mean"] = "sum"
+    """Whether TIFG sums over the numbers of a feature or takes their mean."""
+    word_share: Share = 0.15
+    """Share of the words of data.text that are hidden."""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Label smoothing of the words."""
 
     @model_validator(mode="after")
     def _fits(self) -> XgptObjectives:
