@@ -41,7 +41,7 @@ def captions(one: Record) -> list[Sample]:
 
 
 def loader(store: Store, batch_size: int = 4, seed: int = 0, max_regions: int | None = None) -> Loader:
-    return Loader(store, range(len(store)), captions, Always(), batch_size, seed, max_regions)
+    return Loader(store, range(len(store)), captions, Always(), batch_size, seed, max_regions=max_regions)
 
 
 def test_a_batch_depends_on_seed_step_and_part_alone(make_store: MakeStore) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from diptych.core import Batch, Writer, collate
 from diptych.errors import DataError, RecipeError
 from diptych.models import TdenConfig
-from diptych.models.cross_modal import closed_over
+from diptych.models.tden.layers import closed_over
 from diptych.objectives import GenerateText
 from tests import toy
 

@@ -13,7 +13,7 @@ from diptych.decoding import DecodingOptions, decode, search
 from diptych.errors import DataError, RecipeError
 from diptych.models import Xgpt, XgptConfig
 from diptych.models.transformer import LayerSizes
-from diptych.models.xgpt.input import Grounding, RefiningLayer
+from diptych.models.xgpt.layers import Grounding, RefiningLayer
 from diptych.objectives import (
     AnswerQuestion,
     Denoise,

@@ -1,10 +1,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from diptych.core import Question, Record
-from diptych.demo.findings import find, missed_things, overlap, wrong_by_kind
+from diptych.demo.findings import find, missed_things, wrong_by_kind
 from diptych.demo.gallery import STORYBOOK, absent_words, boxes, cider_by_picture, evenly, shown
 from diptych.demo.page import _gain
 from diptych.reports.charts import chart, draw
@@ -76,12 +74,6 @@ def test_a_region_is_not_of_the_background(records: list[Record]) -> None:
 def test_nobody_chose_the_pictures() -> None:
     assert evenly(range(10), 5) == [0, 2, 4, 6, 8]
     assert evenly([1, 2], 5) == [1, 2]
-
-
-def test_overlap() -> None:
-    assert overlap((0, 0, 1, 1), (0, 0, 1, 1)) == 1
-    assert overlap((0, 0, 1, 1), (0.5, 0, 1.5, 1)) == pytest.approx(1 / 3)
-    assert overlap((0, 0, 1, 1), (2, 2, 3, 3)) == 0
 
 
 def test_labels_stay_in_the_picture_and_off_each_other() -> None:

@@ -8,11 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diptych.core import IGNORE, Choices, Expression, Object, Record, Statement, collate
+from diptych.core import IGNORE, Choices, Expression, Object, Record, Statement, collate, iou
 from diptych.errors import DataError
 from diptych.tasks.baselines import BlindChoice
 from diptych.tasks.nlvr import Nlvr, nlvr_baselines, score_nlvr
-from diptych.tasks.referring import Referring, iou, referring_baselines, score_referring
+from diptych.tasks.referring import Referring, referring_baselines, score_referring
 from diptych.tasks.vcr import Vcr, chosen, cut, names_of, score_vcr, vcr_baselines
 from tests.deciding import ANSWERS, REASONS, RECORDS, TOKENS
 
@@ -126,6 +126,8 @@ def test_words_alone_are_the_blind_choice() -> None:
 def test_a_box_counts_from_iou_one_half() -> None:
     assert iou(LEFT, LEFT) == pytest.approx(1)
     assert iou(LEFT, RIGHT) == 0
+    assert iou((0, 0, 1, 1), (0.5, 0, 1.5, 1)) == pytest.approx(1 / 3)
+    assert iou((0, 0, 1, 1), (2, 2, 3, 3)) == 0
     record = Record("r", expressions=(Expression("e", "the left one", (0.0, 0.0, 1.0, 1.0)),))
     assert score_referring({"e": (0.0, 0.0, 0.5, 1.0)}, [record])["accuracy"].value == 100
     assert score_referring({"e": (0.0, 0.0, 0.49, 1.0)}, [record])["accuracy"].value == 0

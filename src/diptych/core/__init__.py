@@ -24,7 +24,7 @@ from diptych.core.batch import Batch, collate
 from diptych.core.contract import FeatureContract
 from diptych.core.protocols import Capability, Losses, Model, Objective, Task, Update, Writer
 from diptych.core.record import MASK_CELLS, Choices, Expression, GeneratedCaption, Object, Question, Record, Statement
-from diptych.core.regions import Regions
+from diptych.core.regions import Regions, iou
 from diptych.core.sample import IGNORE, Sample
 from diptych.core.states import States, Stream
 from diptych.core.tags import split_at_tags, tags, told_by_name
@@ -63,6 +63,7 @@ __all__ = [
     "Writer",
     "attention_mask",
     "collate",
+    "iou",
     "split_at_tags",
     "tags",
     "told_by_name",

@@ -10,6 +10,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 
+def iou(one: Sequence[float], other: Sequence[float]) -> float:
+    """Intersection over union of two boxes (x1, y1, x2, y2); 0 where neither has an area."""
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    shared = max(width, 0.0) * max(height, 0.0)
+    both = sum((box[2] - box[0]) * (box[3] - box[1]) for box in (one, other)) - shared
+    return shared / both if both > 0 else 0.0
+
+
 @dataclass(frozen=True)
 class Regions:
     """The regions of one picture, best first. Either `features` or `pixels` is what a model looks at.

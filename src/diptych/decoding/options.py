@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
+from diptych.core.shares import PositiveShare
 from diptych.errors import RecipeError
-
-Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class DecodingOptions(BaseModel):
@@ -38,7 +37,7 @@ class DecodingOptions(BaseModel):
     """Temperature of drawn tokens; below 1 likely ones become likelier."""
     top_k: PositiveInt | None = None
     """Tokens are drawn from so many likeliest; null: from all."""
-    top_p: Share | None = None
+    top_p: PositiveShare | None = None
     """Tokens are drawn from the fewest that have this probability together; null: from all."""
     captions: PositiveInt | None = None
     """Texts a picture, the best first; null: all beams that ended, or one drawn text."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from diptych.core import Question, Record
+from diptych.core import Question, Record, iou
 from diptych.demo.gallery import Kinds, absent_words, boxes, cider_by_picture, named_kinds
 from diptych.metrics.vqa import answer_accuracy, normalise_answer
-from diptych.reports.report import Finding, Fractions, Row
+from diptych.reports.report import Finding, Row
 from diptych.tasks.baselines import BlindAnswers
 
 MOST = 8  # rows of a finding
@@ -83,7 +83,7 @@ def missed_things(records: Sequence[Record], class_names: Sequence[str]) -> dict
         missed[record.key] = [
             thing.kind
             for thing in record.objects
-            if not any(box.name == thing.kind and overlap(box.box, thing.box) >= OVERLAP for box in regions)
+            if not any(box.name == thing.kind and iou(box.box, thing.box) >= OVERLAP for box in regions)
         ]
     return missed
 
@@ -155,13 +155,3 @@ def asked_of_what_was_missed(
     )
     text = "Accuracy of the questions that name a thing of the picture, by whether the detector found it."
     return Finding("Could it have known?", text, tuple(rows))
-
-
-def overlap(first: Fractions, second: Fractions) -> float:
-    """Intersection over union."""
-    wide = min(first[2], second[2]) - max(first[0], second[0])
-    tall = min(first[3], second[3]) - max(first[1], second[1])
-    if wide <= 0 or tall <= 0:
-        return 0.0
-    areas = sum((box[2] - box[0]) * (box[3] - box[1]) for box in (first, second))
-    return wide * tall / (areas - wide * tall)

@@ -44,6 +44,7 @@ class Loader:
         updates: Updates,
         batch_size: int,
         seed: int,
+        *,
         max_regions: int | None = None,
         needs_regions: bool = False,
         corpus: Corpus | None = None,

@@ -1,4 +1,4 @@
-"""Many states -> one vector, by attention (Yu et al., CVPR 2019: MCAN), and what TDEN makes of such vectors."""
+"""Many states -> one vector, by attention (Yu et al., CVPR 2019: MCAN), and what compares such vectors."""
 
 from __future__ import annotations
 
@@ -82,64 +82,3 @@ class SimilarityHead(nn.Module):
 
     def of_texts(self, stream: Stream) -> Float[Tensor, "B S"]:
         return F.normalize(self.text(stream.last, stream.present).float(), dim=-1)
-
-
-class OneAnswer(nn.Module):
-    """The paper's: one vector of picture, question and decoder, each pooled; then the answers. Before the sigmoid."""
-
-    def __init__(self, sizes: PoolSizes, streams: int, answers: int) -> None:
-        super().__init__()
-        self.pools = nn.ModuleList(AttentionPool(sizes.width, sizes.answer_width) for _ in range(streams))
-        self.norm = nn.LayerNorm(sizes.answer_width)
-        self.out = nn.Linear(sizes.answer_width, answers)
-
-    def forward(self, states: States) -> Float[Tensor, "B A"]:
-        assert states.joint is not None
-        streams = [*states.joint, *([states.written] if states.written is not None else [])]
-        pooled = [pool(stream.last, stream.present) for pool, stream in zip(self.pools, streams, strict=True)]
-        scores: Tensor = self.out(self.norm(torch.stack(pooled).sum(0)))
-        return scores
-
-
-class ReadAnswer(nn.Module):
-    """The released code's classifier over the cross-modal encoder: the picture, pooled after each layer, times the
-    question. Its VCR model has this one alone, with one score a choice."""
-
-    def __init__(self, sizes: PoolSizes, layers: int, answers: int) -> None:
-        super().__init__()
-        self.regions = LayerPools(layers, sizes.width, sizes.answer_width, scaled=False)
-        self.text = AttentionPool(sizes.width, sizes.answer_width)
-        self.out = nn.Sequential(nn.LayerNorm(sizes.answer_width), nn.Linear(sizes.answer_width, answers))
-
-    def forward(self, states: States) -> Float[Tensor, "B A"]:
-        assert states.joint is not None
-        regions, text = states.joint
-        scores: Tensor = self.out(self.regions(regions) * self.text(text.last, text.present))
-        return scores
-
-
-class TwoAnswers(nn.Module):
-    """The released code's: a classifier over the encoder, and one over the decoder, which has read the question too."""
-
-    def __init__(self, sizes: PoolSizes, layers: int) -> None:
-        super().__init__()
-        self.read = ReadAnswer(sizes, layers, sizes.answers)
-        self.pool = AttentionPool(sizes.width, sizes.answer_width)
-        self.out = nn.Sequential(nn.LayerNorm(sizes.answer_width), nn.Linear(sizes.answer_width, sizes.answers))
-
-    def forward(self, states: States) -> Float[Tensor, "B 2 A"]:
-        assert states.written is not None
-        written = self.out(self.pool(states.written.last, states.written.present))
-        return torch.stack([self.read(states), written], 1)
-
-
-class PairHead(nn.Module):
-    """Whether picture and text belong together: ViLBERT's, over [IMG] times [CLS] after they have met."""
-
-    def __init__(self, sizes: PoolSizes) -> None:
-        super().__init__()
-        self.out = nn.Linear(sizes.width, 1)
-
-    def forward(self, states: States) -> Float[Tensor, "B"]:
-        scores: Tensor = self.out(states.special["img"] * states.special["cls"])[:, 0]
-        return scores

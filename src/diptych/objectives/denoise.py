@@ -26,7 +26,7 @@ class Denoise:
     multi    each word of a span becomes a [MASK] (Table 4)
 
     grounded: the encoder does not read the words that are left, but the regions that each of them looks at (the paper's
-    attention matrix A, `models/xgpt/input.py`).
+    attention matrix A, `models/xgpt/layers.py`).
     """
 
     vocabulary: Vocabulary

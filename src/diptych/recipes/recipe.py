@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -20,6 +20,7 @@ from pydantic import (
 
 from diptych.configs import explain
 from diptych.core import Vocabulary
+from diptych.core.shares import PartialShare, PositiveShare
 from diptych.decoding import DecodingOptions
 from diptych.errors import RecipeError, nearest
 from diptych.files import write_atomically
@@ -64,11 +65,11 @@ class DataConfig(BaseModel):
     """Pixels of a picture's longer side at most, where the model reads pixels."""
     pixels_colours: Colours = "rgb"
     """Order of the colours: rgb as torchvision's weights read them, or bgr as Caffe's."""
-    mirror: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    mirror: PartialShare = 0.0
     """Share of samples that are mirrored, with left and right swapped in their texts."""
     text: str | None = None
     """Path of a text file, a sentence a line, to pre-train on beside the pictures; null: none."""
-    text_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    text_share: PositiveShare = 0.5
     """Share of each batch that comes from the text file; 1: all of it."""
     text_words: PositiveInt = 64
     """Tokens of a sample of the text file."""

@@ -84,13 +84,13 @@ class Plan:
                 self.schedule,
                 training.batch,
                 training.seed,
-                shape.max_regions,
-                shape.needs_regions,
-                corpus_of(self.recipe, self.tokens),
-                self.recipe.data.text_share,
-                pixels_of(self.recipe),
-                self.recipe.data.mirror,
-                shape.most_regions,
+                max_regions=shape.max_regions,
+                needs_regions=shape.needs_regions,
+                corpus=corpus_of(self.recipe, self.tokens),
+                alone=self.recipe.data.text_share,
+                pixels=pixels_of(self.recipe),
+                mirror=self.recipe.data.mirror,
+                most_regions=shape.most_regions,
             )
         except DataError as error:
             if lines := list(self._unknown()):

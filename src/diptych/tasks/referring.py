@@ -12,7 +12,7 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from diptych.core import Batch, Expression, Record, Regions, Sample, Task
+from diptych.core import Batch, Expression, Record, Regions, Sample, Task, iou
 from diptych.errors import DataError
 from diptych.loading.tokens import Tokens
 from diptych.models.heads import RegionScoreHead
@@ -91,14 +91,6 @@ def expressions_of(records: Sequence[Record]) -> Iterator[tuple[Record, Expressi
 def can_be_found(expression: Expression, regions: Regions | None) -> bool:
     """Whether any region would count as right."""
     return regions is not None and bool((regions.overlaps(expression.box) >= FOUND).any())
-
-
-def iou(one: Box, other: Box) -> float:
-    width = min(one[2], other[2]) - max(one[0], other[0])
-    height = min(one[3], other[3]) - max(one[1], other[1])
-    shared = max(width, 0.0) * max(height, 0.0)
-    both = sum((box[2] - box[0]) * (box[3] - box[1]) for box in (one, other)) - shared
-    return shared / both if both > 0 else 0.0
 
 
 def score_referring(

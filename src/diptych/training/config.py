@@ -4,7 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
-Share = Annotated[float, Field(ge=0, lt=1)]
+from diptych.core.shares import PartialShare
+
 NotNegative = Annotated[float, Field(ge=0)]
 
 
@@ -17,11 +18,11 @@ class OptimizerConfig(BaseModel):
     """Optimizer."""
     lr: PositiveFloat = 1e-4
     """Highest learning rate, reached at the end of the warm-up."""
-    betas: tuple[Share, Share] = (0.9, 0.999)
+    betas: tuple[PartialShare, PartialShare] = (0.9, 0.999)
     """Decay of the running means of the gradient and of its square; not of sgd."""
     eps: NotNegative = 1e-8
     """Added to the denominator; not of sgd."""
-    momentum: Share = 0.9
+    momentum: PartialShare = 0.9
     """Momentum of sgd."""
     weight_decay: NotNegative = 0.0
     """Weight decay: decoupled for adamw, bert_adam and muon, L2 for adam and sgd."""
@@ -44,7 +45,7 @@ class OptimizerConfig(BaseModel):
     """How the learning rate changes after the warm-up."""
     warmup_steps: Annotated[int, Field(ge=0)] | None = None
     """Steps in which the learning rate rises to its highest value."""
-    warmup_share: Share | None = None
+    warmup_share: PartialShare | None = None
     """Warm-up as a share of all steps, instead of warmup_steps."""
     warmup_from_zero: bool = False
     """Whether the first step has the learning rate 0, as in BERT's code."""

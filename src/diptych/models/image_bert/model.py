@@ -107,7 +107,7 @@ class ImageBert(SystemModel):
             dropout=config.dropout,
             norm_eps=config.norm_eps,
         )
-        self.regions = ObjectEmbedding(config)
+        self.regions = LocatedRegionEmbedding(config)
         self.encoder = Transformer(
             LayerSizes.of(config),
             config.layers,
@@ -164,7 +164,7 @@ class ImageBert(SystemModel):
         return seen, present
 
 
-class ObjectEmbedding(nn.Module):
+class LocatedRegionEmbedding(nn.Module):
     """Section 4.1: e = LN(v + s + p_img + p_seq); v of the feature, p_img of the box as five numbers.
 
     A hidden region loses its feature ("zero out") and keeps its box, or nobody could say which region is asked for.

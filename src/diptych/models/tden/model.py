@@ -31,12 +31,20 @@ from torch import Tensor, nn
 
 from diptych.core import Batch, Capability, States, Stream, Vocabulary
 from diptych.errors import DataError, RecipeError
-from diptych.models.cross_modal import CrossModalLayer, ObjectEmbedding, closed_over
 from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, causal, closed_of, write_word
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, make_heads, slot_mark
-from diptych.models.pooling import OneAnswer, PairHead, ReadAnswer, SimilarityHead, TwoAnswers
+from diptych.models.pooling import SimilarityHead
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
+from diptych.models.tden.layers import (
+    CrossModalLayer,
+    ObjectEmbedding,
+    OneAnswer,
+    PairHead,
+    ReadAnswer,
+    TwoAnswers,
+    closed_over,
+)
 from diptych.models.transformer import Layer, LayerSizes
 from diptych.models.visual import Source, refuse_more_regions
 

@@ -1,0 +1,1 @@
+"""VL-BERT (arXiv 1908.08530): one encoder over words and regions; its network over pixels; its checkpoints."""

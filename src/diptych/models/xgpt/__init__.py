@@ -1,0 +1,1 @@
+"""XGPT (arXiv 2003.01473): an encoder-decoder of one set of layers; its layers."""

@@ -53,7 +53,7 @@ from diptych.models.heads import HeadSizes, make_heads, slot_mark
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import CLOSED, Layer, LayerSizes
 from diptych.models.visual import refuse_more_regions
-from diptych.models.xgpt.input import Grounding, RefiningLayer, RegionProjection, WordEmbedding
+from diptych.models.xgpt.layers import Grounding, RefiningLayer, RegionProjection, WordEmbedding
 
 Structure = Literal["enc", "encdec", "encdec-share"]
 KNOWN = (BIDIRECTIONAL, TARGET_AFTER_BOTH, REGIONS_AFTER_TEXT)

@@ -1,10 +1,9 @@
 """To write captions with a decoder: any model with a target goes with it."""
 
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from diptych.core import Vocabulary
+from diptych.core.shares import PartialShare
 from diptych.objectives import GenerateText, Schedule, together
 from diptych.recipes.objectives.kind import Objectives
 
@@ -14,7 +13,7 @@ class CaptionObjectives(Objectives):
 
     kind: Literal["caption"] = "caption"
     """Kind of objectives."""
-    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    label_smoothing: PartialShare = 0.0
     """Label smoothing of the words."""
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, NonNegativeFloat
+from pydantic import NonNegativeFloat
 
 from diptych.core import BIDIRECTIONAL, Vocabulary
+from diptych.core.shares import Share
 from diptych.objectives import (
     ChooseText,
     ClassifyStatement,
@@ -18,8 +19,6 @@ from diptych.objectives import (
     together,
 )
 from diptych.recipes.objectives.kind import Objectives, SeenClasses, weighed
-
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class VcrObjectives(SeenClasses):

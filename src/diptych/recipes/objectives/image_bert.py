@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, model_validator
+from pydantic import NonNegativeFloat, model_validator
 
 from diptych.core import BIDIRECTIONAL, Objective, Vocabulary
+from diptych.core.shares import Share
 from diptych.objectives import (
     ImageTextMatching,
     MaskedLanguage,
@@ -16,8 +17,6 @@ from diptych.objectives import (
     Schedule,
 )
 from diptych.recipes.objectives.kind import Objectives
-
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class ImageBertObjectives(Objectives):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field, NonNegativeFloat, model_validator
+from pydantic import NonNegativeFloat, model_validator
 
 from diptych.core import BIDIRECTIONAL, Objective, Vocabulary
+from diptych.core.shares import Share
 from diptych.objectives import (
     GenerateText,
     ImageTextMatching,
@@ -20,7 +21,6 @@ from diptych.objectives import (
 )
 from diptych.recipes.objectives.kind import Objectives
 
-Share = Annotated[float, Field(ge=0, le=1)]
 Source = Literal["paper", "official"]
 OVERLAP = 0.4  # IoU, func_pretrain.py:44
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import NonNegativeFloat, PositiveInt
 
 from diptych.core import BIDIRECTIONAL, TEXT_AFTER_REGIONS, Attention, Objective, Vocabulary
+from diptych.core.shares import Share
 from diptych.objectives import MaskedLanguage, MaskedQueries, MaskedRegionClass, OneForward, Schedule
 from diptych.recipes.objectives.kind import Objectives
-
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class UnifiedVLPObjectives(Objectives):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, model_validator
+from pydantic import NonNegativeFloat, model_validator
 
 from diptych.core import BIDIRECTIONAL, Vocabulary
+from diptych.core.shares import Share
 from diptych.models.visual import Source
 from diptych.objectives import ImageTextMatching, MaskedLanguage, MaskedRegionClass, Schedule, SeenRegionClass
 from diptych.objectives.words import Scheme
 from diptych.recipes.objectives.kind import SeenClasses, weighed
 
-Share = Annotated[float, Field(ge=0, le=1)]
 _SCHEMES: dict[Source, Scheme] = {"paper": (1.0, 0.0, 0.0), "official": (0.8, 0.1, 0.1)}
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import NonNegativeFloat, PositiveFloat, model_validator
 
 from diptych.core import BIDIRECTIONAL, Objective, Vocabulary
+from diptych.core.shares import PartialShare, PositiveShare
 from diptych.objectives import (
     Denoise,
     GenerateFragment,
@@ -17,8 +18,6 @@ from diptych.objectives import (
     Schedule,
 )
 from diptych.recipes.objectives.kind import Objectives
-
-Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class XgptObjectives(Objectives):
@@ -42,9 +41,9 @@ class XgptObjectives(Objectives):
     """Weight of masked words of data.text, without a picture; 0: off."""
     text_fragments: NonNegativeFloat = 0.0
     """Weight of MASS on data.text, without a picture; 0: off."""
-    fragment_share: Share = 0.5
+    fragment_share: PositiveShare = 0.5
     """Share of the words that a fragment takes."""
-    span_share: Share = 0.3
+    span_share: PositiveShare = 0.3
     """Share of the words that IDA hides."""
     span_length: PositiveFloat = 3.0
     """Mean length of IDA's spans, of a Poisson distribution."""
@@ -54,9 +53,9 @@ class XgptObjectives(Objectives):
     """Whether IDA's words are read as the regions that they attend to."""
     region_error: Literal["sum", "mean"] = "sum"
     """Whether TIFG sums over the numbers of a feature or takes their mean."""
-    word_share: Share = 0.15
+    word_share: PositiveShare = 0.15
     """Share of the words of data.text that are hidden."""
-    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    label_smoothing: PartialShare = 0.0
     """Label smoothing of the words."""
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""What TDEN adds to BERT's layers: the embedding of regions with [IMG], and layers in which regions and words meet."""
+"""What TDEN adds to BERT's layers: [IMG] and regions, cross-modal layers, heads over pooled streams."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from diptych.core import Batch
+from diptych.core import Batch, States
 from diptych.models.decoder import closed_of
 from diptych.models.dropout import Dropout
+from diptych.models.pooling import AttentionPool, LayerPools, PoolSizes
 from diptych.models.transformer import CLOSED, Layer, LayerSizes
 from diptych.models.visual import geometry, region_features
 
@@ -70,3 +71,64 @@ def closed_over(present: Bool[Tensor, "B P"], past: Float[Tensor, "1 1 U U"]) ->
     closed[..., :count] = closed_of(present, past)
     closed[..., count:, count:] = past
     return closed
+
+
+class OneAnswer(nn.Module):
+    """The paper's: one vector of picture, question and decoder, each pooled; then the answers. Before the sigmoid."""
+
+    def __init__(self, sizes: PoolSizes, streams: int, answers: int) -> None:
+        super().__init__()
+        self.pools = nn.ModuleList(AttentionPool(sizes.width, sizes.answer_width) for _ in range(streams))
+        self.norm = nn.LayerNorm(sizes.answer_width)
+        self.out = nn.Linear(sizes.answer_width, answers)
+
+    def forward(self, states: States) -> Float[Tensor, "B A"]:
+        assert states.joint is not None
+        streams = [*states.joint, *([states.written] if states.written is not None else [])]
+        pooled = [pool(stream.last, stream.present) for pool, stream in zip(self.pools, streams, strict=True)]
+        scores: Tensor = self.out(self.norm(torch.stack(pooled).sum(0)))
+        return scores
+
+
+class ReadAnswer(nn.Module):
+    """The released code's classifier over the cross-modal encoder: the picture, pooled after each layer, times the
+    question. Its VCR model has this one alone, with one score a choice."""
+
+    def __init__(self, sizes: PoolSizes, layers: int, answers: int) -> None:
+        super().__init__()
+        self.regions = LayerPools(layers, sizes.width, sizes.answer_width, scaled=False)
+        self.text = AttentionPool(sizes.width, sizes.answer_width)
+        self.out = nn.Sequential(nn.LayerNorm(sizes.answer_width), nn.Linear(sizes.answer_width, answers))
+
+    def forward(self, states: States) -> Float[Tensor, "B A"]:
+        assert states.joint is not None
+        regions, text = states.joint
+        scores: Tensor = self.out(self.regions(regions) * self.text(text.last, text.present))
+        return scores
+
+
+class TwoAnswers(nn.Module):
+    """The released code's: a classifier over the encoder, and one over the decoder, which has read the question too."""
+
+    def __init__(self, sizes: PoolSizes, layers: int) -> None:
+        super().__init__()
+        self.read = ReadAnswer(sizes, layers, sizes.answers)
+        self.pool = AttentionPool(sizes.width, sizes.answer_width)
+        self.out = nn.Sequential(nn.LayerNorm(sizes.answer_width), nn.Linear(sizes.answer_width, sizes.answers))
+
+    def forward(self, states: States) -> Float[Tensor, "B 2 A"]:
+        assert states.written is not None
+        written = self.out(self.pool(states.written.last, states.written.present))
+        return torch.stack([self.read(states), written], 1)
+
+
+class PairHead(nn.Module):
+    """Whether picture and text belong together: ViLBERT's, over [IMG] times [CLS] after they have met."""
+
+    def __init__(self, sizes: PoolSizes) -> None:
+        super().__init__()
+        self.out = nn.Linear(sizes.width, 1)
+
+    def forward(self, states: States) -> Float[Tensor, "B"]:
+        scores: Tensor = self.out(states.special["img"] * states.special["cls"])[:, 0]
+        return scores
