@@ -126,8 +126,8 @@ def test_words_alone_are_the_blind_choice() -> None:
 def test_a_box_counts_from_iou_one_half() -> None:
     assert iou(LEFT, LEFT) == pytest.approx(1)
     assert iou(LEFT, RIGHT) == 0
-    assert iou((0, 0, 1, 1), (0.5, 0, 1.5, 1)) == pytest.approx(1 / 3)
-    assert iou((0, 0, 1, 1), (2, 2, 3, 3)) == 0
+    assert iou((0.0, 0.0, 1.0, 1.0), (0.5, 0.0, 1.5, 1.0)) == pytest.approx(1 / 3)
+    assert iou((0.0, 0.0, 1.0, 1.0), (2.0, 2.0, 3.0, 3.0)) == 0
     record = Record("r", expressions=(Expression("e", "the left one", (0.0, 0.0, 1.0, 1.0)),))
     assert score_referring({"e": (0.0, 0.0, 0.5, 1.0)}, [record])["accuracy"].value == 100
     assert score_referring({"e": (0.0, 0.0, 0.49, 1.0)}, [record])["accuracy"].value == 0
