@@ -1,28 +1,155 @@
-"""Files that are written whole or not at all."""
+"""Files and folders that are written whole or not at all, and are on the disk when a name says so.
+
+.NAME.PID.partial     what is being written beside NAME
+.NAME.PID.old         the folder NAME as it was, while another takes its place
+
+What a kill leaves of either is swept by the next run of the same command (`sweep`).
+"""
 
 import errno
 import os
+import re
 import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import psutil
 
 from diptych.errors import DiptychError
 
+_LEFT = re.compile(r"\.(.+)\.(\d+)\.(partial|old)")
+
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the target, flush to the disk, then rename over it: a reader sees the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    """Write beside the target, flush to the disk, then rename over it: a reader sees the old file or the new one.
+
+    Where a link leads, its target is written. A device or a pipe is written to, never replaced. Raises DiptychError.
+    """
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        if _is_no_file(path):
+            with path.open("ab", buffering=0) as device:
+                device.write(content)
+            return
+        path = Path(os.path.realpath(path))
+        temporary = aside(path)
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            sync(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
-        if error.errno == errno.ENOSPC:
-            free = shutil.disk_usage(path.parent).free
-            raise DiptychError(
-                f"the disk is full: {path} needs {len(content) / 2**20:.1f} MiB, {free / 2**20:.1f} MiB are free; "
-                f"make room and run the same command again"
-            ) from error
-        raise DiptychError(f"cannot write {path}: {error.strerror}; choose another place with --out") from error
+        raise _unwritten(path, len(content), error) from error
+
+
+@contextmanager
+def whole_folder(target: Path) -> Iterator[Path]:
+    """A new folder to write into; when all went well it is flushed to the disk and takes the target's place.
+
+    Errors pass, and leave the target as it was.
+    """
+    sweep(target.parent, target.name)
+    temporary = aside(target)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        for folder, _, names in os.walk(temporary):
+            for name in names:
+                sync(Path(folder, name))
+            sync(Path(folder))
+        if target.exists():
+            old = aside(target, "old")
+            target.rename(old)
+            temporary.rename(target)
+            shutil.rmtree(old)
+        else:
+            temporary.rename(target)
+        sync(target.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def copy_folder(source: Path, target: Path) -> None:
+    """All files below, as one: the target is there whole or not at all. Raises DiptychError."""
+    try:
+        with whole_folder(target) as temporary:
+            shutil.copytree(source, temporary, dirs_exist_ok=True)
+    except (OSError, shutil.Error) as error:
+        raise DiptychError(
+            f"cannot copy {source} to {target}: {error}; make room and run the same command again"
+        ) from error
+
+
+def aside(path: Path, what: str = "partial") -> Path:
+    """Where this process writes before the path gets its name."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{what}")
+
+
+def sweep(folder: Path, name: str | None = None) -> None:
+    """Remove what killed processes left below a folder, or directly in it of one name.
+
+    A folder that was being replaced takes its place again where the new one is not there.
+    """
+    found = (folder.glob(f".{name}.*") if name is not None else _left_below(folder)) if folder.is_dir() else ()
+    for path in sorted(found):
+        parts = _LEFT.fullmatch(path.name)
+        if parts is None or _in_use(path, int(parts[2])):
+            continue
+        target = path.with_name(parts[1])
+        if parts[3] == "old" and not target.exists():
+            path.rename(target)
+        elif path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or the names in a folder, to the disk."""
+    if os.name == "nt" and path.is_dir():
+        return  # Windows opens no folders
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _left_below(folder: Path) -> Iterator[Path]:
+    for here, folders, names in os.walk(folder):
+        yield from (Path(here, name) for name in (*folders, *names) if _LEFT.fullmatch(name))
+
+
+def _in_use(path: Path, pid: int) -> bool:
+    """Whether the process that made it lives; another may have its number by now."""
+    try:
+        return psutil.Process(pid).create_time() <= path.lstat().st_mtime + 1
+    except (psutil.Error, OSError):
+        return False
+
+
+def _is_no_file(path: Path) -> bool:
+    """Whether a device, a pipe or an open stream is there. Raises DiptychError where it is a folder."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    if stat.S_ISDIR(mode):
+        raise DiptychError(f"{path} is a folder; give the name of a file in it")
+    stream = os.path.realpath(path.parent)
+    return not stat.S_ISREG(mode) or stream == "/dev" or stream.startswith("/proc/")
+
+
+def _unwritten(path: Path, size: int, error: OSError) -> DiptychError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        free = shutil.disk_usage(path.parent).free
+        return DiptychError(
+            f"the disk is full: {path} needs {size / 2**20:.1f} MiB, {free / 2**20:.1f} MiB are free; "
+            "make room and run the same command again"
+        )
+    return DiptychError(f"cannot write {path}: {error.strerror}; choose another place with --out")

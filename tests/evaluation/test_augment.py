@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from rich.console import Console
 
 from diptych.core import GeneratedCaption
 from diptych.decoding import DecodingOptions, Hypothesis
-from diptych.errors import DataError, RecipeError
+from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.evaluation import augment as augmenting
 from diptych.evaluation.augment import augment
 from diptych.evaluation.evaluate import score_model
+from diptych.loading.check import check
 from diptych.loading.extract import extract
 from diptych.loading.store import Store, StoreWriter
 from diptych.metrics import tokens_of
@@ -163,3 +165,25 @@ def test_how_captions_are_written_where_it_is_asked_for() -> None:
         chosen_decoding(usual, 1, False, top_k=4)
     with pytest.raises(RecipeError, match="beams=4 searches"):
         chosen_decoding(usual, 1, True, beams=4)
+
+
+def test_a_detector_that_was_half_copied_is_copied_again_and_a_damaged_one_is_refused(
+    world: Store, captioner: ModelFolder, tmp_path: Path
+) -> None:
+    augment(captioner, world, tmp_path / "more", 1, DRAWN, "train", seed=0)
+    wanted = (world.folder / "detector" / "detector.json").read_bytes()
+    (tmp_path / "more" / "detector" / "detector.json").unlink()
+    augment(captioner, world, tmp_path / "more", 1, DRAWN, "train", seed=0)
+    assert (tmp_path / "more" / "detector" / "detector.json").read_bytes() == wanted
+    broken = tmp_path / "broken"
+    shutil.copytree(world.folder, broken)
+    (broken / "detector" / "detector.json").unlink()
+    for attempt in (
+        lambda: augment(captioner, Store(broken), tmp_path / "other", 1, DRAWN, "train", seed=0),
+        lambda: run(find_recipe("unified-vlp/small/caption", SETTINGS), Store(broken), tmp_path / "run"),
+    ):
+        with pytest.raises(CheckpointError, match="holds no detector"):
+            attempt()
+    assert not (tmp_path / "other").exists()
+    assert not (tmp_path / "run").exists()
+    assert "detector" in {finding.kind for finding in check(Store(broken), pictures=False).findings}

@@ -24,7 +24,7 @@ from diptych.demo.page import TITLE
 from diptych.demo.systems import DEFAULT, begin_with, layers_of, tasks_of
 from diptych.errors import RecipeError
 from diptych.files import write_atomically
-from diptych.loading.store import Store, iterate
+from diptych.loading.store import DETECTOR, Store, iterate
 from diptych.models import SYSTEMS
 from diptych.processes import PROCESSES, peak_memory
 from diptych.progress import bar
@@ -36,7 +36,7 @@ from diptych.reports.tables import score_table
 from diptych.runs.detector import DetectorRecipe, train_detector
 from diptych.runs.distributed import apart, together
 from diptych.runs.extraction import extract_regions
-from diptych.runs.folder import DETECTOR, INNER, open_model
+from diptych.runs.folder import INNER, open_model
 from diptych.runs.run import run
 from diptych.sources import storybook
 from diptych.sources.formats import read

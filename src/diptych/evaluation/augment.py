@@ -7,7 +7,6 @@ and nobody had said; `Record.written` says which, by what model, and how likely 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,12 +17,12 @@ import torch
 from diptych.core import GeneratedCaption, Record, Writer, collate
 from diptych.decoding import DecodingOptions, Hypothesis, decode
 from diptych.errors import DataError, RecipeError
-from diptych.files import write_atomically
-from diptych.loading.store import INDEX, Store, StoreWriter
+from diptych.files import copy_folder, sweep, write_atomically
+from diptych.loading.store import DETECTOR, INDEX, Store, StoreWriter
 from diptych.metrics import tokens_of
 from diptych.models.weights import digest
 from diptych.progress import bar
-from diptych.runs.folder import DETECTOR, ModelFolder
+from diptych.runs.folder import ModelFolder
 from diptych.runs.prepare import in_split
 from diptych.tasks.caption import Captioning
 from diptych.training.devices import seed_part
@@ -82,6 +81,7 @@ def augment(
         raise RecipeError(f"{model.architecture.system} reads and does not write captions; choose another model")
     model.accept(store.contract, store.folder)
     in_split(store, split, "--split")
+    detector = store.detector()
     asked = Augmentation(_author(model), captions, split, seed, decoding.model_dump(mode="json"))
     counts = _claim(out, asked)
     with StoreWriter(out, store.contract, SHARD) as written, bar("pictures") as progress:
@@ -98,8 +98,8 @@ def augment(
             if not (start + BATCH) % SHARD:
                 _keep(out, asked, counts)
             progress.advance(task, len(indices))
-    if (store.folder / DETECTOR).is_dir() and not (out / DETECTOR).exists():
-        shutil.copytree(store.folder / DETECTOR, out / DETECTOR)
+    if detector is not None:
+        copy_folder(detector, out / DETECTOR)
     _keep(out, asked, counts)
     return sum(counts.values(), start=Tally())
 
@@ -170,6 +170,7 @@ def _claim(out: Path, asked: Augmentation) -> dict[str, Tally]:
             raise DataError(f"{out} holds a store that was not made so; give another folder")
         out.mkdir(parents=True, exist_ok=True)
         _keep(out, asked, {})
+    sweep(out)
     known = json.loads((out / FILE).read_text("utf-8"))
     now, before = json.loads(json.dumps(asdict(asked))), known["asked"]
     if different := [f"{name}: {now[name]}, was {before.get(name)}" for name in now if now[name] != before.get(name)]:

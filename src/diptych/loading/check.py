@@ -23,7 +23,7 @@ from rich.text import Text
 from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
-from diptych.errors import DataError
+from diptych.errors import CheckpointError, DataError
 from diptych.loading.store import FAILURES, Store
 from diptych.vision.archives import read_bytes
 from diptych.vision.pictures import open_picture
@@ -39,6 +39,8 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "no records": ("error", "the data set is empty"),
     "key twice": ("error", "keys name pictures and must be unique"),
     "record damaged": ("error", "its bytes are not what was written: extract again"),
+    "detector": ("error", "a model trained on these features could not caption a picture: extract again"),
+    "no detector": ("warning", "a model trained so reads features alone: give the same extract command again"),
     "contract": ("error", "the model was trained on other features: extract with its own detector"),
     "features not finite": ("error", "NaN or infinite numbers: extract again, or leave the records out"),
     "features of another size": ("error", "not as the store's contract says: extract to a new folder"),
@@ -152,6 +154,11 @@ def check(data: Store | Iterable[Record], model: FeatureContract | None = None, 
     for record in found.opened(_records(data, found)):
         found.look_at(record)
     if isinstance(data, Store):
+        try:
+            if data.detector() is None and data.contract.weights:
+                found.add("no detector", str(data.folder))
+        except CheckpointError as error:
+            found.add("detector", str(error))
         for key, reason in _failures(data.folder):
             found.add("not extracted", f"{key}: {reason}")
         if model is not None:

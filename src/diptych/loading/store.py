@@ -41,8 +41,9 @@ from diptych.core import (
 )
 from diptych.errors import DataError
 from diptych.files import write_atomically
+from diptych.vision.weights import check_detector
 
-INDEX, FAILURES = "store.json", "failures.jsonl"
+INDEX, FAILURES, DETECTOR = "store.json", "failures.jsonl", "detector"
 PER_REGION = ("boxes", "scores", "classes", "features", "masks")
 
 
@@ -95,6 +96,17 @@ class Store:
     @property
     def splits(self) -> dict[str, int]:
         return dict(Counter(self.split_names))
+
+    def detector(self) -> Path | None:
+        """The folder of the detector it carries, whose files were just held against the contract; None without one.
+
+        Raises CheckpointError where it is damaged, or not the one that made the features.
+        """
+        folder = self.folder / DETECTOR
+        if not folder.is_dir():
+            return None
+        check_detector(folder, self.contract.weights)
+        return folder
 
     def keys(self) -> set[str]:
         return {self.words(i).key for i in range(len(self))}

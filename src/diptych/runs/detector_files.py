@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ import torch
 
 from diptych import unpickle
 from diptych.errors import CheckpointError, RecipeError
+from diptych.files import whole_folder
 from diptych.models.weights import HUB_FILES, Report, Tensors, read_weights
 from diptych.vision.detector import Detector
 from diptych.vision.load import load_detector
@@ -138,11 +137,8 @@ def _names(path: Path | None) -> list[str]:
 
 def _save(detector: OfficialDetector, out: Path) -> None:
     """Whole or not at all."""
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.partial")
     try:
-        detector.save(temporary)
-        temporary.rename(out)
+        with whole_folder(out) as temporary:
+            detector.save(temporary)
     except OSError as error:
         raise CheckpointError(f"cannot write the detector to {out}: {error.strerror}; choose another place") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -15,12 +15,12 @@ from diptych.core import Record
 from diptych.errors import DataError, RecipeError, nearest
 from diptych.loading.extract import Extraction, extract
 from diptych.loading.several import SeveralStores
-from diptych.loading.store import INDEX, Store, iterate
+from diptych.loading.store import DETECTOR, INDEX, Store, iterate
 from diptych.models import SYSTEMS
 from diptych.processes import PROCESSES
 from diptych.progress import bar, tell
 from diptych.runs.detector_files import HUB, from_hub
-from diptych.runs.folder import DETECTOR, INNER
+from diptych.runs.folder import INNER
 from diptych.sources.formats import FORMS, read
 from diptych.sources.parsing import Skips
 from diptych.vision.detector import Detector

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,8 @@ from safetensors.torch import save_file
 from diptych.configs import derive
 from diptych.core import FeatureContract
 from diptych.errors import CheckpointError, DataError
-from diptych.files import write_atomically
+from diptych.files import copy_folder, whole_folder, write_atomically
+from diptych.loading.store import DETECTOR
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.loading.tokens import Tokens
 from diptych.models import SYSTEMS, ResolvedConfig, SystemModel
@@ -31,8 +30,9 @@ from diptych.recipes.recipe import Recipe, named_system, parse
 from diptych.tasks.answers import FILE as ANSWERS
 from diptych.tasks.answers import Answers
 from diptych.vision.given import KIND as GIVEN
+from diptych.vision.weights import check_detector
 
-WEIGHTS, CONFIG, FEATURES, DETECTOR = "model.safetensors", "config.json", "features.json", "detector"
+WEIGHTS, CONFIG, FEATURES = "model.safetensors", "config.json", "features.json"
 INNER = "model"  # where a run folder keeps its model folder
 
 
@@ -81,23 +81,13 @@ class ModelFolder:
 
     def save(self, folder: Path) -> ModelFolder:
         """Write it whole, then put it in place of what was there; hands back the folder as opened there."""
-        temporary = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
         try:
-            self._write(temporary)
+            with whole_folder(folder) as temporary:
+                self._write(temporary)
         except OSError as error:
-            shutil.rmtree(temporary, ignore_errors=True)
             raise CheckpointError(
                 f"cannot write the model to {folder}: {error}; make room or choose another --out"
             ) from error
-        if folder.exists():
-            old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
-            folder.rename(old)
-            temporary.rename(folder)
-            shutil.rmtree(old)
-        else:
-            temporary.rename(folder)
         return replace(self, folder=folder, detector=folder / DETECTOR if self.detector is not None else None)
 
     def _write(self, folder: Path) -> None:
@@ -111,7 +101,7 @@ class ModelFolder:
         if self.answers is not None:
             self.answers.save(folder)
         if self.detector is not None:
-            shutil.copytree(self.detector, folder / DETECTOR)
+            copy_folder(self.detector, folder / DETECTOR)
 
     @property
     def untrained(self) -> bool:
@@ -167,6 +157,10 @@ def open_model(path: Path) -> ModelFolder:
             f"trained with ({architecture.config.vocabulary.size} words): the same ids would mean other words; copy "
             "the model folder again as a whole"
         )
+    contract = FeatureContract.from_json(_json(folder / FEATURES))
+    detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else None
+    if detector is not None:
+        check_detector(detector, contract.weights, files=False)  # who opens the detector reads them
     model = architecture.build()
     load_into(model, read_weights(folder / WEIGHTS), complete=True)
     return ModelFolder(
@@ -174,10 +168,10 @@ def open_model(path: Path) -> ModelFolder:
         model=model.eval(),
         architecture=architecture,
         tokens=tokens,
-        contract=FeatureContract.from_json(_json(folder / FEATURES)),
+        contract=contract,
         recipe=Recipe.load(folder) if (folder / "recipe.json").is_file() else None,
         answers=Answers.load(folder) if (folder / ANSWERS).is_file() else None,
-        detector=folder / DETECTOR if (folder / DETECTOR).is_dir() else None,
+        detector=detector,
     )
 
 

@@ -55,6 +55,11 @@ class Plan:
         yield from more_regions(self.store, self.records, most)
         if (of_task := find_task(self.recipe.task).notes) is not None:
             yield from of_task(self.task, TrainingRecords(self.store, self.records, most))
+        if self.fresh and self.store.contract.weights and self.store.detector() is None:
+            yield (
+                f"{self.store.folder} carries no detector, so that the model will read features alone and no pictures; "
+                "the command that extracted it adds the detector when given again"
+            )
         yield from self._frozen_by_chance()
         part, batch = self.recipe.training.micro_batch, self.recipe.training.batch
         if part is not None and part < batch and self.schedule.compares_pairs:
@@ -139,6 +144,7 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
     again = claimed(out, recipe)
     if start is not None:
         start.accept(store.contract, store.folder)
+    store.detector()
     objectives = recipe.objectives
     by_reward = Rewarded(recipe, objectives) if isinstance(objectives, SelfCriticalObjectives) else None
     teaching = by_reward or Teaching(recipe)

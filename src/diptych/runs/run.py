@@ -24,7 +24,7 @@ from diptych.models.system import NETWORK
 from diptych.models.weights import digest, load_into, read_weights
 from diptych.objectives import Schedule
 from diptych.recipes.recipe import Recipe, claim
-from diptych.runs.folder import DETECTOR, INNER, ModelFolder
+from diptych.runs.folder import INNER, ModelFolder
 from diptych.runs.prepare import Plan, in_split, plan
 from diptych.runs.regions import pixels_of
 from diptych.runs.starts import begin, begin_network
@@ -113,7 +113,7 @@ def _saved(chosen: Plan, result: Result, out: Path, start: ModelFolder | None) -
     """The final weights as a model folder; with several processes the first one writes it."""
     model = chosen.architecture.build()
     load_into(model, read_weights(result.weights), complete=True)
-    detector = chosen.store.folder / DETECTOR
+    detector = chosen.store.detector()
     made = ModelFolder(
         folder=out / INNER,
         model=model.eval(),
@@ -122,7 +122,7 @@ def _saved(chosen: Plan, result: Result, out: Path, start: ModelFolder | None) -
         contract=chosen.store.contract,
         recipe=chosen.recipe,
         answers=chosen.answers,
-        detector=detector if detector.is_dir() else start.detector if start is not None else None,
+        detector=detector or (start.detector if start is not None else None),
     )
     return made.save(out / INNER) if os.environ.get("RANK", "0") == "0" else made
 

@@ -56,8 +56,40 @@ def read_detector(folder: Path) -> dict[str, Any]:
     return read
 
 
+def check_detector(folder: Path, weights: str, *, files: bool = True) -> None:
+    """Refuse a folder that is not the detector of a contract: its files against their hashes, those against `weights`.
+
+    Without `files` those of the weights are not read. No network is built. Raises CheckpointError.
+    """
+    if (found := _hash_of(folder, files)) != weights:
+        raise CheckpointError(
+            f"{folder} is another detector than the one that made the features: {found[:12] or 'no weights'}…, wanted "
+            f"{weights[:12]}…; copy the detector from where the features were made, or extract again"
+        )
+
+
+def _hash_of(folder: Path, files: bool) -> str:
+    """As contracts have it (`WithImageFeature.contract` joins two); "" where there are no weights."""
+    described = read_detector(folder)
+    own = str(described.get("sha256", ""))
+    if own and files:
+        _read_whole(folder, described)
+    inner = folder / "regions"
+    if described["kind"] != "with-whole":
+        return own
+    return hashlib.sha256(f"{_hash_of(inner, files)} {own}".encode()).hexdigest()
+
+
 def read_weights(folder: Path, described: Mapping[str, Any]) -> dict[str, Tensor]:
     """The weights beside `detector.json`, held against the hash in it: other weights see other features."""
+    content, path = _read_whole(folder, described), folder / WEIGHTS
+    try:
+        return load(content)
+    except SafetensorError as error:
+        raise CheckpointError(f"{path} is no safetensors file ({error}); copy the whole folder again") from error
+
+
+def _read_whole(folder: Path, described: Mapping[str, Any]) -> bytes:
     path = folder / WEIGHTS
     try:
         content = path.read_bytes()
@@ -69,10 +101,7 @@ def read_weights(folder: Path, described: Mapping[str, Any]) -> dict[str, Tensor
             f"{path} is not what {DETECTOR} beside it says: sha256 {found[:12]}…, wanted {str(wanted)[:12]}…; "
             "copy the whole folder again"
         )
-    try:
-        return load(content)
-    except SafetensorError as error:
-        raise CheckpointError(f"{path} is no safetensors file ({error}); copy the whole folder again") from error
+    return content
 
 
 def fill(module: M, tensors: Mapping[str, Tensor], source: str) -> M:

@@ -1,0 +1,104 @@
+"""Files and folders are written whole or not at all, and what is no file is written to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from diptych.errors import DiptychError
+from diptych.files import copy_folder, sweep, write_atomically
+
+GONE = 2**22 + 1  # no process has a number above 2^22 on Linux
+
+
+def test_a_device_is_written_to_and_stays(tmp_path: Path) -> None:
+    link = tmp_path / "null"
+    link.symlink_to("/dev/null")
+    for path in (Path("/dev/null"), link):
+        write_atomically(path, b"text")
+    assert Path("/dev/null").is_char_device()
+    assert link.is_symlink()
+    with pytest.raises(DiptychError, match="disk is full: /dev/full"):
+        write_atomically(Path("/dev/full"), b"text")
+    assert Path("/dev/full").is_char_device()
+
+
+def test_a_pipe_gets_what_is_written(tmp_path: Path) -> None:
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    write_atomically(pipe, b"text")
+    reader.join()
+    assert read == [b"text"]
+    assert pipe.is_fifo()
+
+
+def test_a_link_leads_to_what_is_written(tmp_path: Path) -> None:
+    there, link, dangling = tmp_path / "there", tmp_path / "link", tmp_path / "dangling"
+    there.write_text("before")
+    link.symlink_to(there)
+    dangling.symlink_to(tmp_path / "new")
+    write_atomically(link, b"after")
+    write_atomically(dangling, b"fresh")
+    assert link.is_symlink()
+    assert there.read_text() == "after"
+    assert dangling.is_symlink()
+    assert (tmp_path / "new").read_text() == "fresh"
+
+
+def test_a_folder_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(DiptychError, match="is a folder"):
+        write_atomically(tmp_path / "folder", b"text")
+    with pytest.raises(DiptychError, match="cannot write"):
+        write_atomically(tmp_path / "none" / "file", b"text")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_folder_is_copied_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / "inner").mkdir(parents=True)
+    (source / "a").write_text("new")
+    (source / "inner" / "b").write_text("b")
+    target.mkdir()
+    (target / "a").write_text("old")
+    copied, whole = [], shutil.copy2
+
+    def broken(*given: str, **named: bool) -> object:
+        copied.append(given)
+        if len(copied) == 2:
+            raise OSError(28, "No space left on device")
+        return whole(*given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copy2", broken)
+        patch.setattr(shutil.copytree, "__kwdefaults__", None)
+        patch.setattr(shutil.copytree, "__defaults__", (False, None, broken, False, False))
+        with pytest.raises(DiptychError, match="cannot copy"):
+            copy_folder(source, target)
+    assert (target / "a").read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "target"]
+    copy_folder(source, target)
+    assert (target / "a").read_text() == "new"
+    assert (target / "inner" / "b").read_text() == "b"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "target"]
+
+
+def test_what_a_kill_left_is_swept_and_what_is_under_way_is_not(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    left = tmp_path / "in" / f".a.json.{GONE}.partial"
+    left.write_text("half")
+    (tmp_path / f".model.{GONE}.partial").mkdir()
+    (tmp_path / f".model.{GONE}.old").mkdir()
+    (tmp_path / f".model.{GONE}.old" / "weights").write_text("whole")
+    mine = tmp_path / f".b.json.{os.getpid()}.partial"
+    mine.write_text("half")
+    sweep(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [mine.name, "in", "model"]
+    assert (tmp_path / "model" / "weights").read_text() == "whole"
+    assert not left.exists()
