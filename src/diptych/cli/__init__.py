@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import sys
 
-from diptych.cli import data, evaluate, importing, mine, predict, recipes, search, train
+from diptych.cli import data, evaluate, importing, mine, predict, recipes, search, serve, train
 from diptych.cli.app import app
 from diptych.errors import DiptychError
 from diptych.terminal import columns
 
-__all__ = ["app", "data", "evaluate", "importing", "main", "mine", "predict", "recipes", "search", "train"]
+__all__ = ["app", "data", "evaluate", "importing", "main", "mine", "predict", "recipes", "search", "serve", "train"]
 
 
 def main() -> None:

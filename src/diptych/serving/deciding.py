@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -51,10 +52,19 @@ class Verdict:
     score: float  # probability of what is said
 
 
-def ground(folder: ModelFolder, record: Record, expression: str) -> Found:
-    _in_words("an expression", expression)
-    asked = replace(record, expressions=(Expression("0", expression, WHOLE),))
-    (said,) = ask(learnt_task(folder, REFERRING.name), folder.model, [asked])
+def ground(folder: ModelFolder, asked: Sequence[tuple[Record, str]]) -> list[Found]:
+    """The region that each expression means in its record, all in one pass."""
+    for _, expression in asked:
+        _in_words("an expression", expression)
+    expressions = [
+        replace(record, expressions=(Expression(str(number), text, WHOLE),))
+        for number, (record, text) in enumerate(asked)
+    ]
+    said = ask(learnt_task(folder, REFERRING.name), folder.model, expressions)
+    return [_found(record, one) for (record, _), one in zip(asked, said, strict=True)]
+
+
+def _found(record: Record, said: dict[str, Any]) -> Found:
     if said["box"] is None:
         raise ServingError(f"the detector saw nothing in {record.key}, so nothing can be pointed at; give another one")
     x1, y1, x2, y2 = said["box"]
@@ -83,11 +93,14 @@ def choose(
     return Chosen(best, of_answers, of_rationales.index(max(of_rationales)), of_rationales)
 
 
-def verify(folder: ModelFolder, record: Record, statements: Sequence[str]) -> list[Verdict]:
-    for statement in statements:
+def verify(folder: ModelFolder, asked: Sequence[tuple[Record, str]]) -> list[Verdict]:
+    """Whether each statement is true of its record, all in one pass."""
+    for _, statement in asked:
         _in_words("a statement", statement)
-    said = tuple(Statement(str(number), text, True) for number, text in enumerate(statements))
-    judged = ask(learnt_task(folder, NLVR.name), folder.model, [replace(record, statements=said)])
+    stated = [
+        replace(record, statements=(Statement(str(number), text, True),)) for number, (record, text) in enumerate(asked)
+    ]
+    judged = ask(learnt_task(folder, NLVR.name), folder.model, stated)
     return [Verdict(told["true"], told["score"]) for told in judged]
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 from torch import Tensor
 
-from diptych.core import Question, Record, Regions, Writer, collate
+from diptych.core import Question, Record, Regions, Sample, Writer, collate
 from diptych.decoding import DecodingOptions, decode
 from diptych.decoding.influence import weigh_answer, weigh_words
 from diptych.errors import CheckpointError, DataError, ServingError
@@ -23,9 +23,9 @@ from diptych.loading.tokens import Tokens
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.regions import pixels_of
 from diptych.serving.deciding import Chosen, Found, Verdict, choose, ground, learnt_task, verify
+from diptych.serving.messages import LIKELIEST
 from diptych.tasks import VQA
 from diptych.tasks.caption import Captioning
-from diptych.tasks.run import ask
 from diptych.tasks.vqa import Vqa
 from diptych.vision.detector import Detector, Picture
 from diptych.vision.given import KIND as GIVEN
@@ -52,7 +52,8 @@ class Prediction:
     record: Record
     words: tuple[str, ...]  # of a caption; an answer counts as one
     weigh: Callable[[], Tensor] = field(repr=False, compare=False)
-    others: tuple[tuple[str, float], ...] = ()  # further captions with their scores, less likely ones
+    others: tuple[tuple[str, float], ...] = ()  # further captions or answers with their scores, less likely ones
+    class_names: tuple[str, ...] = ()  # what the detector can take a region for
 
     @property
     def regions(self) -> Regions:
@@ -134,35 +135,53 @@ class Predictor:
         return self.answer(picture, [question])[0].text
 
     def answer(self, picture: AnyPicture, questions: Sequence[str]) -> list[Prediction]:
-        task = learnt_task(self.folder, VQA.name)
-        assert isinstance(task, Vqa)
-        if not all(question.strip() for question in questions):
-            raise ServingError("a question is empty; ask in words, such as 'what colour is the kite?'")
+        self._question_answering()  # whether it can, before a picture is opened
         record = self.extract([picture])[0]
-        assert record.regions is not None
-        asked = replace(record, questions=tuple(Question(str(n), text, ()) for n, text in enumerate(questions)))
-        said = zip(task.queries(asked), ask(task, self.folder.model, [asked]), strict=True)
+        return self.answers([(record, question) for question in questions])
+
+    def answers(self, asked: Sequence[tuple[Record, str]]) -> list[Prediction]:
+        """An answer to a question about each of these records, all in one pass, with the next likeliest beside it."""
+        task = self._question_answering()
+        if not all(question.strip() for _, question in asked):
+            raise ServingError("a question is empty; ask in words, such as 'what colour is the kite?'")
+        samples = [
+            sample
+            for number, (record, text) in enumerate(asked)
+            for sample in task.queries(replace(record, questions=(Question(str(number), text, ()),)))
+        ]
+        with torch.inference_mode():
+            batch = collate(samples).to(next(self.folder.model.parameters()).device)
+            likeliest = task.likeliest(self.folder.model, batch, LIKELIEST)
         return [
             Prediction(
-                text=answer["answer"],
-                score=answer["score"],
-                record=asked,
-                words=(answer["answer"],),
-                weigh=partial(
-                    weigh_answer,
-                    self.folder.model,
-                    record.regions,
-                    sample.text,
-                    task.answers.names.index(answer["answer"]),
-                    task.log_probabilities,
-                ),
+                text=text,
+                score=score,
+                record=record,
+                words=(text,),
+                weigh=partial(self._weigh_answer, task, record, sample, text),
+                others=tuple(others),
+                class_names=tuple(self.folder.contract.class_names),
             )
-            for sample, answer in said
+            for (record, _), sample, ((text, score), *others) in zip(asked, samples, likeliest, strict=True)
         ]
+
+    def _question_answering(self) -> Vqa:
+        task = learnt_task(self.folder, VQA.name)
+        assert isinstance(task, Vqa)
+        return task
+
+    def _weigh_answer(self, task: Vqa, record: Record, asked: Sample, answer: str) -> Float[Tensor, "1 R"]:
+        assert record.regions is not None
+        number = task.answers.names.index(answer)
+        return weigh_answer(self.folder.model, record.regions, asked.text, number, task.log_probabilities)
 
     def ground(self, picture: AnyPicture, expression: str) -> Found:
         """The region that the words mean."""
-        return ground(self.folder, self.extract([picture])[0], expression)
+        return self.grounds([(self.extract([picture])[0], expression)])[0]
+
+    def grounds(self, asked: Sequence[tuple[Record, str]]) -> list[Found]:
+        """The region that each expression means in its record, all in one pass."""
+        return ground(self.folder, asked)
 
     def choose(
         self, picture: AnyPicture, question: str, answers: Sequence[str], rationales: Sequence[str] = ()
@@ -172,7 +191,12 @@ class Predictor:
 
     def verify(self, picture: AnyPicture, statements: Sequence[str]) -> list[Verdict]:
         """Whether each statement is true of the picture."""
-        return verify(self.folder, self.extract([picture])[0], statements)
+        record = self.extract([picture])[0]
+        return self.verdicts([(record, statement) for statement in statements])
+
+    def verdicts(self, asked: Sequence[tuple[Record, str]]) -> list[Verdict]:
+        """Whether each statement is true of its record, all in one pass."""
+        return verify(self.folder, asked)
 
     def search(
         self,
@@ -261,6 +285,7 @@ class Predictor:
                 words=tuple(word for word, _ in words),
                 weigh=partial(self._weigh, record, [pieces for _, pieces in words]),
                 others=tuple((self.tokens.decode(other.tokens), other.score) for other in others),
+                class_names=tuple(self.folder.contract.class_names),
             )
 
     def _weigh(self, record: Record, words: list[list[int]]) -> Float[Tensor, "W R"]:

@@ -152,9 +152,14 @@ def _has_towers(model: object) -> bool:
     return isinstance(model, TwoTowers) and "similarity" in getattr(model, "heads", ())
 
 
+def can_search(model: object) -> bool:
+    """Whether it has learnt to match pictures and texts."""
+    return can_match(model) or _has_towers(model)
+
+
 def _check(predictor: Predictor, shortlist: int | None, by: Predictor | None) -> None:
     folder = predictor.folder
-    if not (can_match(folder.model) or _has_towers(folder.model)):
+    if not can_search(folder.model):
         raise ServingError(
             f"{folder.folder} has learnt no matching of pictures and texts, so it cannot search; teach it: "
             f"diptych finetune retrieval --model {folder.folder}"

@@ -57,12 +57,20 @@ class Vqa:
         return torch.tensor([*self.tokens.encode(question)[: self.max_words], vocabulary.sep, *slot])
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
+        return [
+            {"key": key, "answer": answer, "score": score}
+            for key, ((answer, score),) in zip(batch.keys, self.likeliest(model, batch, 1), strict=True)
+        ]
+
+    def likeliest(self, model: Any, batch: Batch, most: int) -> list[list[tuple[str, float]]]:
+        """So many answers to each question with their probabilities, the best first."""
         logits = self._logits(model, batch)
         finite(logits[..., 1:], batch)
-        probability, best = answer_probabilities(logits, self.form == "softmax").max(-1)
+        probabilities = answer_probabilities(logits, self.form == "softmax")
+        best, numbers = probabilities.topk(min(most, probabilities.shape[-1] - 1), -1)
         return [
-            {"key": key, "answer": self.answers.names[number], "score": score}
-            for key, number, score in zip(batch.keys, best.tolist(), probability.tolist(), strict=True)
+            [(self.answers.names[number], score) for number, score in zip(*row, strict=True)]
+            for row in zip(numbers.tolist(), best.tolist(), strict=True)
         ]
 
     def log_probabilities(self, model: Any, batch: Batch) -> Float[Tensor, "B A"]:

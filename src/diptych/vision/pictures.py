@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import numpy as np
 import torch
@@ -16,10 +17,20 @@ from diptych.vision.archives import beside, content
 from diptych.vision.detector import Picture
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
+# Pillow's names of them: a file is never given to a reader of another format, some of which start programs.
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 ORIENTATION = 0x0112  # EXIF's tag; 5 to 8 are turned by a quarter
 T = TypeVar("T")
 MOST_PIXELS = 64_000_000  # 8000 x 8000: larger is a mistake or an attack, and would take 200 MB
 SMALLEST_SIDE = 4
+
+
+class UnknownFormat(DataError):
+    """Not a picture, or of a format that is not read."""
+
+
+class TooManyPixels(DataError):
+    """Larger than a picture may be."""
 
 
 def open_picture(path: Path) -> Picture:
@@ -30,7 +41,12 @@ def open_picture(path: Path) -> Picture:
     """
     if (two := beside(path)) is not None:
         return _side_by_side(*(open_picture(one) for one in two))
-    return _opened(path, lambda image: to_picture(ImageOps.exif_transpose(image)))
+    return _opened(path, _upright_picture)
+
+
+def read_picture(file: bytes, name: str, most_pixels: int = MOST_PIXELS) -> Picture:
+    """The same from the bytes of a file; `name` stands in errors, of which UnknownFormat and TooManyPixels are two."""
+    return _read(BytesIO(file), name, _upright_picture, most_pixels)
 
 
 def picture_size(path: Path) -> tuple[int, int]:
@@ -53,6 +69,10 @@ def _width_at(height: int, size: tuple[int, int]) -> int:
     return max(1, round(size[0] * height / size[1]))
 
 
+def _upright_picture(image: Image.Image) -> Picture:
+    return to_picture(ImageOps.exif_transpose(image))
+
+
 def _upright(image: Image.Image) -> tuple[int, int]:
     lies = image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8)
     return (image.height, image.width) if lies else image.size
@@ -60,19 +80,24 @@ def _upright(image: Image.Image) -> tuple[int, int]:
 
 def _opened(path: Path, take: Callable[[Image.Image], T]) -> T:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow warns of bombs from half its limit on; ours is checked below
-            with Image.open(content(path)) as image:
-                _check_size(path, *image.size)
-                return take(image)
+        return _read(content(path), path, take, MOST_PIXELS)
     except FileNotFoundError as error:
         raise DataError(
             f"no picture at {path}; check the name, and the folder that relative names start from"
         ) from error
+
+
+def _read(file: Path | BinaryIO, path: Path | str, take: Callable[[Image.Image], T], most_pixels: int) -> T:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow warns of bombs from half its limit on; ours is checked below
+            with Image.open(file, formats=FORMATS) as image:
+                _check_size(path, *image.size, most_pixels)
+                return take(image)
     except UnidentifiedImageError as error:
-        raise DataError(f"{path} is not a picture; wanted one of {', '.join(ENDINGS)}") from error
+        raise UnknownFormat(f"{path} is not a picture; wanted one of {', '.join(ENDINGS)}") from error
     except Image.DecompressionBombError as error:
-        raise DataError(f"{path} has more than {MOST_PIXELS:,} pixels; make it smaller first") from error
+        raise TooManyPixels(f"{path} has more than {most_pixels:,} pixels; make it smaller first") from error
     except (
         OSError,
         SyntaxError,
@@ -102,9 +127,9 @@ def _to_eight_bits(image: Image.Image) -> Image.Image:
     return Image.fromarray((np.nan_to_num(values).clip(0, top) / top * 255).round().astype(np.uint8))
 
 
-def _check_size(path: Path, width: int, height: int) -> None:
-    if width * height > MOST_PIXELS:
-        raise DataError(f"{path} is {width} x {height}, more than {MOST_PIXELS:,} pixels; make it smaller first")
+def _check_size(path: Path | str, width: int, height: int, most_pixels: int) -> None:
+    if width * height > most_pixels:
+        raise TooManyPixels(f"{path} is {width} x {height}, more than {most_pixels:,} pixels; make it smaller first")
     if min(width, height) < SMALLEST_SIDE:
         raise DataError(f"{path} is {width} x {height} pixels; wanted at least {SMALLEST_SIDE} on each side")
 

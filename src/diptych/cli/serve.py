@@ -1,0 +1,97 @@
+"""The verb that puts models behind HTTP: serve."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from diptych.cli.app import app
+from diptych.errors import CheckpointError, RecipeError, ServingError
+
+if TYPE_CHECKING:
+    from diptych.serving import Predictor
+
+TOKEN = "DIPTYCH_TOKEN"
+
+
+@app.command()
+def serve(
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL...", help="Model folders, folders of runs, or user/name on the hub.")
+    ],
+    pictures: Annotated[
+        Path | None, typer.Option(help="A folder of pictures that can be searched; needs a model of retrieval.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; any but loopback needs a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")] = 8000,
+    deadline: Annotated[
+        float, typer.Option(min=0.1, help="Seconds within which a request is answered or refused.")
+    ] = 10,
+    queue: Annotated[int, typer.Option(min=1, help="Requests that may wait; more are refused with 503.")] = 64,
+    batch: Annotated[int, typer.Option(min=1, help="Requests that share a pass of a model.")] = 16,
+    token_file: Annotated[
+        Path | None, typer.Option(help=f"File with the token that requests have to carry; default: ${TOKEN}.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A name by which the service is asked, as behind a proxy.")
+    ] = None,
+) -> None:
+    """Answer requests over HTTP, and show a page to try the models."""
+    token = _token(token_file)
+    try:
+        from diptych.serving.service.server import bind, is_loopback, serve
+    except ModuleNotFoundError as error:
+        raise ServingError(f"a service needs {error.name}, of the extra `serve`: uv sync --extra serve") from error
+    from diptych.serving.service.app import Service
+    from diptych.serving.service.limits import Limits
+    from diptych.serving.service.pictures import Gallery
+
+    if token is None and not is_loopback(host):
+        raise RecipeError(
+            f"--host {host} lets other machines ask, and there is no token; set {TOKEN}, or give --token-file FILE"
+        )
+    bound = bind(host, port)
+    limits = Limits(deadline=deadline, queue=queue, batch=min(batch, queue))
+    service = Service(_opened(models), None if pictures is None else Gallery(pictures), limits)
+    where = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
+
+    def ready() -> None:
+        for name, tasks in service.tasks.items():
+            print(f"{name}: {', '.join(tasks) or 'nothing that can be asked'}", file=sys.stderr)
+        print(f"serving on {where} (documents: {where}/docs); Ctrl-C ends it", file=sys.stderr, flush=True)
+
+    serve(service, bound, token, (host, *(allow_host or ())), ready)
+
+
+def _token(file: Path | None) -> str | None:
+    if file is None:
+        return os.environ.get(TOKEN, "").strip() or None
+    try:
+        token = file.read_text("utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise RecipeError(f"cannot read --token-file {file}: {error}; give a text file with the token") from error
+    if not token:
+        raise RecipeError(f"--token-file {file} is empty; write the token into it")
+    return token
+
+
+def _opened(models: list[str]) -> dict[str, Predictor]:
+    """By the last part of its path, with a number where that is there already."""
+    from diptych.serving import load
+
+    opened: dict[str, Predictor] = {}
+    for source in models:
+        path = Path(source)
+        stem = path.resolve().name if path.exists() else path.name
+        stem = path.resolve().parent.name if stem == "model" else stem
+        name, number = stem, 2
+        while name in opened:
+            name, number = f"{stem}-{number}", number + 1
+        opened[name] = load(source)
+    if not opened:
+        raise CheckpointError("no model to serve; give a model folder or the folder of a run")
+    return opened

@@ -1,0 +1,1 @@
+"""Models behind HTTP: one worker owns them, and requests share its passes."""

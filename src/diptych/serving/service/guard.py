@@ -1,0 +1,148 @@
+"""What every request passes first, and every answer last: who may ask, from where, and the line in the log."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import ipaddress
+import json
+import logging
+import socket
+import sys
+import time
+from collections.abc import Iterable, MutableMapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from diptych.serving.service.problems import Refused
+
+OPEN = ("/healthz", "/readyz")  # asked by machinery that has no token
+POLICY = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
+    "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+log = logging.getLogger("diptych.serve")
+
+
+class Guard:
+    """Refuses other hosts (421), other sites (403) and whoever lacks the token (401); sets the security headers."""
+
+    def __init__(self, app: ASGIApp, token: str | None = None, hosts: Iterable[str] = ()) -> None:
+        self.app, self.token = app, token
+        self.hosts = {"localhost", socket.gethostname().lower(), *(host.lower() for host in hosts)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begun, told = time.perf_counter(), scope.setdefault("state", {})
+        status = 500
+
+        async def guarded(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in POLICY.items():
+                    headers[name] = value
+            await send(message)
+
+        try:
+            self._check(scope)
+            await self.app(scope, receive, guarded)
+        except Refused as refused:
+            response = refused.response()
+            if refused.status == 401:
+                response.headers["WWW-Authenticate"] = 'Basic realm="diptych", charset="UTF-8"'
+            await response(scope, receive, guarded)
+        finally:
+            _log(scope, status, time.perf_counter() - begun, told)
+
+    def _check(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not self._ours(host):
+            raise Refused(
+                421, f"this service is not {host[:100]!r}; ask it by its address, or start it with --allow-host", "host"
+            )
+        self._check_site(scope, headers, host)
+        if self.token is not None and scope["path"] not in OPEN and not self._knows_token(headers):
+            raise Refused(
+                401, "this service wants its token: Authorization: Bearer TOKEN, or as the password", "authorization"
+            )
+
+    def _ours(self, host: str) -> bool:
+        """Addresses are: a name of somebody else's that was pointed here (DNS rebinding) is not."""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return name in self.hosts
+        return True
+
+    def _check_site(self, scope: Scope, headers: Headers, host: str) -> None:
+        origin = headers.get("origin")
+        asks = scope["method"] not in ("GET", "HEAD")
+        elsewhere = asks and headers.get("sec-fetch-site") in ("cross-site", "same-site")
+        if elsewhere or (origin is not None and _place(origin) != host.lower()):
+            raise Refused(
+                403, f"a page of another site asks ({(origin or 'unnamed')[:100]}); open the service's own", "origin"
+            )
+
+    def _knows_token(self, headers: Headers) -> bool:
+        assert self.token is not None
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "basic":  # a browser asks its user for a name and a password; the name does not matter
+            try:
+                given = base64.b64decode(given, validate=True).decode().partition(":")[2]
+            except (binascii.Error, ValueError):
+                return False
+        elif scheme.lower() != "bearer":
+            return False
+        return hmac.compare_digest(given.strip().encode(), self.token.encode())
+
+
+def _place(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+def _log(scope: Scope, status: int, seconds: float, told: MutableMapping[str, Any]) -> None:
+    """One line a request. Nothing of a picture, its name or a question is in it."""
+    line: dict[str, Any] = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "method": scope["method"],
+        "path": scope["path"][:100],
+        "status": status,
+        "ms": round(1000 * seconds, 1),
+    }
+    if (timing := told.get("timing")) is not None:
+        line |= {"task": told.get("task"), "model": told.get("model"), "batch": timing.batch}
+        line |= {f"{part}_ms": round(getattr(timing, part), 1) for part in ("queue", "extraction", "model")}
+    if "error" in told:
+        line["error"] = told["error"]
+    log.info(json.dumps(line, ensure_ascii=True))
+
+
+def start_log() -> None:
+    """Lines go to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    log.handlers[:] = [handler]
+    log.setLevel(logging.INFO)
+    log.propagate = False

@@ -1,0 +1,104 @@
+"""Everything of the service that is read: the page, the documents, the models, the pictures and the state."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from jinja2 import Environment, PackageLoader, select_autoescape
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import HTMLResponse, Response
+
+from diptych.serving.messages import Message
+from diptych.serving.service.pictures import EXAMPLES
+from diptych.serving.service.problems import Refused
+from diptych.serving.taught import ModelFacts
+
+if TYPE_CHECKING:
+    from diptych.serving.service.app import Service
+
+FOLDER = "page"
+ASSETS = {
+    "page.js": "text/javascript",
+    "view.js": "text/javascript",
+    "page.css": "text/css",
+    "icon.svg": "image/svg+xml",
+}
+
+
+class Models(Message):
+    models: tuple[ModelFacts, ...]
+    searches: bool  # whether there is a gallery
+    examples: tuple[str, ...]  # ids for /v1/pictures/{id}
+
+
+class State(Message):
+    status: str
+
+
+class Pages:
+    def __init__(self, service: Service, app: FastAPI) -> None:
+        self.service, self.app = service, app
+        self._files = files("diptych.serving") / FOLDER
+
+    def add(self) -> None:
+        get = self.app.get
+        get("/healthz", summary="Whether the process answers.")(self.healthz)
+        get("/readyz", summary="Whether requests are taken (503: not yet, or no longer).")(self.readyz)
+        get("/metrics", summary="Counts and times for Prometheus.", response_class=Response)(self.metrics)
+        get("/v1/models", summary="The models, what they can do and how they were made.")(self.models)
+        get("/v1/pictures/{name}", summary="A picture that a search found, or an example.", response_class=Response)(
+            self.picture
+        )
+        get("/", include_in_schema=False)(self.page)
+        get("/docs", include_in_schema=False)(self.docs)
+        for name in ASSETS:
+            get(f"/{name}", include_in_schema=False)(self._asset(name))
+
+    async def healthz(self) -> State:
+        return State(status="alive")
+
+    async def readyz(self) -> State:
+        if not self.service.worker.alive:
+            raise Refused(503, "the service is starting or being stopped; ask again in some seconds", retry=2)
+        return State(status="ready")
+
+    async def metrics(self) -> Response:
+        return Response(self.service.measures.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def models(self) -> Models:
+        service = self.service
+        examples = list(service.examples)
+        if not examples and service.gallery is not None:
+            examples = await asyncio.to_thread(service.gallery.first, EXAMPLES)
+        return Models(models=tuple(service.facts), searches=service.gallery is not None, examples=tuple(examples))
+
+    async def picture(self, name: str) -> Response:
+        if (drawn := self.service.examples.get(name)) is not None:
+            return Response(drawn, media_type="image/png")
+        gallery = self.service.gallery
+        found = None if gallery is None else await asyncio.to_thread(gallery.thumbnail, name)
+        if found is None:
+            raise Refused(404, "no picture has this id; ids come from a search of this run of the service")
+        return Response(found, media_type="image/jpeg")
+
+    async def page(self) -> Response:
+        return HTMLResponse((self._files / "index.html").read_bytes())
+
+    async def docs(self) -> Response:
+        pages = Environment(loader=PackageLoader("diptych.serving", FOLDER), autoescape=select_autoescape(["jinja"]))
+        return HTMLResponse(pages.get_template("docs.html.jinja").render(api=self.app.openapi(), resolve=self._resolve))
+
+    def _resolve(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """What a reference of OpenAPI stands for."""
+        name = schema.get("$ref", "").removeprefix("#/components/schemas/")
+        found: dict[str, Any] = self.app.openapi()["components"]["schemas"].get(name, schema)
+        return found
+
+    def _asset(self, name: str) -> Any:
+        async def asset() -> Response:
+            return Response((self._files / name).read_bytes(), media_type=ASSETS[name])
+
+        return asset

@@ -1,0 +1,66 @@
+"""The pictures that a service shows: those of its gallery, by ids that say nothing of their place, and examples."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import io
+import secrets
+from itertools import islice
+from pathlib import Path
+
+from PIL import Image
+
+from diptych.errors import DataError
+from diptych.vision.pictures import find_pictures, open_picture
+
+THUMBNAIL = 480  # pixels of the longer side
+EXAMPLES = 6
+SEED = 2020  # of drawn examples, of a split that nothing is trained on
+
+
+class Gallery:
+    """A folder whose pictures go out by ids of this run of the service: nothing but these can be asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._secret = secrets.token_bytes(32)
+        self._named: dict[str, Path] = {}
+
+    def name(self, path: Path) -> str:
+        found = hmac.new(self._secret, str(path).encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()[:20]
+        self._named[found] = path
+        return found
+
+    def thumbnail(self, name: str) -> bytes | None:
+        """A small JPEG; None for what was never shown, and what can no longer be read."""
+        path = self._named.get(name)
+        if path is None:
+            return None
+        try:
+            image = Image.fromarray(open_picture(path).permute(1, 2, 0).numpy())
+        except DataError:
+            return None
+        image.thumbnail((THUMBNAIL, THUMBNAIL))
+        content = io.BytesIO()
+        image.save(content, "JPEG", quality=85)
+        return content.getvalue()
+
+    def first(self, count: int) -> list[str]:
+        """Ids of some of its pictures."""
+        return [self.name(path) for path in islice(find_pictures(self.folder), count)]
+
+
+def drawn_examples(count: int = EXAMPLES) -> dict[str, bytes]:
+    """Scenes of the drawn world as PNGs, by name."""
+    import numpy as np
+
+    from diptych.sources.storybook.book import Storybook
+    from diptych.sources.storybook.render import render
+
+    examples: dict[str, bytes] = {}
+    for scene in Storybook(SEED, "test", count):
+        content = io.BytesIO()
+        Image.fromarray(np.ascontiguousarray(render(scene, 2))).save(content, "PNG")
+        examples[f"example-{len(examples) + 1}"] = content.getvalue()
+    return examples

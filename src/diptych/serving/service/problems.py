@@ -1,0 +1,40 @@
+"""Errors as `problem+json` (RFC 9457): what was found, where, and the way out."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+KIND = "application/problem+json"
+GONE = 499  # nobody hears it: for the log and the counts
+
+
+class Problem(BaseModel):
+    """RFC 9457."""
+
+    type: str = "about:blank"
+    title: str = Field(description="The status in words.")
+    status: int
+    detail: str = Field(description="What was found, what was wanted, and the way out.")
+    where: str | None = Field(default=None, description="The part of the request, such as image or question.")
+
+
+class Refused(Exception):
+    """A request that is not answered."""
+
+    def __init__(
+        self, status: int, detail: str, where: str | None = None, retry: int | None = None, close: bool = False
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.where, self.retry, self.close = status, detail, where, retry, close
+
+    def response(self) -> Response:
+        headers = {"Retry-After": str(self.retry)} if self.retry is not None else {}
+        if self.close:  # what is still to come of the request is not read
+            headers["Connection"] = "close"
+        title = "Client Gone" if self.status == GONE else HTTPStatus(self.status).phrase
+        problem = Problem(title=title, status=self.status, detail=self.detail, where=self.where)
+        content = problem.model_dump_json(exclude_none=True)
+        return Response(content.encode("utf-8", "replace"), self.status, headers, media_type=KIND)

@@ -1,0 +1,110 @@
+"""The service in a process of its own: a port, slow clients cut off, an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from diptych.errors import ServingError
+from diptych.serving.service.app import Service, make_app
+from diptych.serving.service.guard import Guard, start_log
+
+PATIENCE = 15.0  # seconds for the whole of a request to arrive, and for an answer to be taken
+CONNECTIONS = 1000
+LOOPBACK = ("localhost", "127.", "::1")
+
+
+class Patient(H11Protocol):
+    """Hangs up on whoever sends the head or the body of a request too slowly, or does not take the answer."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._since = self.loop.time()
+        self._look = self.loop.call_later(1.0, self._check)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._look.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        self._since = self.loop.time()
+        super().on_response_complete()
+
+    def _check(self) -> None:
+        computing = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+        if computing and not self.flow.write_paused:
+            self._since = self.loop.time()
+        elif self.loop.time() - self._since > PATIENCE:
+            self.transport.abort()
+            return
+        self._look = self.loop.call_later(1.0, self._check)
+
+
+def is_loopback(host: str) -> bool:
+    return host.startswith(LOOPBACK)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Raises ServingError where it cannot be listened on."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+    except OSError as error:
+        found.close()
+        raise ServingError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; give a free --port (0 takes any), or another "
+            "--host"
+        ) from error
+    return found
+
+
+def serve(
+    service: Service,
+    bound: socket.socket,
+    token: str | None = None,
+    hosts: Iterable[str] = (),
+    ready: Callable[[], object] = lambda: None,
+) -> None:
+    """Until SIGTERM, when what was begun is ended (within the deadline) and the call returns, or Ctrl-C."""
+    start_log()
+    app = Guard(make_app(service), token, hosts)
+    config = uvicorn.Config(
+        app,
+        http=Patient,
+        ws="none",
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=max(1, int(service.limits.deadline)),
+    )
+    server = _Server(config, ready)
+    # uvicorn raises the signal again when it has ended: SIGTERM is then an end like any other.
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        server.run(sockets=[bound])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        bound.close()
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], object]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, *given: Any, **named: Any) -> None:
+        await super().startup(*given, **named)
+        if self.started:
+            self._ready()

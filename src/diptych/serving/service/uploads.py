@@ -1,0 +1,155 @@
+"""From the bytes of a request to a checked question and a picture. Nothing is written to disk, and nothing that the
+client names (a file, an address) is opened."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import re
+from collections.abc import AsyncGenerator
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+from starlette.datastructures import Headers, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+
+from diptych.errors import DataError
+from diptych.serving.messages import Asked
+from diptych.serving.service.limits import Limits
+from diptych.serving.service.problems import Refused
+from diptych.vision.detector import Picture
+from diptych.vision.pictures import TooManyPixels, UnknownFormat, read_picture
+
+A = TypeVar("A", bound=Asked)
+IMAGE = "image"
+FIELDS, VALUE = 64, 64 * 1024  # of a form: how many, and bytes of each beside the picture
+LISTS = ("answers", "rationales")  # fields that may come several times
+UNNAMED = "image"
+
+
+class _InMemory(MultiPartParser):
+    spool_max_size = 2**40  # a part never goes to disk
+
+
+async def read_body(request: Request, limits: Limits) -> bytes:
+    """Raises Refused: 413 for more than the limit, 408 for what takes too long to arrive."""
+    too_large = Refused(
+        413,
+        f"the request has more than {limits.body // 2**20} MiB; send a smaller picture",
+        where="body",
+        close=True,
+    )
+    announced = request.headers.get("content-length", "0")
+    if announced.isdigit() and int(announced) > limits.body:
+        raise too_large
+    body = bytearray()
+    try:
+        async with asyncio.timeout(limits.upload):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limits.body:
+                    raise too_large
+    except TimeoutError:
+        raise Refused(
+            408, f"the request had not arrived after {limits.upload:g} seconds; send a smaller picture", close=True
+        ) from None
+    return bytes(body)
+
+
+async def parse(kind: type[A], content_type: str, body: bytes) -> tuple[A, bytes | None, str]:
+    """The question, the bytes of its picture and the picture's name. Raises Refused: 415, 422."""
+    media = content_type.partition(";")[0].strip().lower()
+    if media == "application/json":
+        values, image, name = _from_json(body)
+    elif media == "multipart/form-data":
+        values, image, name = await _from_form(content_type, body)
+    else:
+        raise Refused(
+            415,
+            f"found content type {media or 'none'!r}; wanted multipart/form-data with a file {IMAGE}, or "
+            "application/json with the picture in base64",
+            where="content-type",
+        )
+    try:
+        return kind.model_validate(values), image, name
+    except ValidationError as error:
+        raise _wrong(error) from None
+
+
+def _from_json(body: bytes) -> tuple[dict[str, Any], bytes | None, str]:
+    try:
+        values = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise Refused(422, f"the body is not JSON: {error}", where="body") from None
+    if not isinstance(values, dict):
+        raise Refused(422, f"found JSON of type {type(values).__name__}; wanted an object", where="body")
+    encoded, name = values.pop(IMAGE, None), values.pop("picture", UNNAMED)
+    if encoded is None:
+        return values, None, UNNAMED
+    if not isinstance(encoded, str) or not isinstance(name, str):
+        raise Refused(422, "wanted the picture as a string in base64, and its name as a string", where=IMAGE)
+    try:
+        return values, base64.b64decode(encoded, validate=True), _named(name)
+    except (binascii.Error, ValueError) as error:
+        raise Refused(422, f"the picture is not base64: {error}", where=IMAGE) from None
+
+
+async def _from_form(content_type: str, body: bytes) -> tuple[dict[str, Any], bytes | None, str]:
+    async def whole() -> AsyncGenerator[bytes, None]:
+        yield body
+
+    try:
+        parser = _InMemory(
+            Headers({"content-type": content_type}), whole(), max_files=1, max_fields=FIELDS, max_part_size=VALUE
+        )
+        form = await parser.parse()
+    except (MultiPartException, KeyError, ValueError, LookupError) as error:
+        raise Refused(422, f"the form cannot be read: {error}", where="body") from None
+    values: dict[str, Any] = {}
+    image, name = None, UNNAMED
+    for key, value in form.multi_items():
+        if isinstance(value, UploadFile):
+            if key != IMAGE:
+                raise Refused(422, f"found a file {key[:100]!r}; wanted it as {IMAGE!r}", where=IMAGE)
+            image, name = await value.read(), _named(value.filename or UNNAMED)
+            await value.close()
+        elif key == IMAGE:
+            raise Refused(422, f"{IMAGE} is text; wanted a file (curl: -F {IMAGE}=@photo.jpg)", where=IMAGE)
+        elif key in LISTS:
+            values.setdefault(key, []).append(value)
+        elif key in values:
+            raise Refused(422, f"{key[:100]!r} comes twice; give it once", where=key[:100])
+        else:
+            values[key] = value
+    return values, image, name
+
+
+def _named(name: str) -> str:
+    """The last part of a name, to be told again; it is never opened."""
+    last = re.split(r"[/\\]", name)[-1]
+    return "".join(letter for letter in last if letter.isprintable())[:200] or UNNAMED
+
+
+def _wrong(error: ValidationError) -> Refused:
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    told = [f"{'.'.join(str(part) for part in one['loc'])[:100] or 'the request'}: {one['msg']}" for one in problems]
+    more = f"; and {len(told) - 5} more" if len(told) > 5 else ""
+    return Refused(422, "; ".join(told[:5]) + more, where=str((problems[0]["loc"] or ("body",))[0])[:100])
+
+
+async def open_upload(content: bytes | None, limits: Limits, decoders: asyncio.Semaphore) -> Picture:
+    """The picture, opened in another thread. Raises Refused: 413 too many pixels, 415 no picture, 422 a broken one."""
+    if not content:
+        raise Refused(422, f"there is no picture; send a file {IMAGE}, or base64 in JSON", where=IMAGE)
+    try:
+        async with decoders:
+            return await asyncio.to_thread(read_picture, content, "the picture that was sent", limits.pixels)
+    except TooManyPixels as error:
+        raise Refused(413, str(error), where=IMAGE) from None
+    except UnknownFormat as error:
+        raise Refused(415, str(error), where=IMAGE) from None
+    except DataError as error:
+        raise Refused(422, str(error), where=IMAGE) from None

@@ -1,0 +1,66 @@
+"""What a model can be asked, and what is known of it: the facts that a service tells of its models."""
+
+from __future__ import annotations
+
+from diptych.core import Writer
+from diptych.runs.folder import ModelFolder
+from diptych.serving.messages import Message
+from diptych.serving.search import can_search
+from diptych.vision.storybook_detector import KIND as STORYBOOK
+
+TASKS = ("caption", "ask", "ground", "choose", "verify", "search")
+DECISIONS = {"ground": "region_score", "choose": "choice", "verify": "nlvr"}  # the head by which each is decided
+
+
+class ModelFacts(Message):
+    """A model of a service."""
+
+    name: str
+    system: str
+    tasks: tuple[str, ...]
+    knows: str  # what its pictures were like
+    recipe: str | None  # the recipe that trained it; an imported checkpoint has none
+    trained: str | None
+    parameters: int
+    vocabulary: int  # words and pieces of words
+    detector: str
+    sees: tuple[str, ...]  # kinds of things that the detector tells apart
+
+
+def taught(folder: ModelFolder) -> tuple[str, ...]:
+    """The tasks that the model has learnt, in the order of `TASKS`."""
+    recipe, heads = folder.recipe, folder.model.heads
+    writes = isinstance(folder.model, Writer) and "word" in heads
+    can = {"caption": writes and (recipe is None or recipe.task in {"pretrain", "caption"})}
+    can["ask"] = recipe is not None and folder.answers is not None
+    can |= {task: recipe is not None and head in heads for task, head in DECISIONS.items()}
+    can["search"] = can_search(folder.model)
+    return tuple(task for task in TASKS if can[task])
+
+
+def draws_its_pictures(folder: ModelFolder) -> bool:
+    """Whether it was trained on the drawn world."""
+    return folder.contract.extractor == STORYBOOK
+
+
+def facts(name: str, folder: ModelFolder, tasks: tuple[str, ...]) -> ModelFacts:
+    recipe, sees = folder.recipe, tuple(kind for kind in folder.contract.class_names if kind != "background")
+    drawn = draws_its_pictures(folder)
+    return ModelFacts(
+        name=name,
+        system=folder.architecture.system,
+        tasks=tasks,
+        knows="drawn scenes (storybook)" if drawn else f"pictures of the kind that {folder.contract.extractor} sees",
+        recipe=None if recipe is None else recipe.name,
+        trained=None if recipe is None else _trained(folder),
+        parameters=sum(parameter.numel() for parameter in folder.model.parameters()),
+        vocabulary=folder.architecture.config.vocabulary.size,
+        detector=folder.contract.extractor,
+        sees=sees,
+    )
+
+
+def _trained(folder: ModelFolder) -> str:
+    assert folder.recipe is not None
+    training = folder.recipe.training
+    return f"{folder.recipe.task}: up to {training.steps} steps of {training.batch} samples, seed {training.seed}"
