@@ -50,6 +50,10 @@ Features = Annotated[
 ]
 Out = Annotated[Path, typer.Option(help="Folder of the run; the same command continues a run that was interrupted.")]
 Model = Annotated[str, typer.Option(help="Model folder, folder of a run, or user/name on the Hugging Face hub.")]
+MaybeModel = Annotated[
+    str | None,
+    typer.Option("--model", help="Model folder, folder of a run, or user/name on the hub; of a service: a name."),
+]
 Seed = Annotated[int, typer.Option(help="Seed of all that is drawn: pictures, words and weights.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line, instead of text.")]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import glob
-import json
 import sys
-from itertools import chain, count
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +19,7 @@ from diptych.cli.app import (
     LengthBonus,
     LengthPenalty,
     MaxWords,
+    MaybeModel,
     MinWords,
     Model,
     NoRepeatNgram,
@@ -28,11 +29,16 @@ from diptych.cli.app import (
     TopP,
     app,
 )
-from diptych.errors import DataError
+from diptych.errors import DataError, RecipeError
 
 if TYPE_CHECKING:
     from diptych.serving import Prediction
+    from diptych.serving.messages import Caption
 
+IN_FLIGHT = 16  # requests to a service at once
+Server = Annotated[
+    str | None, typer.Option(metavar="URL", help="Address of a running service (diptych serve) to ask instead of opening a model.")
+]
 Show = Annotated[
     Path | None, typer.Option(help="Folder to write each picture to, with its regions and their weights drawn in.")
 ]
@@ -41,7 +47,8 @@ Show = Annotated[
 @app.command()
 def caption(
     pictures: Annotated[list[str], typer.Argument(help="Picture files, folders, or patterns such as 'photos/*.jpg'.")],
-    model: Model,
+    model: MaybeModel = None,
+    server: Server = None,
     as_json: AsJson = False,
     out: Annotated[Path | None, typer.Option(help="File to write the captions to; default: they are printed.")] = None,
     captions: Annotated[int, typer.Option(min=1, help="Captions of each picture, the likeliest first.")] = 1,
@@ -60,19 +67,8 @@ def caption(
     features: Features = None,
 ) -> None:
     """Write a sentence about each picture."""
-    import torch
-
     from diptych.files import write_atomically
-    from diptych.recipes.decoding import chosen_decoding
-    from diptych.serving import load
 
-    predictor, drawn = load(model, features), Shown(show)
-    torch.manual_seed(seed)
-    decoding = chosen_decoding(
-        predictor.decoding, captions, sample,
-        beams=beams, length_bonus=length_bonus, length_penalty=length_penalty, temperature=temperature, top_k=top_k,
-        top_p=top_p, min_words=min_words, max_words=max_words, no_repeat_ngram=no_repeat_ngram,
-    )  # fmt: skip
     lines: list[str] = []
     refused: list[DataError] = []
 
@@ -80,21 +76,95 @@ def caption(
         refused.append(error)
         print(f"diptych: {error}", file=sys.stderr)
 
-    for said in predictor.captions(_find(pictures, refuse), decoding, refused=refuse):
-        try:
-            shown = drawn.write(said)
-        except DataError as error:  # regions were given, and there is no picture to draw them on
-            refuse(said, error)
-            shown = {}
-        told = _told(said, captions, shown, as_json)
-        lines += told
+    ways: dict[str, Any] = {
+        "beams": beams, "length_bonus": length_bonus, "length_penalty": length_penalty, "temperature": temperature,
+        "top_k": top_k, "top_p": top_p, "min_words": min_words, "max_words": max_words,
+        "no_repeat_ngram": no_repeat_ngram,
+    }  # fmt: skip
+    found = _find(pictures, refuse)
+    if server is not None:
+        if show is not None or features is not None:
+            raise RecipeError("--show and --features want the model itself; leave out --server")
+        asked = {"model": model, "captions": captions, "sample": sample, "seed": seed} | ways
+        told = _from_server(server, found, asked, refuse)
+    else:
+        told = _from_model(_named(model), features, found, captions, sample, seed, ways, show, refuse)
+    for line in told:
+        printed = [line.line()] if as_json else [f"{line.picture}: {caption}" for caption in line.captions]
+        lines += printed
         if out is None:
-            print("\n".join(told), flush=True)
+            print("\n".join(printed), flush=True)
     if not lines:
         raise DataError(f"none of {len(refused)} pictures could be captioned; the reasons stand above")
     if out is not None:
         write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
         print(f"{len(lines)} lines in {out}")
+
+
+def _named(model: str | None) -> str:
+    if model is None:
+        raise RecipeError("say what captions: --model FOLDER, or --server URL for a running service")
+    return model
+
+
+def _from_model(
+    model: str,
+    features: Path | None,
+    pictures: Sequence[Path],
+    captions: int,
+    sample: bool,
+    seed: int,
+    ways: dict[str, Any],
+    show: Path | None,
+    refuse: Callable[[object, DataError], None],
+) -> Iterator[Caption]:
+    import torch
+
+    from diptych.recipes.decoding import chosen_decoding
+    from diptych.serving import load
+    from diptych.serving.messages import caption_line
+
+    predictor, drawn = load(model, features), Shown(show)
+    torch.manual_seed(seed)
+    decoding = chosen_decoding(predictor.decoding, captions, sample, **ways)
+    for said in predictor.captions(pictures, decoding, refused=refuse):
+        try:
+            shown = drawn.write(said)
+        except DataError as error:  # regions were given, and there is no picture to draw them on
+            refuse(said, error)
+            shown = None
+        yield caption_line(said, str(said.record.image), captions, shown=shown)
+
+
+def _from_server(
+    url: str, pictures: Sequence[Path], asked: dict[str, Any], refuse: Callable[[object, DataError], None]
+) -> Iterator[Caption]:
+    """In the order of the pictures; several are on their way, so that the service can put them together."""
+    from collections import deque
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    from diptych.recipes.recipe import parse
+    from diptych.serving.client import Client
+    from diptych.serving.messages import CaptionRequest
+
+    client, request = Client(url), parse(CaptionRequest, asked, "options")
+    with ThreadPoolExecutor(IN_FLIGHT) as threads:
+        waiting: deque[tuple[Path, Future[Caption]]] = deque()
+        left = iter(pictures)
+        try:
+            while True:
+                for picture in islice(left, IN_FLIGHT - len(waiting)):
+                    waiting.append((picture, threads.submit(client.caption, picture, request)))
+                if not waiting:
+                    return
+                picture, future = waiting.popleft()
+                try:
+                    yield future.result()
+                except DataError as error:
+                    refuse(picture, error)
+        finally:
+            for _, future in waiting:
+                future.cancel()
 
 
 @app.command()
@@ -110,14 +180,14 @@ def ask(
 ) -> None:
     """Answer questions about a picture."""
     from diptych.serving import load
+    from diptych.serving.messages import answer_line
 
     drawn = Shown(show)
     answers = load(model, features).answer(picture, questions)
     for question, said in zip(questions, answers, strict=True):
         shown = drawn.write(said)
         if as_json:
-            found: dict[str, Any] = {"picture": str(picture), "question": question, "answer": said.text}
-            print(json.dumps(found | {"probability": said.score} | shown, ensure_ascii=False))
+            print(answer_line(said, str(picture), question, shown=shown).line())
         else:
             print(said.text if len(questions) == 1 else f"{question} {said.text}")
 
@@ -139,6 +209,7 @@ def ground(
     from diptych.files import write_atomically
     from diptych.serving import load
     from diptych.serving.drawing import draw_box
+    from diptych.serving.messages import ground_line
     from diptych.vision.pictures import open_picture
 
     found = load(model, features).ground(picture, expression)
@@ -146,11 +217,11 @@ def ground(
     content = BytesIO()
     draw_box(shown, found.box, expression).save(content, "PNG")
     write_atomically(drawn, content.getvalue())
-    box = found.pixels(shown.shape[2], shown.shape[1])
+    told = ground_line(found, str(picture), expression, (shown.shape[2], shown.shape[1]), str(drawn))
     if as_json:
-        told = {"picture": str(picture), "expression": expression, "box": list(box), "probability": found.score}
-        print(json.dumps(told | {"shown": str(drawn)}, ensure_ascii=False))
+        print(told.line())
     else:
+        box = told.box
         print(f"left {box[0]}, top {box[1]}, width {box[2]}, height {box[3]} ({found.score:.2f}); {drawn}")
 
 
@@ -172,18 +243,15 @@ def choose(
 ) -> None:
     """Choose the right one of some answers, and the reason for it."""
     from diptych.serving import load
+    from diptych.serving.messages import choice_line
 
     rationales = rationale or []
     chosen = load(model, features).choose(picture, question, answers, rationales)
-    because = None if chosen.rationale is None else rationales[chosen.rationale]
+    told = choice_line(chosen, str(picture), question, answers, rationales)
     if as_json:
-        told: dict[str, Any] = {"picture": str(picture), "question": question, "answer": answers[chosen.answer]}
-        told["shares"] = list(chosen.answers)
-        if because is not None:
-            told |= {"rationale": because, "rationale_shares": list(chosen.rationales)}
-        print(json.dumps(told, ensure_ascii=False))
+        print(told.line())
     else:
-        print(answers[chosen.answer] if because is None else f"{answers[chosen.answer]}\n{because}")
+        print(told.answer if told.rationale is None else f"{told.answer}\n{told.rationale}")
 
 
 @app.command()
@@ -198,12 +266,12 @@ def verify(
 ) -> None:
     """Say whether statements are true of a picture."""
     from diptych.serving import load
+    from diptych.serving.messages import verify_line
 
     for statement, verdict in zip(statements, load(model, features).verify(picture, statements), strict=True):
         word = "true" if verdict.true else "false"
         if as_json:
-            told = {"picture": str(picture), "statement": statement, "true": verdict.true, "probability": verdict.score}
-            print(json.dumps(told, ensure_ascii=False))
+            print(verify_line(verdict, str(picture), statement).line())
         else:
             print(word if len(statements) == 1 else f"{word}: {statement}")
 
@@ -214,10 +282,10 @@ class Shown:
     def __init__(self, folder: Path | None) -> None:
         self.folder, self._names = folder, set[str]()
 
-    def write(self, said: Prediction) -> dict[str, str]:
-        """What a JSON line says of it."""
+    def write(self, said: Prediction) -> str | None:
+        """The file, where there is a folder."""
         if self.folder is None:
-            return {}
+            return None
         from io import BytesIO
 
         from diptych.files import write_atomically
@@ -232,18 +300,7 @@ class Shown:
         draw(said, open_picture(said.record.image)).save(content, "PNG")
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.folder / f"{name}.png", content.getvalue())
-        return {"shown": str(self.folder / f"{name}.png")}
-
-
-def _told(said: Prediction, captions: int, shown: dict[str, str], as_json: bool) -> list[str]:
-    """The lines about one picture: a JSON object, or a line a caption."""
-    (text, score), *others = [(said.text, said.score), *said.others][:captions]
-    if not as_json:
-        return [f"{said.record.image}: {caption}" for caption in (text, *(other for other, _ in others))]
-    line: dict[str, Any] = {"picture": str(said.record.image), "caption": text, "score": score}
-    if others:
-        line["others"] = [{"caption": text, "score": score} for text, score in others]
-    return [json.dumps(line | shown, ensure_ascii=False)]
+        return str(self.folder / f"{name}.png")
 
 
 def _find(names: list[str], refuse: Any) -> list[Path]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,14 +40,15 @@ def search(
     """Rank a folder of pictures by how well they fit a text."""
     from diptych.serving import load
     from diptych.serving.contact_sheet import write_sheet
+    from diptych.serving.messages import Hit
 
     by = None if shortlist_by is None else load(shortlist_by)
     searched = load(model).search(query, pictures, cache, progress=_progress, shortlist=shortlist, by=by)
     for path, why in searched.refused.items():
         print(f"diptych: {path}: {why}", file=sys.stderr)
     for hit in searched.hits[:most]:
-        line = json.dumps({"picture": str(hit.picture), "score": hit.score}, ensure_ascii=False)
-        print(line if as_json else f"{hit.score:.3f}  {hit.picture}")
+        line = Hit(picture=str(hit.picture), score=hit.score)
+        print(line.line() if as_json else f"{hit.score:.3f}  {hit.picture}")
     if searched.refused:
         of = searched.looked + len(searched.refused)
         print(f"{len(searched.refused)} of {of} pictures could not be read; they are named above", file=sys.stderr)

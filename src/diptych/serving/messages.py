@@ -110,6 +110,10 @@ class Caption(Pictured):
     shown: str | None = None
     explanation: Explanation | None = None
 
+    @property
+    def captions(self) -> tuple[str, ...]:
+        return (self.caption, *(other.caption for other in self.others or ()))
+
 
 class OtherAnswer(Message):
     answer: str

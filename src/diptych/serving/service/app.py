@@ -192,6 +192,7 @@ async def _problem(_: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         way = {404: "there is nothing at this address; GET /docs names what there is", 405: "another method is wanted"}
         return Refused(error.status_code, way.get(error.status_code, str(error.detail))).response()
+    log.error("a fault of Diptych: please report it", exc_info=error)
     return Refused(500, "a fault of the service; its log has it").response()
 
 

@@ -1,0 +1,88 @@
+"""Asking a running service (`diptych serve`) in place of opening a model."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from diptych.errors import DataError, ServingError
+from diptych.serving.messages import Asked, Caption, CaptionRequest, Pictured
+
+TOKEN = "DIPTYCH_TOKEN"
+TRIES = 6  # where the queue is full
+TIMEOUT = 120.0  # seconds for one request
+P = TypeVar("P", bound=Pictured)
+
+
+class Client:
+    """Thread-safe. Raises DataError for a picture that is refused, ServingError where the service does not answer."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ServingError(f"{url!r} is not the address of a service; wanted such as http://127.0.0.1:8000")
+        self.url = url.rstrip("/")
+        self._headers = {"Content-Type": "application/json"}
+        if token := os.environ.get(TOKEN, "").strip():
+            self._headers["Authorization"] = f"Bearer {token}"
+        proxies: list[Any] = [urllib.request.ProxyHandler({})] if _is_local(parts.hostname) else []
+        self._opener = urllib.request.build_opener(*proxies)
+
+    def caption(self, picture: Path, asked: CaptionRequest) -> Caption:
+        return self._ask("caption", picture, asked, Caption)
+
+    def _ask(self, task: str, picture: Path, asked: Asked, kind: type[P]) -> P:
+        try:
+            content = picture.read_bytes()
+        except OSError as error:
+            raise DataError(f"cannot read the picture {picture}: {error.strerror}; check the name") from error
+        body = asked.model_dump(exclude_none=True, exclude_defaults=True)
+        body |= {"image": base64.b64encode(content).decode(), "picture": picture.name}
+        told = self._post(f"/v1/{task}", json.dumps(body).encode(), picture)
+        try:
+            return kind.model_validate({**told, "picture": str(picture)})
+        except (ValidationError, TypeError) as error:
+            raise ServingError(f"{self.url} is no service of this version of Diptych; check --server") from error
+
+    def _post(self, path: str, body: bytes, picture: Path) -> Any:
+        request = urllib.request.Request(self.url + path, body, self._headers)
+        for tried in range(TRIES):
+            try:
+                with self._opener.open(request, timeout=TIMEOUT) as answer:
+                    return json.load(answer)
+            except urllib.error.HTTPError as error:
+                if error.code == 503 and tried < TRIES - 1:
+                    time.sleep(min(float(error.headers.get("Retry-After", "1")), 10.0))
+                    continue
+                detail = _detail(error)
+                if error.code in (413, 415, 422):
+                    raise DataError(f"{detail} ({picture})") from error
+                raise ServingError(f"{self.url} answered {error.code}: {detail}") from error
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "reason", error)
+                raise ServingError(f"no answer from {self.url}: {reason}; start it: diptych serve MODEL") from error
+        raise AssertionError("the last try answers or raises")
+
+
+def _detail(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.load(error)["detail"])
+    except (ValueError, KeyError, TypeError, OSError):
+        return str(error.reason)
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
