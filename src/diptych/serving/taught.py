@@ -6,10 +6,11 @@ from diptych.core import Writer
 from diptych.runs.folder import ModelFolder
 from diptych.serving.messages import Message
 from diptych.serving.search import can_search
+from diptych.tasks import CAPTION, NLVR, PRETRAIN, REFERRING, VCR, VQA
 from diptych.vision.storybook_detector import KIND as STORYBOOK
 
 TASKS = ("caption", "ask", "ground", "choose", "verify", "search")
-DECISIONS = {"ground": "region_score", "choose": "choice", "verify": "nlvr"}  # the head by which each is decided
+ASKED = {"ask": VQA, "ground": REFERRING, "choose": VCR, "verify": NLVR}
 
 
 class ModelFacts(Message):
@@ -29,11 +30,10 @@ class ModelFacts(Message):
 
 def taught(folder: ModelFolder) -> tuple[str, ...]:
     """The tasks that the model has learnt, in the order of `TASKS`."""
-    recipe, heads = folder.recipe, folder.model.heads
-    writes = isinstance(folder.model, Writer) and "word" in heads
-    can = {"caption": writes and (recipe is None or recipe.task in {"pretrain", "caption"})}
-    can["ask"] = recipe is not None and folder.answers is not None
-    can |= {task: recipe is not None and head in heads for task, head in DECISIONS.items()}
+    recipe = folder.recipe
+    writes = isinstance(folder.model, Writer) and "word" in folder.model.heads
+    can = {"caption": writes and (recipe is None or recipe.task in {PRETRAIN.name, CAPTION.name})}
+    can |= {task: recipe is not None and spec.can_ask(folder.model) for task, spec in ASKED.items()}
     can["search"] = can_search(folder.model)
     return tuple(task for task in TASKS if can[task])
 

@@ -46,7 +46,7 @@ def open_picture(path: Path) -> Picture:
 
 def read_picture(file: bytes, name: str, most_pixels: int = MOST_PIXELS) -> Picture:
     """The same from the bytes of a file; `name` stands in errors, of which UnknownFormat and TooManyPixels are two."""
-    return _read(BytesIO(file), name, _upright_picture, most_pixels)
+    return _read(lambda: BytesIO(file), name, _upright_picture, most_pixels)
 
 
 def picture_size(path: Path) -> tuple[int, int]:
@@ -79,21 +79,22 @@ def _upright(image: Image.Image) -> tuple[int, int]:
 
 
 def _opened(path: Path, take: Callable[[Image.Image], T]) -> T:
+    return _read(lambda: content(path), path, take, MOST_PIXELS)
+
+
+def _read(
+    file: Callable[[], Path | BinaryIO], path: Path | str, take: Callable[[Image.Image], T], most_pixels: int
+) -> T:
     try:
-        return _read(content(path), path, take, MOST_PIXELS)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow warns of bombs from half its limit on; ours is checked below
+            with Image.open(file(), formats=FORMATS) as image:
+                _check_size(path, *image.size, most_pixels)
+                return take(image)
     except FileNotFoundError as error:
         raise DataError(
             f"no picture at {path}; check the name, and the folder that relative names start from"
         ) from error
-
-
-def _read(file: Path | BinaryIO, path: Path | str, take: Callable[[Image.Image], T], most_pixels: int) -> T:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow warns of bombs from half its limit on; ours is checked below
-            with Image.open(file, formats=FORMATS) as image:
-                _check_size(path, *image.size, most_pixels)
-                return take(image)
     except UnidentifiedImageError as error:
         raise UnknownFormat(f"{path} is not a picture; wanted one of {', '.join(ENDINGS)}") from error
     except Image.DecompressionBombError as error:
