@@ -43,7 +43,7 @@ def serve(
     """Answer requests over HTTP, and show a page to try the models."""
     token = _token(token_file)
     try:
-        from diptych.serving.service.server import bind, is_loopback, serve
+        from diptych.serving.service.server import bind, is_loopback, make_server, serve
     except ModuleNotFoundError as error:
         raise ServingError(f"a service needs {error.name}, of the extra `serve`: uv sync --extra serve") from error
     from diptych.serving.service.app import Service
@@ -64,7 +64,7 @@ def serve(
             print(f"{name}: {', '.join(tasks) or 'nothing that can be asked'}", file=sys.stderr)
         print(f"serving on {where} (documents: {where}/docs); Ctrl-C ends it", file=sys.stderr, flush=True)
 
-    serve(service, bound, token, (host, *(allow_host or ())), ready)
+    serve(make_server(service, token, (host, *(allow_host or ())), ready), bound)
 
 
 def _token(file: Path | None) -> str | None:

@@ -104,15 +104,16 @@ class Guard:
 
     def _knows_token(self, headers: Headers) -> bool:
         assert self.token is not None
-        scheme, _, given = headers.get("authorization", "").partition(" ")
+        scheme, _, encoded = headers.get("authorization", "").partition(" ")
+        given = encoded.strip().encode("latin-1")  # as headers come
         if scheme.lower() == "basic":  # a browser asks its user for a name and a password; the name does not matter
             try:
-                given = base64.b64decode(given, validate=True).decode().partition(":")[2]
+                given = base64.b64decode(given, validate=True).partition(b":")[2]
             except (binascii.Error, ValueError):
                 return False
         elif scheme.lower() != "bearer":
             return False
-        return hmac.compare_digest(given.strip().encode(), self.token.encode())
+        return hmac.compare_digest(given, self.token.encode())
 
 
 def _place(origin: str) -> str:

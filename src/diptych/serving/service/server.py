@@ -66,18 +66,11 @@ def bind(host: str, port: int) -> socket.socket:
     return found
 
 
-def serve(
-    service: Service,
-    bound: socket.socket,
-    token: str | None = None,
-    hosts: Iterable[str] = (),
-    ready: Callable[[], object] = lambda: None,
-) -> None:
-    """Until SIGTERM, when what was begun is ended (within the deadline) and the call returns, or Ctrl-C."""
-    start_log()
-    app = Guard(make_app(service), token, hosts)
+def make_server(
+    service: Service, token: str | None = None, hosts: Iterable[str] = (), ready: Callable[[], object] = lambda: None
+) -> uvicorn.Server:
     config = uvicorn.Config(
-        app,
+        Guard(make_app(service), token, hosts),
         http=Patient,
         ws="none",
         loop="asyncio",
@@ -89,7 +82,12 @@ def serve(
         timeout_keep_alive=5,
         timeout_graceful_shutdown=max(1, int(service.limits.deadline)),
     )
-    server = _Server(config, ready)
+    return _Server(config, ready)
+
+
+def serve(server: uvicorn.Server, bound: socket.socket) -> None:
+    """Until SIGTERM, when what was begun is ended (within the deadline) and the call returns, or Ctrl-C."""
+    start_log()
     # uvicorn raises the signal again when it has ended: SIGTERM is then an end like any other.
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:

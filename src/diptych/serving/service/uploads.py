@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import from_json
-from starlette.datastructures import Headers, UploadFile
+from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
@@ -108,6 +108,13 @@ async def _from_form(content_type: str, body: bytes) -> tuple[dict[str, Any], by
         form = await parser.parse()
     except (MultiPartException, KeyError, ValueError, LookupError) as error:
         raise Refused(422, f"the form cannot be read: {error}", where="body") from None
+    try:
+        return await _fields(form)
+    finally:
+        await form.close()
+
+
+async def _fields(form: FormData) -> tuple[dict[str, Any], bytes | None, str]:
     values: dict[str, Any] = {}
     image, name = None, UNNAMED
     for key, value in form.multi_items():
@@ -115,7 +122,6 @@ async def _from_form(content_type: str, body: bytes) -> tuple[dict[str, Any], by
             if key != IMAGE:
                 raise Refused(422, f"found a file {key[:100]!r}; wanted it as {IMAGE!r}", where=IMAGE)
             image, name = await value.read(), _named(value.filename or UNNAMED)
-            await value.close()
         elif key == IMAGE:
             raise Refused(422, f"{IMAGE} is text; wanted a file (curl: -F {IMAGE}=@photo.jpg)", where=IMAGE)
         elif key in LISTS:

@@ -1,0 +1,103 @@
+"""A small untrained model that answers every task, and a service of it that is asked without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import numpy as np
+import torch
+from PIL import Image
+
+from diptych.loading.tokens import Tokens
+from diptych.models import SYSTEMS
+from diptych.recipes import find_recipe
+from diptych.runs.folder import Architecture, ModelFolder
+from diptych.serving import Predictor
+from diptych.serving.service.app import Service, make_app
+from diptych.serving.service.guard import Guard
+from diptych.tasks.answers import Answers
+from diptych.vision.selection import Selection
+from diptych.vision.small_detector import DetectorConfig, SmallDetector
+from diptych.vision.storybook_detector import StorybookDetector
+
+TOKENS = Tokens.train(["a red kite over a beach", "what colour is the dog"], 80)
+ANSWERS = Answers(("[UNKNOWN]", "red", "blue", "two", "yes", "no", "dog"))
+HEADS = ("word", "answer", "region_score", "choice", "nlvr", "match")
+SIZES = {"width": 32, "heads": 2, "ffn": 64, "positions": 48, "max_regions": 8, "layers": 1, "init_std": 0.3}
+
+
+def make_model(folder: Path, heads: Iterable[str] = HEADS, seed: int = 1) -> Predictor:
+    """Unified VLP with a head for each task; its model folder lies in `folder`."""
+    torch.manual_seed(0)
+    shape = DetectorConfig(("dog", "bird"), side=32, feature_size=16, widths=(8, 8, 8))
+    detector = StorybookDetector(SmallDetector(shape), Selection(most=4, least=2))
+    torch.manual_seed(seed)
+    classes = len(detector.contract.class_names)
+    config = SYSTEMS["unified-vlp"].resolved(
+        vocabulary=TOKENS.vocabulary, feature_size=16, classes=classes, answers=len(ANSWERS.names), **SIZES
+    )
+    architecture = Architecture(system="unified-vlp", config=config, heads=tuple(heads))
+    detector.save(folder / "seen")
+    made = ModelFolder(
+        folder / "made",
+        architecture.build().eval(),
+        architecture,
+        TOKENS,
+        detector.contract,
+        recipe=find_recipe("unified-vlp/small/caption", []),
+        answers=ANSWERS,
+        detector=folder / "seen",
+    )
+    return Predictor(made.save(folder / "model"))
+
+
+def picture(colour: str = "red", size: tuple[int, int] = (48, 40), kind: str = "PNG") -> bytes:
+    noise = np.random.default_rng(0).integers(0, 255, (size[1], size[0], 3), np.uint8)
+    image = Image.fromarray(noise)
+    image.paste(colour, (4, 4, 20, 30))
+    content = io.BytesIO()
+    image.save(content, kind)
+    return content.getvalue()
+
+
+class Local:
+    """A service that is asked in this process, as from http://localhost."""
+
+    def __init__(self, service: Service, token: str | None = None) -> None:
+        self.service = service
+        self.app = Guard(make_app(service), token)
+        if not service.worker.alive:
+            service.worker.start()
+
+    def get(self, path: str, **given: Any) -> httpx2.Response:
+        return self.ask("GET", path, **given)
+
+    def post(self, path: str, image: bytes | None = None, **given: Any) -> httpx2.Response:
+        if image is not None:
+            given["files"] = {"image": ("a.png", image)}
+        return self.ask("POST", path, **given)
+
+    def ask(self, method: str, path: str, **given: Any) -> httpx2.Response:
+        return asyncio.run(self.together([(method, path, given)]))[0]
+
+    async def together(self, asked: list[tuple[str, str, dict[str, Any]]]) -> list[httpx2.Response]:
+        transport = httpx2.ASGITransport(app=self.app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await asyncio.gather(*(client.request(method, path, **given) for method, path, given in asked))
+
+
+def problem(answer: httpx2.Response) -> dict[str, Any]:
+    """The body of a refusal, of which nothing may be missing."""
+    assert answer.headers["content-type"] == "application/problem+json"
+    found: dict[str, Any] = json.loads(answer.content)
+    assert found["status"] == answer.status_code
+    assert found["title"]
+    assert found["detail"]
+    assert "Traceback" not in answer.text
+    return found

@@ -1,0 +1,228 @@
+"""A service as a process: its end, its port, its token, slow clients, and the command line that asks it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import httpx2
+import pytest
+
+from diptych.cli import app
+from diptych.errors import DataError, RecipeError, ServingError
+from diptych.serving import Predictor
+from diptych.serving.client import Client
+from diptych.serving.messages import CaptionRequest
+from diptych.serving.service import server as serving
+from diptych.serving.service.app import Service
+from tests.service import make_model, picture
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Predictor:
+    return make_model(tmp_path_factory.mktemp("server"))
+
+
+@pytest.fixture
+def address(model: Predictor, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    """A real server, in a thread; whoever is slower than a second is cut off."""
+    monkeypatch.setattr(serving, "PATIENCE", 1.0)
+    bound, ready = serving.bind("127.0.0.1", 0), threading.Event()
+    server = serving.make_server(Service({"toy": model}), ready=ready.set)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    assert ready.wait(20)
+    yield bound.getsockname()
+    server.should_exit = True
+    thread.join(20)
+    bound.close()
+    assert not thread.is_alive()
+
+
+def good(address: tuple[str, int]) -> float:
+    """Seconds of a request that is answered."""
+    begun = time.monotonic()
+    url = f"http://127.0.0.1:{address[1]}/v1/caption"
+    answer = httpx2.post(url, files={"image": ("a.png", picture())}, timeout=20, trust_env=False)
+    assert answer.status_code == 200
+    return time.monotonic() - begun
+
+
+HEAD = b"POST /v1/caption HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n"
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /v1", HEAD, HEAD + b"\r\n", HEAD + b"\r\n{", HEAD + b"\r\n" + b"x" * 999])
+def test_whoever_stops_in_the_middle_of_a_request_is_cut_off(address, sent):
+    with socket.create_connection(address, timeout=10) as slow:
+        slow.sendall(sent)
+        good(address)
+        with suppress(ConnectionResetError):
+            while slow.recv(1000):  # a refusal, where the head had come; then the end
+                pass
+
+
+def test_whoever_drips_is_cut_off(address):
+    with socket.create_connection(address, timeout=10) as slow:
+        slow.sendall(HEAD + b"\r\n")
+        assert drip(slow, 40) < 40
+        good(address)
+
+
+def drip(slow: socket.socket, most: int) -> int:
+    """How many bytes could be sent, ten a second."""
+    for sent in range(most):
+        try:
+            slow.sendall(b"x")
+        except OSError:
+            return sent
+        time.sleep(0.1)
+    return most
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x00" * 3000,
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"G" * 70_000,
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n",
+    ],
+)
+def test_what_is_not_http_is_refused_and_the_next_is_answered(address, sent):
+    with socket.create_connection(address, timeout=10) as wild:
+        try:
+            wild.sendall(sent)
+            assert wild.recv(1000).startswith(b"HTTP/1.1 4")
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+    good(address)
+
+
+def test_the_command_line_asks_a_running_service(address, model, tmp_path, capsys):
+    (tmp_path / "photos").mkdir()
+    for colour in ("red", "green", "blue"):
+        (tmp_path / "photos" / f"{colour}.png").write_bytes(picture(colour))
+    (tmp_path / "photos" / "text.jpg").write_text("no picture")
+    words = ["caption", str(tmp_path / "photos"), "--json", "--captions", "2", "--max-words", "5"]
+    app([*words, "--server", f"http://127.0.0.1:{address[1]}"], standalone_mode=False)
+    asked = capsys.readouterr()
+    app([*words, "--model", str(model.folder.folder)], standalone_mode=False)
+    opened = capsys.readouterr()
+    assert "is not a picture" in asked.err
+    one, other = ([json.loads(line) for line in said.splitlines()] for said in (asked.out, opened.out))
+    assert len(one) == 3
+    for line, there in zip(one, other, strict=True):
+        assert line.keys() == there.keys()
+        assert (line["picture"], line["caption"]) == (there["picture"], there["caption"])
+        assert line["score"] == pytest.approx(there["score"], rel=1e-3)
+
+
+def test_a_client_says_what_is_wrong(address, tmp_path, monkeypatch):
+    (tmp_path / "a.png").write_bytes(picture())
+    with pytest.raises(ServingError, match="is not the address of a service"):
+        Client("localhost:8000")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(ServingError, match=r"no answer from .*; start it: diptych serve MODEL"):
+        Client(f"http://127.0.0.1:{port}").caption(tmp_path / "a.png", CaptionRequest())
+    client = Client(f"http://127.0.0.1:{address[1]}")
+    with pytest.raises(DataError, match="cannot read the picture"):
+        client.caption(tmp_path / "none.png", CaptionRequest())
+    with pytest.raises(DataError, match="the model 'other' does not answer caption; those that do: toy"):
+        client.caption(tmp_path / "a.png", CaptionRequest(model="other"))
+    with pytest.raises(RecipeError, match="--model FOLDER, or --server URL"):
+        app(["caption", str(tmp_path)], standalone_mode=False)
+    with pytest.raises(RecipeError, match="leave out --server"):
+        app(["caption", str(tmp_path), "--server", "http://localhost", "--show", "x"], standalone_mode=False)
+
+
+class Process:
+    """`diptych serve` of a model."""
+
+    def __init__(self, *words: str, **variables: str) -> None:
+        command = [sys.executable, "-m", "diptych.cli", "serve", *words, "--port", "0"]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+        self.lines: list[str] = []
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if found := re.search(r"serving on (http://\S+) ", line):
+                self.url = found[1]
+                break
+        self._rest = threading.Thread(target=lambda: self.lines.extend(self.process.stderr or ()))
+        self._rest.start()
+
+    def end(self) -> tuple[int, float]:
+        begun = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        code, took = self.process.wait(60), time.monotonic() - begun
+        self._rest.join()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        return code, took
+
+
+def test_what_was_begun_is_ended_when_the_process_is_told_to_stop(model):
+    made = Process(str(model.folder.folder), "--batch", "1", "--deadline", "20")
+    data = {"captions": "16", "beams": "16", "max_words": "30", "explain": "true"}
+
+    def ask(_: int) -> Any:
+        try:
+            files = {"image": ("a.png", picture())}
+            return httpx2.post(f"{made.url}/v1/caption", files=files, data=data, timeout=60, trust_env=False)
+        except httpx2.ConnectError as error:
+            return error
+
+    with ThreadPoolExecutor(4) as threads:
+        ask(0)
+        asked = [threads.submit(ask, number) for number in range(4)]
+        waited = time.monotonic()
+        while "diptych_queue_requests 0" in httpx2.get(f"{made.url}/metrics", trust_env=False).text:
+            assert time.monotonic() - waited < 20
+        code, took = made.end()
+        answers = [one.result() for one in asked]
+    assert code == 0, "".join(made.lines)
+    assert took < 22
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert "Traceback" not in "".join(made.lines)
+
+
+def test_a_service_for_other_machines_wants_a_token(model, tmp_path, monkeypatch):
+    monkeypatch.delenv("DIPTYCH_TOKEN", raising=False)
+    folder = str(model.folder.folder)
+    with pytest.raises(RecipeError, match=r"--host 0.0.0.0 lets other machines ask, and there is no token"):
+        app(["serve", folder, "--host", "0.0.0.0"], standalone_mode=False)
+    (tmp_path / "token").write_text("\n")
+    with pytest.raises(RecipeError, match="is empty; write the token"):
+        app(["serve", folder, "--token-file", str(tmp_path / "token")], standalone_mode=False)
+    with pytest.raises(RecipeError, match="cannot read --token-file"):
+        app(["serve", folder, "--token-file", str(tmp_path / "none")], standalone_mode=False)
+
+
+def test_a_port_that_is_taken_is_told(model):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ServingError, match=rf"cannot listen on 127.0.0.1:{port}: .*; give a free --port"):
+            app(["serve", str(model.folder.folder), "--port", str(port)], standalone_mode=False)
+
+
+def test_a_missing_extra_is_one_sentence(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "diptych.serving.service.server")
+    with pytest.raises(ServingError, match="a service needs uvicorn, of the extra `serve`"):
+        app(["serve", str(model.folder.folder)], standalone_mode=False)

@@ -1,0 +1,346 @@
+"""A service answers each task as the command line does, refuses by name, and shares passes among requests."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from diptych.serving import Predictor
+from diptych.serving.service.app import Service
+from diptych.serving.service.limits import Limits
+from diptych.serving.service.pictures import Gallery
+from diptych.serving.taught import TASKS
+from tests.service import Local, make_model, picture, problem
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Predictor:
+    return make_model(tmp_path_factory.mktemp("service"))
+
+
+@pytest.fixture(scope="module")
+def gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("gallery")
+    for colour in ("red", "green", "blue"):
+        (folder / f"secret-{colour}.png").write_bytes(picture(colour))
+    (folder / "cut.png").write_bytes(picture()[:100])
+    return folder
+
+
+@pytest.fixture
+def local(
+    model: Predictor, gallery: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Local]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+    made = Local(Service({"toy": model}, Gallery(gallery)))
+    yield made
+    made.service.worker.stop()
+
+
+ASKED: dict[str, dict[str, Any]] = {
+    "caption": {"captions": "2", "max_words": "6"},
+    "ask": {"question": "what colour is the dog"},
+    "ground": {"expression": "the dog"},
+    "choose": {"question": "what is it", "answers": ["a dog", "a kite"], "rationales": ["it is red", "it is the dog"]},
+    "verify": {"statement": "the dog is red"},
+}
+
+
+@pytest.mark.parametrize("task", ASKED)
+def test_a_picture_as_a_file_and_in_json_are_answered_alike(local, task):
+    content = picture()
+    as_form = local.post(f"/v1/{task}", content, data=ASKED[task])
+    encoded = {"image": base64.b64encode(content).decode(), "picture": "folder/a.png", **ASKED[task]}
+    as_json = local.post(f"/v1/{task}", json=encoded)
+    assert as_form.status_code == 200, as_form.text
+    assert as_form.json() == as_json.json()
+    assert as_form.json()["picture"] == "a.png", "the last part of the name, told again"
+    assert "model;dur=" in as_form.headers["server-timing"]
+
+
+@pytest.mark.parametrize("task", ASKED)
+def test_the_service_says_what_the_command_line_prints(local, model, task, tmp_path, run_cli):
+    (tmp_path / "a.png").write_bytes(picture())
+    given = ASKED[task]
+    words = {
+        "caption": ["caption", "a.png", "--captions", "2", "--max-words", "6"],
+        "ask": ["ask", "a.png", given.get("question")],
+        "ground": ["ground", given.get("expression"), "a.png"],
+        "choose": ["choose", "a.png", given.get("question"), *given.get("answers", ()), "--rationale", "it is red",
+                   "--rationale", "it is the dog"],
+        "verify": ["verify", "a.png", given.get("statement")],
+    }[task]  # fmt: skip
+    printed = run_cli([*words, "--json", "--model", str(model.folder.folder)], tmp_path)
+    told = local.post(f"/v1/{task}", picture(), data=given).json()
+    line = json.loads(printed)
+    line.pop("shown", None)
+    assert list(told) == list(line)
+    for name, value in line.items():
+        assert told[name] == (pytest.approx(value, rel=1e-4) if isinstance(value, float) else value), name
+
+
+@pytest.fixture
+def run_cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    from diptych.cli import app
+
+    def run(words: list[str], folder: Path) -> str:
+        monkeypatch.chdir(folder)
+        app(words, standalone_mode=False)
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_an_explanation_has_a_weight_for_each_word_and_region(local, model):
+    told = local.post("/v1/caption", picture(), data={"explain": "true", "max_words": "5"}).json()
+    found = told["explanation"]
+    assert (found["width"], found["height"]) == (48, 40)
+    assert len(found["weights"]) == len(found["words"])
+    assert {len(row) for row in found["weights"]} == {len(found["regions"])}
+    said = next(model.captions([Image.open(io.BytesIO(picture()))], model.decoding.model_copy(update={"max_words": 5})))
+    assert (told["caption"], tuple(found["words"])) == (said.text, said.words)
+    torch.testing.assert_close(torch.tensor(found["weights"]), said.weights, atol=1e-3, rtol=1e-3)
+    asked = local.post("/v1/ask", picture(), data={"explain": "true", "question": "what colour"}).json()
+    assert len(asked["explanation"]["weights"]) == 1
+
+
+def test_the_five_likeliest_answers_come_in_order(local):
+    told = local.post("/v1/ask", picture(), data={"question": "what colour"}).json()
+    shares = [told["probability"], *(other["probability"] for other in told["others"])]
+    assert len(shares) == 5
+    assert shares == sorted(shares, reverse=True)
+    assert "[UNKNOWN]" not in (told["answer"], *(other["answer"] for other in told["others"]))
+
+
+def test_a_search_tells_ids_and_no_paths(local, gallery):
+    told = local.post("/v1/search", json={"query": "a red kite", "most": 2})
+    assert told.status_code == 200, told.text
+    found = told.json()
+    assert (len(found["hits"]), found["searched"], found["refused"]) == (2, 3, 1)
+    assert "secret" not in told.text
+    assert str(gallery) not in told.text
+    shown = local.get(f"/v1/pictures/{found['hits'][0]['picture']}")
+    assert shown.headers["content-type"] == "image/jpeg"
+    with Image.open(io.BytesIO(shown.content)) as image:
+        assert image.size == (48, 40)
+    for name in ("secret-red.png", "..%2fsecret-red.png", "%2fetc%2fpasswd", "0" * 20):
+        problem(local.get(f"/v1/pictures/{name}"))
+
+
+def test_what_a_service_offers_is_what_its_models_have_learnt(tmp_path, model):
+    writer = make_model(tmp_path / "writer", ["word"])
+    local = Local(Service({"toy": model, "writer": writer}))
+    told = {one["name"]: one for one in local.get("/v1/models").json()["models"]}
+    assert tuple(told["toy"]["tasks"]) == TASKS[:-1], "no pictures, no search"
+    assert told["writer"]["tasks"] == ["caption"]
+    assert told["writer"]["sees"] == ["dog", "bird"]
+    refused = problem(local.post("/v1/ask", picture(), data={"question": "what", "model": "writer"}))
+    assert refused["status"] == 422
+    assert "'writer' does not answer ask; those that do: toy" in refused["detail"]
+    both = [local.post("/v1/caption", picture(), data={"model": name}).json()["score"] for name in ("toy", "writer")]
+    assert len(both) == 2
+    local.service.worker.stop()
+
+
+def test_requests_that_come_together_share_a_pass_and_are_answered_as_alone(local, model):
+    colours = ("red", "green", "blue", "white", "black", "yellow")
+    alone = [local.post("/v1/caption", picture(colour)).json() for colour in colours]
+    batches: list[int] = []
+    answer = local.service.worker._answer
+    local.service.worker._answer = lambda jobs: batches.append(len(jobs)) or answer(jobs)
+    held = threading.Event()
+    hold(local, held)
+    asked = [("POST", "/v1/caption", {"files": {"image": ("a.png", picture(colour))}}) for colour in colours]
+
+    async def together() -> list[Any]:
+        sending = asyncio.ensure_future(local.together(asked))
+        while len(local.service.worker) < len(colours):
+            await asyncio.sleep(0.01)
+        held.set()
+        return await sending
+
+    told = [answer.json() for answer in asyncio.run(together())]
+    assert batches[-1] == len(colours)
+    for one, other in zip(alone, told, strict=True):
+        assert other["caption"] == one["caption"]
+        assert other["score"] == pytest.approx(one["score"], abs=1e-3)
+
+
+def hold(local: Local, until: threading.Event) -> None:
+    """The worker is kept busy by a request of ours, until the event."""
+    from diptych.serving.service.worker import Job
+
+    worker, answer = local.service.worker, local.service.worker._answer
+    begun = threading.Event()
+
+    def waiting(jobs: Any) -> None:
+        worker._answer = answer
+        begun.set()
+        until.wait(20)
+
+    worker._answer = waiting
+    worker.submit(Job("caption", "none", None))
+    assert begun.wait(5)
+
+
+def test_a_broken_request_does_not_fail_those_beside_it(local, model, monkeypatch):
+    captions = type(model).captions
+
+    def poisoned(self: Predictor, pictures: Any, *rest: Any, **named: Any) -> Any:
+        if any(record.size == (20, 20) for record in pictures):
+            raise RuntimeError("a fault in /a/path")
+        return captions(self, pictures, *rest, **named)
+
+    monkeypatch.setattr(type(model), "captions", poisoned)
+    held = threading.Event()
+    hold(local, held)
+    contents = [picture(), picture(size=(20, 20)), picture("blue")]
+
+    async def together() -> list[Any]:
+        asked = [("POST", "/v1/caption", {"files": {"image": ("a.png", content)}}) for content in contents]
+        sending = asyncio.ensure_future(local.together(asked))
+        while len(local.service.worker) < len(contents):
+            await asyncio.sleep(0.01)
+        held.set()
+        return await sending
+
+    first, second, third = asyncio.run(together())
+    assert (first.status_code, second.status_code, third.status_code) == (200, 500, 200)
+    assert "/a/path" not in second.text
+
+
+def test_a_full_queue_is_told_with_when_to_ask_again(model):
+    local, held = Local(Service({"toy": model}, limits=Limits(queue=2))), threading.Event()
+    hold(local, held)
+
+    async def four() -> list[Any]:
+        asked = [("POST", "/v1/caption", {"files": {"image": ("a.png", picture())}})] * 4
+        sending = asyncio.ensure_future(local.together(asked))
+        await asyncio.sleep(0.5)
+        held.set()
+        return await sending
+
+    answers = asyncio.run(four())
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 503, 503]
+    for answer in answers:
+        if answer.status_code == 503:
+            assert "the queue is full" in problem(answer)["detail"]
+            assert int(answer.headers["retry-after"]) >= 1
+    local.service.worker.stop()
+
+
+def test_what_waits_longer_than_the_deadline_is_refused_and_not_computed(model):
+    local, held = Local(Service({"toy": model}, limits=Limits(deadline=0.2))), threading.Event()
+    hold(local, held)
+    batches: list[int] = []
+    begun = time.monotonic()
+    late = local.post("/v1/caption", picture())
+    assert late.status_code == 503
+    assert "deadline" in problem(late)["detail"]
+    assert time.monotonic() - begun < 5
+    local.service.worker._seen = batches.append
+    held.set()
+    local.service.worker.stop()
+    assert batches == []
+
+
+def test_a_client_that_is_gone_is_dropped_from_the_queue(model):
+    local, held = Local(Service({"toy": model})), threading.Event()
+    hold(local, held)
+    form = b'--x\r\nContent-Disposition: form-data; name="image"; filename="a"\r\n\r\n' + picture() + b"\r\n--x--\r\n"
+    messages = [{"type": "http.request", "body": form, "more_body": False}, {"type": "http.disconnect"}]
+    headers = [(b"host", b"localhost"), (b"content-type", b"multipart/form-data; boundary=x")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/caption", "headers": headers, "query_string": b""}
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        if len(messages) == 1:
+            while not len(local.service.worker):
+                await asyncio.sleep(0.01)
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(local.app(scope, receive, send))
+    assert sent[0]["status"] == 499
+    batches: list[int] = []
+    local.service.worker._seen = batches.append
+    held.set()
+    local.service.worker.stop()
+    assert batches == [], "nothing is computed for nobody"
+
+
+def test_what_waits_when_the_service_is_stopped_is_refused(model):
+    local, held = Local(Service({"toy": model})), threading.Event()
+    assert local.get("/readyz").json() == {"status": "ready"}
+    hold(local, held)
+    from diptych.serving.service.worker import Job
+
+    job = Job("caption", "toy", None)
+    local.service.worker.submit(job)
+    held.set()
+    local.service.worker.stop()
+    assert problem(local.get("/readyz"))["status"] == 503
+    assert local.get("/healthz").status_code == 200
+    assert problem(local.post("/v1/caption", picture()))["status"] == 503
+
+
+def test_drawn_captions_follow_their_seed(local):
+    def drawn(seed: int) -> str:
+        told = local.post("/v1/caption", picture(), data={"sample": "true", "seed": str(seed), "max_words": "8"})
+        return str(told.json()["caption"])
+
+    assert drawn(3) == drawn(3)
+    assert len({drawn(seed) for seed in range(6)}) > 1
+
+
+def test_metrics_count_what_was_asked(local):
+    local.post("/v1/caption", picture())
+    local.post("/v1/caption", b"no picture")
+    text = local.get("/metrics").text
+    assert 'diptych_requests_total{status="200",task="caption"} 1.0' in text
+    assert 'diptych_requests_total{status="415",task="caption"} 1.0' in text
+    assert "diptych_batch_requests_count 1.0" in text
+
+
+def test_the_page_and_the_documents_name_no_other_host(local):
+    import re
+
+    for path in ("/", "/docs", "/page.js", "/view.js", "/page.css", "/icon.svg"):
+        answer = local.get(path)
+        assert answer.status_code == 200, path
+        hosts = set(re.findall(r"(?:https?:)?//([\w.-]+\.\w+)", answer.text)) - {"www.w3.org", "127.0.0.1"}
+        assert not hosts, path
+        assert "style=" not in answer.text.replace("viewport", ""), "the policy lets no style inside"
+    assert "script-src 'self'" in local.get("/").headers["content-security-policy"]
+    docs = local.get("/docs").text
+    for task in TASKS:
+        assert f"/v1/{task}" in docs
+    assert local.get("/openapi.json").json()["paths"]["/v1/caption"]["post"]["requestBody"]["content"].keys() == {
+        "multipart/form-data",
+        "application/json",
+    }
+
+
+def test_the_log_has_a_line_for_each_request_and_nothing_of_what_was_asked(local, caplog):
+    from diptych.serving.service import guard
+
+    guard.log.propagate = True
+    with caplog.at_level("INFO", "diptych.serve"):
+        local.post("/v1/ask", picture(), data={"question": "what colour is my secret"})
+    (line,) = [json.loads(record.message) for record in caplog.records]
+    assert (line["task"], line["status"], line["batch"], line["model"]) == ("ask", 200, 1, "toy")
+    assert {"time", "ms", "queue_ms", "extraction_ms", "model_ms"} <= line.keys()
+    assert "secret" not in caplog.text
