@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 IN_FLIGHT = 16  # requests to a service at once
 Server = Annotated[
-    str | None, typer.Option(metavar="URL", help="Address of a running service (diptych serve) to ask instead of opening a model.")
+    str | None,
+    typer.Option(metavar="URL", help="Address of a running service (diptych serve) to ask instead of opening a model."),
 ]
 Show = Annotated[
     Path | None, typer.Option(help="Folder to write each picture to, with its regions and their weights drawn in.")
