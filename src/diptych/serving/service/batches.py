@@ -115,7 +115,7 @@ def _grouped(pairs: Sequence[Pair]) -> dict[tuple[str, object], list[Pair]]:
     groups: dict[tuple[str, object], list[Pair]] = {}
     for job, record in pairs:
         if isinstance(job.asked, CaptionRequest):
-            way: object = id(job) if job.asked.sample else job.asked.model_copy(update={"explain": False})
+            way: object = id(job) if job.asked.sample else job.asked.model_dump_json(exclude={"explain"})
         else:
             way = id(job) if job.task == "choose" else None
         groups.setdefault((job.task, way), []).append((job, record))
