@@ -1,26 +1,27 @@
 """COCO captions and instances (cocodataset.org/#format-data)."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 from diptych.core import Object, Record
 from diptych.errors import DataError
-from diptych.sources.parsing import Entry, Once, Pictures, Skips, key_of_name, picture_at, read_json, uncollected
+from diptych.sources.parsing import Entry, Once, Pictures, Skips, key_of_name, picture_at, read_json
 
 
-@uncollected()
 def read(
     captions: Path | Entry | None = None,
     instances: Path | Entry | None = None,
     pictures: Path | Pictures | None = None,
-    split: str = "train",
+    split: str | Callable[[str], str] = "train",
     skips: Skips | None = None,
 ) -> list[Record]:
     """One record a picture of `captions_*.json`, `instances_*.json` or both, in the file's order.
 
     Boxes become fractions of the picture. Of our own, and left out by others: `attributes` and `visible` of
     an annotation, `relations` of a picture. With `pictures`, each must be there. Empty captions are passed over.
-    A key is the picture's name without its ending, as in all readers of sets whose pictures are COCO's.
+    A key is the picture's name without its ending, as in all readers of sets whose pictures are COCO's; `split` may be
+    what makes one of that.
     """
     if captions is None and instances is None:
         raise DataError("found neither captions nor instances, wanted at least one file; give its path")
@@ -30,21 +31,22 @@ def read(
     for file in (file for file in (words, boxes) if file is not None):
         once = Once("image id")
         for image in file["images"].each():
-            number = image["id"].integer()
+            number = image.integer_of("id")
             once.check(number, image)
             if boxes is file or number not in images:  # only the one with boxes may have relations
                 images[number] = image
     said = _captions(words, images, Skips() if skips is None else skips)
     objects = _things(boxes, images)
     records, once = [], Once("file name")
+    split_of = split if callable(split) else lambda _: split
     for number, image in images.items():
-        name = image["file_name"].text()
+        name = image.text_of("file_name")
         once.check(name, image)
         picture = picture_at(pictures, name, image)
         size = (image["width"].size(), image["height"].size())
         relations = tuple(_relation(entry, len(objects[number])) for entry in _optional(image, "relations"))
         records.append(
-            Record(key_of_name(name), split, picture, size, captions=tuple(said[number]),
+            Record(key_of_name(name), split_of(key_of_name(name)), picture, size, captions=tuple(said[number]),
                    objects=tuple(objects[number]), relations=relations)
         )  # fmt: skip
     return records
@@ -59,20 +61,18 @@ def _captions(file: Entry | None, images: dict[int, Entry], skips: Skips) -> dic
     said: dict[int, list[str]] = defaultdict(list)
     for note in [] if file is None else file["annotations"].each():
         number = _known(note, images)
-        caption = note["caption"]
-        if caption.is_empty():
+        if note.lacks_words("caption"):
             skips.add("empty captions", note.where)
         else:
-            said[number].append(caption.text().strip())
+            said[number].append(note.text_of("caption").strip())
     return said
 
 
 def _known(note: Entry, images: dict[int, Entry]) -> int:
     """The image id of an annotation, which `images` must have."""
-    image = note["image_id"]
-    number = image.integer()
+    number = note.integer_of("image_id")
     if number not in images:
-        image.refuse(f"the image id {number}", "one that `images` has")
+        note["image_id"].refuse(f"the image id {number}", "one that `images` has")
     return number
 
 
@@ -83,13 +83,13 @@ def _things(file: Entry | None, images: dict[int, Entry]) -> dict[int, list[Obje
     kinds = {kind["id"].integer(): kind["name"].text() for kind in file["categories"].items()}
     once = Once("annotation id")
     for note in file["annotations"].each():
-        once.check(note["id"].integer(), note)
+        once.check(note.integer_of("id"), note)
         image = images[_known(note, images)]
-        kind = note["category_id"].integer()
+        kind = note.integer_of("category_id")
         if kind not in kinds:
             note["category_id"].refuse(f"the category {kind}", "one that `categories` has")
         box = note["bbox"].corners(image["width"].size(), image["height"].size())
-        objects[note["image_id"].integer()].append(Object(kinds[kind], box, *_own(note)))
+        objects[note.integer_of("image_id")].append(Object(kinds[kind], box, *_own(note)))
     return objects
 
 

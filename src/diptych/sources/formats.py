@@ -28,7 +28,7 @@ from diptych.sources import (
     web,
 )
 from diptych.sources.format import Format, Source, Wanted, drawn_split, not_known, one_of
-from diptych.sources.parsing import Pictures, Skips, read_json
+from diptych.sources.parsing import Pictures, Skips, read_json, uncollected
 from diptych.vision.pictures import ENDINGS, find_pictures
 
 __all__ = ["FORMATS", "FORMS", "drawn_split", "read"]
@@ -90,12 +90,12 @@ FORMATS: dict[str, Format] = {
     "instances": Format(
         "a COCO instances .json",
         lambda source: source.has("images", "annotations", "categories"),
-        lambda wanted, file: wanted.splitting(coco.read(instances=file.json, pictures=wanted.pictures)),
+        lambda wanted, file: coco.read(instances=file.json, pictures=wanted.pictures, split=wanted.split_of),
     ),
     "captions": Format(
         "a COCO captions .json",
         lambda source: source.has("images", "annotations"),
-        lambda wanted, file: wanted.splitting(coco.read(file.json, pictures=wanted.pictures, skips=wanted.skips)),
+        lambda wanted, file: coco.read(file.json, None, wanted.pictures, wanted.split_of, wanted.skips),
     ),
     "vqa": Format(
         "VQA v2's questions .json",
@@ -191,6 +191,7 @@ FORMATS: dict[str, Format] = {
 FORMS = f"{manifest.WHAT}, {', '.join(one.what for one in FORMATS.values())}"
 
 
+@uncollected()
 def read(
     path: Path,
     pictures: Path | None = None,

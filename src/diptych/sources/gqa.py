@@ -4,10 +4,9 @@ from collections import defaultdict
 from pathlib import Path
 
 from diptych.core import Question, Record
-from diptych.sources.parsing import Entry, Pictures, answer_kind, picture_at, read_json, uncollected
+from diptych.sources.parsing import Entry, Pictures, answer_kind, picture_at, read_json
 
 
-@uncollected()
 def read(questions: Path | Entry, pictures: Path | Pictures | None = None, split: str = "train") -> list[Record]:
     """One record a picture, its key the picture's number, of {"QUESTION": {"imageId", "question", "answer"}}.
 

@@ -3,12 +3,11 @@
 from pathlib import Path
 
 from diptych.core import Record
-from diptych.sources.parsing import Entry, Once, Pictures, Skips, key_of_name, picture_at, read_json, uncollected
+from diptych.sources.parsing import Entry, Once, Pictures, Skips, key_of_name, picture_at, read_json
 
 SPLITS = {"restval": "train"}  # what was left of COCO's validation set, which all train on
 
 
-@uncollected()
 def read(file: Path | Entry, pictures: Path | Pictures | None = None, skips: Skips | None = None) -> list[Record]:
     """One record a picture with its captions and its own split; `restval` is `train`.
 
@@ -21,11 +20,10 @@ def read(file: Path | Entry, pictures: Path | Pictures | None = None, skips: Ski
         once.check(name, image)
         captions = []
         for sentence in image["sentences"].each():
-            raw = sentence["raw"]
-            if raw.is_empty():
-                skips.add("empty captions", raw.where)
+            if sentence.lacks_words("raw"):
+                skips.add("empty captions", sentence.where)
             else:
-                captions.append(raw.text().strip())
+                captions.append(sentence.text_of("raw").strip())
         split = image["split"].text()
         picture = picture_at(pictures, name if folder is None else f"{folder.text()}/{name}", image)
         records.append(Record(key_of_name(name), SPLITS.get(split, split), picture, captions=tuple(captions)))

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from diptych.core import Question, Record
-from diptych.sources.parsing import Entry, Once, Pictures, Skips, answer_kind, picture_at, read_json, uncollected
+from diptych.sources.parsing import Entry, Once, Pictures, Skips, answer_kind, picture_at, read_json
 
 
-@uncollected()
 def read_regions(
     regions: Path | Entry, pictures: Path | Pictures | None = None, split: str = "train", skips: Skips | None = None
 ) -> list[Record]:
@@ -26,7 +25,6 @@ def read_regions(
     return records
 
 
-@uncollected()
 def read_questions(
     questions: Path | Entry, pictures: Path | Pictures | None = None, split: str = "train"
 ) -> list[Record]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from diptych.core import Record
 from diptych.errors import DataError
-from diptych.sources.parsing import Skips, uncollected
+from diptych.sources.parsing import Skips
 from diptych.vision.archives import members, read_member
 from diptych.vision.pictures import ENDINGS
 
@@ -31,7 +31,6 @@ def _few(folder: Path) -> list[Path]:
     return [file for file, _ in zip(folder.iterdir(), range(50), strict=False) if file.suffix.lower() in ENDINGS]
 
 
-@uncollected()
 def read(folder: Path, split: str = "train", skips: Skips | None = None) -> list[Record]:
     """One record a picture that has a caption, in the order of the tars, or folders, and of the keys in them."""
     skips = Skips() if skips is None else skips

@@ -32,6 +32,9 @@ def beside(path: Path) -> tuple[Path, Path] | None:
 
 def archive_of(path: Path) -> tuple[Path, str] | None:
     """The archive that a path leads into, and the name inside; None for a path of its own."""
+    text = str(path).lower()
+    if TAR not in text and ZIP not in text:  # as most are: sets have millions
+        return None
     for outer in path.parents:
         if outer.suffix.lower() in (TAR, ZIP):
             return (outer, path.relative_to(outer).as_posix()) if outer.is_file() else None
