@@ -1,0 +1,1 @@
+"""What is done with a trained model over a store: scores, retrieval, new captions for a training set."""

@@ -1,0 +1,1 @@
+"""From records to batches: the store on disk, tokenisers, checks of data, the loader."""

@@ -56,9 +56,10 @@ def _entry(name: str, maker: Callable[[], Any]) -> Entry:
 
 
 def _about(maker: Callable[[], Any]) -> str:
-    """The first sentence of what the maker's docstring says."""
+    """The first sentence of the maker's docstring, where it has one."""
     text = inspect.getdoc(maker.func if isinstance(maker, partial) else maker) or ""
-    return " ".join(text.split("\n\n")[0].split()).partition(". ")[0].rstrip(".") + "."
+    first = " ".join(text.split("\n\n")[0].split()).partition(". ")[0]
+    return f"{first.rstrip('.')}." if first else ""
 
 
 def _settings(config: BaseModel, before: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -1,0 +1,1 @@
+"""HTML reports, tables and charts."""

@@ -1,0 +1,1 @@
+"""The engine: prepare what a recipe needs, train, save a model folder; import checkpoints; extract regions."""

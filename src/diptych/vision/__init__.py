@@ -1,0 +1,1 @@
+"""From a picture to its regions: detectors, grids, features of others, region selection."""

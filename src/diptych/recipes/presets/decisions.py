@@ -25,7 +25,10 @@ _BATCHES = {"vcr": 16, "referring": 64, "nlvr": 64}  # of VCR, questions of four
 
 
 def small(of_system: Callable[[Any], Recipe], task: Task) -> Recipe:
-    """VCR, expressions or statements, for small worlds and one core: `of_system("pretrain")` with another task."""
+    """For small worlds and one core: VCR, referring expressions or NLVR.
+
+    It is `of_system("pretrain")` with the task's own objectives, batch and length of texts.
+    """
     recipe = of_system("pretrain")
     return derive(
         recipe,
