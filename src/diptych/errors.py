@@ -14,6 +14,8 @@ A message says what was found, what was wanted, where, and the way out.
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from diptych.terminal import printable
+
 
 class DiptychError(Exception):
     """The root: the command line prints its message without a traceback."""
@@ -28,7 +30,9 @@ class RecipeError(DiptychError):
 class DataError(DiptychError):
     def __init__(self, message: str, *, key: str | None = None, shard: str | None = None) -> None:
         self.key, self.shard = key, shard
-        where = ", ".join(f"{name} {value}" for name, value in (("record", key), ("shard", shard)) if value is not None)
+        where = ", ".join(
+            f"{name} {printable(value)}" for name, value in (("record", key), ("shard", shard)) if value is not None
+        )
         super().__init__(f"{message} ({where})" if where else message)
 
 

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
 WIDE = 10_000  # columns, where nobody's window ends
 
 
+def printable(text: str) -> str:
+    """On one line, and in any encoding: what breaks lines, moves the cursor or is no character stands escaped."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
 def columns(stream: TextIO) -> int | None:
     """None on a terminal, which knows its own width."""
     return None if stream.isatty() else WIDE

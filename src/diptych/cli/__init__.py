@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
 
 from diptych.cli import data, evaluate, importing, mine, predict, recipes, search, serve, train
 from diptych.cli.app import app
@@ -19,6 +20,9 @@ __all__ = ["app", "data", "evaluate", "importing", "main", "mine", "predict", "r
 
 def main() -> None:
     """Run the command line; errors become one message on standard error and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # what it cannot encode is escaped, and ends nothing
+            stream.reconfigure(errors="backslashreplace")
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     code = _run(arguments, debug=len(arguments) < len(sys.argv) - 1)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:

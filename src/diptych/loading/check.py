@@ -25,6 +25,7 @@ from torch import Tensor
 from diptych.core import FeatureContract, Record, Regions
 from diptych.errors import CheckpointError, DataError
 from diptych.loading.store import FAILURES, Store
+from diptych.terminal import printable
 from diptych.vision.archives import read_bytes
 from diptych.vision.pictures import open_picture
 
@@ -204,7 +205,7 @@ class _Check:
         if severity == "error":
             finding.severity = "error"
         if len(finding.examples) < EXAMPLES:
-            finding.examples.append(example)
+            finding.examples.append(printable(example))
 
     def opened(self, records: Iterable[Record]) -> Iterator[Record]:
         """The records, each after its picture was looked at; threads do that ahead of time."""

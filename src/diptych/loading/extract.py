@@ -206,6 +206,8 @@ def _open(record: Record) -> Opened:
         return record, open_picture(record.image)
     except DataError as error:
         return record, error
+    except Exception as error:  # of memory, or of a reader: it is this record's
+        return record, DataError(f"cannot read the picture {record.image}: {type(error).__name__}: {error}")
 
 
 def _windows(opened: Iterable[Opened], most: int) -> Iterator[list[Opened]]:
@@ -254,5 +256,5 @@ def _shape(picture: Picture | None) -> tuple[float, int]:
 
 
 def _write_failures(folder: Path, failed: dict[str, str]) -> None:
-    lines = [json.dumps({"key": key, "reason": reason}, ensure_ascii=False) for key, reason in failed.items()]
+    lines = [json.dumps({"key": key, "reason": reason}) for key, reason in failed.items()]
     write_atomically(folder / FAILURES, "".join(f"{line}\n" for line in lines).encode())

@@ -3,7 +3,8 @@
     STORE/
       store.json                 the feature contract, and the shards with their sizes
       shard-00000.safetensors    boxes, scores, classes, features, whole: the rows of all its records, stacked;
-                                 ends: where each record's rows end; words: their JSON; checks: a CRC32 each
+                                 ends: where each record's rows end; words: their JSON; checks, word_checks: a CRC32 of
+                                 either for each record. That of these tables stands in store.json, which has its own
       failures.jsonl             what could not be extracted, and why
 
 A shard is written whole or not at all, and it is the unit of resume.
@@ -16,6 +17,7 @@ import os
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +46,8 @@ from diptych.files import write_atomically
 from diptych.vision.weights import check_detector
 
 INDEX, FAILURES, DETECTOR = "store.json", "failures.jsonl", "detector"
+FORMAT = 2  # of store.json and its shards; 1 had no checks of words and tables
+TABLES = ("ends", "word_ends", "checks", "word_checks", "sizes")
 PER_REGION = ("boxes", "scores", "classes", "features", "masks")
 
 
@@ -54,7 +58,7 @@ class Store:
         self.folder = folder
         index = _read_index(folder)
         self.contract = FeatureContract.from_json(index["contract"])
-        self._shards = [_Shard(folder / shard["name"], shard["records"]) for shard in index["shards"]]
+        self._shards = [_Shard(folder / one["name"], one["records"], one["check"]) for one in index["shards"]]
         self._starts = np.cumsum([0, *(len(shard) for shard in self._shards)])
 
     def __len__(self) -> int:
@@ -144,13 +148,15 @@ class StoreWriter:
         """Write the records gathered so far as a shard, then the index that names it. No records, no store."""
         if self._pending:
             name = f"shard-{len(self._shards):05d}.safetensors"
-            write_atomically(self.folder / name, save(_pack(self._pending, self.folder)))
-            self._shards.append({"name": name, "records": len(self._pending)})
+            packed = _pack(self._pending, self.folder)
+            write_atomically(self.folder / name, save(packed))
+            check = _check({table: packed[table] for table in TABLES})
+            self._shards.append({"name": name, "records": len(self._pending), "check": check})
             self._pending = []
         if not self._shards:
             return
-        index = {"format": 1, "contract": self.contract.to_json(), "shards": self._shards}
-        write_atomically(self.folder / INDEX, json.dumps(index, indent=1).encode())
+        index = {"format": FORMAT, "contract": self.contract.to_json(), "shards": self._shards}
+        write_atomically(self.folder / INDEX, json.dumps(index | {"check": _index_check(index)}, indent=1).encode())
 
     def __enter__(self) -> StoreWriter:
         return self
@@ -162,8 +168,8 @@ class StoreWriter:
 
 
 class _Shard:
-    def __init__(self, path: Path, records: int) -> None:
-        self.path, self._records = path, records
+    def __init__(self, path: Path, records: int, check: int) -> None:
+        self.path, self._records, self._check = path, records, check
 
     def __len__(self) -> int:
         return self._records
@@ -182,8 +188,16 @@ class _Shard:
 
     @cached_property
     def _tables(self) -> dict[str, npt.NDArray[Any]]:
-        names = ("ends", "word_ends", "checks", "sizes", "words")
-        return {name: self._reader.get_tensor(name).numpy() for name in names}
+        try:
+            tables: dict[str, Tensor] = {name: self._reader.get_tensor(name) for name in (*TABLES, "words")}
+        except SafetensorError as error:
+            raise DataError(f"{self.path} is damaged ({error}); delete {self.path.parent} and extract again") from error
+        if _check({name: tables[name] for name in TABLES}) != self._check:
+            raise DataError(
+                f"{self.path} is not what was written (the table of its records, or {INDEX}); delete "
+                f"{self.path.parent} and extract again"
+            )
+        return {name: table.numpy() for name, table in tables.items()}
 
     @cached_property
     def _columns(self) -> dict[str, Any]:
@@ -200,13 +214,21 @@ class _Shard:
 
     def _written(self, row: int) -> dict[str, Any]:
         start, end = _span(self._tables["word_ends"], row)
-        return cast(dict[str, Any], json.loads(self._tables["words"][start:end].tobytes()))
+        written = self._tables["words"][start:end].tobytes()
+        if zlib.crc32(written) != int(self._tables["word_checks"][row]):
+            raise DataError(
+                f"the words of record {row + 1} are not what was written; delete {self.path.parent} and extract again",
+                shard=self.path.name,
+            )
+        return cast(dict[str, Any], json.loads(written))
 
     def regions(self, row: int) -> Regions:
         start, end = self.span(row)
-        columns = {name: cast(Tensor, self._columns[name][start:end]) for name in PER_REGION if name in self._columns}
-        if "whole" in self._columns:
-            columns["whole"] = self._columns["whole"][row : row + 1][0]
+        columns: dict[str, Tensor] = {}
+        with suppress(SafetensorError, IndexError):  # of a damaged header: what is missing is seen below
+            columns = {name: self._columns[name][start:end] for name in PER_REGION if name in self._columns}
+            if "whole" in self._columns:
+                columns["whole"] = self._columns["whole"][row : row + 1][0]
         width, height = self._tables["sizes"][row].tolist()
         if _check(columns) != int(self._tables["checks"][row]):
             raise DataError(
@@ -221,17 +243,26 @@ def _span(ends: npt.NDArray[Any], row: int) -> tuple[int, int]:
 
 
 def _check(columns: dict[str, Tensor]) -> int:
+    """Of names, types and shapes too: the same bytes may be other numbers."""
     check = 0
     for name in sorted(columns):
-        check = zlib.crc32(columns[name].contiguous().numpy().reshape(-1).view(np.uint8).data, check)
+        array = columns[name].contiguous().numpy()
+        check = zlib.crc32(f"{name} {array.dtype} {array.shape}".encode(), check)
+        check = zlib.crc32(array.reshape(-1).view(np.uint8).data, check)
     return check
+
+
+def _index_check(index: dict[str, Any]) -> int:
+    told = {name: value for name, value in index.items() if name != "check"}
+    return zlib.crc32(json.dumps(told, sort_keys=True).encode())
 
 
 def _pack(records: list[Record], folder: Path) -> dict[str, Tensor]:
     """One shard. Features and class probabilities are kept in half precision, as the papers' own files are."""
     rows = [_columns(record) for record in records]
     kept = (_placed(record, lambda picture: os.path.relpath(picture, folder)) for record in records)
-    words = [json.dumps(record_to_json(record), ensure_ascii=False).encode() for record in kept]
+    # The name of a picture need not be UTF-8 (its odd bytes are surrogates); `json.loads` of bytes reads them so.
+    words = [json.dumps(record_to_json(record), ensure_ascii=False).encode("utf-8", "surrogatepass") for record in kept]
     packed = {name: torch.cat([row[name] for row in rows]) for name in PER_REGION if name in rows[0]}
     if "whole" in rows[0]:
         packed["whole"] = torch.stack([row["whole"] for row in rows])
@@ -240,6 +271,7 @@ def _pack(records: list[Record], folder: Path) -> dict[str, Tensor]:
         "sizes": torch.tensor([cast(Regions, record.regions).size for record in records]),
         "checks": torch.tensor([_check(row) for row in rows]),
         "words": torch.frombuffer(bytearray(b"".join(words)), dtype=torch.uint8),
+        "word_checks": torch.tensor([zlib.crc32(word) for word in words]),
         "word_ends": torch.tensor(np.cumsum([len(word) for word in words])),
     }
 
@@ -298,10 +330,18 @@ def _read_index(folder: Path) -> dict[str, Any]:
         raise DataError(f"{folder} is not a store: it has no {INDEX}; make one with `diptych extract DATA {folder}`")
     try:
         index = json.loads(path.read_text("utf-8"))
-        if index["format"] != 1:
-            raise DataError(f"{path} has format {index['format']!r}, wanted 1: it was written by a newer Diptych")
+        if index["format"] != FORMAT:
+            detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else "DETECTOR"
+            raise DataError(
+                f"{path} has format {index['format']!r}, and this Diptych reads {FORMAT}; make the store again in a "
+                f"new folder: diptych extract DATA OUT --detector {detector} (with --features FOLDER where it was "
+                "made of features: --detector given)"
+            )
+        if index["check"] != _index_check(index):
+            raise ValueError("not what was written")
         FeatureContract.from_json(index["contract"])
-        _ = [(shard["name"], int(shard["records"])) for shard in index["shards"]]
+        if any(Path(shard["name"]).name != shard["name"] for shard in index["shards"]):
+            raise ValueError("a shard outside of the folder")
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is damaged ({error!r}); delete the folder and extract again") from error
     return cast(dict[str, Any], index)

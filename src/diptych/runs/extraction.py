@@ -23,6 +23,7 @@ from diptych.runs.detector_files import HUB, from_hub
 from diptych.runs.folder import INNER
 from diptych.sources.formats import FORMS, read
 from diptych.sources.parsing import Skips
+from diptych.terminal import printable
 from diptych.vision.detector import Detector
 from diptych.vision.faster_rcnn import WHOLE_NETWORKS, FasterRCNN, coco_shape
 from diptych.vision.given import Given
@@ -137,7 +138,7 @@ def extract_with_progress(
             records, detector, folder, batch_size, lambda count: progress.advance(looking, count), processes
         )
     for key, reason in list(done.failed.items())[:NAMED]:
-        tell(console, f"  {key}: {reason}")
+        tell(console, f"  {printable(key)}: {printable(reason)}")
     if given is not None and given.bytes_read:
         seconds, size = max(perf_counter() - started, 1e-9), given.bytes_read / 1e9
         tell(console, f"{size:.2f} GB of features converted, {size / seconds:.2f} GB/s")

@@ -6,6 +6,7 @@ how it is read. A new format is a reader and an entry here (docs/add-a-source.md
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from diptych.core import Record
@@ -62,7 +63,9 @@ def _pictures(_: Wanted, folder: Source) -> list[Record]:
     found = find_pictures(folder.path)
     if not found:
         raise DataError(f"no pictures in {folder.path}; wanted {FORMS}")
-    return [Record(str(picture.relative_to(folder.path)), image=picture) for picture in found]
+    # A key is text, and a name need not be: what is no UTF-8 in it stands escaped.
+    names = (os.fsencode(picture.relative_to(folder.path)).decode("utf-8", "backslashreplace") for picture in found)
+    return [Record(name, image=picture) for name, picture in zip(names, found, strict=True)]
 
 
 def _entities(wanted: Wanted, sentences: Source, names: Source, boxes: Source | None = None) -> list[Record]:

@@ -24,7 +24,7 @@ from diptych.core import FeatureContract, Record, Regions
 from diptych.errors import DataError
 from diptych.vision.detector import Picture
 from diptych.vision.features.files import FeatureFiles, open_features
-from diptych.vision.features.raw import Raw, refuse
+from diptych.vision.features.raw import Raw, read_as_data, refuse
 from diptych.vision.pictures import picture_size
 from diptych.vision.weights import write_detector
 
@@ -91,7 +91,12 @@ class Given:
         return replace(contract, selection=WHOLE_BOXES) if self.whole_boxes else contract
 
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
-        return [self._one(self.files.read(record), record) for record in records]
+        found = []
+        for record in records:
+            raw = self.files.read(record)
+            with read_as_data(raw.where):
+                found.append(self._one(raw, record))
+        return found
 
     def _one(self, raw: Raw, record: Record) -> Regions:
         features, classes = _numbers(raw, raw.named, raw.features, 2), _numbers(raw, "classes", raw.classes, 2)

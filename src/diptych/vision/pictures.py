@@ -99,13 +99,12 @@ def _read(
         raise UnknownFormat(f"{path} is not a picture; wanted one of {', '.join(ENDINGS)}") from error
     except Image.DecompressionBombError as error:
         raise TooManyPixels(f"{path} has more than {most_pixels:,} pixels; make it smaller first") from error
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        EOFError,
-    ) as error:  # what Pillow raises on damaged files of several formats
-        raise DataError(f"cannot read the picture {path}: {error}; it may be cut short: copy it again") from error
+    except DataError:
+        raise
+    except Exception as error:  # Pillow's readers raise anything on damaged files: AVIF, DDS and BLP have their own
+        raise DataError(
+            f"cannot read the picture {path}: {str(error) or type(error).__name__}; it may be cut short: copy it again"
+        ) from error
 
 
 def to_picture(image: Image.Image) -> Picture:

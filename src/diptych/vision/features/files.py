@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from diptych.core import Record
 from diptych.errors import DataError
 from diptych.vision.features import arrow, lmdb, npy, npz, tsv, vl_bert, vlp
-from diptych.vision.features.raw import Listing, Raw, Unit
+from diptych.vision.features.raw import Listing, Raw, Unit, read_as_data
 from diptych.vision.pictures import ENDINGS
 
 FORMATS = (npz.FORMAT, tsv.FORMAT, vlp.FORMAT, npy.FORMAT, vl_bert.FORMAT, lmdb.FORMAT, arrow.FORMAT)
@@ -86,7 +86,8 @@ class FeatureFiles:
 
     def read(self, record: Record) -> Raw:
         place = self.of(record)
-        return place.unit.read(place.name)
+        with read_as_data(f"{place.unit.path}, {place.name!r}"):
+            return place.unit.read(place.name)
 
     def fitting(self, records: list[Record]) -> Iterator[Record]:
         """The records that have features; and a note of features that fit no picture."""
@@ -123,7 +124,8 @@ def open_features(path: Path) -> FeatureFiles:
 def _opened(path: Path, units: list[Unit]) -> FeatureFiles:
     files = FeatureFiles(path)
     for unit in units:
-        files.add(unit)
+        with read_as_data(str(unit.path)):
+            files.add(unit)
     return files
 
 

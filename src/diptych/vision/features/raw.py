@@ -7,7 +7,8 @@ import binascii
 import importlib
 import io
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, runtime_checkable
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diptych import unpickle
-from diptych.errors import DataError, RecipeError
+from diptych.errors import DataError, DiptychError, RecipeError
 
 Array = npt.NDArray[Any]
 MOST_BYTES = 256 * 2**20  # of one array
@@ -65,6 +66,20 @@ class Listing:
 class FeatureFormat:
     name: str
     units: Callable[[Listing], list[Unit]]  # what of it lies there
+
+
+@contextmanager
+def read_as_data(where: str) -> Iterator[None]:
+    """Whatever a reader raises on a foreign file becomes a DataError, so that one odd file does not stop the others."""
+    try:
+        yield
+    except DiptychError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"{where}: found nothing that can be read ({type(error).__name__}: {error}), wanted features; get the file "
+            "again"
+        ) from error
 
 
 def refuse(where: str, found: str, wanted: str, way_out: str = "write the file anew") -> NoReturn:

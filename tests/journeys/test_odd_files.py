@@ -1,0 +1,107 @@
+"""One odd file is that file's trouble: it is counted and named, the others are read, and names print on one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngImageFile
+
+from diptych.core import Record
+from diptych.errors import DataError
+from diptych.loading.check import check
+from diptych.loading.extract import extract
+from diptych.loading.store import Store
+from diptych.sources.formats import read
+from diptych.vision.detector import Detector
+from diptych.vision.given import Given
+from diptych.vision.ground_truth import GroundTruth
+from diptych.vision.pictures import open_picture
+
+ODD = {"latin": b"caf\xe9.png", "lines": "two\nlines\u2028three.png".encode(), "markup": b"[red]x.png"}
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for name in (b"good.png", *ODD.values()):
+        Image.new("RGB", (16, 16), "red").save(os.fsdecode(os.fsencode(folder) + b"/" + name))
+    return folder
+
+
+class Looks(GroundTruth):
+    needs_pictures = True
+
+
+def test_a_folder_with_odd_names_is_checked_and_extracted(pictures: Path, tmp_path: Path) -> None:
+    records = read(pictures)
+    assert sorted(record.key for record in records)[1] == "caf\\xe9.png"
+    assert check(records).coverage["picture"] == 100
+    done = extract(records, Looks(("dog",), {}), tmp_path / "store")
+    assert (done.written, done.failed) == (4, {})
+    assert {record.image for record in records} == {Store(tmp_path / "store").words(i).image for i in range(4)}
+
+
+def test_odd_names_are_told_on_one_line_in_any_encoding(pictures: Path) -> None:
+    for name in ODD.values():
+        Path(os.fsdecode(os.fsencode(pictures) + b"/" + name)).write_bytes(b"no picture")
+    told = subprocess.run(
+        [sys.executable, "-m", "diptych.cli", "check", str(pictures)],
+        capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}, check=False,
+    )  # fmt: skip
+    assert told.returncode == 1
+    assert b"Traceback" not in told.stderr
+    assert b"fault of Diptych" not in told.stderr
+    assert rb"two\nlines\u2028three.png" in told.stdout.replace(rb"\\", b"\\")
+    assert b"[red]x.png" in told.stdout
+
+
+@pytest.mark.parametrize("error", [TypeError, OverflowError, KeyError, MemoryError, RuntimeError, IndexError])
+def test_whatever_a_picture_reader_raises_is_that_records(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    whole = PngImageFile.load
+
+    def odd(image: PngImageFile) -> object:
+        if "good" not in str(getattr(image, "filename", "")):
+            raise error("odd")
+        return whole(image)
+
+    monkeypatch.setattr(PngImageFile, "load", odd)
+    with pytest.raises(DataError, match="cannot read the picture"):
+        open_picture(pictures / "[red]x.png")
+    done = extract(read(pictures), Looks(("dog",), {}), tmp_path / "store")
+    assert done.written == 1
+    assert len(done.failed) == 3
+    lines = (tmp_path / "store" / "failures.jsonl").read_text("ascii").splitlines()
+    assert {json.loads(line)["key"] for line in lines} == set(done.failed)
+
+
+def test_odd_npz_do_not_stop_the_others(tmp_path: Path) -> None:
+    """Headers that numpy's parser answers with TokenError, SyntaxError, TypeError; and a stream that lzma refuses."""
+    folder = tmp_path / "features"
+    folder.mkdir()
+    records = [Record(f"{number}", size=(10, 10)) for number in range(6)]
+    arrays = {"features": np.ones((2, 4), np.float32), "boxes": np.array([[0, 0, 5, 5]] * 2), "width": 10, "height": 10}
+    for record in records:
+        np.savez(folder / f"{record.key}.npz", **arrays)
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4), }"
+    for number, other in enumerate((b"{'descr': '''<f4", b"{'descr': '<f4'\n   x", b"{['']: 1}", b"(" * 50), start=1):
+        path = folder / f"{number}.npz"
+        content = path.read_bytes()
+        path.write_bytes(content.replace(header, other.ljust(len(header)), 1))
+    path = folder / "5.npz"
+    content = bytearray(path.read_bytes())
+    for at in (i for i in range(len(content)) if content[i : i + 4] in (b"PK\x03\x04", b"PK\x01\x02")):
+        content[at + (8 if content[at + 2] == 3 else 10)] = 14  # of LZMA
+    path.write_bytes(content)
+    detector: Detector = Given.of(folder, records)
+    done = extract(records, detector, tmp_path / "store")
+    assert (done.written, set(done.failed)) == (1, set("12345"))
