@@ -80,7 +80,7 @@ class Calls:
      Calls(np.load, "made"), Calls(np.dtype, "O,O"), np.zeros(2, [("a", "O"), ("b", "f4")]), np.dtype("f4"),
      Path("made"), np.ma.masked_array([1.0]), np.datetime64("2020"), len, range(3),
      Calls(np.ndarray, (3,)), Calls(np.ndarray.__new__, np.ndarray, (10**12,))],
-    ids=repr,
+    ids=lambda evil: "" if isinstance(evil, Calls) else repr(evil),  # an id must be the same in every process
 )  # fmt: skip
 def test_calls_are_refused_and_not_made(evil: Any, protocol: int, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)

@@ -88,7 +88,9 @@ def test_a_damaged_member_costs_itself(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"no WARC at all" * 200, gzip.compress(b"no WARC either" * 200), b"\x1f\x8b\x08 torn"]
+    "content",
+    [b"", b"no WARC at all" * 200, gzip.compress(b"no WARC either" * 200), b"\x1f\x8b\x08 torn"],
+    ids=["empty", "text", "gzip", "torn"],
 )
 def test_what_is_no_warc_is_one_bad_record(file: Path, content: bytes) -> None:
     assert [kind for kind, _ in kinds(file, content)] == ["bad"]
