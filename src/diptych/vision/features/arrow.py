@@ -37,6 +37,8 @@ class Table:
                 mapped.seek(0)
                 file = ipc.open_file(mapped)
                 found = [file.get_batch(number) for number in range(file.num_record_batches)]
+            for batch in found:  # arrays that point beyond their end would end the process when they are read
+                batch.validate(full=True)
         except (pyarrow.ArrowException, OSError) as error:
             raise DataError(f"{self.path}: found no Arrow file that can be read ({error}); {AGAIN}") from None
         for batch in found[:1]:

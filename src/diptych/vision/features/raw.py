@@ -118,7 +118,9 @@ def read_npy(content: bytes, where: str, name: str, objects: bool = False) -> An
         if version not in header:
             refuse(where, f"`{name}` in version {version} of the format", "1 or 2")
         shape, by_column, kind = header[version](file)
-    except (ValueError, EOFError, OSError) as error:
+    except DataError:
+        raise
+    except Exception as error:  # numpy parses the header as Python, which can fail in many ways
         refuse(where, f"no npy that can be read in `{name}` ({error})", "one")
     if kind.hasobject and objects:
         return unpickle.loads(file.read(), where)

@@ -25,6 +25,10 @@ MOST_OPEN = 64
 COLUMNS = 6  # of the boxes
 
 
+def _damaged(path: Path, error: Exception) -> DataError:
+    return DataError(f"{path}: found no h5 that can be read ({error}), wanted one; get the file again")
+
+
 @dataclass
 class Opened:
     """h5 files that are open, the latest of them; a process may not have as many open as a release has."""
@@ -39,13 +43,23 @@ class Opened:
         try:
             self.files[path] = h5py.File(path, "r")
         except OSError as error:
-            raise DataError(f"{path}: found no h5 that can be read ({error}), wanted one; get the file again") from None
+            raise _damaged(path, error) from None
         if len(self.files) > MOST_OPEN:
             self.files.popitem(last=False)[1].close()
         return self.files[path]
 
     def names(self, path: Path) -> list[str]:
-        return list(self.file(path))
+        try:
+            # a name that is no UTF-8 comes as bytes
+            return [name if isinstance(name, str) else name.decode("utf-8", "replace") for name in self.file(path)]
+        except RuntimeError as error:
+            raise _damaged(path, error) from None
+
+    def has(self, path: Path, name: str) -> bool:
+        try:
+            return name in self.file(path)
+        except RuntimeError as error:
+            raise _damaged(path, error) from None
 
     def array(self, path: Path, name: str, where: str) -> Array:
         try:
@@ -67,7 +81,7 @@ class Boxes:
     def of(self, name: str, where: str) -> Array | None:
         """(R, 6), None where there are no boxes at all."""
         for path in self.whole:
-            if name in self.opened.file(path):
+            if self.opened.has(path, name):
                 return self._checked(self.opened.array(path, name, where), path, where)
         part = self.parts.get(name[-3:])
         if part is not None:
@@ -109,7 +123,7 @@ class Parts:
                    scores=None if boxes is None else boxes[:, 5])  # fmt: skip
 
     def _has(self, part: str, name: str) -> bool:
-        return part in self.features and name in self.opened.file(self.features[part])
+        return part in self.features and self.opened.has(self.features[part], name)
 
 
 def units(listing: Listing) -> list[Unit]:
