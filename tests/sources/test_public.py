@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from PIL import Image
 from rich.console import Console
 
@@ -26,7 +28,7 @@ from diptych.sources.parsing import Skips
 from diptych.sources.public import SETS_KNOWN, Layout
 from diptych.vision.pictures import open_picture, picture_size
 from tests.sources.test_formats import ANSWERS, IMAGES, KARPATHY, NAME, OFFICIAL, QUESTIONS
-from tests.sources.test_readers import INSTANCES, METADATA, VCR, saved
+from tests.sources.test_readers import INSTANCES, METADATA, VCR, changed, places, saved, values
 
 TRAIN = NAME.replace("val", "train")
 NLVR2 = [{"identifier": f"{split}-1-0-{n}", "sentence": f"The left one is {n}", "label": str(n == 0), "synset": "x"} | more
@@ -285,3 +287,30 @@ def test_real_samples(data_folder: Path, tmp_path: Path) -> None:
     assert one.choices[0].answer == 1
     (asked, *_) = read(data_folder / "formats/vqav2/questions.json", need_pictures=False)
     assert asked.key.startswith("COCO_train2014_")
+
+
+REGIONS = [{"id": 9, "regions": [{"region_id": 1, "phrase": "a red kite"}]}]
+ASKED = [{"id": 9, "qas": [{"qa_id": 5, "question": "Who?", "answer": "A man."}]}]
+MANIFEST = {"images": ".", "split": "val", "sets": [{"gqa": "gqa.json", "vqa": ["gqa.json"], "images": ["."]}]}
+FORMS: list[tuple[str, Any]] = [
+    ("k.json", KARPATHY), ("gqa.json", GQA), ("s.jsonl", SNLI[0]), ("r.json", REGIONS), ("q.json", ASKED), ("n.jsonl", NLVR2[0]),
+    ("refs.p", OFFICIAL), ("m.json", MANIFEST), ("f.jsonl", {"image": "a.zip@/0.jpg", "caption": ["a", "dog"], "frcnn": "x"}),
+]  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_nothing_but_a_data_error_ever_comes_out(data: st.DataObject, tmp_path: Path) -> None:
+    """Any place of a good file with anything in it is read or refused by name."""
+    name, good = data.draw(st.sampled_from(FORMS))
+    value = changed(good, *data.draw(st.sampled_from(places(good))), to=data.draw(values))
+    saved(tmp_path, "instances.json", INSTANCES | {"images": IMAGES})
+    saved(tmp_path, "gqa.json", GQA)
+    saved(tmp_path, name, pickle.dumps(value, 2) if name == "refs.p" else value)
+    if name == "refs.p":
+        saved(tmp_path, "of-refs.json", {"refcoco": ["refs.p", "instances.json"]})
+        name = "of-refs.json"
+    try:
+        read(tmp_path / name, need_pictures=False)
+    except DataError as error:
+        assert "wanted" in str(error)  # noqa: PT017
