@@ -184,6 +184,26 @@ SPEED: tuple[tuple[str, Path, str], ...] = (
         "Training with it: samples a second",
     ),
     ("extraction", ("pictures_per_second", "end to end, 2 processes"), "Extraction, small detector: pictures a second"),
+    (
+        "official_detectors",
+        ("bottom-up attention (caffe)", "whole", "pictures_per_second"),
+        "Bottom-up attention at its real size, one core: pictures a second",
+    ),
+    (
+        "official_detectors",
+        ("bottom-up attention (caffe)", "whole, bfloat16", "pictures_per_second"),
+        "The same in bfloat16",
+    ),
+    (
+        "official_detectors",
+        ("Unified VLP's", "whole", "pictures_per_second"),
+        "Unified VLP's detector at its real size, one core: pictures a second",
+    ),
+    (
+        "official_detectors",
+        ("Unified VLP's", "whole, bfloat16", "pictures_per_second"),
+        "The same in bfloat16",
+    ),
     ("detector", ("training_seconds",), "The small detector: seconds to train"),
     ("detector", ("mAP50",), "The small detector: mAP50"),
     ("storybook", ("scenes_per_second",), "Drawing, with all words: scenes a second"),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import pickle
+import re
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +23,9 @@ from diptych.models import Tden, TdenResolvedConfig, UnifiedVLP, UnifiedVLPResol
 from diptych.models.tden.checkpoint import export_tden
 from diptych.models.unified_vlp.checkpoint import export_unified_vlp
 from diptych.models.vl_bert.checkpoint import REFCOCO, VQA
+from diptych.vision.load import load_detector
+from diptych.vision.pictures import open_picture
+from tests.conftest import REPOSITORY
 from tests.detector_files import butd_file, detectron_blobs, write_detectron
 from tests.journeys.conftest import Told
 from tests.runs.test_importing import under_their_names
@@ -163,3 +169,45 @@ def test_expressions_are_found_in_photographs(begun: Path, run: Callable[..., To
     assert 0 <= top < top + height <= 70
     assert 0 < found["probability"] <= 1
     assert Path("1-found.png").is_file()
+
+
+@pytest.mark.slow
+def test_the_page_from_top_to_bottom(begun: Path, run: Callable[..., Told]) -> None:
+    """Each command of docs/official-checkpoints.md, with random weights in the files that it names."""
+    page = (REPOSITORY / "docs" / "official-checkpoints.md").read_text()
+    commands = [shlex.split(line)[1:] for line in re.findall(r"^    (diptych .*)$", page, re.MULTILINE)]
+    Path("e2e_faster_rcnn.pkl").rename("e2e_faster_rcnn_X-101-64x4d-FPN_2x-vlp.pkl")
+    Path("bua-caffe.pth").rename("bua-caffe-frcn-r101-k10-100.pth")
+    for case in ("cased", "uncased"):
+        shutil.copy("vocab.txt", f"bert-base-{case}-vocab.txt")
+    shutil.copy("answers.txt", "answers_vqa.txt")
+    Path("objects_vocab.txt").write_text("\n".join(["dog", "bird", "kite", "tree", "sea", "red car"]))
+    Path("trainval_label2ans.pkl").write_bytes(pickle.dumps(list(ANSWERS)))
+    for name, weights in {
+        "coco.bin": unified_vlp("word"), "vqa2.bin": unified_vlp("word", "answer"), "tden_caption.pth": tden("word"),
+        "tden_vqa.pth": tden("answer"), "vl-bert-base-prec.model": vl_bert("word", "region_class"),
+    }.items():  # fmt: skip
+        torch.save(weights, name)
+    assert len(commands) > 15
+    for command in commands:
+        if command[0] == "extract":
+            lines_about_photographs(Path("butd"))
+        if command[:2] == ["import", "detector"]:
+            command += ["--set", "shorter=96", "--set", "longer=160"]
+        if command[0] == "finetune":
+            for setting in ("training.steps=1", "training.batch=2", "training.validate_every=null"):
+                command += ["--set", setting]
+        done(run(*command))
+
+
+def lines_about_photographs(detector: Path) -> None:
+    """mine.jsonl: questions, and expressions for what the detector finds."""
+    opened, lines = load_detector(detector), []
+    for number in range(2):
+        picture = open_picture(Path(f"photos/{number}.png"))
+        (seen,) = opened.detect([picture], [])
+        x1, y1, x2, y2 = (seen.boxes[0] * torch.tensor([picture.shape[2], picture.shape[1]] * 2)).round().tolist()
+        of = {"image": f"photos/{number}.png", "split": "train"}
+        lines += [of | {"question": "what is it ?", "answers": ["dog"]}]
+        lines += [of | {"expression": "the red dog", "box": [x1, y1, x2 - x1, y2 - y1]}]
+    Path("mine.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

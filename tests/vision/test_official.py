@@ -228,6 +228,25 @@ def test_other_networks_are_refused():
     refused({k: v for k, v in blobs.items() if not k.startswith("fpn_inner_res5")}, "lacks|of another network")
 
 
+@pytest.mark.parametrize("whole", [butd_file("hf"), detectron_blobs()], ids=["butd", "x101"])
+@pytest.mark.parametrize("harm", ["gone", "flat", "empty", "one more"])
+def test_any_tensor_may_be_damaged(whole, harm):
+    """It opens, or says what is wrong: no other error, and nothing is built that the file does not hold."""
+    refusals, some = 0, list(whole.items())[::3]
+    for name, value in some:
+        far = name.replace("_0_", "_99999999_").replace(".0.", ".99999999.")
+        damaged = {"gone": {}, "flat": {name: value.flatten()}, "empty": {name: value[:0] if value.ndim else value},
+                   "one more": {name: value, far: value}}[harm]  # fmt: skip
+        others = {key: tensor for key, tensor in whole.items() if key != name}
+        try:
+            done = convert(others | damaged, CFG, "a.file")
+            OfficialDetector.of(done.tensors, done.settings, (), "a.file")
+        except CheckpointError as error:
+            assert "a.file" in str(error)  # noqa: PT017
+            refusals += 1
+    assert refusals > len(some) / 8
+
+
 def test_extra_heads_are_left_and_half_precision_is_told():
     extra = butd_file() | {"roi_heads.mask_head.weight": torch.ones(2, 2)}
     done = convert(

@@ -21,7 +21,8 @@ def iou(one: Sequence[float], other: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Regions:
-    """The regions of one picture, best first. Either `features` or `pixels` is what a model looks at.
+    """The regions of one picture, best first (those of the official detectors as the published files have them). Either
+    `features` or `pixels` is what a model looks at.
 
     `chosen` and `hidden` are two masks, because BERT's 80/10/10 and the papers' 90/10 predict some
     regions that stay visible.

@@ -72,26 +72,44 @@ def convert(tensors: Tensors, cfg: str | None, source: str) -> Converted:
     """`cfg`: the text of Detectron's settings, where the file has one. Raises CheckpointError for any other file."""
     if wrong := next((name for name, value in tensors.items() if not value.isfinite().all()), None):
         raise CheckpointError(f"{source}: {wrong} holds numbers that are not finite; copy the file again")
+    if empty := next((name for name, value in tensors.items() if not value.numel()), None):
+        raise CheckpointError(f"{source}: {empty} is empty; copy the file again")
     half = sum(value.dtype in (torch.float16, torch.bfloat16) for value in tensors.values())
-    if OBJECTNESS in tensors:
-        done = _butd(tensors, source)
-    elif "conv1_w" in tensors and "fc6_w" in tensors:
-        done = _x101(tensors, cfg, source)
-    else:
-        there = ", ".join(sorted(tensors)[:3])
-        raise CheckpointError(
-            f"{source} is no detector that is known here: it has {there}; wanted bottom-up attention "
-            f"({OBJECTNESS}, ...) or Detectron's with a pyramid (conv1_w, fpn_inner_res5_2_sum_w, fc6_w, ...)"
-        )
+    try:
+        done = _known(tensors, cfg, source)
+    except (IndexError, ValueError, RuntimeError) as error:
+        raise CheckpointError(f"{source} has sizes that fit no such network ({error}); copy it again") from error
     if half:
         done.notes.append(f"{half} tensors are in half precision; the detector computes in float32")
     return done
 
 
-def _take(tensors: Tensors, name: str, source: str) -> Tensor:
+def _known(tensors: Tensors, cfg: str | None, source: str) -> Converted:
+    if OBJECTNESS in tensors:
+        return _butd(tensors, source)
+    if "conv1_w" in tensors and "fc6_w" in tensors:
+        return _x101(tensors, cfg, source)
+    there = ", ".join(sorted(tensors)[:3])
+    raise CheckpointError(
+        f"{source} is no detector that is known here: it has {there}; wanted bottom-up attention "
+        f"({OBJECTNESS}, ...) or Detectron's with a pyramid (conv1_w, fpn_inner_res5_2_sum_w, fc6_w, ...)"
+    )
+
+
+def _take(tensors: Tensors, name: str, source: str, count: int | None = None) -> Tensor:
+    """The tensor; with a `count`, one of so many numbers."""
     if name not in tensors:
         raise CheckpointError(f"{source} lacks {name}; it is cut short, or of another network")
+    if count is not None and tensors[name].shape != (count,):
+        raise CheckpointError(f"{source}: {name} is {tuple(tensors[name].shape)}, wanted {(count,)}")
     return tensors[name].float()
+
+
+def _convolution(tensors: Tensors, name: str, source: str) -> Tensor:
+    weight = tensors[name].float()
+    if weight.ndim != 4:
+        raise CheckpointError(f"{source}: {name} is {tuple(weight.shape)}, wanted a convolution's four sizes")
+    return weight
 
 
 def _butd(tensors: Tensors, source: str) -> Converted:
@@ -110,8 +128,9 @@ def _butd(tensors: Tensors, source: str) -> Converted:
         if found := BUTD_CONVOLUTION.fullmatch(name):
             theirs, ours = name.removesuffix(".weight"), found[1] or found[2]
             norm = [f"{theirs}.norm.{part}" for part in NORM]
-            parts = [_take(tensors, part, source) for part in norm]
-            weight, bias = folded(tensors[name].float(), *batch_norm(*parts))
+            weight = _convolution(tensors, name, source)
+            parts = [_take(tensors, part, source, len(weight)) for part in norm]
+            weight, bias = folded(weight, *batch_norm(*parts))
             done.tensors |= {f"{ours}.weight": weight, f"{ours}.bias": bias}
             done.renamed |= {name: f"{ours}.weight"} | dict.fromkeys(norm, f"{ours}.weight and bias")
         elif (stem := name.rpartition(".")[0]) in BUTD_NAMES:
@@ -163,11 +182,12 @@ def _x101(tensors: Tensors, cfg: str | None, source: str) -> Converted:
         if found := BLOB.fullmatch(name):
             ours = "stem" if found[1] == "conv1" else f"res{found[2]}.{found[3]}.{BRANCHES[found[4]]}"
             theirs = "res_conv1_bn" if found[1] == "conv1" else f"{found[1]}_bn"
-            scale, shift = (_take(tensors, f"{theirs}_{part}", source) for part in "sb")
+            weight = _convolution(tensors, name, source)
+            scale, shift = (_take(tensors, f"{theirs}_{part}", source, len(weight)) for part in "sb")
             if (own := f"{found[1]}_b") in tensors:  # of the convolution itself
-                shift = shift + tensors[own].float() * scale
+                shift = shift + _take(tensors, own, source, len(weight)) * scale
                 done.renamed[own] = f"{ours}.bias"
-            weight, bias = folded(tensors[name].float(), scale, shift)
+            weight, bias = folded(weight, scale, shift)
             done.tensors |= {f"{ours}.weight": weight, f"{ours}.bias": bias}
             done.renamed |= {name: f"{ours}.weight", f"{theirs}_s": f"{ours}.weight", f"{theirs}_b": f"{ours}.bias"}
         elif found := LATERAL.fullmatch(name):

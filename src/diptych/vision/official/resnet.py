@@ -40,14 +40,15 @@ class ResNetShape:
     @classmethod
     def of(cls, sizes: Mapping[str, tuple[int, ...]], source: str) -> ResNetShape:
         """From the sizes of tensors called `stem.weight` and `res2.0.conv1.weight`."""
-        blocks = {int(found[1]): 0 for name in sizes if (found := BLOCK.fullmatch(name))}
+        there: dict[int, set[str]] = {}
         for name in sizes:
             if found := BLOCK.fullmatch(name):
-                blocks[int(found[1])] = max(blocks[int(found[1])], int(found[2]) + 1)
+                there.setdefault(int(found[1]), set()).add(found[2])
+        blocks = {stage: len(numbers) for stage, numbers in there.items()}  # `fill` refuses what is not 0, 1, 2, ...
         wanted = range(FIRST_STAGE, FIRST_STAGE + 4)
         if "stem.weight" not in sizes or sorted(blocks) != list(wanted):
-            there = ", ".join(f"res{number}" for number in sorted(blocks)) or "no stage"
-            raise CheckpointError(f"{source} holds no whole ResNet: {there}, wanted a stem and res2 to res5")
+            stages = ", ".join(f"res{number}" for number in sorted(blocks)) or "no stage"
+            raise CheckpointError(f"{source} holds no whole ResNet: {stages}, wanted a stem and res2 to res5")
         return cls(sizes["stem.weight"][0], tuple(_stage(sizes, number, blocks[number], source) for number in wanted))
 
 

@@ -1,0 +1,124 @@
+"""The official detectors at their real sizes, with random weights: pictures a second, beside their networks alone.
+
+    uv run python -m benchmarks.official_detectors
+
+A picture is 640 x 480, as COCO's; bottom-up attention sees it at 600 x 800 with 300 proposals, Unified VLP's at 608 x
+800 with 1,000. `whole`: from the picture to its regions. `network`: the same network on as many boxes, without
+preparing, proposing and choosing. Seconds are those of one core's own time, so that other work on the machine counts
+little. About a minute of it. Writes benchmarks/results/official_detectors.json.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.machine import save_result
+from diptych.vision.official.butd import Butd, ButdPipeline, ButdSettings, ButdShape
+from diptych.vision.official.detector import OfficialDetector
+from diptych.vision.official.regions import Settings, numbered
+from diptych.vision.official.resnet import ResNetShape, Stage
+from diptych.vision.official.x101 import X101, X101Pipeline, X101Settings, X101Shape, levels_of
+
+BLOCKS, READ, OUT = (3, 4, 23, 3), (64, 256, 512, 1024), (256, 512, 1024, 2048)
+SHARP = 30.0  # so that a picture has a few dozen classes over 0.2, as with trained weights, and not none
+LAYOUTS = {
+    f"{kind}, {layout}": (memory, kind == "bfloat16")
+    for kind in ("float32", "bfloat16")
+    for layout, memory in (("channels last", torch.channels_last), ("channels first", torch.contiguous_format))
+}
+WARM = 96  # pixels of a picture that goes first
+
+
+def trunk(groups: int, inner: tuple[int, ...]) -> ResNetShape:
+    stages = zip(BLOCKS, READ, inner, OUT, strict=True)
+    return ResNetShape(64, tuple(Stage(blocks, read, width, out, groups, True) for blocks, read, width, out in stages))
+
+
+def bottom_up() -> ButdPipeline:
+    net = Butd(ButdShape(trunk(1, (64, 128, 256, 512)), 512, 12, 24, 1601, 401, 256, 512))
+    pipeline = ButdPipeline(net, ButdSettings.usual("caffe"))
+    net.anchors.copy_(pipeline.convention.anchors(16, (64.0, 128.0, 256.0, 512.0), (0.5, 1.0, 2.0)))
+    return pipeline
+
+
+def x101() -> X101Pipeline:
+    settings = replace(X101Settings.usual(), before_nms=1000, after_nms=1000)  # as the baselines' yaml has it
+    net = X101(X101Shape(trunk(64, (256, 512, 1024, 2048)), 256, 3, 7, 2048, 2048, 1601))
+    return X101Pipeline(net, settings)
+
+
+@torch.no_grad()
+def network_alone(pipeline: Any, image: Tensor, boxes: Tensor) -> None:
+    """The trunk and the heads, on these boxes."""
+    net = pipeline.network
+    if isinstance(pipeline, ButdPipeline):
+        maps = net.maps(image)
+        net.propose(maps)
+        net.heads(net.describe(maps, [boxes]))
+        return
+    maps = net.pyramid(net.trunk(image)[1:])
+    for level in maps:
+        net.propose(level)
+    net.heads(net.pooled(maps, numbered([boxes]), levels_of(boxes), pipeline.settings.samples))
+
+
+def rate(work: Callable[[], object]) -> dict[str, float]:
+    began = time.process_time()
+    work()
+    return {"pictures_per_second": round(1 / (time.process_time() - began), 4)}
+
+
+def layouts(pipeline: Any) -> dict[str, float]:
+    """The trunk in both layouts and precisions, in turn."""
+    net, best = pipeline.network, dict.fromkeys(LAYOUTS, 0.0)
+    for _ in range(4):
+        for name, (layout, short) in LAYOUTS.items():
+            net.to(memory_format=layout)
+            image = torch.randn(1, 3, 320, 416).contiguous(memory_format=layout) * 50
+            trunk_alone = net.maps if isinstance(net, Butd) else net.trunk
+            with torch.autocast("cpu", torch.bfloat16, enabled=short):
+                best[name] = max(best[name], rate(partial(trunk_alone, image))["pictures_per_second"])
+    return best
+
+
+@torch.no_grad()
+def measured(pipeline: Any, picture: Tensor) -> dict[str, Any]:
+    net = pipeline.network
+    settings: Settings = pipeline.settings
+    net.classes.weight.mul_(SHARP)
+    detector = OfficialDetector(pipeline)
+    prepared = pipeline.prepare(picture)
+    last = prepared.image[None].contiguous(memory_format=torch.channels_last)
+    corners = torch.rand(settings.after_nms, 2) * torch.tensor([prepared.size[1], prepared.size[0]]) * 0.7
+    boxes = torch.cat([corners, corners + 40 + torch.rand(settings.after_nms, 2) * 150], 1)
+    network_alone(pipeline, last[..., :WARM, :WARM], boxes[:2] / 10)
+    figures: dict[str, Any] = {"size": list(prepared.size), "proposals": settings.after_nms}
+    figures["whole"] = rate(lambda: detector.find([picture]))
+    figures["network"] = rate(lambda: network_alone(pipeline, last, boxes))
+    pipeline.settings = replace(settings, precision="bfloat16")
+    figures["whole, bfloat16"] = rate(lambda: detector.find([picture]))
+    figures["trunk at 320 x 416, fastest of four"] = layouts(pipeline)
+    return figures
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    picture = torch.randint(0, 256, (3, 480, 640), dtype=torch.uint8)
+    figures = {
+        "bottom-up attention (caffe)": measured(bottom_up(), picture),
+        "Unified VLP's": measured(x101(), picture),
+    }
+    print(save_result("official_detectors", "uv run python -m benchmarks.official_detectors", figures))
+    print(figures)
+
+
+if __name__ == "__main__":
+    main()
