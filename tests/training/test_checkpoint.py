@@ -1,4 +1,5 @@
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -63,7 +64,31 @@ def test_a_later_format_is_refused(tmp_path):
     folder = save(tmp_path, made())
     state = json.loads((folder / "state.json").read_text())
     (folder / "state.json").write_text(json.dumps(state | {"format": 9}))
-    with pytest.raises(CheckpointError, match="format 9, this Diptych reads 1"):
+    with pytest.raises(CheckpointError, match="format 9, this Diptych reads 2"):
+        load(folder)
+
+
+def test_every_flipped_bit_of_the_state_is_seen(tmp_path):
+    folder = save(tmp_path, made())
+    whole, content = load(folder), (folder / "state.json").read_bytes()
+    for at in range(len(content)):
+        (folder / "state.json").write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :])
+        try:
+            found = load(folder)
+        except CheckpointError:
+            continue
+        assert (found.step, found.state) == (whole.step, whole.state), at
+
+
+@pytest.mark.parametrize("change", [{"step": 8}, {"files": {"../../model.safetensors": {"bytes": 1, "sha256": ""}}}])
+def test_a_state_that_is_not_of_its_folder_is_refused(tmp_path, change):
+    """Also where its check was made to fit; the folder to delete is its own."""
+    folder = save(tmp_path, made())
+    state = json.loads((folder / "state.json").read_text()) | change
+    state.pop("check")
+    check = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+    (folder / "state.json").write_text(json.dumps(state | {"check": check}))
+    with pytest.raises(CheckpointError, match=f"is of another checkpoint. Delete {folder};"):
         load(folder)
 
 

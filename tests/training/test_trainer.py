@@ -231,3 +231,22 @@ def test_bf16_trains_and_keeps_weights_in_fp32(tmp_path):
     exact = toy_train(tmp_path / "fp32", steps=1)
     assert exact.step == 1
     assert lines(tmp_path)[0]["losses"]["word"] != lines(tmp_path / "fp32")[0]["losses"]["word"]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "training"),
+    [
+        ({}, {"device": "cuda"}),
+        ({"lr_multipliers": {"nowhere.": 0.1}}, {}),
+        ({}, {"batch": 2, "micro_batch": 1, "steps": 1, "device": "no"}),
+    ],
+)
+def test_a_refused_option_begins_nothing(tmp_path, monkeypatch, optimizer, training):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    begun = []
+    with pytest.raises(RecipeError):
+        toy_train(tmp_path / "run", optimizer=optimizer, begin=lambda: begun.append(1), **training)
+    assert not begun
+    assert not (tmp_path / "run").exists()
+    toy_train(tmp_path / "run", steps=1, begin=lambda: begun.append((tmp_path / "run").exists()))
+    assert begun == [False]

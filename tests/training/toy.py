@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -192,6 +192,7 @@ def toy_train(
     validate: Any = score,
     fingerprint: str = "",
     console: Console | None = None,
+    begin: Callable[[], None] | None = None,
     **training: Any,
 ) -> Result:
     """Trains a toy, with much that can be told by its weights switched on."""
@@ -210,6 +211,7 @@ def toy_train(
         score="goodness" if validated else None,
         fingerprint=fingerprint,
         console=console or Console(stderr=True, quiet="PYTEST_CURRENT_TEST" in os.environ),
+        begin=begin,
     )
 
 

@@ -54,7 +54,7 @@ MaybeModel = Annotated[
     str | None,
     typer.Option("--model", help="Model folder, folder of a run, or user/name on the hub; of a service: a name."),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of all that is drawn: pictures, words and weights.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is drawn: pictures, words and weights.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line, instead of text.")]
 
 # How captions are written; what is left out is the recipe's. docs/your-own-data.md shows them at work.
@@ -85,7 +85,7 @@ TopP = Annotated[
         help="Draw each word from the fewest that have this probability together; default: the model's recipe."
     ),
 ]
-DrawSeed = Annotated[int, typer.Option("--seed", help="Seed of the words that are drawn.")]
+DrawSeed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the words that are drawn.")]
 MinWords = Annotated[int | None, typer.Option(help="Words of a caption at least; default: the model's recipe.")]
 MaxWords = Annotated[
     int | None, typer.Option(help="Words of a caption at most, its end counted as one; default: the model's recipe.")

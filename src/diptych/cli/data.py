@@ -134,7 +134,7 @@ def public_data(
 
 @app.command()
 def check(
-    data: Annotated[Path, typer.Argument(help="Store to check, or data that `extract` reads.")],
+    data: Annotated[Path, typer.Argument(help="Store or model folder to check, or data that `extract` reads.")],
     model: Annotated[
         str | None, typer.Option(help="Model folder, to check that its features are of the same kind as these.")
     ] = None,
@@ -147,7 +147,11 @@ def check(
     from diptych.loading.check import check as look_over
     from diptych.loading.store import INDEX, Store
     from diptych.runs.extraction import read_records
+    from diptych.runs.folder import damaged_files, model_in
 
+    if (folder := model_in(data)) is not None:
+        print("\n".join(hurt := damaged_files(folder)) or f"{folder}: every file is what was written")
+        raise SystemExit(1 if hurt else 0)
     contract = open_folder(model).contract if model is not None else None
     records = Store(data) if (data / INDEX).exists() else read_records(data, console(), pictures, None, 0)
     report = look_over(records, contract)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
+
+MOST_VALUES = 1_000_000  # of a feature
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,22 @@ class FeatureContract:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> FeatureContract:
-        return cls(**{**values, "class_names": tuple(values.get("class_names", ()))})
+    def from_json(cls, values: Any) -> FeatureContract:
+        """Raises ValueError for what is no contract."""
+        kinds = {one.name: type(one.default) for one in fields(cls) if one.default is not MISSING}
+        kinds |= {"extractor": str, "weights": str, "feature_size": int}
+        if (
+            not isinstance(values, dict)
+            or not {"extractor", "weights", "feature_size"} <= values.keys() <= kinds.keys()
+        ):
+            raise ValueError("no feature contract")
+        read = {**values, "class_names": tuple(values.get("class_names", ()))}
+        for name, value in read.items():
+            if type(value) is not kinds[name] or (kinds[name] is int and not 0 <= value <= MOST_VALUES):
+                raise ValueError(f"{name}: found {value!r:.50}")
+        if not all(isinstance(name, str) for name in read["class_names"]):
+            raise ValueError("class_names: found others than texts")
+        return cls(**read)
 
 
 def _short(value: object) -> str:

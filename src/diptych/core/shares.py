@@ -1,4 +1,4 @@
-"""Numbers from 0 to 1 in configs, by which of the two may be taken."""
+"""Numbers in configs, with their bounds: shares from 0 to 1, by which of the two may be taken, and sizes."""
 
 from typing import Annotated
 
@@ -7,3 +7,10 @@ from pydantic import Field
 Share = Annotated[float, Field(ge=0, le=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]  # nothing at all would make no sense
 PartialShare = Annotated[float, Field(ge=0, lt=1)]  # all of it would leave nothing
+
+Size = Annotated[int, Field(ge=1, le=100_000)]  # of vectors, and how many regions or positions there are
+Layers = Annotated[int, Field(ge=1, le=1000)]
+MaybeLayers = Annotated[int, Field(ge=0, le=1000)]
+Count = Annotated[int, Field(ge=0, le=10_000_000)]  # of words, classes or answers; 0: none
+Epsilon = Annotated[float, Field(gt=0, le=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]

@@ -13,7 +13,7 @@ from diptych.errors import RecipeError
 class DecodingOptions(BaseModel):
     """Greedy by default. Words are counted as the tokeniser cuts them, so `kites` may be two."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     beams: int = Field(default=1, ge=1)
     """Beams of the search; 1 is greedy."""

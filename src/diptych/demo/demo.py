@@ -63,7 +63,7 @@ SEEING = ("draw", "learn to see", "find regions")
 class DemoConfig(BaseModel):
     """How large the world is and how long each stage trains."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     web: PositiveInt = 10_000
     train: PositiveInt = 1000

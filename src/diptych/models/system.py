@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 from torch import nn
 
 from diptych.core import Batch, Capability, States, Vocabulary
+from diptych.core.shares import Count, Epsilon, PartialShare, Size
 from diptych.loading.pixels import Colours
 from diptych.models.weights import Report, Tensors
 from diptych.vision.selection import Selection
@@ -22,25 +23,25 @@ from diptych.vision.selection import Selection
 class ModelConfig(BaseModel):
     """Sizes and switches that a recipe chooses."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
-    width: int = 768
+    width: Size = 768
     """Width of the hidden states."""
-    heads: int = 12
+    heads: Size = 12
     """Attention heads."""
-    ffn: int = 3072
+    ffn: Size = 3072
     """Width of the feed-forward layers."""
-    positions: int = 512
+    positions: Size = 512
     """Positions of the sequence."""
-    max_regions: int = 100
+    max_regions: Size = 100
     """Regions of a picture at most."""
-    dropout: float = 0.1
+    dropout: PartialShare = 0.1
     """Dropout of the hidden states."""
-    attention_dropout: float = 0.1
+    attention_dropout: PartialShare = 0.1
     """Dropout of the attention's weights."""
-    norm_eps: float = 1e-12
+    norm_eps: Epsilon = 1e-12
     """Epsilon of the layer norms; BERT's."""
-    init_std: float = 0.02
+    init_std: Epsilon = 0.02
     """Standard deviation of random initial weights."""
     answer_slot: bool = False
     """Whether a question ends with a [MASK], at which its answer is read."""
@@ -89,10 +90,10 @@ class ResolvedConfig(ModelConfig):
     """A shape with what the data decide."""
 
     vocabulary: Vocabulary
-    feature_size: int = 2048  # F
-    classes: int = 1601  # C
-    answers: int = 0  # A, of the head "answer"
-    whole_size: int = 0  # of the feature of the whole picture; 0: that of a region
+    feature_size: Count = 2048  # F
+    classes: Count = 1601  # C
+    answers: Count = 0  # A, of the head "answer"
+    whole_size: Count = 0  # of the feature of the whole picture; 0: that of a region
 
     @field_validator("vocabulary")
     @classmethod

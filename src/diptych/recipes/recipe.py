@@ -41,7 +41,7 @@ _ANY_WORDS = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)  # what 
 class DataConfig(BaseModel):
     """Which records are trained on, and how much of each."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     split: str = "train"
     """Split to train on, or several joined by +, such as cc+sbu."""
@@ -80,7 +80,7 @@ class DataConfig(BaseModel):
 class Recipe(BaseModel):
     """The resolved choice of a run. `name` says which preset it began as."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     name: str
     """Name of the recipe that the run began as."""

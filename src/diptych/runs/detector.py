@@ -44,7 +44,7 @@ class DetectorRecipe(BaseModel):
     steps as AdamW here, and small batches fewer scenes. In one process: batch norms want to see them all (docs/log.md).
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     seed: int = 0  # of the drawn world
     split: str = "train"

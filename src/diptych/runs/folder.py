@@ -2,6 +2,7 @@
 
 model.safetensors   the weights            config.json     what builds the model around them
 recipe.json         how it was trained     tokenizer.json  words to ids
+weights.json        a CRC-32 of each file: what is read is what was written
 features.json       the feature contract   answers.json    what it can answer (VQA alone)
 detector/               the detector, so that a picture is enough
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from safetensors.torch import save_file
 from diptych.configs import derive
 from diptych.core import FeatureContract
 from diptych.errors import CheckpointError, DataError
-from diptych.files import copy_folder, whole_folder, write_atomically
+from diptych.files import checksum, copy_folder, whole_folder, write_atomically
 from diptych.loading.store import DETECTOR
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.loading.tokens import Tokens
@@ -32,14 +34,14 @@ from diptych.tasks.answers import Answers
 from diptych.vision.given import KIND as GIVEN
 from diptych.vision.weights import check_detector
 
-WEIGHTS, CONFIG, FEATURES = "model.safetensors", "config.json", "features.json"
+WEIGHTS, CONFIG, FEATURES, CHECKS = "model.safetensors", "config.json", "features.json", "weights.json"
 INNER = "model"  # where a run folder keeps its model folder
 
 
 class Architecture(BaseModel):
     """config.json."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     system: str  # a name in SYSTEMS
     config: SerializeAsAny[ResolvedConfig]
@@ -100,6 +102,8 @@ class ModelFolder:
             self.recipe.save(folder)
         if self.answers is not None:
             self.answers.save(folder)
+        checks = {path.name: checksum(path) for path in sorted(folder.iterdir())}
+        write_atomically(folder / CHECKS, json.dumps(checks, indent=1).encode())
         if self.detector is not None:
             copy_folder(self.detector, folder / DETECTOR)
 
@@ -138,14 +142,16 @@ class ModelFolder:
 
 def open_model(path: Path) -> ModelFolder:
     """From a model folder, or from the folder of the run that made it."""
-    folder = path / INNER if (path / INNER / CONFIG).is_file() else path
-    if not (folder / CONFIG).is_file():
+    folder = model_in(path)
+    if folder is None:
         unfinished = (path / "checkpoints").is_dir()
         raise CheckpointError(
             f"{path} is the folder of a run that has not ended; run its command again to go on with it"
             if unfinished
             else f"{path} is no model folder: it has no {CONFIG}; `diptych pretrain`, `finetune` and `import` make one"
         )
+    if hurt := damaged_files(folder, (WEIGHTS,)):
+        raise CheckpointError(f"{hurt[0]}; copy the model folder again as a whole")
     architecture = parse(Architecture, _json(folder / CONFIG), str(folder / CONFIG))
     tokens = Tokens.load(folder)
     if tokens.vocabulary != architecture.config.vocabulary or architecture.tokens not in (
@@ -157,7 +163,7 @@ def open_model(path: Path) -> ModelFolder:
             f"trained with ({architecture.config.vocabulary.size} words): the same ids would mean other words; copy "
             "the model folder again as a whole"
         )
-    contract = FeatureContract.from_json(_json(folder / FEATURES))
+    contract = _contract(folder / FEATURES)
     detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else None
     if detector is not None:
         check_detector(detector, contract.weights, files=False)  # who opens the detector reads them
@@ -173,6 +179,37 @@ def open_model(path: Path) -> ModelFolder:
         answers=Answers.load(folder) if (folder / ANSWERS).is_file() else None,
         detector=detector,
     )
+
+
+def model_in(path: Path) -> Path | None:
+    """The model folder that lies at a path: itself, or that of a run."""
+    return next((folder for folder in (path, path / INNER) if (folder / CONFIG).is_file()), None)
+
+
+def damaged_files(folder: Path, compared: Sequence[str] | None = None) -> list[str]:
+    """A line for each file of a model folder that is missing, and for each of those `compared` that is not what was
+    written; None: all of them, the detector's too."""
+    checks = _json(folder / CHECKS)
+    if not isinstance(checks, dict) or WEIGHTS not in checks:
+        return [f"{folder / CHECKS} is damaged"]
+    lines = [f"{folder / name} is missing" for name in checks if not (folder / name).is_file()]
+    for name in checks if compared is None else compared:
+        if (folder / name).is_file() and checksum(folder / name) != checks[name]:
+            lines.append(f"{folder / name} is not what was written (its checksum differs from {CHECKS})")
+    if compared is None and (folder / DETECTOR).is_dir():
+        try:
+            check_detector(folder / DETECTOR, _contract(folder / FEATURES).weights)
+        except CheckpointError as error:
+            lines.append(str(error))
+    return lines
+
+
+def _contract(path: Path) -> FeatureContract:
+    values = _json(path)
+    try:
+        return FeatureContract.from_json(values)
+    except ValueError as error:
+        raise CheckpointError(f"{path} is damaged ({error}); copy the model folder again") from error
 
 
 def _digest(path: Path) -> str:

@@ -70,8 +70,11 @@ def run(
     batches, validate = chosen.batches(), _validation(chosen)
     for note in (*chosen.notes(), *chosen.left_out(batches)):
         console.print(note, markup=False, highlight=False, soft_wrap=True)
-    claim(out, recipe)
-    chosen.tokens.save(out)
+
+    def take_folder() -> None:
+        claim(out, recipe)
+        chosen.tokens.save(out)
+
     result = train(
         model,
         chosen.schedule,
@@ -83,6 +86,7 @@ def run(
         score=find_task(recipe.task).watched if validate else None,
         fingerprint=_fingerprint(recipe, start),
         console=console,
+        begin=take_folder,
     )
     if batches.corrupt:
         named = ", ".join(sorted(batches.corrupt)[:5])

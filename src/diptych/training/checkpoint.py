@@ -22,7 +22,8 @@ from torch import Tensor
 from diptych.errors import CheckpointError, TrainingError
 
 STATE = "state.json"
-FORMAT = 1
+FORMAT = 2  # 1 had no check of state.json itself
+_FILE = re.compile(r"[a-z]+\.safetensors")
 _UNFINISHED = ".saving-"
 
 
@@ -105,7 +106,8 @@ def _write(folder: Path, checkpoint: Checkpoint) -> None:
         save_file(tensors, path)
         files[path.name] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
         _sync(path)
-    text = json.dumps({"format": FORMAT, "step": checkpoint.step, "files": files, **checkpoint.state}, indent=1)
+    state = {"format": FORMAT, "step": checkpoint.step, "files": files, **checkpoint.state}
+    text = json.dumps(state | {"check": _check(state)}, indent=1)
     with (folder / STATE).open("w") as file:
         file.write(text)
         file.flush()
@@ -132,7 +134,7 @@ def load(folder: Path) -> Checkpoint:
 def read_state(folder: Path) -> dict[str, Any]:
     path = folder / STATE
     try:
-        state = json.loads(path.read_text())
+        state = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         raise _damaged(path, "is missing") from None
     except ValueError:
@@ -140,8 +142,18 @@ def read_state(folder: Path) -> dict[str, Any]:
     if not isinstance(state, dict) or not {"format", "step", "files"} <= state.keys():
         raise _damaged(path, "is not the state of a checkpoint")
     if state["format"] != FORMAT:
-        raise CheckpointError(f"{path} has format {state['format']}, this Diptych reads {FORMAT}: use its version")
+        raise CheckpointError(
+            f"{path} has format {state['format']!r}, this Diptych reads {FORMAT}: use its version, or another folder"
+        )
+    if state.pop("check", None) != _check(state):
+        raise _damaged(path, "is not what was written (its check differs)")
+    if folder.name != f"step-{state['step']:0>8}" or not all(map(_FILE.fullmatch, state["files"])):
+        raise _damaged(path, "is of another checkpoint")
     return state
+
+
+def _check(state: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
 def _damaged(path: Path, what: str) -> CheckpointError:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
-from diptych.core.shares import PartialShare
+from diptych.core.shares import PartialShare, Seed
 
 NotNegative = Annotated[float, Field(ge=0)]
 
@@ -12,7 +12,7 @@ NotNegative = Annotated[float, Field(ge=0)]
 class OptimizerConfig(BaseModel):
     """The optimizer, its gradient clipping and its schedule; the learning rate is the highest, after warm-up."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     kind: Literal["adamw", "adam", "sgd", "bert_adam", "muon"] = "adamw"
     """Optimizer."""
@@ -77,7 +77,7 @@ class OptimizerConfig(BaseModel):
 class TrainingConfig(BaseModel):
     """How long, on what, how often saved and how the best weights are chosen."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     steps: PositiveInt
     """Optimizer steps of the run."""
@@ -85,7 +85,7 @@ class TrainingConfig(BaseModel):
     """Samples of one step, over all processes."""
     micro_batch: PositiveInt | None = None
     """Samples of one forward pass at most, to save memory; null: the whole batch."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the first weights, the order of the data and all that is drawn in training."""
     device: str = "auto"
     """Device: auto, cpu, cuda or cuda:N."""

@@ -70,11 +70,13 @@ def train(
     score: str | None = None,
     fingerprint: str = "",
     console: Console | None = None,
+    begin: Callable[[], None] | None = None,
 ) -> Result:
     """Trains `module` in place, going on from the latest checkpoint in `folder` if there is one.
 
     `validate(module, step)` returns scores, of which `score` is to rise. `fingerprint` (a recipe's hash) must be the
-    same at a resume. Raises Stopped after SIGTERM or Ctrl-C, TrainingError, CheckpointError, RecipeError.
+    same at a resume. `begin` is called when nothing will be refused any more, before anything is written. Raises
+    Stopped after SIGTERM or Ctrl-C, TrainingError, CheckpointError, RecipeError.
     """
     if (training.validate_every is not None) != (validate is not None and score is not None):
         raise RecipeError(
@@ -84,7 +86,7 @@ def train(
         torch.set_num_threads(training.threads)
     with join_ranks(choose_device(training.device)) as ranks:
         console = console or make_console()
-        return _Run(
+        run = _Run(
             module=module,
             updates=updates,
             batches=batches,
@@ -95,7 +97,10 @@ def train(
             score=score or "",
             fingerprint=fingerprint,
             ranks=ranks,
-        ).go(console)
+        )
+        if begin is not None:
+            begin()
+        return run.go(console)
 
 
 class _Run:

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from diptych.configs import derive
 from diptych.core import Batch, Capability, States, Vocabulary, attention_mask
+from diptych.core.shares import Layers, Size
 from diptych.errors import DataError
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
@@ -40,11 +41,11 @@ WORDS, REGIONS = 0, 1  # segments
 class ImageBertConfig(ModelConfig):
     """The sizes of ImageBERT and its switches between paper and readings of it."""
 
-    layers: int = 12
+    layers: Layers = 12
     """Transformer layers."""
-    positions: int = 512
+    positions: Size = 512
     """Positions of the sequence; the last is that of all regions."""
-    max_regions: int = 100
+    max_regions: Size = 100
     """Regions of a picture at most; the paper tries 36 too."""
     # "Each embedding is projected ..., followed by Layer Normalization" can be read of the sum, as in the formula
     # before it, or of each of the parts that are projected (feature and box) before their sum is normed too.

@@ -30,6 +30,7 @@ from pydantic import model_validator
 from torch import Tensor, nn
 
 from diptych.core import Batch, Capability, States, Stream, Vocabulary
+from diptych.core.shares import Epsilon, MaybeLayers, Size
 from diptych.errors import DataError, RecipeError
 from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, causal, closed_of, write_word
 from diptych.models.embeddings import TextEmbedding
@@ -57,17 +58,17 @@ class TdenConfig(ModelConfig):
 
     structure: Structure = "decoupled"
     """One stream, two streams, or two streams decoupled (Table 1)."""
-    object_layers: int = 6
+    object_layers: MaybeLayers = 6
     """Layers of the object encoder."""
-    sentence_layers: int = 12
+    sentence_layers: MaybeLayers = 12
     """Layers of the sentence encoder."""
-    cross_layers: int = 6
+    cross_layers: MaybeLayers = 6
     """Layers of the cross-modal encoder; 0: decoder-only pre-training (Table 2, row 2)."""
-    decoder_layers: int = 6
+    decoder_layers: MaybeLayers = 6
     """Layers of the cross-modal decoder; 0: encoder-only pre-training (Table 2, row 1)."""
-    segments: int = 3
+    segments: Size = 3
     """Segment embeddings: the code's; 0 and 1 are used."""
-    embedding_norm_eps: float = 1e-5
+    embedding_norm_eps: Epsilon = 1e-5
     """Epsilon of the embeddings' layer norm."""
     decoder_memory: Source = "paper"
     """What the decoder reads: the object encoder, or (official) the cross-modal encoder where there is a text."""
@@ -77,9 +78,9 @@ class TdenConfig(ModelConfig):
     """paper: one vector of encoder and decoder; official: two classifiers."""
     similarity: Source = "paper"
     """paper: the last object layer is pooled; official: every one, and the vectors are batch-normed."""
-    similarity_width: int = 1024
+    similarity_width: Size = 1024
     """Width of the vectors that ISM compares."""
-    answer_width: int | None = None
+    answer_width: Size | None = None
     """Width of the pooled vectors that answers are told from; null: that of the states."""
     tied_words: bool = True
     """Whether the word head shares the word embeddings."""

@@ -26,6 +26,7 @@ from torch import Tensor
 from diptych.configs import derive
 from diptych.core import Batch, Capability, States, Vocabulary, attention_mask
 from diptych.core.attention import TEXT_AFTER_REGIONS, Attention
+from diptych.core.shares import Epsilon, Layers, Size
 from diptych.errors import DataError, RecipeError
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, make_heads, slot_mark
@@ -37,13 +38,13 @@ from diptych.models.visual import RegionEmbedding, Source, refuse_more_regions, 
 class UnifiedVLPConfig(ModelConfig):
     """`paper` against `official` is the table of fidelity.md."""
 
-    layers: int = 12
+    layers: Layers = 12
     """Transformer layers."""
-    max_regions: int = 100
+    max_regions: Size = 100
     """Regions of a picture at most; fixes where the text begins."""
     segments: Literal[6, 2] = 6
     """Segment embeddings; 2 for the code without --new_segment_ids."""
-    norm_eps: float = 1e-5
+    norm_eps: Epsilon = 1e-5
     """Epsilon of the layer norms: the code's; BERT has 1e-12."""
     region_embedding: Source = "paper"
     """Region embedding of the paper or of the code (docs/fidelity.md)."""

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from diptych.configs import derive
 from diptych.core import IGNORE, Batch, Capability, States, attention_mask
+from diptych.core.shares import Layers, Size
 from diptych.errors import DataError
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
@@ -45,11 +46,11 @@ TOGETHER = 64  # text and regions, where they share a budget
 class VLBertConfig(ModelConfig):
     """`paper` against `official` is the table of fidelity.md."""
 
-    layers: int = 12
+    layers: Layers = 12
     """Transformer layers."""
     answer_slot: bool = True
     """Whether a question ends with a [MASK], at which its answer is read."""
-    coordinates: int = 256
+    coordinates: Size = 256
     """Sines, and as many cosines, of each of a box's four numbers."""
     geometry: Source = "paper"
     """paper: corners of a box; official: its centre and size."""
@@ -61,7 +62,7 @@ class VLBertConfig(ModelConfig):
     """paper: max_regions; official: 64 places for text and regions together."""
     network: Network | None = None
     """Network that reads pixels and is trained with the rest; null: stored features."""
-    network_frozen: int = 2
+    network_frozen: Annotated[int, Field(ge=0, le=4)] = 2
     """Frozen parts of the network: its stem, then stages 1 to 3."""
     network_cells: Annotated[int, Field(ge=1, le=CELLS)] = CELLS
     """Cells that RoIAlign makes of a box, in each direction."""

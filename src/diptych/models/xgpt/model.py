@@ -39,6 +39,7 @@ from diptych.core import (
     Vocabulary,
     attention_mask,
 )
+from diptych.core.shares import Layers, MaybeLayers, Size
 from diptych.errors import DataError, RecipeError
 from diptych.models.decoder import (
     DecoderLayer,
@@ -62,17 +63,17 @@ KNOWN = (BIDIRECTIONAL, TARGET_AFTER_BOTH, REGIONS_AFTER_TEXT)
 class XgptConfig(ModelConfig):
     """The sizes of XGPT, and its structures of Table 3."""
 
-    heads: int = 8
+    heads: Size = 8
     """Attention heads."""
-    layers: int = 12
+    layers: Layers = 12
     """Layers of the encoder, and as many of the decoder."""
     structure: Structure = "encdec-share"
     """Encoder alone, encoder and decoder, or both sharing their weights (Table 3)."""
     cross: Literal["after", "joint"] = "after"
     """Whether words of encdec-share attend to the encoder after themselves, or to both at once."""
-    refining_layers: int = 1
+    refining_layers: MaybeLayers = 1
     """Layers of attention on attention over the regions (A.1); 0: none."""
-    positions: int = 60
+    positions: Size = 60
     """Positions of the sequence; the paper trims to 60 (A.2)."""
     answer_slot: bool = True
     """Whether a question ends with a [MASK], at which its answer is read."""

@@ -13,7 +13,7 @@ from diptych.tasks.spec import AnswerForm
 class Objectives(BaseModel):
     """One kind of training. `kind`, of each subclass its own, tells a saved recipe which."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     kind: str
 

@@ -1,0 +1,96 @@
+"""A model folder is what was written, or is refused with the file that is hurt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from diptych.configs import derive
+from diptych.core import FeatureContract
+from diptych.errors import CheckpointError, DiptychError, RecipeError
+from diptych.loading.tokens import Tokens
+from diptych.recipes import find_recipe
+from diptych.runs.folder import Architecture, ModelFolder, damaged_files, open_model
+from tests.toy import config
+
+CONTRACT = FeatureContract("given", "", feature_size=6, class_names=("a", "b", "c", "d"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tokens = Tokens.train(["a dog and a cat"] * 9, 40)
+    resolved = derive(config(), vocabulary=tokens.vocabulary)
+    architecture = Architecture(system="unified-vlp", config=resolved, heads=("word",))
+    recipe = find_recipe("unified-vlp/small/caption")
+    return (
+        ModelFolder(tmp_path / "model", architecture.build(), architecture, tokens, CONTRACT, recipe)
+        .save(tmp_path / "model")
+        .folder
+    )
+
+
+def test_a_flipped_bit_of_the_weights_is_seen(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    content = path.read_bytes()
+    assert damaged_files(folder) == []
+    for at in range(9, len(content), len(content) // 25):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :])
+        with pytest.raises(CheckpointError, match=r"model.safetensors is not what was written.*as a whole"):
+            open_model(folder)
+    path.write_bytes(content)
+    assert open_model(folder).contract == CONTRACT
+
+
+@pytest.mark.parametrize("name", ["recipe.json", "tokenizer.json", "features.json", "config.json", "weights.json"])
+def test_each_file_is_named_where_it_is_hurt_or_gone(folder: Path, name: str) -> None:
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[:-2])
+    if name != "weights.json":
+        assert [line for line in damaged_files(folder) if name in line]
+    with pytest.raises(DiptychError, match=name):
+        open_model(folder)
+    (folder / name).unlink()
+    with pytest.raises(CheckpointError, match=name):
+        open_model(folder)
+
+
+FEATURES = [
+    [], {"extractor": 5, "weights": "", "feature_size": 6}, {"weights": ""},
+    {"extractor": "given", "weights": "", "feature_size": -1},
+    {"extractor": "given", "weights": "", "feature_size": "6"},
+    {"extractor": "given", "weights": "", "feature_size": 6, "class_names": [1]},
+    {"extractor": "given", "weights": "", "feature_size": 6, "more": 1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("values", FEATURES)
+def test_features_json_is_held_against_its_types(folder: Path, values: object) -> None:
+    (folder / "features.json").write_text(json.dumps(values))
+    with pytest.raises(CheckpointError, match=r"features.json is damaged.*copy the model folder again"):
+        open_model(folder)
+
+
+@pytest.mark.parametrize(("key", "value"), [("layers", 10**7), ("width", 0), ("heads", "x"), ("classes", -1)])
+def test_config_json_is_held_against_its_bounds(folder: Path, key: str, value: object) -> None:
+    path = folder / "config.json"
+    values = json.loads(path.read_text())
+    values["config"][key] = value
+    path.write_text(json.dumps(values))
+    with pytest.raises(RecipeError, match=rf"config.json: config.*{key}"):
+        open_model(folder)
+
+
+REFUSED = [
+    "model.width=0", "model.heads=0", "model.layers=-1", "model.layers=10000000", "model.dropout=2",
+    "model.dropout=NaN",
+    "model.max_regions=0", "model.ffn=0", "model.norm_eps=0", "model.init_std=Infinity", "optimizer.lr=Infinity",
+    "optimizer.weight_decay=NaN", "training.seed=-1", "decoding.length_bonus=NaN", "model.positions=-5",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", REFUSED)
+def test_a_number_out_of_bounds_is_refused_by_its_key(setting: str) -> None:
+    with pytest.raises(RecipeError, match=setting.partition("=")[0]):
+        find_recipe("unified-vlp/small/caption", (setting,))
