@@ -4,7 +4,7 @@ import pytest
 
 from diptych.mining.rules import TEXT_RULES
 from diptych.mining.settings import Settings, changed
-from diptych.mining.texts import Vocabularies, clean, judged, sentences
+from diptych.mining.texts import Vocabularies, clean, judged, sentences, spam_marks
 
 WORDS = Vocabularies(
     frozenset({"porn"}), frozenset(["a", "red", "kite", "over", "the", "beach", "with", "two", "dogs", "and", "one"])
@@ -76,6 +76,12 @@ def test_sentences_end_where_the_next_begins_with_a_capital() -> None:
         "We went home!",
         "Then it rained.",
     ]
+
+
+def test_marks_of_spam_are_counted_and_capitals_are_capitals() -> None:
+    assert spam_marks("brown rabbits under umbrellas") == 0
+    assert spam_marks("GREAT KITES HERE now") == 1
+    assert spam_marks("Buy now! 50% off, click here") == 3
 
 
 def test_without_a_vocabulary_its_rule_drops_nothing() -> None:

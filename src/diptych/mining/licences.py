@@ -14,6 +14,7 @@ _SCHEMA = re.compile(rb"\"license\"\s*:\s*\"([^\"\\]{1,300})\"")
 _XMP = re.compile(
     rb"(?:WebStatement|xmpRights:UsageTerms|cc:license)[^>]{0,40}[=>][^<\"]{0,8}[\"']?([^\"'<]{4,300})", re.I
 )
+_MARKS = (b"creativecommons.org", b"WebStatement", b"UsageTerms", b"cc:license")
 _HINTS = (b"license", b"creativecommons")
 LEVELS = 6
 
@@ -38,6 +39,8 @@ def of_page(tree: Any, picture: Any, body: bytes) -> str:
 def of_file(content: bytes) -> str | None:
     """From the XMP or IPTC that stands in the file's first and last 64 kB; None where none is told."""
     ends = content[: 2**16] + content[-(2**16) :]
+    if not any(mark in ends for mark in _MARKS):  # a search for these takes a hundredth of what a pattern does
+        return None
     if match := _COMMONS_BYTES.search(ends):
         return named(match[0].decode("ascii", "replace"))
     if match := _XMP.search(ends):

@@ -1,0 +1,177 @@
+"""Mining beside its floors: CPU seconds of one process, all taken in one run.
+
+pages   WARC to verdicts          beside fastwarc reading it and selectolax parsing each page
+decode  bytes to measurements     beside Pillow decoding each picture
+fetch   from a server beside it   beside the same client in a bare loop, without robots.txt, rates or checks
+keep    the global step on made-up pairs, seconds and MiB
+engines the whole of it offline   Daft beside local, on the same shards
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import json
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from benchmarks.machine import save_result
+from diptych.mining import warc
+from diptych.mining.decode import measure
+from diptych.mining.fetching import Fetcher, Wanted
+from diptych.mining.keep import KEPT, Pairs, choose
+from diptych.mining.pages import read_page
+from diptych.mining.run import Mine
+from diptych.mining.settings import Fetch, Settings
+from diptych.mining.texts import Vocabularies, english
+from diptych.sources.storybook import web
+from diptych.sources.storybook.web.serve import Live
+
+
+def cpu(job: Callable[[], Any], rounds: int) -> float:
+    """The median of CPU seconds, of this process and those it waited for."""
+    taken = []
+    for _ in range(rounds):
+        before = _used()
+        job()
+        taken.append(_used() - before)
+    return statistics.median(taken)
+
+
+def _used() -> float:
+    return sum(resource.getrusage(who).ru_utime + resource.getrusage(who).ru_stime
+               for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))  # fmt: skip
+
+
+def pages(path: Path, rounds: int) -> dict[str, float]:
+    from fastwarc.warc import ArchiveIterator, WarcRecordType
+    from selectolax.lexbor import LexborHTMLParser
+
+    bodies = [found for found in warc.read(path) if found.kind == "page"]
+    words = Vocabularies.of(None, None)
+    settings = Settings()
+    english()
+
+    def floor() -> None:
+        for record in ArchiveIterator(
+            str(path), record_types=WarcRecordType.response, parse_http=True, auto_decode="all"
+        ):
+            if (record.http_content_type or "").startswith("text/html"):
+                LexborHTMLParser(record.reader.read().decode("utf-8", "replace"))
+
+    def ours() -> None:
+        for found in warc.read(path):
+            if found.kind == "page":
+                read_page(found.address, found.body, settings, words, found.charset, found.headers)
+
+    least, taken = cpu(floor, rounds), cpu(ours, rounds)
+    size = sum(len(one.body) for one in bodies) / len(bodies) / 1000
+    return {"pages": len(bodies), "kilobytes_a_page": round(size, 1),
+            "floor_a_second": round(len(bodies) / least), "ours_a_second": round(len(bodies) / taken),
+            "share_of_floor": round(least / taken, 3)}  # fmt: skip
+
+
+def decode(path: Path, rounds: int) -> dict[str, float]:
+    bodies = [found.body for found in warc.read(path) if found.kind == "picture"]
+    rules = Settings().pictures
+    bodies = [body for body in bodies if not measure(body, rules)[1]]
+
+    def floor() -> None:
+        for body in bodies:
+            Image.open(io.BytesIO(body)).load()
+
+    least, taken = cpu(floor, rounds), cpu(lambda: [measure(body, rules) for body in bodies], rounds)
+    return {"pictures": len(bodies), "floor_a_second": round(len(bodies) / least),
+            "ours_a_second": round(len(bodies) / taken), "share_of_floor": round(least / taken, 3)}  # fmt: skip
+
+
+def fetch(folder: Path, rounds: int) -> dict[str, float]:
+    """CPU of client and server together, so the share is nearer to 1 than the clients' alone would be."""
+    import aiohttp
+
+    with Live(folder) as server:
+        addresses = [
+            f"http://{path.relative_to(folder / 'files').as_posix()}" for path in sorted(folder.glob("files/*/img/*"))
+        ]
+        addresses = [one for one in addresses if one not in server.unkind][:400]
+        told = Fetch(rate=1e6, connections_per_host=2, contact="x", allow=("127.0.0.0/8",),
+                     resolve=(f"*.test=127.0.0.1:{server.port}",))  # fmt: skip
+
+        async def bare() -> None:
+            async def one(session: aiohttp.ClientSession, gate: asyncio.Semaphore, address: str) -> None:
+                host, _, path = address.removeprefix("http://").partition("/")
+                async with (
+                    gate,
+                    session.get(f"http://127.0.0.1:{server.port}/{path}", headers={"Host": host}) as answer,
+                ):
+                    await answer.read()
+
+            async with aiohttp.ClientSession(auto_decompress=False) as session:
+                gate = asyncio.Semaphore(64)
+                await asyncio.gather(*(one(session, gate, address) for address in addresses))
+
+        async def ours() -> None:
+            with tempfile.TemporaryDirectory() as robots:
+                async with Fetcher(told, Path(robots)) as fetcher:
+                    found = await fetcher.all([Wanted(one) for one in addresses], lambda _: None)
+                    assert not [one.reason for one in found if one.reason]
+
+        least, taken = cpu(lambda: asyncio.run(bare()), rounds), cpu(lambda: asyncio.run(ours()), rounds)
+    return {"pictures": len(addresses), "floor_a_second": round(len(addresses) / least),
+            "ours_a_second": round(len(addresses) / taken), "share_of_floor": round(least / taken, 3)}  # fmt: skip
+
+
+def keep(rows: int) -> dict[str, float]:
+    rng = np.random.default_rng(0)
+    pictures = rng.integers(0, rows // 2, rows).astype(np.uint64)
+    hashes = rng.integers(0, 2**64, rows // 2, np.uint64)
+    pairs = Pairs(pictures, hashes[pictures.astype(np.int64)], rng.integers(0, rows, rows).astype(np.uint64),
+                  rng.integers(0, rows, rows).astype(np.uint64), rng.integers(0, 10_000, rows).astype(np.uint64),
+                  rng.random(rows).astype(np.float32), rng.integers(0, 5, rows).astype(np.uint8))  # fmt: skip
+    before = _used()
+    kept = int((choose(pairs, 10, 4, None) == KEPT).sum())
+    return {"pairs": rows, "kept": kept, "cpu_seconds": round(_used() - before, 1),
+            "peak_mebibytes": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)}  # fmt: skip
+
+
+def engines(folder: Path) -> dict[str, float]:
+    found = {}
+    for engine in ("local", "daft"):
+        with tempfile.TemporaryDirectory() as out:
+            job = Mine(Path(out) / "out", [folder / "warc"], Settings(offline=True), engine=engine, tell=lambda _: None)
+            before, start = _used(), time.perf_counter()
+            job.run()
+            found[f"{engine}_cpu_seconds"] = round(_used() - before, 2)
+            found[f"{engine}_seconds"] = round(time.perf_counter() - start, 2)
+    return found | {"daft_beside_local": round(found["daft_cpu_seconds"] / found["local_cpu_seconds"], 3)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pages", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=10_000_000)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "web"
+        web.write(folder, options.pages)
+        path = next((folder / "warc").glob("*"))
+        figures: dict[str, Any] = {
+            "pages": pages(path, options.rounds), "decode": decode(path, options.rounds),
+            "fetch": fetch(folder, options.rounds), "engines": engines(folder), "keep": keep(options.pairs),
+        }  # fmt: skip
+    save_result("mine_speed", "uv run python -m benchmarks.mine_speed", figures)
+    print(json.dumps(figures, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+"""What the rules of mining and the weak scorer find on the test web, whose truth is known; held-out templates apart.
+
+Weights of the dominant picture and all rules were set on six of the twelve page templates. One person wrote both
+templates and rules, so these figures say that the rules do what they are meant to, not how they fare on the web.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from diptych.mining import funnel
+from diptych.mining.decode import measure
+from diptych.mining.judges import load_judge
+from diptych.mining.layout import Layout
+from diptych.mining.logistic import Logistic, auc, auc_interval
+from diptych.mining.picture_judge import train_judge
+from diptych.mining.run import Mine
+from diptych.mining.scoring import Pair
+from diptych.mining.settings import Settings
+from diptych.runs.extraction import open_detector
+from diptych.runs.mining import MEASURED, Reader
+from diptych.sources.storybook import Storybook, render
+from diptych.sources.storybook.web import plan
+from diptych.sources.storybook.web.pictures import UNNATURAL, file_of, unnatural
+from diptych.sources.storybook.web.plan import told
+from diptych.vision.pictures import to_picture
+from experiments.figures import save
+
+Truth = dict[tuple[str, str | None], dict[str, Any]]
+EXACT = ("opt_out", "language", "unreadable", "pixels", "sides", "ratio", "one_colour")
+
+
+def truth_of(web: Path) -> Truth:
+    lines = map(json.loads, (web / "truth.jsonl").read_text("utf-8").splitlines())
+    return {(line["page"], line["address"]): line for line in lines}
+
+
+def share(count: int, total: int) -> float:
+    return round(100 * count / total, 2) if total else 0.0
+
+
+def dominant(rows: Iterable[dict[str, Any]], truth: Truth, held_out: bool) -> dict[str, float]:
+    of_page = {line["page"]: line for line in truth.values()}
+    right = wrong = 0
+    for row in rows:
+        page = of_page[row["page"]]
+        if page["held_out"] == held_out and not {"opt_out", "language", "dominant"} & set(row["fails"]):
+            line = truth.get((row["page"], row["address"]))
+            right += line is not None and line["dominant"]
+            wrong += line is None or not line["dominant"]
+    meant = [
+        one
+        for one in truth.values()
+        if one["held_out"] == held_out and one["dominant"] and one["drop"] not in EXACT[:2]
+    ]
+    return {"precision": share(right, right + wrong), "recall": share(right, len(meant)), "pictures": len(meant)}
+
+
+def language(rows: Iterable[dict[str, Any]], truth: Truth, held_out: bool) -> dict[str, float]:
+    found = {row["page"]: "language" in row["fails"] for row in rows}
+    pages = {one["page"]: one for one in truth.values() if one["held_out"] == held_out and one["kind"] != "opt_out"}
+    foreign = [found[name] for name, page in pages.items() if page["language"] != "en" and name in found]
+    english = [found[name] for name, page in pages.items() if page["language"] == "en" and name in found]
+    return {"foreign_found": share(sum(foreign), len(foreign)), "foreign_pages": len(foreign),
+            "english_lost": share(sum(english), len(english)), "english_pages": len(english)}  # fmt: skip
+
+
+def texts(rows: dict[tuple[str, str | None], dict[str, Any]], truth: Truth, held_out: bool) -> dict[str, Any]:
+    """Of what a rule drops, the share that it should; and of what it should drop, the share that it does."""
+    dropped: Counter[str] = Counter()
+    rightly: Counter[str] = Counter()
+    meant: Counter[str] = Counter()
+    met: Counter[str] = Counter()
+    for key, line in truth.items():
+        row = rows.get(key)
+        if row is None or line["held_out"] != held_out or not row["texts"]:
+            continue
+        for text in line["texts"]:
+            wanted = text["rule"] if text["rule"] != "common_text" else None
+            said = [one for one in row["texts"] if one["kind"] == text["kind"]][:1]
+            fails = [name for one in said for name in one["fails"] if name != "score"]
+            if wanted is not None:
+                meant[wanted] += 1
+                met[wanted] += wanted in fails
+                dropped[wanted] += wanted in fails
+                rightly[wanted] += wanted in fails
+            elif fails:
+                dropped[fails[0]] += 1
+                rightly[fails[0]] += fails[0] == "short" and len(text["text"].split()) < 3
+    return {name: {"precision": share(rightly[name], dropped[name]), "recall": share(met[name], meant[name])}
+            for name in sorted(meant)}  # fmt: skip
+
+
+def exact(rows: dict[tuple[str, str | None], dict[str, Any]], truth: Truth) -> dict[str, Any]:
+    """Rules whose truth leaves nothing to judge, of pictures that reached them."""
+    found = {}
+    for name in EXACT:
+        told_rows = [(rows[key], line) for key, line in truth.items() if key in rows and line["dominant"]]
+        reached = [(row, line) for row, line in told_rows if "dominant" not in row["fails"]]
+        hits = sum(row["dropped_by"] == name for row, line in reached if line["drop"] == name)
+        total = sum(line["drop"] == name for _, line in reached)
+        false = sum(row["dropped_by"] == name for row, line in reached if line["drop"] != name)
+        found[name] = {"found": hits, "of": total, "false": false}
+    return found
+
+
+def copies(seed: int, pages: int) -> dict[str, float]:
+    """Resized and re-encoded copies found within four bits, and pairs of different scenes within them."""
+    cases = [plan(seed, number) for number in range(pages)]
+    hashes: dict[int, list[int]] = {}
+    from diptych.sources.storybook.web.pictures import original_of
+
+    for case in cases:
+        if case.page == "page" and case.picture in ("scene", "resized", "copy"):
+            row, _, _ = measure(file_of(seed, case)[0], MEASURED)
+            shown = original_of(seed, case) if case.picture != "scene" else case.number
+            hashes.setdefault(shown, []).append(row["dhash"])
+    near = [(a ^ b).bit_count() <= 4 for same in hashes.values() for n, a in enumerate(same) for b in same[n + 1 :]]
+    first = np.array([same[0] for same in hashes.values()], np.uint64)
+    false = sum(int((np.bitwise_count(first[n + 1 :] ^ one) <= 4).sum()) for n, one in enumerate(first))
+    pairs = len(first) * (len(first) - 1) // 2
+    return {"copies_found": share(sum(near), len(near)), "copies": len(near), "false_pairs": false, "pairs": pairs,
+            "pictures": len(first)}  # fmt: skip
+
+
+def realism(scenes: int) -> dict[str, Any]:
+    """A judge taught three kinds of five, on new pictures of the kinds that it knows and of those that it does not."""
+    taught, rng = UNNATURAL[:3], Random(1)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for number, one in enumerate(Storybook(0, "train", scenes)[:]):
+            _save(Image.fromarray(render(one, 2 + number % 2)), folder / "classes" / "natural" / f"{number}.png")
+            _save(unnatural(taught[number % 3], rng), folder / "classes" / "unnatural" / f"{number}.png")
+        train_judge(folder / "classes", folder / "judge")
+        judge = load_judge(str(folder / "judge"))
+        right = judge.judge([to_picture(Image.fromarray(render(one, 2))) for one in Storybook(0, "val", scenes)[:]])
+        found = {}
+        for kind in UNNATURAL:
+            wrong = judge.judge([to_picture(unnatural(kind, rng)) for _ in range(scenes // 2)])
+            value = auc([*right, *wrong], [True] * len(right) + [False] * len(wrong))
+            found[f"{kind}{'' if kind in taught else ', not taught'}"] = round(100 * value, 1)
+    return found
+
+
+def _save(image: Image.Image, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image.save(path)
+
+
+def candidates(seed: int, web: Path, truth: Truth, out: Path) -> tuple[list[Pair], list[bool], list[int], list[bool]]:
+    """Texts beside pictures that the truth tells of, prose as false ones, and a caption of another picture each."""
+    pairs, labels, pages, swapped = [], [], [], []
+    for row in funnel.decisions(Layout(out)):
+        line = truth.get((row["page"], row["address"]))
+        if (
+            line is None
+            or row["sha256"] is None
+            or (row["fails"] and not set(row["fails"]) <= {"best_pair", "common_text"})
+        ):
+            continue
+        place = web / "files" / row["address"].removeprefix("http://")
+        body = place.read_bytes()
+        right = {text["text"]: text["right"] for text in line["texts"]}
+        said = [
+            (text["kind"], text["text"], right.get(text["text"], False), False)
+            for text in row["texts"]
+            if not text["fails"]
+        ]
+        other = told(Random(f"other {line['number']}"), seed, line["number"] + 7_000)
+        kind = next(iter(line["texts"]), {"kind": "alt"})["kind"]
+        own = line["captions"][0] if line["captions"] else None
+        said += [(kind, other, False, True), *([(kind, own, True, True)] if own else [])]
+        for kind, text, true, swap in said:
+            pairs.append(Pair(text, kind, body, row))
+            labels.append(true)
+            pages.append(line["number"])
+            swapped.append(swap)
+    return pairs, labels, pages, swapped
+
+
+def scorer(web: Path, truth: Truth, out: Path, detector: str, seed: int) -> dict[str, Any]:
+    """AUC on held-out templates: over all candidates, and of right captions against another picture's."""
+    reader = Reader(open_detector(detector, []))
+    pairs, labels, pages, swapped = candidates(seed, web, truth, out)
+    table = np.concatenate([reader.table(pairs[at : at + 64]) for at in range(0, len(pairs), 64)])
+    truths, numbers, swap = np.array(labels), np.array(pages), np.array(swapped)
+    held = np.array([plan(seed, number).held_out for number in pages])
+    text_columns = [n for n, name in enumerate(reader.names) if name in _text_names()]
+    rng = np.random.default_rng(seed)
+    taught = rng.permutation(np.unique(numbers[~held]))
+    found: dict[str, Any] = {"candidates_held_out": int(held.sum()), "pictures_held_out": len(np.unique(numbers[held]))}
+
+    def told_of(scores: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> dict[str, float]:
+        low, high = auc_interval(scores[rows], truths[rows], numbers[rows])
+        return {
+            "value": round(100 * auc(scores[rows], truths[rows]), 1),
+            "low": round(100 * low, 1),
+            "high": round(100 * high, 1),
+        }
+
+    for count in (50, 200, 1000):
+        rows = np.isin(numbers, taught[:count]) & ~held
+        if count > len(taught):
+            continue
+        every = Logistic.fit(table[rows], truths[rows])(table)
+        alone = Logistic.fit(table[rows][:, text_columns], truths[rows])(table[:, text_columns])
+        chance = Logistic.fit(table[rows], rng.permutation(truths[rows]))(table)
+        for name, scores in (("all features", every), ("text alone", alone), ("shuffled labels", chance)):
+            found[f"{name}, {count} pictures"] = {
+                "over all": told_of(scores, held),
+                "against another's": told_of(scores, held & swap),
+            }
+    named = table[:, reader.names.index("named_seen")] - table[:, reader.names.index("named_unseen")]
+    found["words that name what is seen, untaught"] = {
+        "over all": told_of(named, held),
+        "against another's": told_of(named, held & swap),
+    }
+    return found
+
+
+def _text_names() -> tuple[str, ...]:
+    from diptych.mining.features import TEXT
+
+    return TEXT
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("web", type=Path, help="From `diptych storybook web`.")
+    parser.add_argument("detector", help="From `diptych storybook detector`.")
+    parser.add_argument("--seed", type=int, default=0, help="The web's.")
+    options = parser.parse_args()
+    truth = truth_of(options.web)
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "out"
+        told_funnel = Mine(out, [options.web / "warc"], Settings(offline=True), tell=lambda _: None).run()
+        assert told_funnel is not None
+        rows = list(funnel.decisions(Layout(out)))
+        by_key = {(row["page"], row["address"]): row for row in rows}
+        figures: dict[str, Any] = {"pages": len({line["page"] for line in truth.values()}), "pictures": len(rows)}
+        for name, held_out in (("templates that rules were set on", False), ("held-out templates", True)):
+            figures[name] = {"dominant": dominant(rows, truth, held_out), "language": language(rows, truth, held_out),
+                             "texts": texts(by_key, truth, held_out)}  # fmt: skip
+        figures["exact rules"] = exact(by_key, truth)
+        figures["near copies"] = copies(options.seed, min(figures["pages"], 1500))
+        figures["realism"] = realism(120)
+        figures["scorer"] = scorer(options.web, truth, out, options.detector, options.seed)
+    save("mining_web", "uv run python -m experiments.mining_web WEB DETECTOR", figures)
+    print(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
