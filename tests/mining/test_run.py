@@ -1,5 +1,6 @@
 """Whole runs: the sums of the funnel, what comes out, going on, refusing, and the same bytes whoever makes them."""
 
+import errno
 import hashlib
 import io
 import json
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from diptych.errors import DataError, RecipeError
+from diptych.errors import DataError, DiptychError, RecipeError
 from diptych.mining import funnel
 from diptych.mining.layout import Layout
 from diptych.mining.settings import Settings, changed
@@ -198,14 +199,7 @@ def test_live_the_hosts_are_treated_as_they_ask_and_each_answer_has_its_verdict(
     small_web: Path, tmp_path: Path
 ) -> None:
     with Live(small_web, patience=3) as server:
-        settings = changed(
-            Settings(), ["fetch.rate=50", "fetch.first_byte=1", "fetch.whole=2", "fetch.backoff=0", "fetch.rest=0"]
-        )
-        fetch = settings.fetch.model_copy(update={
-            "contact": "x@a.test", "allow": ("127.0.0.0/8",),
-            "resolve": ("rebinding.test=10.0.0.1", f"*.test=127.0.0.1:{server.port}"),
-        })  # fmt: skip
-        settings = settings.model_copy(update={"fetch": fetch})
+        settings = live(server.port)
         told = run(tmp_path / "out", small_web / "html", settings=settings)
         asked = len(server.log)
         run(tmp_path / "out", small_web / "html", settings=settings)
@@ -252,6 +246,48 @@ def test_inputs_that_cannot_be_are_named(tmp_path: Path, name: str, content: byt
     (tmp_path / name).write_bytes(content)
     with pytest.raises(RecipeError, match=match):
         run(tmp_path / "out", tmp_path / name)
+
+
+def test_an_extra_that_is_not_there_is_one_sentence(
+    small_web: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fastwarc.warc", None)
+    with pytest.raises(DiptychError, match="uv sync --extra mine"):
+        run(tmp_path / "out", small_web / "warc")
+
+
+def test_a_full_disk_is_named_and_the_same_command_goes_on(
+    small_web: Path, mined: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("diptych.mining.gathering.os.fsync", full)
+        with pytest.raises(DiptychError, match="the disk is full"):
+            run(tmp_path / "out", small_web / "warc")
+    run(tmp_path / "out", small_web / "warc")
+    assert digest(tmp_path / "out") == digest(mined[0])
+
+
+def test_pages_that_are_listed_are_fetched_and_not_offline(small_web: Path, tmp_path: Path) -> None:
+    pages = [line.split("\t")[1] for line in (small_web / "html" / "addresses.tsv").read_text().splitlines()][:12]
+    (tmp_path / "pages.txt").write_text("\n".join(pages))
+    with pytest.raises(RecipeError, match="leave out --offline"):
+        run(tmp_path / "out", tmp_path / "pages.txt")
+    with Live(small_web, patience=1) as server:
+        told = run(tmp_path / "live", tmp_path / "pages.txt", settings=live(server.port))
+        assert {f"http://{one.host}{one.path}" for one in server.log} >= set(pages)
+    assert told["inputs"]["pages"] == len(pages)
+
+
+def live(port: int) -> Settings:
+    settings = changed(Settings(), ["fetch.rate=50", "fetch.first_byte=1", "fetch.whole=2", "fetch.backoff=0"])
+    fetch = settings.fetch.model_copy(update={
+        "contact": "x@a.test", "allow": ("127.0.0.0/8",), "rest": 0.0,
+        "resolve": ("rebinding.test=10.0.0.1", f"*.test=127.0.0.1:{port}"),
+    })  # fmt: skip
+    return settings.model_copy(update={"fetch": fetch})
 
 
 def test_a_folder_of_something_else_is_not_written_to(tmp_path: Path, small_web: Path) -> None:

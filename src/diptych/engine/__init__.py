@@ -20,20 +20,15 @@ Counts = dict[str, Any]
 Work = Callable[[str], Counts]
 
 
-class MissingExtra(DiptychError):
-    """A library that only some users want is not installed."""
-
-    def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs the extra `{extra}`: in the checkout of Diptych, `uv sync --extra {extra}`")
-
-
 @contextmanager
 def wanted(what: str, extra: str) -> Iterator[None]:
     """Around imports of an extra: its absence is one sentence."""
     try:
         yield
     except ModuleNotFoundError as error:
-        raise MissingExtra(what, extra) from error
+        raise DiptychError(
+            f"{what} needs the extra `{extra}`: in the checkout of Diptych, `uv sync --extra {extra}`"
+        ) from error
 
 
 def quiet() -> None:

@@ -7,15 +7,18 @@ redirect to another host waits for a next round, in which it is that host's work
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from diptych.engine import Counts
+from diptych.errors import DiptychError
 from diptych.mining import addresses, warc
 from diptych.mining.fetching import Answer, Fetcher, Wanted
 from diptych.mining.layout import Layout
@@ -39,14 +42,27 @@ class Blob:
 
     def add(self, row: Row, body: bytes) -> None:
         offset = self.file.tell() if body else -1
-        self.file.write(body)
+        with self._told():
+            self.file.write(body)
         self.rows.append(_EMPTY | row | {"offset": offset, "length": len(body)})
 
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            with suppress(OSError):
+                self.file.close()
+            self.beside.unlink(missing_ok=True)
+            why = "the disk is full" if error.errno == errno.ENOSPC else f"cannot write {self.path}: {error.strerror}"
+            raise DiptychError(f"{why}; make room for {self.path.parent} and give the same command again") from error
+
     def commit(self, times: dict[str, float] | None = None) -> Counts:
-        self.file.flush()
-        os.fsync(self.file.fileno())
-        self.file.close()
-        os.replace(self.beside, self.path)
+        with self._told():
+            self.file.flush()
+            os.fsync(self.file.fileno())
+            self.file.close()
+            os.replace(self.beside, self.path)
         rows = sorted(self.rows, key=lambda row: str(row["address"]))
         write_rows(self.layout.table("index", self.name), rows, "index")
         if times:

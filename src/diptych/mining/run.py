@@ -122,7 +122,11 @@ class Mine:
         specs: list[dict[str, Any]] = []
         for source in sources:
             if source.kind == "visit":
-                told = [line.address for line in inputs.lines(source.path, "visit") if not line.bad]
+                if self.settings.offline:
+                    raise RecipeError(f"{source.path} lists pages that would have to be fetched; leave out --offline")
+                lists = self._lists()
+                every = (line.address for line in inputs.lines(source.path, "visit") if not line.bad)
+                told = [address for address in every if not lists.refuse(address)]
                 specs += [{"kind": "fetched", "path": "", "index": one, "key": one} for one in self._rounds(told)]
             else:
                 specs += source.shards()
