@@ -34,6 +34,7 @@ from diptych.mining.run import Mine
 from diptych.mining.settings import Fetch, Settings
 from diptych.mining.texts import Vocabularies, english
 from diptych.sources.storybook import web
+from diptych.sources.storybook.web.prose import PROSE
 from diptych.sources.storybook.web.serve import Live
 
 
@@ -77,6 +78,25 @@ def pages(path: Path, rounds: int) -> dict[str, float]:
     size = sum(len(one.body) for one in bodies) / len(bodies) / 1000
     return {"pages": len(bodies), "kilobytes_a_page": round(size, 1),
             "floor_a_second": round(len(bodies) / least), "ours_a_second": round(len(bodies) / taken),
+            "share_of_floor": round(least / taken, 3)}  # fmt: skip
+
+
+def large_pages(path: Path, rounds: int, size: int = 56_000) -> dict[str, float]:
+    """The same pages with prose and links to the size of those of the web, in memory: parsing against verdicts."""
+    from selectolax.lexbor import LexborHTMLParser
+
+    words, settings, prose = Vocabularies.of(None, None), Settings(), " ".join(PROSE["en"])
+    filler = "".join(
+        f'<div class="c{n}"><p>{prose}</p><ul><li><a href="/x{n}">more</a></li></ul></div>' for n in range(200)
+    )
+    bodies = [
+        (found.address, found.body.replace(b"</body>", filler[: size - len(found.body)].encode() + b"</body>"))
+        for found in warc.read(path)
+        if found.kind == "page"
+    ]
+    least = cpu(lambda: [LexborHTMLParser(body.decode()) for _, body in bodies], rounds)
+    taken = cpu(lambda: [read_page(address, body, settings, words) for address, body in bodies], rounds)
+    return {"floor_a_second": round(len(bodies) / least), "ours_a_second": round(len(bodies) / taken),
             "share_of_floor": round(least / taken, 3)}  # fmt: skip
 
 
@@ -166,7 +186,8 @@ def main() -> None:
         web.write(folder, options.pages)
         path = next((folder / "warc").glob("*"))
         figures: dict[str, Any] = {
-            "pages": pages(path, options.rounds), "decode": decode(path, options.rounds),
+            "pages": pages(path, options.rounds),
+            "pages_of_56_kilobytes": large_pages(path, options.rounds), "decode": decode(path, options.rounds),
             "fetch": fetch(folder, options.rounds), "engines": engines(folder), "keep": keep(options.pairs),
         }  # fmt: skip
     save_result("mine_speed", "uv run python -m benchmarks.mine_speed", figures)
