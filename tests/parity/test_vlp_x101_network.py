@@ -113,12 +113,12 @@ def test_vlp_x101_whole(folder, prefix):
     (ours,) = found.find([golden(folder).picture(prefix)])
     assert ours.rows.tolist() == theirs["kept"].tolist()
     assert ours.classes.tolist() == theirs["kept_classes"].tolist()
-    near(ours.boxes, theirs["kept_boxes"], BOXES)
+    near(ours.boxes, theirs["kept_boxes"], 2 * BOXES)  # theirs are as far from float64 as ours
     near(ours.scores, theirs["kept_scores"], SCORES)
     near(ours.probabilities, theirs["kept_class_probabilities"], SCORES)
     close(ours.features, theirs["kept_features"], HEADS)
     row = torch.cat([ours.boxes, ours.classes[:, None].float(), ours.scores[:, None]], 1)
-    near(row, theirs["h5_bbox_row"], BOXES)
+    near(row, theirs["h5_bbox_row"], 2 * BOXES)
 
 
 @pytest.mark.parametrize(("folder", "prefix"), cases("vlp_x101", OUTPUTS, "kept", "kept_features"))
