@@ -1,0 +1,131 @@
+"""Features of others to a store, GB a second, beside a plain copy of the files; and an index of COCO's size.
+
+    uv run --all-extras python -m benchmarks.features
+
+500 pictures of 36 regions with 2,048 random numbers each, page cache warm, one thread; what counts is the size of the
+features as float32, and of a copy that of the file. The index is 600,000 captions of 120,000 pictures, opened in a
+process of its own: seconds of the processor, and the most memory, of which importing torch takes the most.
+Writes benchmarks/results/features.json.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import h5py
+import lmdb
+import numpy as np
+import torch
+
+from benchmarks.machine import save_result
+from diptych.core import Record
+from diptych.loading.extract import extract
+from diptych.vision.given import Given
+
+PICTURES, REGIONS, SIZE = 500, 36, 2048
+NAMES = [f"COCO_val2014_{number:012d}" for number in range(PICTURES)]
+INDEX = """
+import json, sys, time
+from pathlib import Path
+from diptych.sources.formats import read
+begun = time.process_time()
+assert len(read(Path(sys.argv[1]), need_pictures=False)) == 120_000
+seconds = time.process_time() - begun
+most = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+print(json.dumps([seconds, int(most.split()[1]) / 1024]))
+"""
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    features = np.random.default_rng(0).random((REGIONS, SIZE), np.float32)
+    boxes = np.tile(np.array([10, 20, 200, 300], np.float32), (REGIONS, 1))
+    records = [Record(name, size=(640, 480), captions=("a dog",)) for name in NAMES]
+    speeds: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for name, write in {"npz": _npz, "tsv": _tsv, "h5": _h5, "LMDB": _lmdb}.items():
+            path = root / name
+            path.mkdir()
+            write(path, features, boxes)
+            size = sum(file.stat().st_size for file in path.iterdir())
+            copied = _seconds(lambda source=path: shutil.copytree(source, root / "copy"))  # type: ignore[misc]
+            given = Given.of(path, records)
+            seconds = _seconds(lambda detector=given: extract(records, detector, root / "store"))  # type: ignore[misc]
+            speeds[name] = {
+                "plain copy": round(size / 1e9 / copied, 3),
+                "to a store": round(given.bytes_read / 1e9 / seconds, 3),
+            }
+            for made in ("copy", "store", name):
+                shutil.rmtree(root / made)
+        seconds, most = _index(root / "captions.json")
+    index = {"captions": 600_000, "processor_seconds": round(seconds, 2), "most_memory_mb": round(most)}
+    save_result(
+        "features", "uv run --all-extras python -m benchmarks.features", {"gb_per_second": speeds, "index": index}
+    )
+
+
+def _seconds(run: object) -> float:
+    begun = time.perf_counter()
+    run()  # type: ignore[operator]
+    return time.perf_counter() - begun
+
+
+def _npz(folder: Path, features: object, boxes: object) -> None:
+    for name in NAMES:
+        np.savez(folder / f"{name}.npz", features=features, boxes=boxes, width=640, height=480)
+
+
+def _tsv(folder: Path, features: object, boxes: object) -> None:
+    fields = [base64.b64encode(array.tobytes()) for array in (boxes, features)]  # type: ignore[attr-defined]
+    with (folder / "a.tsv").open("wb") as file:
+        for name in NAMES:
+            file.write(b"\t".join([name.encode(), b"640", b"480", str(REGIONS).encode(), *fields]) + b"\n")
+
+
+def _h5(folder: Path, features: object, boxes: object) -> None:
+    """Unified VLP's parts, by the last three characters of a name."""
+    places = np.concatenate([boxes, np.ones((REGIONS, 2), np.float32)], 1)  # type: ignore[arg-type]
+    with h5py.File(folder / "boxes.h5", "w") as whole:
+        for name in NAMES:
+            whole[name] = places
+            with h5py.File(folder / f"a_feat{name[-3:]}.h5", "w") as part:
+                part[name] = features
+
+
+def _lmdb(folder: Path, features: object, boxes: object) -> None:
+    """MMF's."""
+    value = pickle.dumps({"features": features, "bbox": boxes, "image_width": 640, "image_height": 480})
+    with lmdb.open(str(folder), map_size=2**30) as environment, environment.begin(write=True) as held:
+        held.put(b"keys", pickle.dumps([name.encode() for name in NAMES]))
+        for name in NAMES:
+            held.put(name.encode(), value)
+
+
+def _index(path: Path) -> tuple[float, float]:
+    names = [f"COCO_train2014_{number:012d}.jpg" for number in range(120_000)]
+    address = "http://images.cocodataset.org/train2014/"
+    images = [
+        {"id": n, "file_name": name, "width": 640, "height": 480, "license": 1, "coco_url": address + name}
+        for n, name in enumerate(names)
+    ]
+    words = [
+        {"id": n, "image_id": n // 5, "caption": f"A very clean and well decorated empty bathroom {n}"}
+        for n in range(600_000)
+    ]
+    path.write_text(json.dumps({"images": images, "annotations": words}))
+    done = subprocess.run([sys.executable, "-c", INDEX, str(path)], capture_output=True, text=True, check=True)
+    seconds, most = json.loads(done.stdout)
+    return seconds, most
+
+
+if __name__ == "__main__":
+    main()
