@@ -153,6 +153,29 @@ def test_what_a_service_offers_is_what_its_models_have_learnt(tmp_path, model):
     local.service.worker.stop()
 
 
+def test_scores_are_those_of_the_best_validation_of_the_run_around_a_model(tmp_path):
+    model = make_model(tmp_path)
+    lines = [{"validation": {"CIDEr": 20.04, "BLEU-1": 3.0}}, {"validation": {"CIDEr": 10.0}}, {"validation": None}]
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines) + '{"valid')
+    local = Local(Service({"toy": model}))
+    (told,) = local.get("/v1/models").json()["models"]
+    assert told["scores"] == "validation: CIDEr 20.0, BLEU-1 3.0"
+    assert told["recipe"] == "unified-vlp/small/caption"
+    local.service.worker.stop()
+
+
+def test_a_model_without_a_detector_is_told_before_it_is_served(tmp_path):
+    import shutil
+
+    from diptych.errors import ServingError
+    from diptych.serving import load
+
+    make_model(tmp_path)
+    shutil.rmtree(tmp_path / "model" / "detector")
+    with pytest.raises(ServingError, match="has no detector/ folder"):
+        Service({"toy": load(tmp_path / "model")}).warm()
+
+
 def test_requests_that_come_together_share_a_pass_and_are_answered_as_alone(local, model):
     colours = ("red", "green", "blue", "white", "black", "yellow")
     alone = [local.post("/v1/caption", picture(colour)).json() for colour in colours]

@@ -57,6 +57,7 @@ def serve(
     bound = bind(host, port)
     limits = Limits(deadline=deadline, queue=queue, batch=min(batch, queue))
     service = Service(_opened(models), None if pictures is None else Gallery(pictures), limits)
+    service.warm()
     where = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
 
     def ready() -> None:

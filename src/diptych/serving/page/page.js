@@ -77,7 +77,7 @@ function offered() { return Object.keys(TASKS).filter((task) => state.models.som
 
 function showTasks() {
   const tabs = offered().map((task) => element("button", {
-    type: "button", role: "tab", id: `tab-${task}`, "aria-controls": "form", onclick: () => choose(task),
+    type: "button", role: "tab", id: `tab-${task}`, "aria-controls": "panel", onclick: () => choose(task),
     onkeydown: (event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (!step) return;
@@ -103,7 +103,7 @@ function choose(task, values = {}) {
     tab.setAttribute("aria-selected", chosen);
     tab.tabIndex = chosen ? 0 : -1;
   }
-  byId("form").setAttribute("aria-labelledby", `tab-${task}`);
+  byId("panel").setAttribute("aria-labelledby", `tab-${task}`);
   const { fields, pictured } = TASKS[task];
   const more = fields.filter((one) => one.more);
   byId("fields").replaceChildren(...fields.filter((one) => !one.more).map(field));
@@ -210,6 +210,7 @@ async function show(task, models, asked, picture, answers) {
     return { ...view, box: element("div", { class: "answer" }, ...title, ...view.nodes, element("p", { class: "note" }, inWords(value.timing))) };
   });
   byId("results").replaceChildren(element("h2", {}, "Result"), element("div", { class: "compare" }, ...made.map((one) => one.box)));
+  byId("results").scrollIntoView({ block: "nearest" });
   await Promise.all(made.map((one) => one.ready));
   say(`Done: ${made.map((one) => one.line).join(" / ")}`);
   keep(task, picture, made[0].line, [...byId("results").childNodes]);
@@ -225,7 +226,7 @@ function keep(task, picture, line, nodes) {
 
 function about(model) {
   const facts = [["System", model.system], ["Knows", model.knows], ["Can", model.tasks.map((task) => TASKS[task].name).join(", ") || "nothing that can be asked"], ["Recipe", model.recipe || "imported"], ["Trained", model.trained], ["Scores", model.scores], ["Weights", `${(model.parameters / 1e6).toFixed(1)} million`], ["Vocabulary", `${model.vocabulary} pieces of words`], ["Detector", model.detector], ["Tells apart", model.sees.slice(0, 40).join(", ") + (model.sees.length > 40 ? `, and ${model.sees.length - 40} more` : "")]];
-  return [element("h3", {}, model.name), element("table", {}, element("tbody", {}, ...facts.filter(([, value]) => value).map(([name, value]) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, value)))))];
+  return [element("h3", {}, model.name), element("table", { class: "facts" }, element("tbody", {}, ...facts.filter(([, value]) => value).map(([name, value]) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, value)))))];
 }
 
 async function start() {

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -69,6 +70,11 @@ class Service:
         self.examples: dict[str, bytes] = {}
         if any(draws_its_pictures(predictor.folder) for predictor in self.models.values()):
             self.examples = drawn_examples()
+
+    def warm(self) -> None:
+        """The first pass of a model takes longer than the next; what a detector lacks is told before anybody asks."""
+        for predictor in self.models.values():
+            predictor.extract([torch.full((3, 64, 64), 127, dtype=torch.uint8)], lambda _picture, _unseen: None)
 
     @property
     def facts(self) -> list[Any]:
