@@ -4,7 +4,7 @@
 
 MODEL is a folder that captions (the demo's `caption`), PICTURES a folder. `diptych serve` runs in a process of its own.
 So many clients ask in a closed loop: each sends its next picture when the last is answered, and waits as long as
-Retry-After says. Then hostile clients try to harm it, and a good request is timed. Writes benchmarks/results/serve.json.
+Retry-After says. Then hostile clients try to harm it, and a good one is timed. Writes benchmarks/results/serve.json.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from benchmarks.machine import save_result
 from diptych.vision.pictures import find_pictures
 
 CLIENTS = (1, 8, 32, 128)
-SECONDS = 12.0
-COMMAND_PICTURES = 600
-GARBAGE = 300
+SECONDS = 10.0
+COMMAND_PICTURES = 160
+GARBAGE = 200
 
 
 def serve(model: Path) -> tuple[subprocess.Popen[str], str]:

@@ -175,6 +175,11 @@ SPEED: tuple[tuple[str, Path, str], ...] = (
         ("a caption over import torch, median (goal 2.0, at most 2.5)",),
         "`diptych caption` of one picture, start and all: times the CPU seconds of `import torch`",
     ),
+    (
+        "serve",
+        ("32 clients over the command line (goal 0.85)",),
+        "`diptych serve`, 32 clients: pictures a second over those of `diptych caption FOLDER`",
+    ),
     ("scst_step", ("128 wide", "milliseconds_a_step"), "A step of SCST, small, 320 drawn captions: ms"),
     ("cider", ("ratio", "reward"), "CIDEr-D as a reward: times as fast as pycocoevalcap"),
     ("loader", ("samples_per_second", "diptych, 2 threads"), "The loader, 2,048 features a region: samples a second"),

@@ -98,6 +98,7 @@ class Service:
         told = request.state
         body = await read_body(request, self.limits)
         expires = time.monotonic() + self.limits.deadline
+        self.worker.admit()  # before a picture is opened for nothing
         asked, content, name = await parse(ENDPOINTS[task][0], request.headers.get("content-type", ""), body)
         del body
         model = self.model_for(task, asked)

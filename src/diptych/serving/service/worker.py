@@ -69,21 +69,28 @@ class Worker:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def submit(self, job: Job) -> None:
-        """Raises Refused (503) where the queue is full."""
+    def admit(self, size: int = 0) -> None:
+        """Raises Refused (503) where there is no room for another job with a picture of so many bytes."""
         with self._changed:
             if self._stopped:
                 raise Refused(503, "the service is being stopped; ask again in some seconds", retry=5)
-            full = len(self._jobs) >= self._limits.queue
-            if full or (self._jobs and self._bytes + job.bytes > self._limits.waiting_bytes):
+            if self._is_full(size):
                 self._drop_the_given_up()
-                if len(self._jobs) >= self._limits.queue or self._bytes + job.bytes > self._limits.waiting_bytes:
-                    raise Refused(
-                        503, f"the queue is full: {len(self._jobs)} requests wait; ask again in a second", retry=1
-                    )
+                if self._is_full(size):
+                    told = f"the queue is full: {len(self._jobs)} requests wait; ask again in a second"
+                    raise Refused(503, told, retry=1)
+
+    def submit(self, job: Job) -> None:
+        """Raises Refused (503) where the queue is full."""
+        with self._changed:
+            self.admit(job.bytes)
             self._jobs.append(job)
             self._bytes += job.bytes
             self._changed.notify()
+
+    def _is_full(self, size: int) -> bool:
+        crowded = bool(self._jobs) and self._bytes + size > self._limits.waiting_bytes
+        return len(self._jobs) >= self._limits.queue or crowded
 
     def stop(self, seconds: float = 5.0) -> None:
         """Takes nothing more; what waits is refused, and what was begun is ended."""
