@@ -200,6 +200,26 @@ def test_requests_that_come_together_share_a_pass_and_are_answered_as_alone(loca
         assert other["score"] == pytest.approx(one["score"], abs=1e-3)
 
 
+def test_a_batch_waits_to_become_as_large_as_the_last_and_no_longer():
+    from diptych.serving.service.worker import Job, Worker
+
+    batches: list[list[Job]] = []
+    there = threading.Event()
+    worker = Worker(lambda jobs: batches.append(list(jobs)) or there.set(), Limits(linger=30.0))
+    jobs = [Job("caption", "toy", None) for _ in range(6)]
+    for job in jobs[:3]:
+        worker.submit(job)
+    worker.start()
+    assert there.wait(10), "the first batch waits for nobody: it takes who is there"
+    there.clear()
+    for job in jobs[3:]:
+        assert not there.wait(0.05)
+        worker.submit(job)
+    assert there.wait(10)
+    assert [len(batch) for batch in batches] == [3, 3]
+    worker.stop()
+
+
 def hold(local: Local, until: threading.Event) -> None:
     """The worker is kept busy by a request of ours, until the event."""
     from diptych.serving.service.worker import Job

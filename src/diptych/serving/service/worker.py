@@ -55,6 +55,7 @@ class Worker:
         self._answer, self._limits, self._seen = answer, limits, seen
         self._jobs: deque[Job] = deque()
         self._bytes = 0
+        self._last = 1  # jobs of the last batch
         self._changed = threading.Condition()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="diptych-worker", daemon=True)
@@ -121,10 +122,13 @@ class Worker:
                 self._changed.wait()
             if self._stopped:
                 return None
+            # Whoever asked together asks again together: the last batch says how many are worth waiting for.
             until = time.monotonic() + self._limits.linger
-            while len(self._jobs) < self._limits.batch and (left := until - time.monotonic()) > 0:
+            while len(self._jobs) < self._last and (left := until - time.monotonic()) > 0:
                 self._changed.wait(left)
-            return self._take()
+            taken = self._take()
+            self._last = len(taken)
+            return taken
 
     def _take(self) -> list[Job]:
         taken: list[Job] = []
