@@ -51,7 +51,7 @@ def test_a_table_and_its_notes_stay_whole_in_a_pipe(monkeypatch: pytest.MonkeyPa
 def test_a_bar_does_not_move_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     def say() -> None:
         with bar("pictures") as progress:
-            progress.advance(progress.add_task("looking", total=3), 3)
+            progress.advance(progress.add_task("extracting", total=3), 3)
         make_console().print("done")
 
     assert in_a_pipe(monkeypatch, say) == "done\n"

@@ -1,4 +1,4 @@
-from diptych.core import Object, split_at_tags, tags, told_by_name
+from diptych.core import Object, names_for_tags, split_at_tags, tags
 
 THINGS = (Object("dog", (0.0, 0.0, 1.0, 1.0)), Object("kite", (0.0, 0.0, 1.0, 1.0)))
 
@@ -10,4 +10,4 @@ def test_a_tag_is_a_number_in_brackets() -> None:
 
 
 def test_things_are_told_by_their_names() -> None:
-    assert told_by_name("is [1] left of [0]'s friend [7]", THINGS) == "is kite left of dog's friend [7]"
+    assert names_for_tags("is [1] left of [0]'s friend [7]", THINGS) == "is kite left of dog's friend [7]"

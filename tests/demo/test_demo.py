@@ -36,7 +36,7 @@ TINY = DemoConfig(web=16, train=12, val=4, test=6, labels=8, detector_steps=3, p
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes of their own take seconds to start; what they do is the same."""
-    monkeypatch.setattr("diptych.demo.demo.apart", lambda work, *given: work(*given))
+    monkeypatch.setattr("diptych.demo.demo.in_process", lambda work, *given: work(*given))
     monkeypatch.setattr("diptych.demo.demo.together", lambda work, *given, processes: work(*given))
     monkeypatch.setattr("diptych.demo.comparison.workers", lambda count: ThreadPoolExecutor(1))
 

@@ -47,7 +47,7 @@ def test_words_are_bert_s_and_regions_the_formula_s():
     for region in range(2):
         x1, y1, x2, y2 = batch.boxes[0, region]
         box = torch.stack([x1, y1, x2, y2, (x2 - x1) * (y2 - y1)])
-        look = seen.look(batch.features[0, region])
+        look = seen.feature(batch.features[0, region])
         total = look + seen.place(box) + text.segments.weight[1] + text.positions.weight[15]  # the dummy position
         torch.testing.assert_close(found[region], F.layer_norm(total, (32,), eps=1e-12), atol=1e-5, rtol=1e-5)
 
@@ -55,12 +55,12 @@ def test_words_are_bert_s_and_regions_the_formula_s():
 def test_each_projection_may_be_normed_too():
     one, batch = model(region_norm="each"), batch_of(1)
     seen = one.regions
-    torch.nn.init.normal_(seen.look_norm.weight)
-    look = seen.look_norm(seen.look(batch.features[0, 0]))
+    torch.nn.init.normal_(seen.feature_norm.weight)
+    look = seen.feature_norm(seen.feature(batch.features[0, 0]))
     place = seen.place_norm(seen.place(geometry(batch, "paper", "paper")[0, 0]))
     total = look + place + one.text.segments.weight[1] + one.text.positions.weight[15]
     torch.testing.assert_close(entered(one, batch)[0, 0], seen.norm(total))
-    assert not hasattr(model().regions, "look_norm")
+    assert not hasattr(model().regions, "feature_norm")
 
 
 def test_all_hear_of_all():
@@ -123,7 +123,7 @@ def test_the_whole_picture_is_one_region_more_of_its_own_size():
     assert not torch.allclose(states.text, one(replace(batch, whole=batch.whole + 1)).text)
     with pytest.raises(DataError, match="feature of the whole picture, and some have none"):
         one(replace(batch, whole=None))
-    with pytest.raises(DataError, match="have 2 values, the model wants 3"):
+    with pytest.raises(DataError, match="have 2 values, the model expects 3"):
         one(replace(batch, whole=batch.whole[:, :2]))
 
 
@@ -159,7 +159,7 @@ def test_it_begins_from_bert(tmp_path):
     report = start_from_bert(one, tmp_path / "bert.bin")
     assert torch.equal(one.text.words.weight, bert["bert.embeddings.word_embeddings.weight"])
     assert torch.equal(one.text.segments.weight, bert["bert.embeddings.token_type_embeddings.weight"])
-    assert {"regions.look.weight", "heads.match.out.weight"} <= set(report.missing)
+    assert {"regions.feature.weight", "heads.match.out.weight"} <= set(report.missing)
     torch.save({"vlbert.mlm_head.weight": torch.rand(2)}, tmp_path / "other.bin")
     with pytest.raises(CheckpointError, match="is a VL-BERT checkpoint"):
         start_from_bert(one, tmp_path / "other.bin")

@@ -82,7 +82,7 @@ def test_a_missing_fc7_starts_fresh_and_is_told(tmp_path, vocabulary):
     del theirs["vis_embed.0.weight"], theirs["vis_embed.0.bias"]
     torch.save(theirs, tmp_path / "model.bin")
     _, report = load_checkpoint(UnifiedVLP, import_unified_vlp, tmp_path / "model.bin", vocabulary, max_regions=5)
-    assert report.missing == ["regions.look.0.weight", "regions.look.0.bias"]
+    assert report.missing == ["regions.feature.0.weight", "regions.feature.0.bias"]
 
 
 def test_wrong_files_are_refused_with_a_way_out(tmp_path, vocabulary):

@@ -110,7 +110,7 @@ def test_img_is_the_mean_of_what_is_seen():
     model, batch = toy.tden(), batch_of(0)
     hidden = torch.tensor([[False, True, False, False]])
     seen: list[Tensor] = []
-    model.regions.look.register_forward_hook(lambda _, given, __: seen.append(given[0]))
+    model.regions.feature.register_forward_hook(lambda _, given, __: seen.append(given[0]))
     model.read_regions(replace(batch, hidden=hidden))
     torch.testing.assert_close(seen[0][0, 0], batch.features[0, [0, 2, 3]].mean(0))
     assert (seen[0][0, 2] == 0).all(), "a hidden region keeps its feature"

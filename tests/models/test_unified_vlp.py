@@ -174,7 +174,7 @@ def test_region_embedding_of_the_paper():
     part = model.regions
     looks, places = part(batch, torch.zeros_like(batch.hidden))
     feature, box = batch.features[0, 0], geometry(batch, "paper", "paper")[0, 0]
-    look = F.relu(part.look[0].weight @ feature + part.look[0].bias)
+    look = F.relu(part.feature[0].weight @ feature + part.feature[0].bias)
     of_class = F.layer_norm(part.kind[0].weight @ batch.classes[0, 0] + part.kind[0].bias, (32,))
     of_box = F.layer_norm(part.box[0].weight @ box + part.box[0].bias, (32,))
     place = F.relu(part.place[0].weight @ torch.cat([of_class, of_box]) + part.place[0].bias)
@@ -184,7 +184,7 @@ def test_region_embedding_of_the_paper():
 
 def test_region_embedding_of_the_code_has_two_layers_and_one():
     official = toy.model(region_embedding="official", geometry="official").regions
-    assert [m.weight.shape for m in official.look if hasattr(m, "weight")] == [(6, 6), (32, 6)]
+    assert [m.weight.shape for m in official.feature if hasattr(m, "weight")] == [(6, 6), (32, 6)]
     assert official.place[0].weight.shape == (32, 6 + toy.KINDS)
 
 
@@ -248,7 +248,7 @@ def test_what_cannot_be_read_is_refused_with_a_way_out():
         model(collate([replace(toy.sample(1), text=torch.zeros(18, dtype=torch.long))]))
     with pytest.raises(DataError, match="reads region features, and some pictures have none"):
         model(replace(batch_of(2), features=None))
-    with pytest.raises(DataError, match="region features have 5 values, the model wants 6"):
+    with pytest.raises(DataError, match="region features have 5 values, the model expects 6"):
         model(replace(batch_of(2), features=torch.zeros(1, 2, 5)))
     with pytest.raises(RecipeError, match=r"18 words were asked for; .* there are places for 17"):
         model.begin(batch_of(2), 18)

@@ -16,8 +16,8 @@ from diptych.objectives import (
     MaskedLanguage,
     Named,
     OneForward,
-    apart,
     region_of,
+    split_candidates,
 )
 from diptych.recipes.objectives import VcrObjectives
 from tests import toy
@@ -55,7 +55,7 @@ def question(key: str, right: int | None, texts: int = 4) -> Sample:
 
 
 def test_a_question_becomes_four_samples_of_one_group() -> None:
-    four = apart(question("q", 2))
+    four = split_candidates(question("q", 2))
     assert [s.key for s in four] == ["q/0", "q/1", "q/2", "q/3"]
     assert {s.group for s in four} == {"q"}
     assert [s.matched for s in four] == [False, False, True, False]

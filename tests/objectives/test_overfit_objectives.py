@@ -47,11 +47,11 @@ WHY = {
     "unimodal": "one encoder",
     "alone": "no text alone",
     "target after text": "decoder reads no text",
-    "target apart": "decoder would copy",
+    "target without text": "decoder would copy",
     "grounded": "no grounding",
     "region queries": "no region queries",
     "two passes": "one pass",
-    "hidden looks": "none kept",
+    "hidden embeddings": "none kept",
     "pixels": "no pixels",
 }
 LEARNT = 0.05  # nats a word or a class; one of eight guessed costs 2

@@ -179,7 +179,7 @@ def test_tden_inputs(official, model):
         regions = official.regions(row, None)
         close(overlaps(regions), official.inputs[f"raw.iou.{row}"], atol=1e-5, rtol=1e-5)
     seen = {}
-    hook = model.regions.look.register_forward_hook(lambda _, given, __: seen.update(features=given[0]))
+    hook = model.regions.feature.register_forward_hook(lambda _, given, __: seen.update(features=given[0]))
     other = model.regions.box.register_forward_hook(lambda _, given, __: seen.update(boxes=given[0]))
     present = model.read_regions(batch).present
     hook.remove(), other.remove()

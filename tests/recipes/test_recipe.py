@@ -29,8 +29,8 @@ def test_a_dotted_key_is_set() -> None:
     assert recipe.model.region_embedding == "official"
     assert recipe.data.records == 100
     assert find_recipe(SMALL, ["optimizer.lr_multipliers.text=0.5"]).optimizer.lr_multipliers == {"text": 0.5}
-    assert find_recipe(SMALL, ["optimizer.lr_multipliers.regions.look.=0.1"]).optimizer.lr_multipliers == {
-        "regions.look.": 0.1
+    assert find_recipe(SMALL, ["optimizer.lr_multipliers.regions.feature.=0.1"]).optimizer.lr_multipliers == {
+        "regions.feature.": 0.1
     }
     assert find_recipe(SMALL, ['optimizer.lr_multipliers={"regions.": 0.0}']).optimizer.lr_multipliers == {
         "regions.": 0.0

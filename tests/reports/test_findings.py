@@ -16,7 +16,7 @@ NAMES = ("dog", "boat", "other")
 def test_what_failed_is_counted(records: list[Record], said: tuple[dict[str, str], dict[str, str]]) -> None:
     captions, answers = said
     found = {finding.title: finding for finding in find(records, NAMES, captions, answers, kinds=STORYBOOK)}
-    assert found["Captions said more than once"].text.startswith("2 different captions for 2 pictures")
+    assert found["Captions written more than once"].text.startswith("2 different captions for 2 pictures")
     assert found["Named, but not there"].text.startswith(
         "1 of 2 captions name a thing that is not in the picture (of the reference captions 0%). "
         "Of 1 such objects the detector had reported 0"
@@ -37,7 +37,7 @@ def test_what_failed_is_counted(records: list[Record], said: tuple[dict[str, str
 
 def test_without_storybook_no_truth_is_used(records: list[Record], said: tuple[dict[str, str], dict[str, str]]) -> None:
     titles = [finding.title for finding in find(records, NAMES, *said)]
-    assert titles == ["Captions said more than once", "Wrong answers, by kind and as they were confused"]
+    assert titles == ["Captions written more than once", "Wrong answers, by kind and as they were confused"]
     assert not any(word.absent for one in shown(records, NAMES, *said) for word in one.caption)
 
 

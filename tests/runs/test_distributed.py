@@ -14,13 +14,13 @@ import pytest
 
 from diptych.errors import CheckpointError, DataError
 from diptych.runs.detector import DetectorRecipe, train_detector
-from diptych.runs.distributed import _until_all_ended, apart, together
+from diptych.runs.distributed import _until_all_ended, in_process, together
 from diptych.runs.folder import open_model
 
 PARENT = """
 import sys, time
 from pathlib import Path
-from diptych.runs.distributed import apart
+from diptych.runs.distributed import in_process
 
 def work(path):
     while True:
@@ -28,7 +28,7 @@ def work(path):
         time.sleep(0.05)
 
 if __name__ == "__main__":
-    apart(work, sys.argv[1])
+    in_process(work, sys.argv[1])
 """
 
 FAILING = """
@@ -43,13 +43,13 @@ if __name__ == "__main__":
 
 
 def test_the_work_is_done_elsewhere_and_handed_back() -> None:
-    assert apart(os.getpid) != os.getpid()
-    assert apart(pow, 7, 2) == 49
+    assert in_process(os.getpid) != os.getpid()
+    assert in_process(pow, 7, 2) == 49
 
 
 def test_its_error_is_raised_here(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no model folder"):
-        apart(open_model, tmp_path)
+        in_process(open_model, tmp_path)
 
 
 def test_an_error_keeps_what_it_is_about_on_its_way() -> None:
@@ -94,7 +94,7 @@ def test_the_message_of_a_process_that_fails_is_shown(tmp_path: Path) -> None:
     script = tmp_path / "failing.py"  # processes write where the first one that was begun does
     script.write_text(FAILING)
     ended = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, check=False)
-    assert "TrainingError: a training process ended with exit code 1; what it said stands above" in ended.stderr
+    assert "TrainingError: a training process ended with exit code 1; its output stands above" in ended.stderr
     assert f"diptych: {tmp_path} is no model folder" in ended.stderr
 
 

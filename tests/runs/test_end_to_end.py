@@ -1,4 +1,4 @@
-"""A run that looks at pixels: trained, saved, opened, asked; what cannot be read is counted."""
+"""A run that reads pixels: trained, saved, opened, asked; what cannot be read is counted."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -143,7 +143,7 @@ def test_what_a_network_cannot_begin_as(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=told):
             run(recipe, store, tmp_path / "run", console=QUIET)
     on_features = find_recipe("vl-bert/small/vqa", [*TINY, f"network_init={tmp_path / 'detector'}"])
-    with pytest.raises(RecipeError, match=r"none looks at pixels; set model\.network too"):
+    with pytest.raises(RecipeError, match=r"the model reads no pixels; set model\.network too"):
         run(on_features, store, tmp_path / "run", console=QUIET)
     assert not (tmp_path / "run").exists()
     start = run(find_recipe("vl-bert/small/end-to-end", TINY), store, tmp_path / "first", console=QUIET).model
@@ -231,7 +231,7 @@ def test_stages_that_are_frozen_at_random_are_told(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     frozen = find_recipe("vl-bert/small/end-to-end", [*TINY, "model.network_frozen=2"])
     told = " ".join(plan(frozen, store, tmp_path / "run", None).notes())
-    assert "the first 2 stages of the network that looks at pixels are frozen" in told
+    assert "the first 2 stages of the network that reads pixels are frozen" in told
     assert "--set model.network_frozen=0" in told
     assert "diptych import" in told
     learning = frozen.override(["model.network_frozen=0"])

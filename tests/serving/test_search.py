@@ -158,7 +158,7 @@ def test_two_towers_pick_the_shortlist_that_another_model_ranks(tmp_path, photos
     assert sum(read) == 2
     among = {hit.picture for hit in picked}
     assert [hit.picture for hit in found.hits] == [hit.picture for hit in whole.hits if hit.picture in among]
-    assert (found.looked, len(found.hits)) == (5, 2)
+    assert (found.readable, len(found.hits)) == (5, 2)
     assert len(pairs.search("a red kite", photos, cache, shortlist=50, by=towers).hits) == 5
 
 

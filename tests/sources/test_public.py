@@ -22,7 +22,7 @@ from rich.console import Console
 
 from diptych.core import Record
 from diptych.errors import DataError, RecipeError
-from diptych.runs.public import list_files, list_sets, tell_of_folder, write_set
+from diptych.runs.public import describe_folder, list_files, list_sets, write_set
 from diptych.sources.formats import read
 from diptych.sources.parsing import Skips
 from diptych.sources.public import SETS_KNOWN, Layout
@@ -199,7 +199,9 @@ def test_a_manifest_of_what_is_there_says_what_it_covers(name: str, tmp_path: Pa
         assert picture_size(record.image) == (open_picture(record.image).shape[2], open_picture(record.image).shape[1])
     pieces = SETS_KNOWN[name].pieces()
     assert list_files(name).count("ROOT/") == len(pieces)
-    assert tell_of_folder(name, tmp_path / "root").count("missing  ") == len(Layout.of(name, tmp_path / "root").missing)
+    assert describe_folder(name, tmp_path / "root").count("missing  ") == len(
+        Layout.of(name, tmp_path / "root").missing
+    )
 
 
 def test_what_is_missing_is_said_and_nothing_is_left_that_cannot_be_read(tmp_path: Path) -> None:
@@ -208,7 +210,7 @@ def test_what_is_missing_is_said_and_nothing_is_left_that_cannot_be_read(tmp_pat
     with pytest.raises(
         DataError, match=r"found no folder .*none, wanted that of coco's files; see them: diptych data coco"
     ):
-        tell_of_folder("coco", tmp_path / "none")
+        describe_folder("coco", tmp_path / "none")
     out, console = tmp_path / "set.json", Console(file=io.StringIO())
     with pytest.raises(DataError, match=r"found none of gqa in .*, wanted one part of it at least: train_balanced"):
         write_set("gqa", tmp_path, out, console)

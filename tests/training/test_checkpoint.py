@@ -126,7 +126,7 @@ def test_another_shape_is_refused(tmp_path):
     toy_train(tmp_path)
     other = ToyModel()
     other.heads["unused"] = torch.nn.Linear(8, 3)
-    with pytest.raises(CheckpointError, match=r"heads.unused.\w+ has shape \(2.*, the model wants \(3"):
+    with pytest.raises(CheckpointError, match=r"heads.unused.\w+ has shape \(2.*, the model expects \(3"):
         toy_train(tmp_path, model=other)
 
 

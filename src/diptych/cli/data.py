@@ -120,14 +120,14 @@ def public_data(
     ] = None,
 ) -> None:
     """Say which files a public set is made of, and write a manifest of those that are there."""
-    from diptych.runs.public import list_files, list_sets, tell_of_folder, write_set
+    from diptych.runs.public import describe_folder, list_files, list_sets, write_set
 
     if name is None:
         print(list_sets())
     elif root is None:
         print(list_files(name))
     elif out is None:
-        print(tell_of_folder(name, root))
+        print(describe_folder(name, root))
     else:
         print(write_set(name, root, out, console()))
 

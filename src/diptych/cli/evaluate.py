@@ -105,7 +105,7 @@ def evaluate(
         if predictions is not None:
             write_atomically(predictions, json.dumps(said, indent=1, ensure_ascii=False).encode())
     else:
-        raise RecipeError("evaluate wants --model and --data, or --results with --references or --questions")
+        raise RecipeError("evaluate needs --model and --data, or --results with --references or --questions")
     if as_json:
         print(json.dumps(scores.to_json(), indent=2, ensure_ascii=False))
     else:

@@ -50,7 +50,7 @@ def search(
         line = Hit(picture=str(hit.picture), score=hit.score)
         print(line.line() if as_json else f"{hit.score:.3f}  {hit.picture}")
     if searched.refused:
-        of = searched.looked + len(searched.refused)
+        of = searched.readable + len(searched.refused)
         print(f"{len(searched.refused)} of {of} pictures could not be read; they are named above", file=sys.stderr)
     if out is not None:
         picture, page = write_sheet(searched, out, most)

@@ -112,7 +112,7 @@ def pretrain(
     chosen = (named if start is None else fit_stages(named, start)).override(given)
     chosen.claimed(out)
     if start is not None:
-        _tell_of_regions(named.recipes[0].model, chosen.recipes[0].model, start.folder)
+        _print_region_limit(named.recipes[0].model, chosen.recipes[0].model, start.folder)
     own = str(start.folder) if start is not None else None
     store = stores_of(data, out, detector or own, console(), split_seed)
     made = run_stages(chosen, store, out, start=start, console=console())
@@ -145,7 +145,7 @@ def finetune(
     chosen = fit_to(named, start).override(_assignments({"training.seed": seed}, settings))
     claimed(out, chosen)
     if recipe is not None:
-        _tell_of_regions(named.model, chosen.model, start.folder)
+        _print_region_limit(named.model, chosen.model, start.folder)
     store = store_of(data, out / "store", str(start.folder), console(), split_seed)
     made = run(chosen, store, out, start=start, console=console())
     print(f"model folder: {made.model.folder}")
@@ -158,7 +158,7 @@ def _assignments(options: dict[str, object], settings: list[str] | None) -> list
     )
 
 
-def _tell_of_regions(named: ModelConfig, chosen: ModelConfig, start: Path) -> None:
+def _print_region_limit(named: ModelConfig, chosen: ModelConfig, start: Path) -> None:
     """A model that is gone on with keeps its own number of regions."""
     if named.max_regions != chosen.max_regions:
         other = "" if chosen.regions_fixed else f"; --set model.max_regions={named.max_regions} reads so many"

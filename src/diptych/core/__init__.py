@@ -27,7 +27,7 @@ from diptych.core.record import MASK_CELLS, Choices, Expression, GeneratedCaptio
 from diptych.core.regions import Regions, iou
 from diptych.core.sample import IGNORE, Sample
 from diptych.core.states import States, Stream
-from diptych.core.tags import split_at_tags, tags, told_by_name
+from diptych.core.tags import names_for_tags, split_at_tags, tags
 from diptych.core.vocabulary import Vocabulary
 
 __all__ = [
@@ -64,7 +64,7 @@ __all__ = [
     "attention_mask",
     "collate",
     "iou",
+    "names_for_tags",
     "split_at_tags",
     "tags",
-    "told_by_name",
 ]

@@ -1,6 +1,6 @@
-"""Who may look at whom, as a table over three blocks: regions, text, target.
+"""Who may attend to whom, as a table over three blocks: regions, text, target.
 
-A row is what looks, a column what it looks at; a cell says how far:
+A row is what attends, a column what it attends to; a cell says how far:
 
     all     every position of that block
     past    positions up to its own number, itself included
@@ -35,7 +35,7 @@ class Attention:
 
 
 BIDIRECTIONAL = Attention("bidirectional", regions=("all", "all", "none"), text=("all", "all", "none"))
-# Unified VLP's seq2seq: the text is written after looking at the regions.
+# Unified VLP's seq2seq: the text is written after attending to the regions.
 TEXT_AFTER_REGIONS = Attention("text after regions", regions=("all", "none", "none"), text=("all", "past", "none"))
 # An encoder-decoder: the target is written after both have been read (XGPT, TDEN).
 TARGET_AFTER_BOTH = Attention("target after both", regions=("all", "all", "none"), text=("all", "all", "none"))
@@ -71,7 +71,7 @@ TABLES = {
 def attention_mask(
     attention: Sequence[Attention], regions: int, text: int, target: int, present: Bool[Tensor, "B L"]
 ) -> Bool[Tensor, "B L L"]:
-    """True where a row may look at a column. L = regions + text + target, in that order; absent columns are closed."""
+    """True where a row may attend to a column. L = regions, text, target, in that order; absent columns are closed."""
     tables = list(dict.fromkeys(attention))
     masks = torch.stack([_one(table, regions, text, target, present.device) for table in tables])
     which = torch.tensor([tables.index(a) for a in attention], device=present.device)

@@ -18,7 +18,7 @@ class FeatureContract:
 
     extractor: str  # "storybook-detector", "fasterrcnn_resnet50_fpn", "ground-truth", "grid:resnet18", "given"
     weights: str  # sha256 of its weights; "" where there are none
-    feature_size: int  # F; 0 where the model looks at pixels
+    feature_size: int  # F; 0 where the model reads pixels
     class_names: tuple[str, ...] = ()  # C names, in the order of `Regions.classes`
     box_format: str = "corners, fractions of the picture"
     selection: str = "all"  # the rule that chose the regions, with its numbers

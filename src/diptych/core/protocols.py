@@ -21,14 +21,14 @@ Capability = Literal[
     "text",  # reads text, and hands back States.text
     "alone",  # reads text without a picture
     "text after regions",  # a text of which each word sees its past alone (seq2seq)
-    "grounded",  # words read as the regions they look at (XGPT's IDA)
+    "grounded",  # words read as the regions they attend to (XGPT's IDA)
     "target",  # words that are written, in States.target
     "target after text",  # that see the text too, as IMLM and IDA ask
-    "target apart",  # that do not see the text, as MSG asks
+    "target without text",  # that do not see the text, as MSG asks
     "queries",  # a [MASK] in the target for each word to write
     "region queries",  # a place in the target for each region, told from the text
-    "hidden looks",  # of hidden regions, kept in States.embedded
-    "pixels",  # looks at pixels, and keeps what it saw in States.embedded["features"]
+    "hidden embeddings",  # of hidden regions, kept in States.embedded
+    "pixels",  # reads pixels, and keeps their features in States.embedded["features"]
     "unimodal",  # both modalities before they meet, in States.unimodal
     "two passes",  # has `read_regions`, for `ScheduledSampling`
     "decode",  # is a Writer

@@ -22,7 +22,7 @@ def iou(one: Sequence[float], other: Sequence[float]) -> float:
 @dataclass(frozen=True)
 class Regions:
     """The regions of one picture, best first (those of the official detectors as the published files have them). Either
-    `features` or `pixels` is what a model looks at.
+    `features` or `pixels` is what a model reads.
 
     `chosen` and `hidden` are two masks, because BERT's 80/10/10 and the papers' 90/10 predict some
     regions that stay visible.
@@ -67,7 +67,7 @@ class Regions:
         return replace(self, **kept)
 
     def mirrored(self) -> Regions:
-        """With left and right swapped. Features stay as they are: nobody looks again."""
+        """With left and right swapped. Features stay as they are: they are not extracted again."""
         x1, y1, x2, y2 = self.boxes.unbind(-1)
         turned = {name: value.flip(-1) for name in ("masks", "pixels") if (value := getattr(self, name)) is not None}
         return replace(self, boxes=torch.stack([1 - x2, y1, 1 - x1, y2], -1), **turned)

@@ -29,7 +29,7 @@ class Sample:
     target_labels: Int[Tensor, "U"] | None = None
     attention: Attention = BIDIRECTIONAL
     target_start: int = 0  # the place in the sentence of the target's first word, where it is a part of one
-    grounded: bool = False  # each word is read as the regions that it looks at (XGPT's IDA)
+    grounded: bool = False  # each word is read as the regions that it attends to (XGPT's IDA)
     matched: bool = True  # whether text and picture belong together
     group: str | None = None  # samples that are scored against each other
     truth: dict[str, Any] = field(default_factory=dict)  # of the task: answers, references

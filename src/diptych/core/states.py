@@ -29,7 +29,7 @@ class States:
     unimodal: tuple[Stream, Stream] | None = None  # regions and text before the modalities met
     joint: tuple[Stream, Stream] | None = None  # regions and text while they met
     written: Stream | None = None  # of a decoder that has read the text (VQA)
-    # Of the input: looks ("regions") and "places" of regions, the look of the whole ("image"), what pixels gave
+    # Of the input: embedded features ("regions") and "places" of regions, that of the whole ("image"), what pixels gave
     # ("features").
     embedded: dict[str, Tensor] = field(default_factory=dict)
     layers: tuple[Tensor, ...] = ()  # all positions after each layer, where asked for: (B, L, D) each

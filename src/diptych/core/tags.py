@@ -17,7 +17,7 @@ def split_at_tags(text: str) -> list[str | int]:
     return [piece for piece in found if piece != ""]
 
 
-def told_by_name(text: str, objects: Sequence[Object]) -> str:
+def names_for_tags(text: str, objects: Sequence[Object]) -> str:
     """`is [0] red` becomes `is dog red`; a tag of nothing stays as it is."""
     pieces = split_at_tags(text)
     names = (objects[p].kind if isinstance(p, int) and p < len(objects) else f"[{p}]" for p in pieces)

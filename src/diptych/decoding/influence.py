@@ -1,4 +1,4 @@
-"""Which region a word looked at, measured: how much less likely the word becomes when the region is taken away.
+"""How much each region weighs on a word, measured: how much less likely the word becomes when the region is taken away.
 
 Attention weights were the other choice. They say what a layer read, not what the word needed (Jain & Wallace 2019,
 arXiv 1902.10186): averaged over heads and layers they are never negative, add up to one even where no region mattered,

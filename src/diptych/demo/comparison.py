@@ -105,7 +105,7 @@ def train_cell(cell: Cell, store: Store) -> Run:
     return run(recipe.override([*cell.settings, *own]), store, cell.folder, start, Console(quiet=True))
 
 
-def read_said(cell: Cell) -> list[dict[str, Any]]:
+def read_predictions(cell: Cell) -> list[dict[str, Any]]:
     """What the arm said of the test split."""
     said: list[dict[str, Any]] = json.loads((cell.folder / SAID).read_text("utf-8"))
     return said

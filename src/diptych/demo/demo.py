@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, PositiveInt
 from rich.console import Console
 
-from diptych.demo.comparison import Cell, Row, compare, read_said
+from diptych.demo.comparison import Cell, Row, compare, read_predictions
 from diptych.demo.measure import Measured, measure, report_arms
 from diptych.demo.page import TITLE
 from diptych.demo.systems import DEFAULT, begin_with, layers_of, tasks_of
@@ -34,7 +34,7 @@ from diptych.reports.html import link_pages, write_report
 from diptych.reports.report import Report
 from diptych.reports.tables import score_table
 from diptych.runs.detector import DetectorRecipe, train_detector
-from diptych.runs.distributed import apart, together
+from diptych.runs.distributed import in_process, together
 from diptych.runs.extraction import extract_regions
 from diptych.runs.folder import INNER, open_model
 from diptych.runs.run import run
@@ -140,9 +140,9 @@ def extract_world(out: Path, config: DemoConfig, times: Times) -> Store:
         _draw(out / "world", config)
     with times.stage("learn to see"):
         recipe = DetectorRecipe.of(config.detector_steps, config.seed)
-        apart(_train_detector, recipe, out / "detector")
+        in_process(_train_detector, recipe, out / "detector")
     with times.stage("find regions"):
-        _look(out / "world", out / "detector" / DETECTOR, out / "store")
+        _extract(out / "world", out / "detector" / DETECTOR, out / "store")
     return Store(out / "store")
 
 
@@ -184,7 +184,7 @@ def _train_detector(recipe: DetectorRecipe, folder: Path) -> None:
     train_detector(recipe, folder)
 
 
-def _look(world: Path, detector: Path, folder: Path) -> None:
+def _extract(world: Path, detector: Path, folder: Path) -> None:
     """The world is read back in the public forms, as any other data set."""
     records = read(world)
     with bar("pictures") as progress:
@@ -218,7 +218,7 @@ def _measure(cells: list[Cell], store: Store, tasks: Sequence[str]) -> Measured:
     """Beside blind baselines, which know the words of all labelled scenes, and ceilings."""
     said: dict[str, dict[str, Predicted]] = {task: {} for task in tasks}
     for cell in cells:
-        said[cell.task][cell.arm] = find_task(cell.task).by_key(read_said(cell))
+        said[cell.task][cell.arm] = find_task(cell.task).by_key(read_predictions(cell))
     test = [store.record(index) for index in store.split("test")]
     return measure(said, test, list(iterate(store, "train")))
 

@@ -44,9 +44,9 @@ def repeated(records: Sequence[Record], captions: Mapping[str, str]) -> Finding:
     """A model that has learnt little says the same of everything."""
     said = Counter(captions[record.key] for record in records)
     noun = "caption" if len(said) == 1 else "captions"
-    text = f"{len(said)} different {noun} for {len(records)} pictures. A good model rarely says one twice."
+    text = f"{len(said)} different {noun} for {len(records)} pictures. A good model rarely writes one twice."
     rows = (Row(caption, f"{count}×", count / len(records)) for caption, count in said.most_common(MOST) if count > 1)
-    return Finding("Captions said more than once", text, tuple(rows))
+    return Finding("Captions written more than once", text, tuple(rows))
 
 
 def named_but_absent(

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 from rich.console import Console
 from rich.table import Table
 
-from diptych.demo.comparison import Cell, Row, read_said
+from diptych.demo.comparison import Cell, Row, read_predictions
 from diptych.demo.demo import (
     PRETRAINED,
     RATES,
@@ -147,7 +147,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 def _bounds(store: Store, cells: Sequence[Cell]) -> dict[str, dict[str, dict[str, float | None]]]:
     """The blind baseline and the ceiling of each score on test; the baseline knows all labelled scenes."""
     test, training = [store.record(index) for index in store.split("test")], list(iterate(store, "train"))
-    asked = {cell.task: find_task(cell.task).by_key(read_said(cell)) for cell in cells}
+    asked = {cell.task: find_task(cell.task).by_key(read_predictions(cell)) for cell in cells}
     return {task: baselines_of(task, said, test, training, SCORES[task]) for task, said in asked.items()}
 
 

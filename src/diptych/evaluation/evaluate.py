@@ -72,7 +72,7 @@ def _baselines(
     if spec.baselines is None:
         return None
     taught = model.recipe.data.split if model.recipe is not None else "train"
-    if spec.baseline_regions:  # these look at boxes
+    if spec.baseline_regions:  # these use boxes
         numbers = store.split(taught)[: spec.baseline_regions] if taught != split else []
         return spec.baselines(records, [store.record(number) for number in numbers])
     return spec.baselines(records, [record for record in iterate(store, taught) if record.split != split])
@@ -100,7 +100,7 @@ def score_file(
         if extra_metrics or training:
             raise RecipeError("--extra-metrics and --training go with captions (--references); leave them out")
         return _answer_file(results, questions, annotations, allow_missing)
-    raise RecipeError("--results wants --references (captions), or --questions and --annotations (VQA)")
+    raise RecipeError("--results needs --references (captions), or --questions and --annotations (VQA)")
 
 
 def _caption_file(

@@ -92,7 +92,7 @@ def _task(model: ModelFolder) -> Retrieval:
 
 
 class _Lazy:
-    """Records of a store, with their pixels where the model looks at them; read when asked for."""
+    """Records of a store, with their pixels where the model reads them; read when asked for."""
 
     def __init__(self, store: Store, indices: Sequence[int], pixels: Pixels | None = None) -> None:
         self.store, self.indices, self.pixels = store, indices, pixels

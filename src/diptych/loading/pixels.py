@@ -31,7 +31,7 @@ class Pixels:
     def of(self, record: Record) -> Float[Tensor, "3 H W"]:
         """Raises DataError for a picture that cannot be read."""
         if record.image is None:
-            raise DataError("the model looks at pixels, and the record names no picture", key=record.key)
+            raise DataError("the model reads pixels, and the record names no picture", key=record.key)
         return self.read(open_picture(record.image))
 
     def read(self, picture: UInt8[Tensor, "3 height width"]) -> Float[Tensor, "3 H W"]:

@@ -64,7 +64,7 @@ def paired_interval(
     """Interval of first minus second, both scored on the same pictures in the same order: each draw takes both."""
     if first.shape != second.shape:
         raise DataError(
-            f"rows of shape {first.shape} beside {second.shape}; a paired comparison wants the same pictures"
+            f"rows of shape {first.shape} beside {second.shape}; a paired comparison needs the same pictures"
         )
     drawn = [statistic(weights @ first) - statistic(weights @ second) for weights in _draws(len(first), draws, seed)]
     return _interval(_whole(first, statistic) - _whole(second, statistic), np.concatenate(drawn), level)

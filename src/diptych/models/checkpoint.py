@@ -34,8 +34,8 @@ NAMES = {
     "cls.predictions.transform.dense": "heads.word.dense",
     "cls.predictions.transform.LayerNorm": "heads.word.norm",
     "cls.predictions": "heads.word",  # its bias
-    "vis_embed.0": "regions.look.0",
-    "vis_embed.2": "regions.look.2",
+    "vis_embed.0": "regions.feature.0",
+    "vis_embed.2": "regions.feature.2",
     "vis_pe_embed.0": "regions.place.0",
     "ans_classifier.0": "heads.answer.inner",
     "ans_classifier.2": "heads.answer.outer",

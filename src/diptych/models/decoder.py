@@ -55,9 +55,9 @@ class SharedLayer(Layer):
     A signal, learnt, is added to keys and values that come from the encoder's final states: it tells them from those of
     the words (XGPT, section 4.2). One module with one `forward`, so that FSDP gathers it wherever it is used.
 
-    after   words look at words, then at the encoder: two softmaxes. There the keys' half of the signal cancels, since
+    after   words attend to words, then to the encoder: two softmaxes. There the keys' half of the signal cancels, since
             it adds the same to all that a softmax weighs
-    joint   words look at both in one softmax, and both halves count
+    joint   words attend to both in one softmax, and both halves count
     """
 
     def __init__(self, sizes: LayerSizes, cross: Literal["after", "joint"] = "after") -> None:
@@ -107,7 +107,7 @@ class SharedLayer(Layer):
 class Past:
     """Keys and values of one layer: of what is read, once a picture, and of what each beam has written.
 
-    A plain layer looks at both in one softmax, a decoder layer at one after the other.
+    A plain layer attends to both in one softmax, a decoder layer to one after the other.
     """
 
     read: KeysValues | None = None
@@ -160,7 +160,7 @@ def write_word(layers: Iterable[nn.Module], x: Float[Tensor, "B K D"], memory: D
 
 
 def closed_of(present: Tensor, like: Tensor) -> Float[Tensor, "B 1 1 P"]:
-    """What is added to scores so that absent positions are not looked at. `present`: (B, P)."""
+    """What is added to scores so that absent positions are not attended to. `present`: (B, P)."""
     return (~present)[:, None, None].to(like.dtype) * CLOSED
 
 
@@ -173,7 +173,7 @@ def causal(size: int, like: Tensor) -> Float[Tensor, "1 1 U U"]:
 def _look_back(
     attention: SelfAttention, rows: Float[Tensor, "N 1 D"], memory: DecoderMemory, past: Past, together: bool
 ) -> Float[Tensor, "N 1 D"]:
-    """A new word looks at the words of its beam, `together` with what was read."""
+    """A new word attends to the words of its beam, `together` with what was read."""
     batch = len(memory.closed)
     q, k, v = (part.view(batch, -1, *part.shape[1:]) for part in attention.project(rows))  # (B, K, H, 1, d)
     keys, values = past.add(k, v, memory.written, memory.room)
@@ -193,7 +193,7 @@ def _look_back(
 def _look_out(
     attention: SelfAttention, rows: Float[Tensor, "N 1 D"], memory: DecoderMemory, past: Past
 ) -> Float[Tensor, "N 1 D"]:
-    """A new word looks at the encoder's states: the rows of a picture's beams are folded into one product."""
+    """A new word attends to the encoder's states: the rows of a picture's beams are folded into one product."""
     assert past.read is not None
     keys, values = past.read
     q = attention.queries(rows) * attention.size**-0.5

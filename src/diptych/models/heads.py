@@ -204,7 +204,7 @@ def region_class(sizes: HeadSizes) -> nn.Module:
     return nn.Sequential(inner, nn.GELU(), *norm, nn.Linear(sizes.width, sizes.classes))
 
 
-def slot_mark(text: Float[Tensor, "B T D"], batch: Batch) -> dict[str, Float[Tensor, "B D"]]:
+def answer_slot_state(text: Float[Tensor, "B T D"], batch: Batch) -> dict[str, Float[Tensor, "B D"]]:
     """The state before the last [SEP] as `States.special["slot"]`; nothing where a text has no place for it."""
     if text.shape[1] < 2:
         return {}

@@ -53,7 +53,7 @@ class ModelConfig(BaseModel):
 
     @property
     def reads_pixels(self) -> bool:
-        """Whether a network that looks at pixels is a part of the model; else it reads the features of a store."""
+        """Whether a network that reads pixels is a part of the model; else it reads the features of a store."""
         return False
 
     @property
@@ -127,7 +127,7 @@ class SystemModel(nn.Module):
         return states
 
 
-NETWORK = "regions.network."  # what the names of the parameters begin with that look at pixels
+NETWORK = "regions.network."  # what the names of the parameters begin with that read pixels
 
 # An official checkpoint as it is here: the config, the names of its heads, the tensors, what became of every key.
 Imported = tuple[ResolvedConfig, tuple[str, ...], Tensors, Report]
@@ -155,9 +155,7 @@ class System:
     model: type[SystemModel]
     selection: Selection  # of regions, as in the paper
     start: Callable[[Any, str], Report] | None = None  # (model, file, folder or hub id): from other systems' weights
-    start_network: Callable[[Any, str, Colours], Report] | None = (
-        None  # the part that looks at pixels, where there is one
-    )
+    start_network: Callable[[Any, str, Colours], Report] | None = None  # the part that reads pixels, where there is one
     importer: Importer | None = None  # None: its authors published no weights
 
 

@@ -42,12 +42,12 @@ class SelfAttention(nn.Module):
         self.dropout = Dropout(sizes.attention_dropout)
 
     def queries(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "B H L d"]:
-        """The first third of `project`, for rows that look at the states of others."""
+        """The first third of `project`, for rows that attend to the states of others."""
         width = x.shape[-1]
         return self._by_head(F.linear(x, self.qkv.weight[:width], self.qkv.bias[:width]))
 
     def keys_values(self, x: Float[Tensor, "B P D"]) -> tuple[Float[Tensor, "B H P d"], Float[Tensor, "B H P d"]]:
-        """The rest of `project`, for the states that they look at."""
+        """The rest of `project`, for the states that they attend to."""
         width = x.shape[-1]
         rows = F.linear(x, self.qkv.weight[width:], self.qkv.bias[width:])
         return self._by_head(rows[..., :width]), self._by_head(rows[..., width:])
@@ -74,7 +74,7 @@ class SelfAttention(nn.Module):
     def recall(
         self, x: Float[Tensor, "N 2 D"], remembered: Remembered, closed: Float[Tensor, "B 1 1 P"], written: int
     ) -> Float[Tensor, "N 2 D"]:
-        """Rows (last word, [MASK]) of B x K beams look at what was read, at the words of their beam and at themselves.
+        """Rows (last word, [MASK]) of B x K beams attend to what was read, the words of their beam and themselves.
 
         What was read is stored once a picture: the rows of its beams are folded into one product, nothing is copied.
         """

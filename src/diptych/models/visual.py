@@ -82,11 +82,11 @@ def place_input(
 
 
 class RegionEmbedding(nn.Module):
-    """A region's look and its place, as two vectors whose sum enters the transformer (Unified VLP, Eq. 1).
+    """A region's feature and its place, embedded, as two vectors whose sum enters the transformer (Unified VLP, Eq. 1).
 
-    paper:     look = W_r R;  place = W_p [norm(W_c C) | norm(W_g G)]; the biases and the nonlinearity that the paper
+    paper:     feature = W_r R;  place = W_p [norm(W_c C) | norm(W_g G)]; the biases and the nonlinearity that the paper
                says it omits are there, the latter as ReLU where the released code has one
-    official:  look = two ReLU layers, the first of which is meant to start from the detector's fc7;
+    official:  feature = two ReLU layers, the first of which is meant to start from the detector's fc7;
                place = one ReLU layer over G and C, each normalised over itself without weights
     """
 
@@ -107,12 +107,12 @@ class RegionEmbedding(nn.Module):
         self.classes, self.feature_size, self.norm_eps = classes, feature_size, norm_eps
         numbers = 6 if geometry_form == "official" else 5
         if form == "official":
-            self.look = nn.Sequential(
+            self.feature = nn.Sequential(
                 nn.Linear(feature_size, feature_size), nn.ReLU(), nn.Linear(feature_size, width), nn.ReLU()
             )
             self.place = nn.Sequential(nn.Linear(numbers + classes, width), nn.ReLU())
         else:
-            self.look = nn.Sequential(nn.Linear(feature_size, width), nn.ReLU())
+            self.feature = nn.Sequential(nn.Linear(feature_size, width), nn.ReLU())
             self.box = nn.Sequential(nn.Linear(numbers, width), nn.LayerNorm(width, norm_eps))
             if classes:
                 self.kind = nn.Sequential(nn.Linear(classes, width), nn.LayerNorm(width, norm_eps))
@@ -122,7 +122,7 @@ class RegionEmbedding(nn.Module):
     def forward(
         self, batch: Batch, unseen: Bool[Tensor, "B R"]
     ) -> tuple[Float[Tensor, "B R D"], Float[Tensor, "B R D"]]:
-        """Look and place. An `unseen` region loses its feature and its class, not its box."""
+        """Feature and place. An `unseen` region loses its feature and its class, not its box."""
         features, classes = self._inputs(batch)
         features = features.masked_fill(unseen[..., None], 0)
         if classes is not None:
@@ -134,7 +134,7 @@ class RegionEmbedding(nn.Module):
             if classes is not None:
                 parts.insert(0, self.kind(classes))
             place = self.place(torch.cat(parts, -1))
-        return self.dropout(self.look(features)), self.dropout(place)
+        return self.dropout(self.feature(features)), self.dropout(place)
 
     def _inputs(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         shape = batch.boxes.shape[:2]
@@ -158,5 +158,5 @@ def _wanted(batch: Batch, values: Tensor | None, name: str, size: int) -> Tensor
     if values is None:
         raise DataError(f"the model reads region {name}, and some pictures have none", key=batch.keys[0])
     if values.shape[-1] != size:
-        raise DataError(f"region {name} have {values.shape[-1]} values, the model wants {size}", key=batch.keys[0])
+        raise DataError(f"region {name} have {values.shape[-1]} values, the model expects {size}", key=batch.keys[0])
     return values

@@ -32,7 +32,7 @@ class Candidate:
     named: tuple[Named, ...] = ()
 
 
-def apart(sample: Sample) -> list[Sample]:
+def split_candidates(sample: Sample) -> list[Sample]:
     """A sample for each of `truth["candidates"]`, in one group; the right one (`truth["right"]`) is `matched`."""
     candidates, right = sample.truth["candidates"], sample.truth["right"]
     return [

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from diptych.core import Batch, Capability, Model, Sample, States
-from diptych.objectives.candidates import apart
+from diptych.objectives.candidates import split_candidates
 from diptych.objectives.retrieval import group_sizes
 
 
@@ -34,7 +34,7 @@ class ChooseText:
         return [
             replace(one, group=f"{number}:{one.group}")  # a batch may hold one question twice
             for number, sample in enumerate(samples)
-            for one in apart(sample)
+            for one in split_candidates(sample)
         ]
 
     def count(self, batch: Batch) -> Tensor:

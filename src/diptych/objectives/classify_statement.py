@@ -15,7 +15,7 @@ from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, States
 class ClassifyStatement:
     """Cross-entropy over two classes, false and true; `truth["true"]` says which is right."""
 
-    name: str = "judge"
+    name: str = "classify_statement"
 
     needs: ClassVar[frozenset[Capability]] = frozenset({"regions", "text"})
     heads: ClassVar = frozenset({"nlvr"})

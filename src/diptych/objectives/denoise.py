@@ -25,8 +25,8 @@ class Denoise:
     single   each span becomes one [MASK]: nothing tells how many words it had
     multi    each word of a span becomes a [MASK] (Table 4)
 
-    grounded: the encoder does not read the words that are left, but the regions that each of them looks at (the paper's
-    attention matrix A, `models/xgpt/layers.py`).
+    grounded: the encoder does not read the words that are left, but the regions that each of them attends to (the
+    paper's attention matrix A, `models/xgpt/layers.py`).
     """
 
     vocabulary: Vocabulary

@@ -34,7 +34,7 @@ class GenerateText:
     @property
     def needs(self) -> frozenset[Capability]:
         """A decoder that reads the encoder's text would copy it."""
-        return frozenset({"target", *({"target apart"} if self.reads == "text" else ())})
+        return frozenset({"target", *({"target without text"} if self.reads == "text" else ())})
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
         return [self._ask(sample) for sample in samples]

@@ -12,7 +12,7 @@ from diptych.core import Batch, Capability, Model, Sample, States
 
 @dataclass(frozen=True)
 class RegionContrast:
-    """The place of a hidden region plus the pooled [CLS] must be most like its own look (modeling.py:1111).
+    """The place of a hidden region plus the pooled [CLS] must be most like its own embedding (modeling.py:1111).
 
     For `hidden_regions=official`, where a hidden region keeps neither in the input, and both here. A picture counts
     once, as the mean over its hidden regions.
@@ -21,7 +21,7 @@ class RegionContrast:
     rate: float = 0.3
     name: str = "region_contrast"
 
-    needs: ClassVar[frozenset[Capability]] = frozenset({"regions", "hidden looks"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({"regions", "hidden embeddings"})
     heads: ClassVar = frozenset({"pooler"})
     changes: ClassVar = "input"
 

@@ -1,4 +1,4 @@
-"""Pictures and captions told apart in groups: fine-tuning for retrieval (ImageBERT, section 4.4)."""
+"""Matching pictures and captions in groups: fine-tuning for retrieval (ImageBERT, section 4.4)."""
 
 from dataclasses import dataclass, replace
 from random import Random

@@ -23,7 +23,7 @@ Arguments = ParamSpec("Arguments")
 Made = TypeVar("Made")
 
 
-def apart(work: Callable[Arguments, Made], *given: Arguments.args, **named: Arguments.kwargs) -> Made:
+def in_process(work: Callable[Arguments, Made], *given: Arguments.args, **named: Arguments.kwargs) -> Made:
     """What `work` hands back; it and what it is given must be picklable. Its errors are raised here."""
     with workers(1) as pool:
         return pool.submit(work, *given, **named).result()
@@ -51,9 +51,7 @@ def together(work: Callable[..., object], *given: object, processes: int) -> Non
     if ended == {Stopped.exit_code}:
         raise Stopped("stopped and saved; the same command goes on")
     if ended:
-        raise TrainingError(
-            f"a training process ended with exit code {min(map(str, ended))}; what it said stands above"
-        )
+        raise TrainingError(f"a training process ended with exit code {min(map(str, ended))}; its output stands above")
 
 
 def _until_all_ended(ranks: Sequence[BaseProcess]) -> Sequence[BaseProcess]:

@@ -133,9 +133,9 @@ def extract_with_progress(
         tell(console, note)
     started = perf_counter()
     with bar("pictures", console) as progress:
-        looking = progress.add_task("looking", total=len(records))
+        extracting = progress.add_task("extracting", total=len(records))
         done = extract_regions(
-            records, detector, folder, batch_size, lambda count: progress.advance(looking, count), processes
+            records, detector, folder, batch_size, lambda count: progress.advance(extracting, count), processes
         )
     for key, reason in list(done.failed.items())[:NAMED]:
         tell(console, f"  {printable(key)}: {printable(reason)}")

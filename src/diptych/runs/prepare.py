@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from diptych.core import Record, Sample, Task, told_by_name
+from diptych.core import Record, Sample, Task, names_for_tags
 from diptych.errors import DataError, RecipeError
 from diptych.loading.loader import Loader
 from diptych.loading.store import Store, iterate
@@ -73,9 +73,9 @@ class Plan:
         frozen = self.recipe.model.frozen_stages
         if self.fresh and self.recipe.network_init is None and frozen:
             yield (
-                f"the first {frozen} stages of the network that looks at pixels are frozen (model.network_frozen) and "
-                "keep the random weights that they begin from; begin from a detector (--set network_init=FOLDER) or "
-                "from a model that has learnt to look (--model; `diptych import` makes one of an official checkpoint), "
+                f"the first {frozen} stages of the network that reads pixels are frozen (model.network_frozen) and "
+                "keep the random weights that they begin from; start from a detector (--set network_init=FOLDER) or "
+                "from a model with a trained network (--model; `diptych import` makes one of an official checkpoint), "
                 "or train them with --set model.network_frozen=0"
             )
 
@@ -179,7 +179,7 @@ def words_of(record: Record) -> list[str]:
         *record.captions,
         *(question.text for question in record.questions),
         *(expression.text for expression in record.expressions),
-        *(told_by_name(text, record.objects) for text in choices),
+        *(names_for_tags(text, record.objects) for text in choices),
         *(statement.text for statement in record.statements),
     ]
 

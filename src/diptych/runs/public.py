@@ -29,7 +29,7 @@ def list_files(name: str) -> str:
     return "\n".join([*lines, f"then: diptych data {name} ROOT --out {name}.json"])
 
 
-def tell_of_folder(name: str, root: Path) -> str:
+def describe_folder(name: str, root: Path) -> str:
     layout = Layout.of(name, root)
     lines = [f"there    {path}" for path in layout.there.values()]
     lines += [f"missing  {root / _line(piece)}" for piece in layout.missing]

@@ -11,7 +11,7 @@ from diptych.recipes.recipe import Recipe
 
 
 def pixels_of(recipe: Recipe) -> Pixels | None:
-    """How pictures are read, where the model looks at pixels."""
+    """How pictures are read, where the model reads pixels."""
     if not recipe.model.reads_pixels:
         return None
     return Pixels(recipe.data.pixels_shorter, recipe.data.pixels_longer, recipe.data.pixels_colours)

@@ -142,14 +142,14 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
     shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}
     model = type(recipe.model)(**shape)
     fitted = derive(recipe, model=model)
-    return _looking_as(fitted, start.recipe, model.reads_pixels)
+    return _with_network_settings(fitted, start.recipe, model.reads_pixels)
 
 
-def _looking_as(recipe: Recipe, before: Recipe | None, looks: bool) -> Recipe:
+def _with_network_settings(recipe: Recipe, before: Recipe | None, reads_pixels: bool) -> Recipe:
     """Pictures are read as the network has learnt to read them, at its share of the rate; or, on stored features,
     nothing is asked of a network."""
     groups, data, objectives = recipe.optimizer.lr_multipliers, recipe.data, recipe.objectives
-    if not looks:
+    if not reads_pixels:
         groups = {prefix: share for prefix, share in groups.items() if prefix not in _of_network(groups)}
         objectives = objectives.without_pixels()
     elif before is not None:
@@ -184,24 +184,24 @@ def predict(model: ModelFolder, store: Store, split: str, name: str | None = Non
     """
     task = task_of(model, name)
     model.accept(store.contract, store.folder)
-    look = _look(model.recipe) if model.recipe is not None else None
+    with_pixels = _pixel_reader(model.recipe) if model.recipe is not None else None
     most = model.architecture.config.max_regions
-    records, damaged = _readable(store, in_split(store, split, "--split"), most, look)
-    told = ask(task, model.model, records, look=look)
+    records, damaged = _readable(store, in_split(store, split, "--split"), most, with_pixels)
+    told = ask(task, model.model, records, with_pixels=with_pixels)
     return Predictions(told, records, task, damaged)
 
 
 def _readable(
-    store: Store, indices: Sequence[int], most: int, look: Callable[[Record], Record] | None
+    store: Store, indices: Sequence[int], most: int, with_pixels: Callable[[Record], Record] | None
 ) -> tuple[list[Record], tuple[str, ...]]:
-    """Records with their best regions, without pixels; and the keys of those that cannot be read or looked at."""
+    """Records with their best regions, without pixels; and the keys of those that cannot be read."""
     records: list[Record] = []
     damaged: list[DataError] = []
     for index in indices:
         try:
             record = store.record(index).best_regions(most)
-            if look is not None:
-                look(record)
+            if with_pixels is not None:
+                with_pixels(record)
             records.append(record)
         except DataError as error:
             damaged.append(error)
@@ -210,7 +210,7 @@ def _readable(
     return records, tuple(error.key or str(error) for error in damaged)
 
 
-def _look(recipe: Recipe) -> Callable[[Record], Record] | None:
+def _pixel_reader(recipe: Recipe) -> Callable[[Record], Record] | None:
     pixels = pixels_of(recipe)
     return None if pixels is None else pixels.beside
 
@@ -236,11 +236,11 @@ def _validation(chosen: Plan) -> Callable[[nn.Module, int], dict[str, float]] | 
             most_regions=recipe.model.most_regions,
         )
         return lambda module, _: {LIKELIHOOD: _likelihood(module, batches, schedule)}
-    look = _look(recipe)
-    records, _ = _readable(store, chosen.held_out, recipe.model.max_regions, look)
+    with_pixels = _pixel_reader(recipe)
+    records, _ = _readable(store, chosen.held_out, recipe.model.max_regions, with_pixels)
     if spec.validation is not None:
         task, records = spec.validation(task, records)
-    return lambda module, _: task.score(ask(task, module, records, look=look), records)
+    return lambda module, _: task.score(ask(task, module, records, with_pixels=with_pixels), records)
 
 
 @torch.no_grad()

@@ -17,8 +17,10 @@ def begin(model: SystemModel, system: str, source: str) -> Report:
 
 
 def begin_network(model: SystemModel, system: str, source: str, colours: Colours) -> Report:
-    """The part that looks at pixels, from a detector folder or a file of weights; the rest stays as it is."""
+    """The part that reads pixels, from a detector folder or a file of weights; the rest stays as it is."""
     start = SYSTEMS[system].start_network
     if start is None or not model.config.reads_pixels:
-        raise RecipeError("network_init is what a network begins as, and none looks at pixels; set model.network too")
+        raise RecipeError(
+            "network_init is what a network begins as, and the model reads no pixels; set model.network too"
+        )
     return start(model, source, colours)

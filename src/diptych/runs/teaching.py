@@ -13,7 +13,7 @@ from diptych.objectives import Schedule
 from diptych.recipes.recipe import Recipe
 from diptych.runs.folder import ModelFolder
 from diptych.tasks import find_task
-from diptych.tasks.spec import LOOKED_AT, of_the_first
+from diptych.tasks.spec import SAMPLED, of_the_first
 
 MARKS = 3  # special tokens that stand with the words, at most
 
@@ -44,7 +44,7 @@ def cut_short(store: Store, records: Sequence[int], recipe: Recipe, tokens: Toke
     task = find_task(recipe.task)
     if not task.cuts_texts:
         return
-    texts = [text for index in records[:LOOKED_AT] for text in task.texts(store.words(index))]
+    texts = [text for index in records[:SAMPLED] for text in task.texts(store.words(index))]
     most, lengths = recipe.data.max_words, [len(tokens.encode(text)) for text in texts]
     if over := [length for length in lengths if length > most]:
         first = of_the_first(len(records))

@@ -59,7 +59,7 @@ def _page(searched: Searched, hits: Sequence[Hit]) -> str:
     return _PAGE.render(
         query=searched.query,
         hits=[(hit, picture_uri(hit.picture)) for hit in hits],
-        of=searched.looked,
+        of=searched.readable,
         refused=searched.refused,
     )
 

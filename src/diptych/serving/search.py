@@ -47,7 +47,7 @@ class Searched:
     query: str
     hits: tuple[Hit, ...]
     refused: dict[Path, str]
-    looked: int  # pictures that could be read
+    readable: int  # pictures that could be read
 
 
 def search(
@@ -60,7 +60,7 @@ def search(
     shortlist: int | None = None,
     by: Predictor | None = None,
 ) -> Searched:
-    """Each picture below the folder is looked at once: what was seen of it is kept in `cache` (default: under the
+    """Each picture below the folder is read once: its regions are kept in `cache` (default: under the
     user's cache folder) until the file changes, and so is its vector where the model makes one.
 
     With a `shortlist` the model `by`, which has two towers, picks so many, and only those are read and ranked.
@@ -75,7 +75,7 @@ def search(
     folder = cache if cache is not None else _cache(pictures, predictor.detector.contract)
     if by is not None:
         by.folder.accept(predictor.detector.contract, folder)
-    with (progress or _silent)("looking", len(records)) as told:
+    with (progress or _silent)("extracting", len(records)) as told:
         try:
             seen = extract(records, predictor.detector, folder, progress=told)
         except DataError as error:

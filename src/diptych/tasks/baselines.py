@@ -1,4 +1,4 @@
-"""What a score is held against: what is had without looking (the blind baseline), and what a person gets (the ceiling).
+"""What a score is compared with: the blind baseline, which has no picture, and the ceiling, what a person gets.
 
 Pure functions of words. A blind baseline is learnt on training words alone; the words that are scored choose nothing.
 """

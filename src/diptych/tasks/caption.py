@@ -79,7 +79,7 @@ def caption_baselines(references: Mapping[str, Sequence[str]], training: Sequenc
         best, frequent = best_blind_caption(training), most_frequent_caption(training)
         blind = caption_items(dict.fromkeys(references, best), references).scores()
         cider = caption_items(dict.fromkeys(references, frequent), references).scores()["CIDEr"]
-        notes.append(f"blind: the training caption with the best CIDEr on training, said of every picture: “{best}”")
+        notes.append(f"blind: the training caption with the best CIDEr on training, given to every picture: “{best}”")
         notes.append(
             f"learnt on {len(training)} pictures; the most frequent training caption, “{frequent}”, gets "
             f"CIDEr {100 * cider:.1f}"

@@ -72,7 +72,7 @@ def score_nlvr(said: Mapping[str, bool], records: Sequence[Record], baselines: B
 
 
 def nlvr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
-    """Words alone, as for questions: the usual verdict in training on the same first words."""
+    """Words alone, as for questions: the most frequent answer in training to the same first words."""
     asked = [statement for record in records for statement in record.statements]
     taught = [statement for record in training for statement in record.statements]
     if not asked or not taught:
@@ -82,7 +82,7 @@ def nlvr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) -
     right = float(np.mean([one == _word(s.true) for one, s in zip(said, asked, strict=True)]))
     majority = float(np.mean([known.overall == _word(s.true) for s in asked]))
     notes = (
-        "blind: words only, the usual verdict in training on the same first words; at random: 50.0",
+        "blind: words only, the most frequent answer in training to the same first words; at random: 50.0",
         f"learnt on {len(taught)} statements; “{known.overall}” to every statement gets {100 * majority:.1f}",
     )
     return Baselines({"accuracy": right}, {}, notes)

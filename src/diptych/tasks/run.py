@@ -19,21 +19,23 @@ def ask(
     records: Iterable[Record],
     batch_size: int = 64,
     progress: Callable[[int], object] | None = None,
-    look: Callable[[Record], Record] | None = None,
+    with_pixels: Callable[[Record], Record] | None = None,
 ) -> list[dict[str, Any]]:
-    """One prediction for each question of each record, in order. `records` have regions; `look` adds their pixels.
+    """One prediction for each question of each record, in order. `records` have regions; `with_pixels` adds pixels.
 
     Of retrieval the questions are all pairs of the records, and a prediction says what a query found.
     """
     if isinstance(task, Retrieval):
-        return task.rank(model, list(records) if look is None else [look(record) for record in records])
+        return task.rank(model, list(records) if with_pixels is None else [with_pixels(record) for record in records])
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
     predictions: list[dict[str, Any]] = []
     try:
         with torch.inference_mode():
-            for samples in _batches(task, map(look, records) if look is not None else records, batch_size):
+            for samples in _batches(
+                task, map(with_pixels, records) if with_pixels is not None else records, batch_size
+            ):
                 predictions += task.predict(model, collate(samples).to(device))
                 if progress is not None:
                     progress(len(predictions))

@@ -20,7 +20,7 @@ class Score:
     value: float
     low: float | None = None
     high: float | None = None
-    blind: float | None = None  # what is had without looking at the picture
+    blind: float | None = None  # what is had without the picture
     ceiling: float | None = None  # what one person gets, held against the others
     seeds: tuple[float, ...] = ()  # the single values, where `value` is the mean of several runs
 

@@ -1,4 +1,4 @@
-"""A cheap first look at a large gallery: which pairs are worth a model's time.
+"""A cheap first ranking of a large gallery: which pairs are worth a model's time.
 
 Ridge regression from what the detector saw to the words of captions, in closed form: the likeliest words of a picture,
 held against the words of a caption. It is learnt on training pictures alone and knows nothing of the model.
@@ -38,7 +38,7 @@ class Shortlister:
         seen, said = [], []
         for record in records:
             if record.regions is not None and len(record.regions) and record.captions:
-                seen.append(_looks(record))
+                seen.append(_features(record))
                 said.append({word for caption in record.captions for word in tokens.encode(caption)})
             if len(seen) == MOST:
                 break
@@ -50,9 +50,9 @@ class Shortlister:
         known = sorted(word for word, count in counts.items() if 1 < count < len(said)) or sorted(counts)
         columns = {word: place for place, word in enumerate(known)}
         rarity = np.log((1 + len(said)) / np.array([counts[word] for word in known]))
-        looks, words = np.stack(seen), np.stack([_bag(text, columns, rarity) for text in said])
-        mean, deviation = looks.mean(0), looks.std(0) + 1e-6
-        inputs = _standard(looks, mean, deviation)
+        features, words = np.stack(seen), np.stack([_bag(text, columns, rarity) for text in said])
+        mean, deviation = features.mean(0), features.std(0) + 1e-6
+        inputs = _standard(features, mean, deviation)
         square = inputs.T @ inputs + PENALTY * len(inputs) * np.eye(inputs.shape[1])
         weights = np.linalg.solve(square, inputs.T @ words).astype(np.float64)
         return cls(tokens, columns, rarity, mean, deviation, weights)
@@ -62,7 +62,7 @@ class Shortlister:
         rows = []
         for record in records:
             empty = record.regions is None or not len(record.regions)
-            rows.append(self.mean if empty else _looks(record))
+            rows.append(self.mean if empty else _features(record))
         return _unit(_standard(np.stack(rows), self.mean, self.deviation) @ self.weights)
 
     def of_captions(self, captions: Sequence[str]) -> Matrix:
@@ -77,7 +77,7 @@ class Shortlister:
         return [top(captions @ row, most) for row in pictures], [top(pictures @ row, most) for row in captions]
 
 
-def _looks(record: Record) -> NDArray[np.float64]:
+def _features(record: Record) -> NDArray[np.float64]:
     """Means over regions of their features and classes, and the greatest of the classes; the whole picture's own."""
     regions = record.regions
     assert regions is not None
@@ -94,8 +94,8 @@ def _bag(words: set[int], columns: dict[int, int], rarity: NDArray[np.float64]) 
     return bag
 
 
-def _standard(looks: Matrix, mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> Matrix:
-    return np.hstack([(looks - mean) / deviation, np.ones((len(looks), 1))])
+def _standard(features: Matrix, mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> Matrix:
+    return np.hstack([(features - mean) / deviation, np.ones((len(features), 1))])
 
 
 def _unit(rows: Matrix) -> Matrix:

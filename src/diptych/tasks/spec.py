@@ -17,7 +17,7 @@ from diptych.tasks.scores import Baselines, Score, Scores
 
 AnswerForm = Literal["binary", "softmax"]  # each answer by itself, or all against each other
 LIKELIHOOD = "likelihood"  # of what the objectives ask: what validation watches where nothing is predicted
-LOOKED_AT = 1000  # records that are read to count; more would keep a large run waiting
+SAMPLED = 1000  # records that are read to count; more would keep a large run waiting
 Prediction = Mapping[str, Any]
 Predicted = Mapping[str, Any]  # what was predicted, by the key of what was asked
 
@@ -57,8 +57,8 @@ class TrainingRecords:
         return map(self.store.words, self.numbers)
 
     def seen(self) -> list[Record]:
-        """The first LOOKED_AT, with the regions that the model reads."""
-        return [self.store.record(number).best_regions(self.max_regions) for number in self.numbers[:LOOKED_AT]]
+        """The first SAMPLED, with the regions that the model reads."""
+        return [self.store.record(number).best_regions(self.max_regions) for number in self.numbers[:SAMPLED]]
 
     @property
     def first(self) -> str:
@@ -90,7 +90,7 @@ class TaskSpec:
     score: Callable[[Predicted, Sequence[Record], Baselines | None], Scores]  # with intervals, beside the baselines
     # What scores of records are held against, as far as words of training records teach it.
     baselines: Callable[[Sequence[Record], Sequence[Record]], Baselines] | None = None
-    baseline_regions: int = 0  # so many training records are read with regions, for baselines that look at them
+    baseline_regions: int = 0  # so many training records are read with regions, for baselines that use them
     gain: Callable[[Predicted, Predicted, Sequence[Record]], Score] | None = None  # of the second over the first
     # METEOR, SPICE: further scores by name, times 100, of what was predicted.
     extra_scores: Callable[[Predicted, Sequence[Record], Sequence[str]], list[Score]] | None = None
@@ -128,5 +128,5 @@ class TaskSpec:
 
 
 def of_the_first(records: int) -> str:
-    """What a count over the first LOOKED_AT of so many records has to say of the others."""
-    return "" if records <= LOOKED_AT else f" (of the first {LOOKED_AT:,} pictures)"
+    """What a count over the first SAMPLED of so many records has to say of the others."""
+    return "" if records <= SAMPLED else f" (of the first {SAMPLED:,} pictures)"

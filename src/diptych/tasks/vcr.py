@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from diptych.core import IGNORE, Batch, Choices, Object, Record, Sample, Task, split_at_tags
 from diptych.errors import DataError
 from diptych.loading.tokens import Tokens
-from diptych.objectives import Candidate, Named, apart, region_of
+from diptych.objectives import Candidate, Named, region_of, split_candidates
 from diptych.tasks.baselines import BlindChoice
 from diptych.tasks.scores import Baselines, Scores, share_scores
 from diptych.tasks.spec import TaskSpec, TrainingRecords
@@ -57,7 +57,7 @@ class Vcr:
             for choices in record.choices
             for part in PARTS
             if (sample := self._sample(record, choices, part)) is not None
-            for one in apart(sample)
+            for one in split_candidates(sample)
         ]
 
     def _sample(self, record: Record, choices: Choices, part: Part) -> Sample | None:

@@ -60,5 +60,5 @@ def put_tensors(values: Mapping[str, Tensor], targets: Mapping[str, Tensor], sou
     for name, target in targets.items():
         if values[name].shape != target.shape:
             found, wanted = tuple(values[name].shape), tuple(target.shape)
-            raise CheckpointError(f"{source} is of another model: {name} has shape {found}, the model wants {wanted}")
+            raise CheckpointError(f"{source} is of another model: {name} has shape {found}, the model expects {wanted}")
         target.copy_(place(values[name], target))

@@ -65,10 +65,10 @@ class OptimizerConfig(BaseModel):
         if sum(c is not None for c in (self.clip, self.clip_each, self.clip_value)) > 1:
             raise ValueError("clip, clip_each and clip_value exclude each other: give one")
         if self.kind == "muon" and not self.muon_params:
-            raise ValueError("kind=muon wants muon_params, how the names of its weights begin")
+            raise ValueError("kind=muon needs muon_params, how the names of its weights begin")
         falls = bool(self.milestones), self.decay_every is not None
         if self.schedule == "step" and sum(falls) != 1:
-            raise ValueError("the step schedule wants either milestones or decay_every")
+            raise ValueError("the step schedule needs either milestones or decay_every")
         if self.schedule != "step" and any(falls):
             raise ValueError(f"milestones and decay_every belong to the step schedule, not to {self.schedule}")
         return self

@@ -16,7 +16,7 @@ Picture = UInt8[Tensor, "3 _ _"]  # RGB, upright; each of its own height and wid
 
 @runtime_checkable
 class Detector(Protocol):
-    """Looks at pictures, hands back regions. What it does is written down in its contract.
+    """Extracts the regions of pictures. What it does is written down in its contract.
 
     `needs_pictures` is False where the regions come from the record alone, so that no picture need be opened.
     """

@@ -37,7 +37,7 @@ class DetectorConfig:
     kinds: tuple[str, ...]
     attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of a thing
     scene: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the whole picture
-    side: int = 160  # pixels of the square that it looks at
+    side: int = 160  # pixels of the square that it reads
     feature_size: int = 128
     widths: tuple[int, int, int] = (48, 96, 160)  # channels at 1/4, 1/8 and 1/16
 

@@ -30,7 +30,7 @@ from diptych.core.shares import Layers, Size
 from diptych.errors import DataError
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
-from diptych.models.heads import HeadSizes, make_heads, slot_mark
+from diptych.models.heads import HeadSizes, answer_slot_state, make_heads
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Transformer
 from diptych.models.visual import geometry, refuse_more_regions, region_features
@@ -134,7 +134,7 @@ class ImageBert(SystemModel):
         return States(
             regions=of_regions[:, : batch.boxes.shape[1]],
             text=of_text[:, 1:],
-            special={"cls": of_text[:, 0], "sep": _last(of_text, there), **slot_mark(of_text[:, 1:], batch)},
+            special={"cls": of_text[:, 0], "sep": _last(of_text, there), **answer_slot_state(of_text[:, 1:], batch)},
             layers=tuple(layers) if self.keep_layers else (),
         )
 
@@ -156,10 +156,10 @@ class ImageBert(SystemModel):
         """The regions and perhaps the whole picture, normed, and which of them are there."""
         refuse_more_regions(batch, self.config.max_regions)
         device = batch.boxes.device
-        marks = self.text.segments(torch.tensor(REGIONS, device=device)) + self.text.positions(
+        shared = self.text.segments(torch.tensor(REGIONS, device=device)) + self.text.positions(
             torch.tensor(self.config.positions - 1, device=device)
         )
-        seen, present = self.regions(batch, marks), batch.regions_present
+        seen, present = self.regions(batch, shared), batch.regions_present
         if self.config.whole_region:
             present = torch.cat([present, present.new_ones(len(batch), 1)], 1)
         return seen, present
@@ -175,29 +175,29 @@ class LocatedRegionEmbedding(nn.Module):
     def __init__(self, config: ImageBertResolvedConfig) -> None:
         super().__init__()
         self.feature_size, self.whole_size = config.feature_size, config.whole_size or config.feature_size
-        self.look = nn.Linear(config.feature_size, config.width)
+        self.feature = nn.Linear(config.feature_size, config.width)
         self.place = nn.Linear(5, config.width)
         if config.whole_region:
             self.whole = nn.Linear(self.whole_size, config.width)
         self.each = config.region_norm == "each"
         if self.each:
-            self.look_norm = nn.LayerNorm(config.width, config.norm_eps)
+            self.feature_norm = nn.LayerNorm(config.width, config.norm_eps)
             self.place_norm = nn.LayerNorm(config.width, config.norm_eps)
         self.norm = nn.LayerNorm(config.width, config.norm_eps)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, batch: Batch, marks: Float[Tensor, "D"]) -> Float[Tensor, "B P D"]:
-        """`marks`: segment and position, the same for all. P is R, or R + 1 with the whole picture at the end."""
+    def forward(self, batch: Batch, shared: Float[Tensor, "D"]) -> Float[Tensor, "B P D"]:
+        """`shared`: segment and position, the same for all. P is R, or R + 1 with the whole picture at the end."""
         features = region_features(batch, self.feature_size).masked_fill(batch.hidden[..., None], 0)
-        looks, boxes = self.look(features), geometry(batch, "paper", "paper")
+        embedded, boxes = self.feature(features), geometry(batch, "paper", "paper")
         if hasattr(self, "whole"):
-            looks = torch.cat([looks, self.whole(self._whole(batch))[:, None]], 1)
+            embedded = torch.cat([embedded, self.whole(self._whole(batch))[:, None]], 1)
             all_of_it = boxes.new_tensor([0.0, 0.0, 1.0, 1.0, 1.0])  # corners, and the share of the picture
             boxes = torch.cat([boxes, all_of_it.expand(len(batch), 1, 5)], 1)
         places = self.place(boxes)
         if self.each:
-            looks, places = self.look_norm(looks), self.place_norm(places)
-        normed: Tensor = self.dropout(self.norm(looks + places + marks))
+            embedded, places = self.feature_norm(embedded), self.place_norm(places)
+        normed: Tensor = self.dropout(self.norm(embedded + places + shared))
         return normed
 
     def _whole(self, batch: Batch) -> Float[Tensor, "B W"]:
@@ -205,7 +205,7 @@ class LocatedRegionEmbedding(nn.Module):
             raise DataError("the model reads the feature of the whole picture, and some have none", key=batch.keys[0])
         if batch.whole.shape[-1] != self.whole_size:
             raise DataError(
-                f"features of whole pictures have {batch.whole.shape[-1]} values, the model wants {self.whole_size}",
+                f"features of whole pictures have {batch.whole.shape[-1]} values, the model expects {self.whole_size}",
                 key=batch.keys[0],
             )
         return batch.whole

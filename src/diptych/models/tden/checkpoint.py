@@ -37,7 +37,7 @@ NAMES = {
     "token_embed.embeddings_pos.position_embeddings": "text.positions",
     "token_embed.embeddings_token_type": "text.segments",
     "token_embed.embeddings_norm": "text.norm",
-    "visual_embed.embeddings": "regions.look",
+    "visual_embed.embeddings": "regions.feature",
     "visual_embed.embeddings_pos": "regions.box",
     "visual_embed.embeddings_norm": "regions.norm",
     "predictor": "heads.word",  # its bias
@@ -230,7 +230,7 @@ def _sizes(ours: Tensors, path: Path) -> dict[str, Any]:
         "decoder_layers": layers("decoder"),
         "positions": len(ours["text.positions.weight"]),
         "segments": len(ours["text.segments.weight"]),
-        "feature_size": ours["regions.look.weight"].shape[1],
+        "feature_size": ours["regions.feature.weight"].shape[1],
         "classes": rows("heads.region_class.3.bias", 1601),
         "answers": rows("heads.answer.out.1.bias", 0),
         "answer_width": rows(pool, 0) or None,

@@ -24,27 +24,27 @@ class ObjectEmbedding(nn.Module):
 
     def __init__(self, feature_size: int, width: int, dropout: float, norm_eps: float) -> None:
         super().__init__()
-        self.look, self.box = nn.Linear(feature_size, width), nn.Linear(5, width)
+        self.feature, self.box = nn.Linear(feature_size, width), nn.Linear(5, width)
         self.norm, self.dropout = nn.LayerNorm(width, norm_eps), Dropout(dropout)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B P D"]:
         seen = batch.regions_present & ~batch.hidden
-        features = region_features(batch, self.look.in_features).masked_fill(~seen[..., None], 0)
+        features = region_features(batch, self.feature.in_features).masked_fill(~seen[..., None], 0)
         mean = features.sum(1, keepdim=True) / seen.sum(1).clamp(min=1)[:, None, None]
         whole = torch.tensor([0.0, 0.0, 1.0, 1.0, 1.0], device=features.device)
         boxes = torch.cat([whole.expand(len(batch), 1, 5), geometry(batch, "paper", "paper")], 1)
-        total = self.look(torch.cat([mean, features], 1)) + self.box(boxes)
+        total = self.feature(torch.cat([mean, features], 1)) + self.box(boxes)
         embedded: Tensor = self.dropout(self.norm(total))
         return embedded
 
 
 class CrossModalLayer(Layer):
-    """All attend to all with the same weights. `apart`: regions then have a feed-forward of their own (the code)."""
+    """All attend to all with the same weights. `own_ffn`: regions then have a feed-forward of their own (the code)."""
 
-    def __init__(self, sizes: LayerSizes, apart: bool) -> None:
+    def __init__(self, sizes: LayerSizes, own_ffn: bool) -> None:
         super().__init__(sizes)
-        self.apart = apart
-        if apart:
+        self.own_ffn = own_ffn
+        if own_ffn:
             self.region_inner = nn.Linear(sizes.width, sizes.ffn)
             self.region_outer = nn.Linear(sizes.ffn, sizes.width)
             self.region_norm = nn.LayerNorm(sizes.width, sizes.norm_eps)
@@ -54,7 +54,7 @@ class CrossModalLayer(Layer):
     ) -> Float[Tensor, "B L D"]:
         """The first `count` positions are regions."""
         x = self.attend(x, self.attention(x, closed))
-        if not self.apart:
+        if not self.own_ffn:
             return self.feed(x)
         return torch.cat([self._feed_regions(x[:, :count]), self.feed(x[:, count:])], 1)
 

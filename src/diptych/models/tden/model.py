@@ -34,7 +34,7 @@ from diptych.core.shares import Epsilon, MaybeLayers, Size
 from diptych.errors import DataError, RecipeError
 from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, causal, closed_of, write_word
 from diptych.models.embeddings import TextEmbedding
-from diptych.models.heads import HeadSizes, make_heads, slot_mark
+from diptych.models.heads import HeadSizes, answer_slot_state, make_heads
 from diptych.models.pooling import SimilarityHead
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.tden.layers import (
@@ -81,7 +81,7 @@ class TdenConfig(ModelConfig):
     similarity_width: Size = 1024
     """Width of the vectors that ISM compares."""
     answer_width: Size | None = None
-    """Width of the pooled vectors that answers are told from; null: that of the states."""
+    """Width of the pooled vectors that answers are predicted from; null: that of the states."""
     tied_words: bool = True
     """Whether the word head shares the word embeddings."""
 
@@ -155,8 +155,8 @@ class Tden(SystemModel):
         self.regions = ObjectEmbedding(config.feature_size, config.width, config.dropout, config.embedding_norm_eps)
         self.objects = nn.ModuleList(Layer(sizes) for _ in range(config.object_layers))
         self.sentence = nn.ModuleList(Layer(sizes) for _ in range(config.sentence_layers))
-        apart = config.cross_ffn == "official" and config.structure != "single-stream"
-        self.cross = nn.ModuleList(CrossModalLayer(sizes, apart) for _ in range(config.cross_layers))
+        own_ffn = config.cross_ffn == "official" and config.structure != "single-stream"
+        self.cross = nn.ModuleList(CrossModalLayer(sizes, own_ffn) for _ in range(config.cross_layers))
         self.decoder = nn.ModuleList(DecoderLayer(sizes) for _ in range(config.decoder_layers))
         self.heads = self._heads(heads)
         for module in self.modules():
@@ -167,7 +167,7 @@ class Tden(SystemModel):
     def provided(cls, shape: TdenConfig) -> frozenset[Capability]:
         writes = shape.structure != "decoupled" or shape.decoder_layers > 0
         read: frozenset[Capability] = frozenset({"regions", "text", "unimodal"})
-        written: frozenset[Capability] = frozenset({"target", "target apart", "two passes", "decode"})
+        written: frozenset[Capability] = frozenset({"target", "target without text", "two passes", "decode"})
         return read | written if writes else read
 
     def _heads(self, names: Iterable[str]) -> nn.ModuleDict:
@@ -231,9 +231,9 @@ class Tden(SystemModel):
             special={"img": seen.last[:, 0]} | ({"cls": said.last[:, 0]} if said is not None else {}),
             joint=joint,
         )
-        states.special |= slot_mark(states.text, batch) if self.config.answer_slot else {}
+        states.special |= answer_slot_state(states.text, batch) if self.config.answer_slot else {}
         if sentence is not None:
-            states.unimodal = self._apart(objects, sentence)
+            states.unimodal = self._unimodal(objects, sentence)
         if batch.target is not None:
             states.target = self._write(batch.target, objects, self._memory(objects, joint))
         elif sentence is not None and self._reads_twice:
@@ -274,7 +274,7 @@ class Tden(SystemModel):
         assert isinstance(head, SimilarityHead)
         return head
 
-    def _apart(self, objects: Stream, sentence: Stream) -> tuple[Stream, Stream] | None:
+    def _unimodal(self, objects: Stream, sentence: Stream) -> tuple[Stream, Stream] | None:
         if self.config.structure == "single-stream" and "similarity" not in self.heads:
             return None
         return self._alone(objects), self._alone(sentence)
@@ -296,7 +296,7 @@ class Tden(SystemModel):
     # ---- writing -------------------------------------------------------------------------------------
 
     def _memory(self, objects: Stream, joint: tuple[Stream, Stream] | None) -> Stream:
-        """What the decoder looks at. In the code's pre-training and VQA it has met the text (fidelity.md, 2.3)."""
+        """What the decoder attends to. In the code's pre-training and VQA it has met the text (fidelity.md, 2.3)."""
         return joint[0] if joint is not None and self.config.decoder_memory == "official" else objects
 
     def _write(self, target: Int[Tensor, "B U"], objects: Stream, memory: Stream) -> Float[Tensor, "B U D"]:

@@ -1,7 +1,7 @@
 """Unified VLP (Zhou et al., AAAI 2020, arXiv 1909.11059): one transformer that both understands and writes.
 
-What is special: there is no decoder. Whether the model reads or writes is a matter of who may look at whom, so the same
-weights serve questions (bidirectional) and captions (seq2seq), and a sample's segments tell the model which it is.
+What is special: there is no decoder. Whether the model reads or writes is a matter of who may attend to whom, so the
+same weights serve questions (bidirectional) and captions (seq2seq), and a sample's segments tell the model which it is.
 
     position   0     none ...     N+1    N+2  ...                  (N = config.max_regions, however many there are)
               [CLS] r1 r2 ... rN [SEP]   w1  w2  w3 ... [STOP]     q1  q2  q3 ...
@@ -9,8 +9,8 @@ weights serve questions (bidirectional) and captions (seq2seq), and a sample's s
                0 ----------------- 0      1 ---------------- 1                          bidirectional
     block      regions                   text                      target: queries, each at the place of its word
 
-[STOP] is the ordinary [SEP], the last of `Sample.text`; the model adds the other marks. A region has no position
-lookup: its box and the detector's class stand in for it (Eq. 1). The model has no mode and computes no loss.
+[STOP] is the ordinary [SEP], the last of `Sample.text`; the model adds the other special tokens. A region has no
+position lookup: its box and the detector's class stand in for it (Eq. 1). The model has no mode and computes no loss.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from diptych.core.attention import TEXT_AFTER_REGIONS, Attention
 from diptych.core.shares import Epsilon, Layers, Size
 from diptych.errors import DataError, RecipeError
 from diptych.models.embeddings import TextEmbedding
-from diptych.models.heads import HeadSizes, make_heads, slot_mark
+from diptych.models.heads import HeadSizes, answer_slot_state, make_heads
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Memory, Transformer
 from diptych.models.visual import RegionEmbedding, Source, refuse_more_regions, with_image_feature
@@ -68,7 +68,8 @@ class UnifiedVLPConfig(ModelConfig):
     def _fits(self) -> UnifiedVLPConfig:
         if self.positions < self.max_regions + 3:
             raise ValueError(
-                f"positions={self.positions} leaves no place for words after {self.max_regions} regions and two marks"
+                f"positions={self.positions} leaves no place for words after {self.max_regions} regions and two "
+                "special tokens"
             )
         return self
 
@@ -140,8 +141,8 @@ class UnifiedVLP(SystemModel):
 
     @classmethod
     def provided(cls, shape: UnifiedVLPConfig) -> frozenset[Capability]:
-        """With hidden_regions=paper no hidden region has a look by which it could be told from another."""
-        hides: frozenset[Capability] = frozenset({"hidden looks"} if shape.hidden_regions == "official" else ())
+        """With hidden_regions=paper no hidden region has a feature that tells it from another."""
+        hides: frozenset[Capability] = frozenset({"hidden embeddings"} if shape.hidden_regions == "official" else ())
         return cls.provides | hides
 
     @property
@@ -167,7 +168,7 @@ class UnifiedVLP(SystemModel):
             regions=of_regions[:, 1 : 1 + batch.boxes.shape[1]],
             text=of_text,
             target=of_target if target else None,
-            special={"cls": of_regions[:, 0], "sep": of_regions[:, -1], **slot_mark(of_text, batch)},
+            special={"cls": of_regions[:, 0], "sep": of_regions[:, -1], **answer_slot_state(of_text, batch)},
             embedded=embedded,
             layers=tuple(layers) if self.keep_layers else (),
         )
@@ -203,14 +204,14 @@ class UnifiedVLP(SystemModel):
     def _read(
         self, batch: Batch, attention: list[Attention] | None = None
     ) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"], dict[str, Tensor]]:
-        """[CLS], regions, [SEP] before the norm; which of them can be seen; looks and places."""
+        """[CLS], regions, [SEP] before the norm; which of them can be seen; features and places."""
         count, device = batch.boxes.shape[1], batch.boxes.device
         refuse_more_regions(batch, self.config.max_regions)
         if self.config.whole_region:
             batch = with_image_feature(batch)
         official = self.config.hidden_regions == "official"
-        looks, places = self.regions(batch, torch.zeros_like(batch.hidden) if official else batch.hidden)
-        regions = looks + places
+        features, places = self.regions(batch, torch.zeros_like(batch.hidden) if official else batch.hidden)
+        regions = features + places
         if official:
             regions = regions * ~batch.hidden[..., None]
         segments = self._segments(batch.attention if attention is None else attention)[:, :1]
@@ -220,7 +221,7 @@ class UnifiedVLP(SystemModel):
         marks = self.text(words.expand(len(batch), 2), positions, segments.expand(-1, 2))
         there = batch.regions_present.new_ones(len(batch), 1)
         read = torch.cat([marks[:, :1], regions, marks[:, 1:]], 1)
-        seen = {"regions": looks[:, :count], "places": places[:, :count]}
+        seen = {"regions": features[:, :count], "places": places[:, :count]}
         return read, torch.cat([there, batch.regions_present, there], 1), seen
 
     def _write(

@@ -128,7 +128,7 @@ def start_vl_bert(model: VLBert, source: str | os.PathLike[str]) -> Report:
 
 
 def start_network(model: VLBert, source: str, colours: Colours) -> Report:
-    """Begin the part that looks at pixels from a detector folder or a file of weights; the rest stays as it is."""
+    """Begin the part that reads pixels from a detector folder or a file of weights; the rest stays as it is."""
     network = model.regions.network
     assert network is not None
     path = Path(source)

@@ -1,4 +1,4 @@
-"""VL-BERT (Su et al., ICLR 2020, arXiv 1908.08530; "v1" is the first version of that text): words that also look.
+"""VL-BERT (Su et al., ICLR 2020, arXiv 1908.08530; "v1" is the first version of that text).
 
 What is special: every position has a visual feature. A region's is its own; a word's is that of the whole picture, or
 of the region that it names (VCR); so words see before attention does. Regions have no order and share one position.
@@ -6,13 +6,13 @@ of the region that it names (VCR); so words see before attention does. Regions h
     block      text                                  regions
               [CLS] w1 w2 [SEP] v1 v2 [SEP]          r0 r1 ... rR           [END]
     token     its word                               [IMG], or a hidden one  a vector of its own
-    looks     at r0, or at the region it names       at itself               at nothing
+    visual    of r0, or of the region it names       its own                 none
     segment    A ----------- A   B ------ B           C ------------------------- C
     position   0  1  2  ...                T          T+1 (all the same)     T+2
 
 r0 is the whole picture: its feature is the mean of those of the regions that are not hidden, or what the store has
-(`whole`). [SEP]s are in `Sample.text`; the model adds the other marks. Text alone (no regions) has neither [CLS] nor
-r0, and looks at a learned vector: a corpus runs on from line to line.
+(`whole`). [SEP]s are in `Sample.text`; the model adds the other special tokens. Text alone (no regions) has neither
+[CLS] nor r0, and its visual feature is a learned vector: a corpus runs on from line to line.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from diptych.core.shares import Layers, Size
 from diptych.errors import DataError
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
-from diptych.models.heads import HeadSizes, PooledMatchHead, make_heads, slot_mark
+from diptych.models.heads import HeadSizes, PooledMatchHead, answer_slot_state, make_heads
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Transformer
 from diptych.models.visual import Source, refuse_more_regions, region_features
@@ -73,14 +73,14 @@ class VLBertConfig(ModelConfig):
     @model_validator(mode="after")
     def _fits(self) -> VLBertConfig:
         if self.positions < 5:
-            raise ValueError(f"positions={self.positions} leaves no place for a word between the marks")
+            raise ValueError(f"positions={self.positions} leaves no place for a word between the special tokens")
         return self
 
     def fitted(self, whole: bool) -> VLBertConfig:
         return self if whole else derive(self, whole="mean")
 
     def most_regions(self, words: int) -> int:
-        """Official: text with its marks and regions with r0 share 64 places, of which regions have half at least."""
+        """Official: text with special tokens and regions with r0 share 64 places; regions have half at least."""
         if self.region_budget == "paper":
             return self.max_regions
         return min(self.max_regions, max(TOGETHER - 2 - words, TOGETHER // 2 - 2))
@@ -139,9 +139,9 @@ class VLBert(SystemModel):
             dropout=config.dropout,
             norm_eps=config.norm_eps,
         )
-        # One row each: [IMG], a hidden region's token, [END], and what text alone looks at.
+        # One row each: [IMG], a hidden region's token, [END], and the visual feature of text alone.
         self.image, self.hidden, self.end, self.alone = (nn.Embedding(1, config.width) for _ in range(4))
-        self.regions = RegionLooks(config)
+        self.regions = VisualFeatures(config)
         self.word_norm = nn.LayerNorm(config.width, config.norm_eps)
         self.region_norm = nn.LayerNorm(config.width, config.norm_eps)
         self.encoder = Transformer(
@@ -176,7 +176,7 @@ class VLBert(SystemModel):
         pictured = batch.regions_present.any(1)
         batch = replace(batch, regions_present=batch.regions_present & self._within_budget(batch))
         features = self.regions.features(batch)
-        looks = self.regions(batch, features)
+        visual = self.regions(batch, features)
         # [CLS], words: (B, 1 + T)
         cls = batch.text.new_full((len(batch), 1), self.config.vocabulary.cls)
         words = torch.cat([cls, batch.text], 1)
@@ -184,7 +184,7 @@ class VLBert(SystemModel):
         # r0, regions, [END]: (B, 2 + R)
         present = torch.cat([pictured[:, None], batch.regions_present, torch.ones_like(pictured)[:, None]], 1)
         # The table's order is regions, text; the sequence's is of no consequence where all see all.
-        x = torch.cat([self._regions(batch, looks, pictured), self._words(batch, words, looks, pictured)], 1)
+        x = torch.cat([self._regions(batch, visual, pictured), self._words(batch, words, visual, pictured)], 1)
         seen = torch.cat([present, there], 1)
         allowed = attention_mask(batch.attention, present.shape[1], words.shape[1], 0, seen)
         layers = self.encoder(self.text.finish(x), allowed)
@@ -197,48 +197,48 @@ class VLBert(SystemModel):
                 "sep": of_text[torch.arange(len(batch), device=x.device), batch.text_present.sum(1)],
                 "whole": of_regions[:, 0],
                 "end": of_regions[:, -1],
-                **slot_mark(of_text[:, 1:], batch),
+                **answer_slot_state(of_text[:, 1:], batch),
             },
-            embedded={"regions": looks[:, 1:], "image": looks[:, :1], "features": features[:, 1:]},
+            embedded={"regions": visual[:, 1:], "image": visual[:, :1], "features": features[:, 1:]},
             layers=tuple(layers) if self.keep_layers else (),
         )
 
     def _words(
-        self, batch: Batch, words: Int[Tensor, "B K"], looks: Float[Tensor, "B P D"], pictured: Bool[Tensor, "B"]
+        self, batch: Batch, words: Int[Tensor, "B K"], visual: Float[Tensor, "B P D"], pictured: Bool[Tensor, "B"]
     ) -> Float[Tensor, "B K D"]:
-        """[CLS] and the words, each with what it looks at."""
+        """[CLS] and the words, each with its visual feature."""
         if batch.text.shape[1] > self.config.max_text:
             raise DataError(
                 f"a text of {batch.text.shape[1]} words, and there are positions for {self.config.max_text}; cut it, "
                 "or set positions"
             )
-        whole = looks[:, :1].expand(-1, words.shape[1], -1)
+        whole = visual[:, :1].expand(-1, words.shape[1], -1)
         if batch.text_regions is not None:
             named = torch.cat([batch.text_regions.new_full((len(batch), 1), IGNORE), batch.text_regions], 1)
-            whole = looks.gather(1, (named + 1).clamp(min=0)[..., None].expand(-1, -1, looks.shape[-1]))
+            whole = visual.gather(1, (named + 1).clamp(min=0)[..., None].expand(-1, -1, visual.shape[-1]))
         seen = torch.where(pictured[:, None, None], whole, self.alone.weight)
         # Text alone has no [CLS]: its first word has position 0.
         positions = torch.arange(words.shape[1], device=words.device) - (~pictured)[:, None].long()
         ends = (batch.text == self.config.vocabulary.sep).long()
         second = torch.cat([torch.zeros_like(ends[:, :1]), (ends.cumsum(1) - ends > 0).long()], 1)
         embedded: Tensor = self.text(words, positions.clamp(min=0), second * pictured[:, None])
-        looking: Tensor = self.word_norm(seen)
-        return embedded + looking
+        visual_part: Tensor = self.word_norm(seen)
+        return embedded + visual_part
 
     def _regions(
-        self, batch: Batch, looks: Float[Tensor, "B P D"], pictured: Bool[Tensor, "B"]
+        self, batch: Batch, visual: Float[Tensor, "B P D"], pictured: Bool[Tensor, "B"]
     ) -> Float[Tensor, "B Q D"]:
         """r0, the regions and [END]."""
         refuse_more_regions(batch, self.config.max_regions)
         hidden = torch.cat([torch.zeros_like(pictured)[:, None], batch.hidden], 1)[..., None]
-        tokens = torch.where(hidden, self.hidden.weight, self.image.weight) + self.region_norm(looks)
+        tokens = torch.where(hidden, self.hidden.weight, self.image.weight) + self.region_norm(visual)
         after_text = (batch.text_present.sum(1) + pictured)[:, None]
         place = self.text.positions(after_text) + self.text.segments.weight[REGIONS]
         end: Tensor = self.end.weight + self.text.positions(after_text + 1) + self.text.segments.weight[REGIONS]
         return torch.cat([tokens + place, end], 1)
 
     def _within_budget(self, batch: Batch) -> Bool[Tensor, "B R"]:
-        """Official: text with its marks and regions with r0 share 64 places; of the regions the best are kept."""
+        """Official: text with special tokens and regions with r0 share 64 places; of the regions the best are kept."""
         if self.config.region_budget == "paper":
             return torch.ones_like(batch.regions_present)
         left = TOGETHER - 2 - batch.text_present.sum(1)
@@ -253,8 +253,8 @@ class VLBert(SystemModel):
         return torch.arange(batch.boxes.shape[1], device=left.device) < left[:, None]
 
 
-class RegionLooks(nn.Module):
-    """Section 3.2: what a region looks like and where it is, through one layer; the whole picture comes first."""
+class VisualFeatures(nn.Module):
+    """Section 3.2: what a region shows and where it is, through one layer; the whole picture comes first."""
 
     def __init__(self, config: VLBertResolvedConfig) -> None:
         super().__init__()
@@ -265,7 +265,7 @@ class RegionLooks(nn.Module):
             else None
         )
         self.size = config.feature_size if self.network is None else self.network.size
-        # What a hidden region looks like; where there are pixels, like a blank.
+        # The feature of a hidden region; where there are pixels, that of a blank.
         self.hidden = nn.Parameter(torch.zeros(self.size)) if self.network is None else None
         self.dropout = Dropout(config.dropout)
         self.out = nn.Linear(8 * config.coordinates + self.size, config.width)
@@ -276,8 +276,8 @@ class RegionLooks(nn.Module):
 
     def forward(self, batch: Batch, features: Float[Tensor, "B P F"]) -> Float[Tensor, "B P D"]:
         places = sines(self._places(batch), self.config.coordinates)
-        looks: Tensor = torch.relu(self.out(self.dropout(torch.cat([places.to(features), features], -1))))
-        return looks
+        visual: Tensor = torch.relu(self.out(self.dropout(torch.cat([places.to(features), features], -1))))
+        return visual
 
     def _stored(self, batch: Batch) -> Float[Tensor, "B P F"]:
         features = region_features(batch, self.config.feature_size)
@@ -294,13 +294,13 @@ class RegionLooks(nn.Module):
             return batch.boxes.new_zeros(*present.shape, network.size)
         if batch.pixels is None or batch.pixel_sizes is None:
             raise DataError(
-                f"the model looks at pixels (model.network={self.config.network}), and some pictures have none",
+                f"the model reads pixels (model.network={self.config.network}), and some pictures have none",
                 key=batch.keys[int(pictured.long().argmax())],
             )
         sizes = batch.pixel_sizes.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
         whole = (sizes - 1) * sizes.new_tensor([0.0, 0.0, 1.0, 1.0])  # pixels are counted from 0
-        looks: Tensor = network(batch.pixels, torch.cat([whole, batch.boxes * sizes], 1), present, self._shown(batch))
-        return looks
+        visual: Tensor = network(batch.pixels, torch.cat([whole, batch.boxes * sizes], 1), present, self._shown(batch))
+        return visual
 
     def _shown(self, batch: Batch) -> Float[Tensor, "B P m m"] | None:
         """The cells of each box that show the thing itself; of the whole picture all."""

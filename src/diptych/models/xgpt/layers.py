@@ -75,7 +75,7 @@ class RefiningLayer(nn.Module):
 
 
 class Grounding(nn.Module):
-    """A word as the regions that it looks at: softmax over j of A_ij = W [x_i | x_j | x_i * x_j] (section 4.3, IDA).
+    """A word as the regions that it attends to: softmax over j of A_ij = W [x_i | x_j | x_i * x_j] (section 4.3, IDA).
 
     W is one row of three times the width; the paper's "3 x h" has no other reading, as A_ij is a number. Its first
     third adds the same to all regions of a word, so the softmax does not see it: it is kept as the paper has it.
@@ -88,7 +88,7 @@ class Grounding(nn.Module):
     def weights(
         self, words: Float[Tensor, "B T D"], regions: Float[Tensor, "B R D"], present: Bool[Tensor, "B R"]
     ) -> Float[Tensor, "B T R"]:
-        """How far each word looks at each region: 1 in all, over those that are there."""
+        """How far each word attends to each region: 1 in all, over those that are there."""
         of_word, of_region, of_both = self.score.weight.view(3, -1)
         scores = (words * of_both) @ regions.transpose(-1, -2)
         scores = scores + (words @ of_word)[..., None] + (regions @ of_region)[:, None]

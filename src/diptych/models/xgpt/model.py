@@ -10,12 +10,12 @@ never any code: docs/fidelity.md lists what had to be chosen.
     captions   read             -                            past
     IMLM       read             w1 [MASK] [MASK] w4 [SEP]    [CLS] w2                  says w2 w3
     IDA        read             [MASK] w4 [SEP], each as     [CLS] w1 w2 w3 w4         says w1 w2 w3 w4 [SEP]
-                                the regions it looks at
+                                the regions it attends to
     TIFG       not read         w1 w2 ... wT [SEP]           q1 q2 ... qR              says the features of r1 ... rR
                |------ encoder ------|----------------------------> decoder
 
 [SEP] is the last of `Sample.text`, [CLS] the first of `Sample.target`; the model adds no mark. Switches: Table 3's
-three structures, the refining layer, and whether words look at the encoder after themselves or at both together.
+three structures, the refining layer, and whether words attend to the encoder after themselves or to both together.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from diptych.models.decoder import (
     closed_of,
     write_word,
 )
-from diptych.models.heads import HeadSizes, make_heads, slot_mark
+from diptych.models.heads import HeadSizes, answer_slot_state, make_heads
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import CLOSED, Layer, LayerSizes
 from diptych.models.visual import refuse_more_regions
@@ -131,7 +131,7 @@ class Xgpt(SystemModel):
         super().__init__(config)
         names = set(heads)
         if "answer" in names and not config.answer_slot:
-            raise RecipeError("XGPT tells answers at a [MASK] alone: set model.answer_slot=true")
+            raise RecipeError("XGPT predicts answers at a [MASK] alone: set model.answer_slot=true")
         sizes = LayerSizes.of(config)
         self.text = WordEmbedding(config.vocabulary.size, config.positions, sizes)
         self.regions = RegionProjection(config.feature_size, sizes)
@@ -142,8 +142,8 @@ class Xgpt(SystemModel):
         self.encoder = nn.ModuleList(
             SharedLayer(sizes, config.cross) if shared else Layer(sizes) for _ in range(config.layers)
         )
-        apart = config.layers if config.structure == "encdec" else 0
-        self.own_decoder = nn.ModuleList(DecoderLayer(sizes) for _ in range(apart))
+        own = config.layers if config.structure == "encdec" else 0
+        self.own_decoder = nn.ModuleList(DecoderLayer(sizes) for _ in range(own))
         head_sizes = HeadSizes.of(config)
         self.heads = make_heads(names, head_sizes, self.text.words)
         for module in self.modules():
@@ -176,7 +176,7 @@ class Xgpt(SystemModel):
         read, said = states[:, : batch.boxes.shape[1]], states[:, regions:]
         if not regions:  # nobody asks for regions that nobody reads
             read = x.new_zeros(*batch.boxes.shape[:2], x.shape[-1])
-        marks = slot_mark(said, batch)
+        marks = answer_slot_state(said, batch)
         if text:  # the [SEP] that ends a text stands for the pair, as there is no [CLS]
             last = (batch.text_present.sum(1) - 1).clamp(min=0)
             marks["cls"] = said[torch.arange(len(said), device=said.device), last]
@@ -297,7 +297,7 @@ class Xgpt(SystemModel):
 
 
 def _never_empty(batch: Batch, said: Bool[Tensor, "B T"]) -> tuple[Batch, Bool[Tensor, "B R"]]:
-    """Where there is neither a region nor a word, one region of zeros: to look at nothing is to look at all padding."""
+    """Where there is neither a region nor a word, one region of zeros: else attention would go to all padding."""
     nothing = ~(batch.regions_present.any(1) | said.any(1))
     if not batch.boxes.shape[1]:
         if not bool(nothing.any()):

@@ -39,7 +39,7 @@ class SeenClasses(Objectives):
     """With regions' classes told from pixels alone, before words are read (SeenRegionClass), where wanted."""
 
     seen_classes: NonNegativeFloat = 0.0
-    """Weight of the classes of regions told from pixels alone (model.network); 0: off."""
+    """Weight of the classification of regions from pixels alone (model.network); 0: off."""
 
     def without_pixels(self) -> Self:
         return derive(self, seen_classes=0.0)

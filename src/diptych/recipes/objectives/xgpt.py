@@ -67,7 +67,7 @@ class XgptObjectives(Objectives):
 
     @property
     def of_pictures(self) -> list[str]:
-        """The tasks among them that look at a picture."""
+        """The tasks among them that read a picture."""
         return [name for name, weight in self.weights() if weight and not name.startswith("text_")]
 
     def weights(self) -> list[tuple[str, float]]:

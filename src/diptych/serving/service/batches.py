@@ -107,7 +107,7 @@ class Batches:
         hits = tuple(
             Hit(picture=self.gallery.name(hit.picture), score=hit.score) for hit in found.hits[: job.asked.most]
         )
-        return Hits(query=job.asked.query, hits=hits, searched=found.looked, refused=len(found.refused))
+        return Hits(query=job.asked.query, hits=hits, searched=found.readable, refused=len(found.refused))
 
 
 def _grouped(pairs: Sequence[Pair]) -> dict[tuple[str, object], list[Pair]]:
