@@ -74,7 +74,7 @@ def test_help_in_a_pipe_is_a_line_an_option() -> None:
     command = [sys.executable, "-m", "diptych.cli", "search", "--help"]
     told = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
     assert "\x1b" not in told
-    (model,) = [line for line in told.splitlines() if "--model" in line]
+    (model,) = [line for line in told.splitlines() if line.lstrip().startswith("--model")]
     assert model.endswith("[required]")
     assert len(max(told.splitlines(), key=len)) < WIDE
 

@@ -102,7 +102,7 @@ class Ending(BaseProcess):
     """Ends right after the first look at it."""
 
     exitcode = 0
-    needs_pictures = 0
+    looks = 0
 
     def is_alive(self) -> bool:
         self.looks += 1
