@@ -102,8 +102,9 @@ def test_a_body_over_the_limit_is_told_and_not_kept(file: Path, monkeypatch: pyt
     assert [(found.kind, len(found.body) <= 1001) for found in warc.read(file)] == [("large", True), ("page", True)]
 
 
-@pytest.mark.skipif(not Path("/work/shared/data/web").is_dir(), reason="needs ../shared/data/web")
-def test_real_files_are_read() -> None:
-    folder = Path("/work/shared/data/web")
-    for path in (folder / "whirlwind.warc.gz", *folder.glob("warc_edge_cases/*.gz")):
+def test_real_files_are_read(data_folder: Path) -> None:
+    folder = data_folder / "web"
+    files = [folder / "whirlwind.warc.gz", *sorted(folder.glob("warc_edge_cases/*.gz"))]
+    assert len(files) == 8
+    for path in files:
         assert "bad" not in {found.kind for found in warc.read(path)}, path
