@@ -124,7 +124,7 @@ ROWS: dict[str, list[Chosen | Contrast]] = {
     ],
     "seen regions' classes, from pixels (VL-BERT's code)": [FromPixels("vl-bert", ("seen_classes=1",))],
     "hidden regions' features (MRFR)": [Chosen("image-bert", ("region_features=1", "region_rate=0.5"))],
-    "hidden regions apart (contrast)": [Contrast()],
+    "hidden regions against the others (contrast)": [Contrast()],
     "regions from the text (TIFG)": [Chosen("xgpt", ("regions=1",))],
     "right or wrong pair (ITM, relation)": [Chosen("image-bert", ("matching=1",)), Chosen("vl-bert", ("relation=1",))],
     "right pair of vectors (ISM)": [Chosen("tden", ("matching=paper",))],
