@@ -28,7 +28,7 @@ def model(*heads: str, **changes) -> ImageBert:
 @pytest.mark.parametrize("region_norm", ["sum", "each"])
 def test_pretraining(region_norm):
     one = model("word", "region_class", "region_feature", "match", region_norm=region_norm)
-    kind = ImageBertObjectives(distance="mean")
+    kind = ImageBertObjectives()
     assert learn(one, [update for update, _ in kind.schedule(V).updates], EIGHT, 90) < 0.1
 
 

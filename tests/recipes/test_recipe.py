@@ -131,6 +131,9 @@ def test_the_official_numbers_where_they_differ() -> None:
     assert find_recipe("unified-vlp/official/caption").optimizer.lr == 3e-5
     assert find_recipe("unified-vlp/official/vqa").objectives == VqaObjectives(masks_a_word=True)
     assert find_recipe("unified-vlp/vqa").objectives == VqaObjectives()
+    assert not any(
+        find_recipe(f"unified-vlp/official/{task}").data.lowercase for task in ("pretrain", "caption", "vqa")
+    )
 
 
 def test_a_setting_of_a_later_version_stops_no_run() -> None:

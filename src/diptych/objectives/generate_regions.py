@@ -19,11 +19,11 @@ class GenerateRegions:
     that the model has learnt for it. The wanted features are the detector's own and carry no gradient: a projection of
     them that learns could win by collapsing to a point.
 
-    error   "sum": over the numbers of a feature, as in Eq. 5; "mean": over them too, as "mean squared error" says
+    error   "mean": over the numbers of a feature too, as "mean squared error" says (section 4.3); "sum": Eq. 5
     """
 
     vocabulary: Vocabulary
-    error: Literal["sum", "mean"] = "sum"
+    error: Literal["mean", "sum"] = "mean"
     name: str = "generate_regions"
 
     needs: ClassVar[frozenset[Capability]] = frozenset({"target", "region queries"})

@@ -17,13 +17,13 @@ class MaskedRegionFeature:
     """The squared distance between what the head "region_feature" says and the feature that was hidden.
 
     Beside another objective that has chosen regions (MOC) it asks for the same ones; alone, it chooses as that one
-    does. sum: over the numbers of a feature, as the paper's formula has it. mean: over them, which is of the size of
-    the other losses.
+    does. mean: over the numbers of a feature, which is of the size of the other losses. sum: over them, as the paper's
+    formula has it.
     """
 
     rate: float = 0.15
     hidden: float = 0.9  # of the chosen
-    distance: Literal["sum", "mean"] = "sum"
+    distance: Literal["mean", "sum"] = "mean"
     only_matched: bool = False  # as in MaskedRegionClass
     name: str = "masked_region_feature"
 

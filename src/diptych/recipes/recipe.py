@@ -59,6 +59,10 @@ class DataConfig(BaseModel):
     """Whether texts are lower-cased; false for a cased vocab.txt, such as bert-base-cased."""
     tokens: Literal["wordpiece", "bpe"] = "wordpiece"
     """Kind of the vocabulary that is learnt where none is given."""
+    answers_most: PositiveInt | None = None
+    """Answers that VQA chooses among at most, the most frequent of the training split; null: all."""
+    answers_at_least: PositiveInt = 1
+    """Questions of the training split that must have an answer as their most frequent one for it to be among them."""
     pixels_shorter: PositiveInt = 600
     """Pixels of a picture's shorter side, where the model reads pixels (model.network)."""
     pixels_longer: PositiveInt = 1000

@@ -224,7 +224,8 @@ def _answers(recipe: Recipe, store: Store, start: ModelFolder | None) -> Answers
     if start is not None and start.answers is not None:
         return start.answers
     learn = find_task(recipe.task).answers
-    return learn(iterate(store, recipe.data.split)) if learn is not None else None
+    least, most = recipe.data.answers_at_least, recipe.data.answers_most
+    return learn(iterate(store, recipe.data.split), least, most) if learn is not None else None
 
 
 def _architecture(

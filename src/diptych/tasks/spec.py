@@ -96,7 +96,8 @@ class TaskSpec:
     extra_scores: Callable[[Predicted, Sequence[Record], Sequence[str]], list[Score]] | None = None
     collect: Callable[[Iterable[Prediction]], Predicted] | None = None  # where it is not one `key` a prediction
     learnt: Callable[[Any], bool] | None = None  # whether a model can be asked; by default: whether it has the head
-    answers: Callable[[Iterable[Record]], Answers] | None = None  # the list of answers that training records give
+    # The list of answers that training records give: at least so often, and so many at most.
+    answers: Callable[[Iterable[Record], int, int | None], Answers] | None = None
     begin: Callable[[Task, nn.ModuleDict, Start], None] | None = None  # new heads begin as something that is known
     validation: Callable[[Task, list[Record]], tuple[Task, list[Record]]] | None = None  # how it asks, and of what
     notes: Callable[[Task, TrainingRecords], Iterator[str]] | None = None  # what a user should know before the run

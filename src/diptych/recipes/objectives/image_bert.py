@@ -38,8 +38,8 @@ class ImageBertObjectives(Objectives):
     """Share of the regions that are hidden."""
     region_hidden: Share = 0.9
     """Share of the chosen regions that are hidden; the others keep their feature."""
-    distance: Literal["sum", "mean"] = "sum"
-    """Whether MRFR sums over the numbers of a feature or takes their mean."""
+    distance: Literal["mean", "sum"] = "mean"
+    """Whether MRFR takes the mean over the numbers of a feature or their sum, which drowns the other losses."""
     broken: Share = 0.5
     """Share of the pairs that are mismatched; the paper does not give it."""
     negatives: Literal["captions", "pictures", "both"] = "both"

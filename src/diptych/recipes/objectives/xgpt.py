@@ -51,8 +51,8 @@ class XgptObjectives(Objectives):
     """[MASK]s of a span: a single one, or one for each word (Table 4)."""
     grounded: bool = True
     """Whether IDA's words are read as the regions that they attend to."""
-    region_error: Literal["sum", "mean"] = "sum"
-    """Whether TIFG sums over the numbers of a feature or takes their mean."""
+    region_error: Literal["mean", "sum"] = "mean"
+    """Whether TIFG takes the mean over the numbers of a feature or their sum, which drowns the other losses."""
     word_share: PositiveShare = 0.15
     """Share of the words of data.text that are hidden."""
     label_smoothing: PartialShare = 0.0

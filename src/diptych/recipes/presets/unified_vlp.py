@@ -25,7 +25,8 @@ from diptych.recipes.objectives import (
 from diptych.recipes.presets import decisions
 from diptych.recipes.presets.scst import scst, small_scst
 from diptych.recipes.presets.small import PAIRS, TRAINING, muon
-from diptych.recipes.recipe import Recipe
+from diptych.recipes.presets.vqa2 import AND_VAL, VQA2
+from diptych.recipes.recipe import DataConfig, Recipe
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 Task = Literal["pretrain", "caption", "vqa"]
@@ -35,7 +36,7 @@ LAMBDAS = (0.0, 0.25, 0.5, 0.75, 1.0)  # the share of seq2seq; the paper's grid
 _PAPER_RATES = {"pretrain": 3e-4, "caption": 1e-4, "vqa": 2e-5}  # Table 8
 _OFFICIAL_RATES = {"pretrain": 1e-4, "caption": 3e-5, "vqa": 2e-5}  # README, and the names of the weights
 _BATCHES = {"pretrain": 512, "caption": 512, "vqa": 128}
-_STEPS = {"pretrain": 175_000, "caption": 33_000, "vqa": 104_000}  # the epochs above over the sizes of the sets
+_STEPS = {"pretrain": 175_000, "caption": 33_000, "vqa": 69_500}  # the epochs above over the sizes of the sets
 _OBJECTIVES: dict[Task, Objectives] = {
     "pretrain": UnifiedVLPObjectives(),
     "caption": UnifiedVLPObjectives(seq2seq=1.0),
@@ -66,18 +67,23 @@ def paper(task: Task) -> Recipe:
             steps=_STEPS[task], batch=_BATCHES[task], micro_batch=64, precision="bf16", validate_every=5000, keep=2
         ),
         decoding=DecodingOptions(beams=5),
+        data=VQA2 if task == "vqa" else DataConfig(),
     )
 
 
 def official(task: Task) -> Recipe:
     """As the released code does it, where that differs (docs/fidelity.md)."""
     recipe = paper(task)
+    asks = task == "vqa"
     return derive(
         recipe,
         name=f"unified-vlp/official/{task}",
         model=UnifiedVLPConfig.base(region_embedding="official", box_norm="official", geometry="official"),
-        objectives=VqaObjectives(masks_a_word=True) if task == "vqa" else recipe.objectives,
+        objectives=VqaObjectives(masks_a_word=True) if asks else recipe.objectives,
         optimizer={"lr": _OFFICIAL_RATES[task]},
+        training={"steps": 103_000, "validate_every": None} if asks else {},
+        # bert-base-cased, do_lower_case off (run_img2txt_dist.py:50, 258)
+        data={"lowercase": False, **(AND_VAL if asks else {})},
     )
 
 

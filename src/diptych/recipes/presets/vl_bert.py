@@ -32,6 +32,7 @@ from diptych.recipes.objectives import (
 )
 from diptych.recipes.presets import decisions
 from diptych.recipes.presets.small import PAIRS, TRAINING, muon
+from diptych.recipes.presets.vqa2 import AND_VAL, VQA2
 from diptych.recipes.recipe import DataConfig, Recipe
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
@@ -39,14 +40,14 @@ Task = Literal["pretrain", "vqa", "retrieval", "vcr", "referring"]
 TASKS: tuple[Task, ...] = ("pretrain", "vqa", "retrieval")  # of `small`; the others are in deciding.py
 PUBLISHED: tuple[Task, ...] = ("pretrain", "vqa", "vcr", "referring")
 
-# 10 epochs, then 20 each, over the sizes of the sets: 3.3 M captions, 658 k questions, 426 k of VCR (one model answers
+# 10 epochs, then 20 each, over the sizes of the sets: 3.3 M captions, 444 k questions, 426 k of VCR (one model answers
 # and gives reasons; the authors train two), 120 k expressions.
-_STEPS = {"pretrain": 129_000, "vqa": 52_000, "vcr": 133_000, "referring": 9400}
+_STEPS = {"pretrain": 129_000, "vqa": 34_700, "vcr": 133_000, "referring": 9400}
 _BATCHES = {"vcr": 64}  # questions of four texts: 256 of the paper's triplets
 _RATES = {"vcr": 2e-3, "referring": 2e-4}
 _WARMUP = {"pretrain": 8000, "vqa": 2000, "vcr": 1000, "referring": 500}
 _OFFICIAL_BATCHES = {"vcr": 64, "referring": 32}
-_OFFICIAL_STEPS = {"referring": 75_000}
+_OFFICIAL_STEPS = {"vqa": 13_000, "referring": 75_000}  # VQA: 5 epochs of train and val (cfgs/vqa)
 _OFFICIAL_RATES = {"pretrain": 1e-7, "vqa": 6.25e-7, "vcr": 7e-5, "referring": 8e-7}  # of one sample
 _OFFICIAL_WARMUP = {"pretrain": 8000, "vqa": 500, "vcr": 1000, "referring": 3750}
 _OFFICIAL_CLIP = {"pretrain": 10.0, "vcr": 10.0}
@@ -95,7 +96,7 @@ def _steps_down(optimizer: OptimizerConfig, steps: int) -> OptimizerConfig:
 def _reading(task: Task) -> DataConfig:
     """VCR: both sentences within 64 pieces (vcr.py), pictures of 600 x 1,200 pixels; RefCOCO+: of 600 x 1,000."""
     if task not in _LOOKING:
-        return DataConfig()
+        return VQA2 if task == "vqa" else DataConfig()
     if task == "vcr":
         return DataConfig(pixels_colours="bgr", max_words=64, pixels_longer=1200)
     return DataConfig(pixels_colours="bgr")
@@ -131,8 +132,8 @@ def official(task: Task) -> Recipe:
         model=model,
         objectives=objectives[task],
         optimizer=_steps_down(optimizer, steps) if task == "vcr" else optimizer,
-        training={"steps": steps, "batch": batch},
-        data={} if task == "pretrain" else {"mirror": 0.5},
+        training={"steps": steps, "batch": batch, **({"validate_every": None} if task == "vqa" else {})},
+        data={} if task == "pretrain" else {"mirror": 0.5, **(AND_VAL if task == "vqa" else {})},
     )
 
 

@@ -1,0 +1,50 @@
+"""ImageBERT's recipes: each row of its Tables 3 and 4 is one, and differs from its baseline in what the row names."""
+
+import pytest
+
+from diptych.recipes import RECIPES, find_recipe, find_stages
+from diptych.recipes.objectives import ImageBertObjectives
+
+
+def differences(name: str, baseline: str) -> list[str]:
+    lines = find_recipe(name).differences(find_recipe(baseline))
+    return [line for line in lines if not line.startswith("name: ")]
+
+
+def mrfr(name: str) -> list[float]:
+    found = [recipe.objectives for recipe in find_stages(name).recipes]
+    return [kind.region_features for kind in found if isinstance(kind, ImageBertObjectives)]
+
+
+def test_mrfr_came_later_than_the_rows_without_lait() -> None:
+    """CC of Table 3 is CC without MRFR of Table 4, part 2; CC+SBU of Table 3 the baseline of part 1."""
+    rows = {
+        "cc": [0.0],
+        "cc+sbu": [0.0],
+        "global": [0.0],
+        "cc+mrfr": [1.0],
+        "lait": [1.0],
+        "lait+cc+sbu": [1.0],
+        "lait-then-cc+sbu": [1.0, 1.0],
+    }
+    assert {row: mrfr(f"image-bert/pretrain/{row}") for row in rows} == rows
+    assert "image-bert/pretrain/without-mrfr" not in RECIPES
+
+
+@pytest.mark.parametrize(
+    ("row", "baseline", "wanted"),
+    [
+        ("pretrain/cc+mrfr", "pretrain/cc", "objectives.region_features: 1.0, was 0.0"),
+        ("pretrain/global", "pretrain/cc+sbu", "model.whole_region: true, was false"),
+        ("retrieval/36-regions", "retrieval", "model.max_regions: 36, was 100"),
+    ],
+)
+def test_a_row_of_table_4_differs_from_its_baseline_in_one_thing(row: str, baseline: str, wanted: str) -> None:
+    assert differences(f"image-bert/{row}", f"image-bert/{baseline}") == [wanted]
+
+
+@pytest.mark.parametrize("size", ["", "small/"])
+def test_the_error_of_features_is_a_mean(size: str) -> None:
+    """A sum over 2,048 numbers drowns the other losses (docs/fidelity.md)."""
+    image_bert, xgpt = (find_recipe(f"{system}/{size}pretrain").objectives for system in ("image-bert", "xgpt"))
+    assert (image_bert.distance, xgpt.region_error) == ("mean", "mean")  # type: ignore[attr-defined]
