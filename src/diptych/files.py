@@ -33,15 +33,15 @@ def write_atomically(path: Path, content: bytes) -> None:
             with path.open("ab", buffering=0) as device:
                 device.write(content)
             return
-        path = Path(os.path.realpath(path))
-        temporary = aside(path)
+        target = Path(os.path.realpath(path))
+        temporary = aside(target)
         try:
             with temporary.open("wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(path)
-            sync(path.parent)
+            temporary.replace(target)
+            sync(target.parent)
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
