@@ -221,6 +221,12 @@ def test_a_port_that_is_taken_is_told(model):
             app(["serve", str(model.folder.folder), "--port", str(port)], standalone_mode=False)
 
 
+def test_pictures_want_a_model_that_searches(tmp_path):
+    make_model(tmp_path, ["word"])
+    with pytest.raises(RecipeError, match=r"--pictures .* wants a model that searches, and .* do not"):
+        app(["serve", str(tmp_path / "model"), "--pictures", str(tmp_path), "--port", "0"], standalone_mode=False)
+
+
 def test_a_missing_extra_is_one_sentence(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "diptych.serving.service.server")

@@ -176,6 +176,22 @@ def test_a_model_without_a_detector_is_told_before_it_is_served(tmp_path):
         Service({"toy": load(tmp_path / "model")}).warm()
 
 
+def test_a_gallery_is_looked_at_before_anybody_asks(model, gallery, tmp_path, monkeypatch):
+    from diptych.errors import DataError
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    Service({"toy": model}, Gallery(gallery)).warm()
+    seen: list[int] = []
+    detect = type(model.detector).detect
+    monkeypatch.setattr(
+        type(model.detector), "detect", lambda self, some, of: seen.append(len(some)) or detect(self, some, of)
+    )
+    model.search("a red kite", gallery)
+    assert not seen
+    with pytest.raises(DataError, match="no folder"):
+        Service({"toy": model}, Gallery(tmp_path / "nowhere")).warm()
+
+
 def test_requests_that_come_together_share_a_pass_and_are_answered_as_alone(local, model):
     colours = ("red", "green", "blue", "white", "black", "yellow")
     alone = [local.post("/v1/caption", picture(colour)).json() for colour in colours]

@@ -14,6 +14,7 @@ from diptych.errors import CheckpointError, RecipeError, ServingError
 
 if TYPE_CHECKING:
     from diptych.serving import Predictor
+    from diptych.serving.service.app import Service
 
 TOKEN = "DIPTYCH_TOKEN"
 
@@ -54,18 +55,30 @@ def serve(
         raise RecipeError(
             f"--host {host} lets other machines ask, and there is no token; set {TOKEN}, or give --token-file FILE"
         )
-    bound = bind(host, port)
     limits = Limits(deadline=deadline, queue=queue, batch=min(batch, queue))
-    service = Service(_opened(models), None if pictures is None else Gallery(pictures), limits)
+    with bind(host, port) as bound:
+        service = Service(_opened(models), None if pictures is None else Gallery(pictures), limits)
+        _prepare(service)
+        where = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
+
+        def ready() -> None:
+            for name, tasks in service.tasks.items():
+                print(f"{name}: {', '.join(tasks) or 'nothing that can be asked'}", file=sys.stderr)
+            print(f"serving on {where} (documents: {where}/docs); Ctrl-C ends it", file=sys.stderr, flush=True)
+
+        serve(make_server(service, token, (host, *(allow_host or ())), ready), bound)
+
+
+def _prepare(service: Service) -> None:
+    if service.gallery is not None:
+        folder = service.gallery.folder
+        if not any("search" in tasks for tasks in service.tasks.values()):
+            raise RecipeError(
+                f"--pictures {folder} wants a model that searches, and {', '.join(service.tasks)} do not; add one: "
+                "diptych finetune retrieval"
+            )
+        print(f"looking at the pictures in {folder}", file=sys.stderr, flush=True)
     service.warm()
-    where = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
-
-    def ready() -> None:
-        for name, tasks in service.tasks.items():
-            print(f"{name}: {', '.join(tasks) or 'nothing that can be asked'}", file=sys.stderr)
-        print(f"serving on {where} (documents: {where}/docs); Ctrl-C ends it", file=sys.stderr, flush=True)
-
-    serve(make_server(service, token, (host, *(allow_host or ())), ready), bound)
 
 
 def _token(file: Path | None) -> str | None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from diptych.errors import DiptychError
+from diptych.errors import DiptychError, ServingError
 from diptych.serving import messages
 from diptych.serving.messages import Asked, Message
 from diptych.serving.predictor import Predictor
@@ -40,6 +40,7 @@ ENDPOINTS: dict[str, Kinds] = {
     "verify": (messages.VerifyRequest, messages.Verified, "Say whether a statement is true of a picture."),
     "search": (messages.SearchRequest, messages.Hits, "Rank the service's pictures by how well they fit a text."),
 }
+WARMING = "a picture"  # a search for it looks at the pictures before anybody asks
 REFUSALS = {
     401: "The token is missing or wrong.",
     408: "The request took too long to arrive.",
@@ -72,9 +73,14 @@ class Service:
             self.examples = drawn_examples()
 
     def warm(self) -> None:
-        """The first pass of a model takes longer than the next; what a detector lacks is told before anybody asks."""
-        for predictor in self.models.values():
+        """The first pass of a model takes longer than the next, and the first search looks at every picture. Raises
+        what a detector or a gallery lacks, before anybody asks.
+        """
+        for name, predictor in self.models.items():
             predictor.extract([torch.full((3, 64, 64), 127, dtype=torch.uint8)], lambda _picture, _unseen: None)
+            if self.gallery is not None and "search" in self.tasks[name]:
+                with suppress(ServingError):  # a model that does not know these words looks when it is asked in others
+                    predictor.search(WARMING, self.gallery.folder)
 
     @property
     def facts(self) -> list[Any]:

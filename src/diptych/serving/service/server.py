@@ -94,7 +94,6 @@ def serve(server: uvicorn.Server, bound: socket.socket) -> None:
         server.run(sockets=[bound])
     finally:
         signal.signal(signal.SIGTERM, before)
-        bound.close()
 
 
 class _Server(uvicorn.Server):
