@@ -153,29 +153,6 @@ def test_what_a_service_offers_is_what_its_models_have_learnt(tmp_path, model):
     local.service.worker.stop()
 
 
-def test_scores_are_those_of_the_best_validation_of_the_run_around_a_model(tmp_path):
-    model = make_model(tmp_path)
-    lines = [{"validation": {"CIDEr": 20.04, "BLEU-1": 3.0}}, {"validation": {"CIDEr": 10.0}}, {"validation": None}]
-    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines) + '{"valid')
-    local = Local(Service({"toy": model}))
-    (told,) = local.get("/v1/models").json()["models"]
-    assert told["scores"] == "validation: CIDEr 20.0, BLEU-1 3.0"
-    assert told["recipe"] == "unified-vlp/small/caption"
-    local.service.worker.stop()
-
-
-def test_a_model_without_a_detector_is_told_before_it_is_served(tmp_path):
-    import shutil
-
-    from diptych.errors import ServingError
-    from diptych.serving import load
-
-    make_model(tmp_path)
-    shutil.rmtree(tmp_path / "model" / "detector")
-    with pytest.raises(ServingError, match="has no detector/ folder"):
-        Service({"toy": load(tmp_path / "model")}).warm()
-
-
 def test_a_gallery_is_looked_at_before_anybody_asks(model, gallery, tmp_path, monkeypatch):
     from diptych.errors import DataError
 
@@ -214,26 +191,6 @@ def test_requests_that_come_together_share_a_pass_and_are_answered_as_alone(loca
     for one, other in zip(alone, told, strict=True):
         assert other["caption"] == one["caption"]
         assert other["score"] == pytest.approx(one["score"], abs=1e-3)
-
-
-def test_a_batch_waits_to_become_as_large_as_the_last_and_no_longer():
-    from diptych.serving.service.worker import Job, Worker
-
-    batches: list[list[Job]] = []
-    there = threading.Event()
-    worker = Worker(lambda jobs: batches.append(list(jobs)) or there.set(), Limits(linger=30.0))
-    jobs = [Job("caption", "toy", None) for _ in range(6)]
-    for job in jobs[:3]:
-        worker.submit(job)
-    worker.start()
-    assert there.wait(10), "the first batch waits for nobody: it takes who is there"
-    there.clear()
-    for job in jobs[3:]:
-        assert not there.wait(0.05)
-        worker.submit(job)
-    assert there.wait(10)
-    assert [len(batch) for batch in batches] == [3, 3]
-    worker.stop()
 
 
 def hold(local: Local, until: threading.Event) -> None:
