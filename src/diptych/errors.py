@@ -52,6 +52,10 @@ class ServingError(DiptychError):
     pass
 
 
+class Terminated(BaseException):  # as KeyboardInterrupt, which click takes for its own
+    """SIGTERM outside of training: what was done is kept, as at Ctrl-C, and the exit code is 75."""
+
+
 def nearest(name: str, known: Iterable[str], otherwise: str | None = None) -> str:
     """The end of an error about an unknown name: the likely intent, or `otherwise`; None: all there is."""
     known = sorted(known)

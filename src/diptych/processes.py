@@ -11,7 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from itertools import islice
 from multiprocessing import forkserver, get_all_start_methods, get_context, parent_process
-from threading import Event, Thread
+from threading import Event, Thread, current_thread, main_thread
 from typing import TYPE_CHECKING, TypeVar
 
 import psutil
@@ -45,6 +45,14 @@ def fresh() -> ForkServerContext | SpawnContext:
         return get_context("spawn")
     context = get_context("forkserver")
     context.set_forkserver_preload(LOADED_ONCE)
+    if current_thread() is main_thread():
+        # Signals go to the whole group. The server ignores them, and what it starts does until it says otherwise.
+        before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            forkserver.ensure_running()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
     return context
 
 
@@ -113,12 +121,15 @@ def _held() -> float:
 
 
 def _begin() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all of them; the one who asked decides
     end_with_parent()
+    for number in (signal.SIGINT, signal.SIGTERM):  # they go to the whole group; the one who asked decides
+        signal.signal(number, signal.SIG_IGN)
 
 
 def end_with_parent() -> None:
-    """This process is asked to end (SIGTERM) when the one that started it is gone, however that came about."""
+    """This process ends at once when the one that started it is gone, however that came about: the same command may
+    have been given again, and what is on the disk is whole at any moment."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     Thread(target=_stop_after_parent, daemon=True).start()
 
 
@@ -126,4 +137,4 @@ def _stop_after_parent() -> None:
     parent = parent_process()
     assert parent is not None
     parent.join()
-    os.kill(os.getpid(), signal.SIGTERM)  # a run in training saves itself first
+    os._exit(1)

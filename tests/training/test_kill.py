@@ -83,7 +83,8 @@ def test_sigterm_saves_and_exits_with_75(tmp_path, undisturbed):
         while not (tmp_path / "metrics.jsonl").exists() or len(lines(tmp_path)) < 3:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        process.send_signal(signal.SIGTERM)
+        for _ in range(2):  # one from the batch system to the group, one from uv
+            process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=30)
     assert process.returncode == 75
     done = lines(tmp_path)[-1]["step"]

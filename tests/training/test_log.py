@@ -131,6 +131,22 @@ def test_a_first_signal_is_a_wish_and_a_second_one_is_not():
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_sigterm_and_its_repeats_are_one_wish(monkeypatch):
+    """As batch systems send it to the group and to each process; long after, it ends the process."""
+    ended = []
+    before = signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
+    with StopWish() as wish:
+        for _ in range(3):
+            signal.raise_signal(signal.SIGTERM)
+        assert wish.asked
+        assert not ended
+        now = time.monotonic()
+        monkeypatch.setattr("diptych.training.stopping.time.monotonic", lambda: now + 6)
+        signal.raise_signal(signal.SIGTERM)
+        assert ended == [1]
+    signal.signal(signal.SIGTERM, before)
+
+
 def test_in_another_thread_signals_are_left_alone():
     seen = []
 

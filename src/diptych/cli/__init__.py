@@ -11,8 +11,8 @@ import sys
 from io import TextIOWrapper
 
 from diptych.cli import data, evaluate, importing, mine, predict, recipes, search, serve, train
-from diptych.cli.app import app
-from diptych.errors import DiptychError
+from diptych.cli.app import app, holding
+from diptych.errors import DiptychError, Stopped, Terminated
 from diptych.terminal import columns
 
 __all__ = ["app", "data", "evaluate", "importing", "main", "mine", "predict", "recipes", "search", "serve", "train"]
@@ -35,9 +35,13 @@ def main() -> None:
 def _run(arguments: list[str], debug: bool) -> int:
     """The exit code."""
     try:
-        app(arguments, terminal_width=columns(sys.stdout))
+        with holding:
+            app(arguments, terminal_width=columns(sys.stdout))
     except SystemExit as ended:
         return int(ended.code or 0)
+    except Terminated:
+        print("diptych: stopped; the same command goes on from here", file=sys.stderr)
+        return Stopped.exit_code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from diptych.errors import Terminated
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,6 +30,8 @@ storybook = typer.Typer(
     help="Write and show the drawn world, and train a detector for it.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(storybook, name="storybook")
+MOST_OF_A_PATH = 70  # characters: sockets lie below it, whose names may have 107
+holding = ExitStack()  # the folder that the command writes, held until it ends
 
 Set = Annotated[
     list[str] | None,
@@ -96,6 +105,30 @@ NoRepeatNgram = Annotated[
         min=1, metavar="N", help="Forbid that N words in a row come twice in a caption; default: the model's recipe."
     ),
 ]
+
+
+def hold(folder: Path) -> None:
+    """The folder that a verb writes is its own until it ends; SIGTERM keeps what was done, and its repeats are one.
+
+    What an earlier command was killed over is swept; temporary files lie there too. Raises DiptychError where another
+    process writes there.
+    """
+    from diptych.files import aside, sweep
+    from diptych.lock import held
+
+    holding.enter_context(held(folder))
+    own = aside((folder / "temporary").absolute())
+    if len(str(own)) < MOST_OF_A_PATH:
+        own.mkdir()
+        holding.callback(shutil.rmtree, own, ignore_errors=True)
+        tempfile.tempdir = os.environ["TMPDIR"] = str(own)
+    signal.signal(signal.SIGTERM, _terminated)
+    sweep(folder)
+
+
+def _terminated(number: int, _: object) -> None:
+    signal.signal(number, signal.SIG_IGN)  # batch systems send it to the group and to each process
+    raise Terminated
 
 
 def open_folder(model: str) -> Any:

@@ -16,6 +16,7 @@ from diptych.cli.app import (
     SplitSeed,
     app,
     console,
+    hold,
     open_folder,
     storybook,
 )
@@ -51,6 +52,7 @@ def storybook_write(
     from diptych.progress import bar
     from diptych.sources.storybook import write
 
+    hold(folder)
     splits = {"web": web, "train": train, "val": val, "test": test, "test_rare": test_rare}
     with bar("scenes") as progress:
         drawing = progress.add_task("drawing", total=sum(splits.values()))
@@ -105,6 +107,7 @@ def storybook_detector(
         if faster_rcnn is None
         else FasterRCNNRecipe.of(steps, seed, architecture=faster_rcnn)
     )
+    hold(out)
     train_detector(recipe, out, console=console())
     print(f"detector: {out / 'detector'}")
 
@@ -213,6 +216,7 @@ def extract(
     records = read_records(data, console(), pictures, split, split_seed, need_pictures=features is None)
     found = open_detector(detector, records, features, weights, region_selection, boxes)
     opened = with_image_feature(found, image_feature)
+    hold(out)
     done = extract_with_progress(records, opened, out, console(), batch, processes)
     print(f"{done.summary()}; {out}")
 

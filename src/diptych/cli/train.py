@@ -26,6 +26,7 @@ from diptych.cli.app import (
     TrainingSeed,
     app,
     console,
+    hold,
     open_folder,
 )
 from diptych.errors import RecipeError
@@ -59,6 +60,7 @@ def demo(
     """Draw a world, find its regions, pre-train, fine-tune, caption and answer: the main job, end to end."""
     from diptych.processes import begin_loading
 
+    hold(out)
     begin_loading()
     from diptych.demo.demo import DemoConfig
     from diptych.demo.demo import demo as run_demo
@@ -107,6 +109,7 @@ def pretrain(
     from diptych.runs.stages import fit_stages, run_stages
 
     given = _assignments({"init": init, "data.vocabulary": vocab, "training.seed": seed}, settings)
+    hold(out)
     start = open_folder(model) if model is not None else None
     named = find_stages(recipe)
     chosen = (named if start is None else fit_stages(named, start)).override(given)
@@ -140,6 +143,7 @@ def finetune(
     from diptych.tasks import find_learnt
 
     spec = find_learnt(task)
+    hold(out)
     start = open_folder(model)
     named = find_recipe(recipe or f"{start.architecture.system}/small/{spec.name}")
     chosen = fit_to(named, start).override(_assignments({"training.seed": seed}, settings))
@@ -196,6 +200,7 @@ def augment(
     from diptych.loading.store import Store
     from diptych.recipes.decoding import chosen_decoding
 
+    hold(out)
     start = open_folder(model)
     usual = start.recipe.decoding if start.recipe is not None else DecodingOptions()
     if beams is None and top_k is None and top_p is None:

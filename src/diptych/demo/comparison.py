@@ -18,7 +18,7 @@ from rich.console import Console
 from diptych.files import write_atomically
 from diptych.loading.store import Store
 from diptych.recipes import find_recipe
-from diptych.runs.distributed import workers
+from diptych.runs.distributed import ending_children, workers
 from diptych.runs.folder import open_model
 from diptych.runs.run import Run, evaluate, fit_to, run
 
@@ -63,7 +63,7 @@ class Row:
 def compare(cells: Sequence[Cell], processes: int, done: Callable[[Row], object]) -> list[Row]:
     """Run what has no row yet, each in a process of its own thread; hands back the rows in the order of the cells."""
     waiting = [cell for cell in cells if not (cell.folder / ROW).exists()]
-    with workers(max(1, min(processes, len(waiting)))) as pool:
+    with workers(max(1, min(processes, len(waiting)))) as pool, ending_children():
         for finished in as_completed([pool.submit(run_cell, cell) for cell in waiting]):
             done(finished.result())
     return [read_row(cell) for cell in cells]

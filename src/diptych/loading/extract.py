@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import json
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -77,7 +78,7 @@ def extract(
             told = 0
             new = _new(records, store.done, result)
             looking = _Looking(detector, batch_size, threads) if processes == 1 or not detector.needs_pictures else None
-            seen = looking.at(new) if looking is not None else _shared(new, detector, batch_size, processes)
+            seen = looking.at(new) if looking is not None else _shared(new, detector, batch_size, processes, folder)
             for found, failed in seen:
                 for record, regions in found:
                     store.add(replace(record, regions=regions, size=regions.size))
@@ -140,9 +141,9 @@ class _Looking:
             yield _seen(whole, self.detector, self.batch, failed), failed
 
 
-def _shared(records: Iterator[Record], detector: Detector, batch: int, processes: int) -> Iterator[Seen]:
+def _shared(records: Iterator[Record], detector: Detector, batch: int, processes: int, store: Path) -> Iterator[Seen]:
     """A piece of work is a window of records, so that the same pictures share a batch as in one process."""
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(prefix=".detector.", suffix=f".{os.getpid()}.partial", dir=store) as folder:
         detector.save(Path(folder))
         pieces = iter(lambda: list(islice(records, batch * WINDOW)), [])
         work = shared(partial(_look_apart, folder, batch), pieces, processes)

@@ -41,7 +41,7 @@ from diptych.core import (
     Regions,
     Statement,
 )
-from diptych.errors import DataError
+from diptych.errors import DataError, Terminated
 from diptych.files import write_atomically
 from diptych.vision.weights import check_detector
 
@@ -163,7 +163,7 @@ class StoreWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # A stop by the user still keeps what was extracted; an error of ours does not hide behind a second one.
-        if kind is None or issubclass(kind, KeyboardInterrupt):
+        if kind is None or issubclass(kind, KeyboardInterrupt | Terminated):
             self.flush()
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import active_children
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import ParamSpec, TypeVar
 
 import torch
 
-from diptych.errors import DiptychError, Stopped, TrainingError
+from diptych.errors import DiptychError, Stopped, Terminated, TrainingError
 from diptych.processes import end_with_parent, fresh
 from diptych.training.devices import leave
 
@@ -25,8 +27,19 @@ Made = TypeVar("Made")
 
 def in_process(work: Callable[Arguments, Made], *given: Arguments.args, **named: Arguments.kwargs) -> Made:
     """What `work` hands back; it and what it is given must be picklable. Its errors are raised here."""
-    with workers(1) as pool:
+    with workers(1) as pool, ending_children():
         return pool.submit(work, *given, **named).result()
+
+
+@contextmanager
+def ending_children() -> Iterator[None]:
+    """When this process is stopped, so are those that it started: a run in training saves itself first."""
+    try:
+        yield
+    except (KeyboardInterrupt, Terminated):
+        for child in active_children():
+            child.terminate()
+        raise
 
 
 def workers(count: int) -> ProcessPoolExecutor:
@@ -61,6 +74,10 @@ def _until_all_ended(ranks: Sequence[BaseProcess]) -> Sequence[BaseProcess]:
             wait(going)
             if any(rank.exitcode not in {None, 0, Stopped.exit_code} for rank in ranks):
                 break
+    except (KeyboardInterrupt, Terminated):
+        for rank in ranks:
+            rank.terminate()  # they save first
+        raise
     finally:
         for rank in ranks:
             rank.join(GRACE)

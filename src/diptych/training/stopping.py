@@ -1,18 +1,23 @@
 """SIGTERM and Ctrl-C as a wish that the loop fulfils between two steps."""
 
+import os
 import signal
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+ONE = 5.0  # seconds in which SIGTERMs are one: batch systems send it to the whole group, and uv to its child again
 
 
 class StopWish:
-    """`asked` once a signal has come. A second signal does what it would have done without us."""
+    """`asked` once a signal has come. The next does what it would have done without us, but SIGTERM within ONE seconds,
+    which is the same one again."""
 
     def __init__(self) -> None:
         self.asked = False
+        self._since = 0.0
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -24,8 +29,11 @@ class StopWish:
         self._restore()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
-        self._restore()
+        if not self.asked:
+            self.asked, self._since = True, time.monotonic()
+        elif number == signal.SIGINT or time.monotonic() - self._since > ONE:
+            self._restore()
+            os.kill(os.getpid(), number)
 
     def _restore(self) -> None:
         for number, handler in self._before.items():

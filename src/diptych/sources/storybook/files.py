@@ -19,6 +19,7 @@ from PIL import Image
 
 from diptych.core import Record
 from diptych.errors import DataError, nearest
+from diptych.files import aside
 from diptych.processes import shared
 from diptych.sources import coco, conceptual, nlvr, refcoco, vcr, vqa2
 from diptych.sources.parsing import combined, key_of, read_json
@@ -125,7 +126,7 @@ def _words(folder: Path, split: str, records: list[Record]) -> None:
 def _unfinished(path: Path) -> Path:
     """Where a file is written before it gets its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    return path.with_name(f"{path.name}.{os.getpid()}.partial")
+    return aside(path)
 
 
 def _save(path: Path, value: Any) -> None:

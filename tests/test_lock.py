@@ -1,0 +1,75 @@
+"""One command at a time in a folder; and commands that are stopped keep what they did."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from diptych.errors import DiptychError
+from diptych.lock import FILE, held
+
+HOLDS = "import sys, time; from pathlib import Path; from diptych.lock import held\n" + (
+    "with held(Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(600)\n"
+)
+WRITE = [sys.executable, "-m", "diptych.cli", "storybook", "write"]
+
+
+def test_the_second_hears_who_holds_the_folder_until_that_one_dies(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with subprocess.Popen([sys.executable, "-c", HOLDS, str(folder)], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(DiptychError, match=rf"run is being written to by process {other.pid} of "), held(folder):
+            pass
+        told = subprocess.run([*WRITE, str(folder), "--web", "1"], capture_output=True, text=True, check=False)
+        assert (told.returncode, told.stdout) == (1, "")
+        assert "is being written to by process" in told.stderr
+        other.kill()
+    with held(folder):
+        assert (folder / FILE).read_text().startswith(f"process {os.getpid()} of ")
+    assert not (folder / FILE).exists()
+
+
+def test_a_folder_that_was_made_for_the_lock_goes_where_nothing_was_written(tmp_path: Path) -> None:
+    with held(tmp_path / "a" / "b"):
+        pass
+    assert not (tmp_path / "a").exists()
+    with held(tmp_path / "a" / "b"):
+        (tmp_path / "a" / "b" / "written").touch()
+    assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["written"]
+
+
+def test_of_the_ranks_of_a_run_the_first_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with held(tmp_path):
+        monkeypatch.setenv("RANK", "1")
+        with held(tmp_path):
+            pass
+        assert (tmp_path / FILE).exists()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_a_signal_keeps_what_was_drawn_and_the_command_goes_on(tmp_path: Path, number: int, code: int) -> None:
+    """The signal goes to the whole group, SIGTERM twice, as batch systems and uv send it."""
+    sizes = ["--web", "2000", "--train", "0", "--val", "0", "--test", "0", "--test-rare", "0", "--processes", "2"]
+    with subprocess.Popen(
+        [*WRITE, str(tmp_path / "world"), *sizes], stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as writing:
+        deadline = time.monotonic() + 300  # against hanging: a busy machine takes long to start Python
+        while not list(tmp_path.glob("world/pictures/web/*.png")):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.killpg(writing.pid, number)
+        if number == signal.SIGTERM:
+            writing.send_signal(number)
+        _, said = writing.communicate(timeout=120)
+    assert writing.returncode == code, said
+    assert "Traceback" not in said
+    drawn = len(list(tmp_path.glob("world/pictures/web/*.png")))
+    assert 0 < drawn < 2000
+    assert list(tmp_path.rglob(".*")) == []
