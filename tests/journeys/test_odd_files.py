@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
+from diptych.cli import _run
 from diptych.core import Record
 from diptych.errors import DataError
 from diptych.loading.check import check
@@ -105,3 +106,21 @@ def test_odd_npz_do_not_stop_the_others(tmp_path: Path) -> None:
     detector: Detector = Given.of(folder, records)
     done = extract(records, detector, tmp_path / "store")
     assert (done.written, set(done.failed)) == (1, set("12345"))
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_and_a_device_are_no_pictures(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "zero.png").symlink_to("/dev/zero")
+    for name in ("pipe.png", "zero.png"):
+        with pytest.raises(DataError, match="is a pipe, a device or a socket"):
+            open_picture(tmp_path / name)
+
+
+@pytest.mark.parametrize("size", ["-4", "0", str(10**18)])
+def test_a_vocabulary_of_no_possible_size_is_refused(tmp_path: Path, size: str) -> None:
+    (tmp_path / "text").write_text("a dog")
+    assert (
+        _run(["tokens", "--out", str(tmp_path / "out"), "--text", str(tmp_path / "text"), "--size", size], False) == 2
+    )
+    assert not (tmp_path / "out").exists()

@@ -231,7 +231,7 @@ def tokens(
         list[Path] | None,
         typer.Option(metavar="FILE", help="Text file to learn from, a sentence a line; may be given several times."),
     ] = None,
-    size: Annotated[int, typer.Option(help="Size of the vocabulary at most, in tokens.")] = 8000,
+    size: Annotated[int, typer.Option(min=10, max=1_000_000, help="Size of the vocabulary at most, in tokens.")] = 8000,
     keep_case: Annotated[
         bool, typer.Option("--keep-case", help="Keep upper case, so that Dog and dog differ.")
     ] = False,

@@ -79,6 +79,8 @@ def _upright(image: Image.Image) -> tuple[int, int]:
 
 
 def _opened(path: Path, take: Callable[[Image.Image], T]) -> T:
+    if path.is_fifo() or path.is_char_device() or path.is_socket():  # reading it might never end
+        raise DataError(f"{path} is a pipe, a device or a socket, and no picture; save what it gives to a file first")
     return _read(lambda: content(path), path, take, MOST_PIXELS)
 
 
