@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from diptych.core import IGNORE, Batch, collate
-from diptych.errors import CheckpointError, DataError
+from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.models import ImageBert, ImageBertConfig, ImageBertResolvedConfig
 from diptych.models.checkpoint import start_from_bert
 from diptych.models.visual import geometry
@@ -145,7 +145,10 @@ def test_the_paper_s_sizes():
     assert (shape.layers, shape.width, shape.ffn, shape.heads) == (12, 768, 3072, 12)
     assert (shape.dropout, shape.max_regions, shape.region_norm, shape.whole_region) == (0.1, 100, "sum", False)
     assert shape.max_text >= 43
-    assert ImageBertConfig(whole_region=True).fitted(False).whole_region is False
+    assert ImageBertConfig(whole_region="given").fitted(False).whole_region is False
+    assert ImageBertConfig(whole_region="given").fitted(True).whole_region is True
+    with pytest.raises(RecipeError, match=r"the store has none.*--image-feature densenet121"):
+        ImageBertConfig(whole_region=True).fitted(False)
 
 
 def test_it_begins_from_bert(tmp_path):

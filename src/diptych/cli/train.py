@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -31,8 +31,7 @@ from diptych.cli.app import (
 )
 from diptych.errors import RecipeError
 
-if TYPE_CHECKING:
-    from diptych.models import ModelConfig
+NOTHING = "none"  # to begin from
 
 
 @app.command()
@@ -111,11 +110,13 @@ def pretrain(
     given = _assignments({"init": init, "data.vocabulary": vocab, "training.seed": seed}, settings)
     hold(out)
     start = open_folder(model) if model is not None else None
-    named = find_stages(recipe)
-    chosen = (named if start is None else fit_stages(named, start)).override(given)
-    chosen.claimed(out)
+    named, lost = find_stages(recipe), ""
     if start is not None:
-        _print_region_limit(named.recipes[0].model, chosen.recipes[0].model, start.folder)
+        named, lost = fit_stages(named, start)
+    chosen = named.override(given)
+    chosen.recipes[0].check_begun()
+    chosen.claimed(out)
+    _print(lost)
     own = str(start.folder) if start is not None else None
     store = stores_of(data, out, detector or own, console(), split_seed)
     made = run_stages(chosen, store, out, start=start, console=console())
@@ -126,10 +127,20 @@ def pretrain(
 def finetune(
     task: Annotated[str, typer.Argument(help="Task to learn, such as caption or vqa; an unknown name lists them.")],
     data: OwnData,
-    model: Model,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="Model folder, folder of a run, or user/name on the Hugging Face hub; "
+            "none: without pre-training, by --recipe."
+        ),
+    ],
     out: Out,
     recipe: Annotated[
         str | None, typer.Option(help="Recipe to train by; default: SYSTEM/small/TASK, with the system of --model.")
+    ] = None,
+    detector: Annotated[
+        str | None,
+        typer.Option(help="Detector that extracts the regions of data that are no store; default: that of --model."),
     ] = None,
     seed: TrainingSeed = None,
     split_seed: SplitSeed = 0,
@@ -139,18 +150,30 @@ def finetune(
     from diptych.recipes import find_recipe
     from diptych.recipes.recipe import claimed
     from diptych.runs.extraction import store_of
-    from diptych.runs.run import fit_to, run
+    from diptych.runs.run import fit_named, fit_to, run
     from diptych.tasks import find_learnt
 
     spec = find_learnt(task)
+    start = open_folder(model) if model != NOTHING else None
+    lost = ""
+    asked = recipe or (f"{start.architecture.system}/small/{spec.name}" if start is not None else None)
+    if asked is None:
+        raise RecipeError(
+            f"--model none begins from nothing, so --recipe says what is trained: SYSTEM/small/{spec.name}, such as "
+            f"vl-bert/small/{spec.name}; `diptych recipes {spec.name}` lists them"
+        )
+    chosen = find_recipe(asked)
+    if chosen.task != spec.name:
+        raise RecipeError(f"{chosen.name} teaches {chosen.task}, and the task is {spec.name}; choose one of the two")
+    if start is not None:
+        chosen, lost = fit_named(chosen, start) if recipe is not None else (fit_to(chosen, start), "")
+    chosen = chosen.override(_assignments({"training.seed": seed}, settings))
+    chosen.check_begun()
     hold(out)
-    start = open_folder(model)
-    named = find_recipe(recipe or f"{start.architecture.system}/small/{spec.name}")
-    chosen = fit_to(named, start).override(_assignments({"training.seed": seed}, settings))
     claimed(out, chosen)
-    if recipe is not None:
-        _print_region_limit(named.model, chosen.model, start.folder)
-    store = store_of(data, out / "store", str(start.folder), console(), split_seed)
+    _print(lost)
+    own = str(start.folder) if start is not None else None
+    store = store_of(data, out / "store", detector or own, console(), split_seed)
     made = run(chosen, store, out, start=start, console=console())
     print(f"model folder: {made.model.folder}")
 
@@ -162,17 +185,9 @@ def _assignments(options: dict[str, object], settings: list[str] | None) -> list
     )
 
 
-def _print_region_limit(named: ModelConfig, chosen: ModelConfig, start: Path) -> None:
-    """A model that is gone on with keeps its own number of regions."""
-    if named.max_regions != chosen.max_regions:
-        other = "" if chosen.regions_fixed else f"; --set model.max_regions={named.max_regions} reads so many"
-        console().print(
-            f"at most {chosen.max_regions} regions of a picture are read, and not {named.max_regions} as the recipe "
-            f"says, for {start} goes on as it was built{other}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+def _print(line: str) -> None:
+    if line:
+        console().print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()

@@ -22,6 +22,7 @@ from diptych.loading import moses
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FILE = "tokenizer.json"
+CASED_LEAST = 1000  # tokens of which a cased vocabulary has some with a capital
 END = "</w>"  # of a word, in BPE
 Kind = Literal["wordpiece", "bpe"]
 
@@ -58,6 +59,7 @@ class Tokens:
             lines = path.read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise CheckpointError(f"{path} is no readable vocabulary ({error}); wanted one token a line") from error
+        _check_case(lines, lowercase, path)
         ids = {token: number for number, token in enumerate(lines)}
         if len(ids) < len(lines):
             raise CheckpointError(f"{path} has {len(lines) - len(ids)} tokens twice; wanted one token a line")
@@ -119,6 +121,21 @@ class Tokens:
     def _encoded(self, text: str) -> Any:
         text = " ".join(moses.cut(text)) if self.kind == "bpe" else text
         return self._tokenizer.encode(text, add_special_tokens=False)
+
+
+def _check_case(tokens: Sequence[str], lowercase: bool, path: Path) -> None:
+    """Words of the other case would be read as [UNK] or letter by letter, and no error would say so."""
+    capitals = next((t for t in tokens if t[:1] != "[" and t.isascii() and t != t.lower()), None)
+    if lowercase and capitals is not None:
+        raise CheckpointError(
+            f"{path} is cased (it has {capitals!r}), and texts are lower-cased; set data.lowercase=false (of an "
+            "import: --cased), or give an uncased vocabulary"
+        )
+    if not lowercase and capitals is None and len(tokens) >= CASED_LEAST:
+        raise CheckpointError(
+            f"{path} is uncased (no token has a capital letter), and texts keep their case; set "
+            "data.lowercase=true (of an import: --uncased), or give a cased vocabulary"
+        )
 
 
 def _check_special(ids: Mapping[str, int], where: str) -> None:

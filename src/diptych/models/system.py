@@ -50,6 +50,9 @@ class ModelConfig(BaseModel):
     needs_regions: ClassVar[bool] = False
     # Whether weights depend on `max_regions`: a model that has learnt with one number cannot go on with another.
     regions_fixed: ClassVar[bool] = False
+    # Switches whose other side is another model: one that has learnt with either cannot go on by a recipe that names
+    # the other.
+    structural: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def reads_pixels(self) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from diptych.core import Batch
-from diptych.errors import DataError
+from diptych.errors import DataError, RecipeError
 from diptych.models.dropout import Dropout
 
 Source = Literal["paper", "official"]
@@ -40,6 +40,20 @@ def geometry(batch: Batch, norm: Source, form: Source) -> Float[Tensor, "B R G"]
     area = ((boxes[..., 3] - boxes[..., 1]) * (boxes[..., 2] - boxes[..., 0])).clamp(min=0)
     parts = [boxes, area[..., None]] + ([batch.scores[..., None]] if form == "official" else [])
     return torch.cat(parts, -1)
+
+
+WholeRegion = bool | Literal["given"]  # the picture's own feature as one region more; given: where the store has it
+
+
+def whole_region(asked: WholeRegion, there: bool) -> bool:
+    """Raises RecipeError where it was asked for outright and the store has none."""
+    if asked is True and not there:
+        raise RecipeError(
+            "model.whole_region=true reads the feature of the whole picture as one region more, and the store has "
+            "none: without it this would be another model. Extract it too (diptych extract DATA STORE --detector ... "
+            "--image-feature densenet121), or set model.whole_region=false"
+        )
+    return asked is not False and there
 
 
 def with_image_feature(batch: Batch) -> Batch:

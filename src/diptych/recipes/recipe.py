@@ -35,6 +35,19 @@ TAUGHT = "objectives"  # the one section that is replaced as a whole, by those o
 WHOLE = (TAUGHT, f"{TAUGHT}.kind")  # set before the keys of that section, in whatever order they are given
 FREE = "optimizer.lr_multipliers"  # the one table whose keys are the user's: prefixes of parameter names
 M = TypeVar("M", bound=BaseModel)
+# What the presets of the papers' size begin from (`init`), until a file is given.
+_GIVEN = "--set init=FILE --set data.vocabulary=vocab.txt"
+PUBLISHED: dict[str | None, str] = {
+    "paper: BERT base": f"BERT base (bert-base-uncased on the hub, with its vocab.txt): {_GIVEN}",
+    "paper: BERT large": f"BERT large (bert-large-uncased on the hub, with its vocab.txt): {_GIVEN}",
+    "paper: UniLM": (
+        "UniLM (LuoweiZhou/VLP's base_model_pretrained/model_153999_cpu.bin, whose vocab.txt is bert-base-cased's): "
+        + _GIVEN
+    ),
+    "paper: xgpt/text": "a model of text: diptych pretrain xgpt/text --out TEXT, then --model TEXT",
+    "paper: xgpt/pretrain": "a model of pairs: diptych pretrain xgpt/pretrain --out PAIRS, then --model PAIRS",
+    "paper: xgpt/in-domain": "a model of COCO's own: diptych pretrain xgpt/in-domain --out COCO, then --model COCO",
+}
 _ANY_WORDS = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)  # what objectives need, no word decides
 
 
@@ -94,7 +107,7 @@ class Recipe(BaseModel):
     """What is learnt."""
     model: SerializeAsAny[ModelConfig]
     init: str | None = None
-    """Weights to begin from: a BERT, UniLM or Unified VLP file or folder, or a hub id; null: random."""
+    """Weights to begin from: a BERT, UniLM or Unified VLP file or folder, or a hub id; none: random."""
     network_init: str | None = None
     """What model.network begins as: a Faster R-CNN's folder, or a file with its ResNet; null: random."""
     objectives: SerializeAsAny[Objectives]
@@ -102,6 +115,24 @@ class Recipe(BaseModel):
     training: TrainingConfig
     decoding: DecodingOptions = Field(default_factory=DecodingOptions)
     data: DataConfig = Field(default_factory=DataConfig)
+
+    @field_validator("init")
+    @classmethod
+    def _begins(cls, init: str | None) -> str | None:
+        return None if init == "none" else init
+
+    @property
+    def wants_init(self) -> bool:
+        """Whether `init` names what the paper begins from, and no file yet."""
+        return self.init in PUBLISHED
+
+    def check_begun(self) -> None:
+        """Raises RecipeError where the paper begins from weights that nobody has given."""
+        if self.init in PUBLISHED:
+            raise RecipeError(
+                f"{self.name} begins, as in the paper, from {PUBLISHED[self.init]}; or give a model (--model), or "
+                "begin from nothing with --set init=none"
+            )
 
     @field_validator("task")
     @classmethod

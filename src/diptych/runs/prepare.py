@@ -127,9 +127,11 @@ class Plan:
 def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> Plan:
     """Raises RecipeError, DataError or CheckpointError for whatever would go wrong later."""
     for name in ("init", "network_init"):
-        if getattr(recipe, name) is not None and start is not None:
+        if getattr(recipe, name) is not None and start is not None and not (name == "init" and recipe.wants_init):
             raise RecipeError(f"{name} and a model to start from exclude each other: give one")
-    if recipe.init is not None and recipe.data.vocabulary is None:
+    if start is None:
+        recipe.check_begun()
+    if recipe.init is not None and start is None and recipe.data.vocabulary is None:
         raise RecipeError(
             "init begins from weights that have a vocabulary of their own: give --vocab, their vocab.txt "
             "(--set data.vocabulary=...)"

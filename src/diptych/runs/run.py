@@ -62,7 +62,7 @@ def run(
         if (begin_heads := find_task(recipe.task).begin) is not None:
             begin_heads(chosen.task, model.heads, Start(start.model.heads, start.answers))
     begun = bool(steps_in(out / CHECKPOINTS))  # all weights come from there: what it began as need not be there still
-    if recipe.init is not None and not begun:
+    if recipe.init is not None and start is None and not begun:
         console.print(f"{recipe.init}: {begin(model, recipe.system, recipe.init).lines()[-1]}")
     if recipe.network_init is not None and not begun:
         report = begin_network(model, recipe.system, recipe.network_init, recipe.data.pixels_colours)
@@ -141,8 +141,32 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
     config = start.architecture.config
     shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}
     model = type(recipe.model)(**shape)
-    fitted = derive(recipe, model=model)
+    fitted = derive(recipe, model=model, init=None if recipe.wants_init else recipe.init)
     return _with_network_settings(fitted, start.recipe, model.reads_pixels)
+
+
+def fit_named(recipe: Recipe, start: ModelFolder) -> tuple[Recipe, str]:
+    """A recipe that was asked for by its name: `fit_to`, but with its own number of regions where no weight depends on
+    it; and what of its model it loses, as a line or as nothing.
+
+    Raises RecipeError where it names a structure that `start` does not have.
+    """
+    fitted = fit_to(recipe, start)
+    if not recipe.model.regions_fixed:
+        fitted = derive(fitted, model={"max_regions": recipe.model.max_regions})
+    named, kept = recipe.model.model_dump(), fitted.model.model_dump()
+    lost = [name for name in named if named[name] != kept[name] and "given" not in (named[name], kept[name])]
+    fields = type(recipe.model).model_fields
+    asked = [name for name in lost if name in recipe.model.structural and named[name] != fields[name].default]
+    if asked:
+        raise RecipeError(
+            f"{recipe.name} is of another model than {start.folder}: "
+            + "; ".join(f"model.{name}={named[name]}, and {kept[name]} there" for name in asked)
+            + "; give a model that was built so, or another recipe (`diptych recipes` lists all); --model none begins "
+            "by the recipe from the beginning"
+        )
+    told = ", ".join(f"{name} {kept[name]} (recipe: {named[name]})" for name in lost)
+    return fitted, f"{start.folder} goes on as it was built: {told}" if told else ""
 
 
 def _with_network_settings(recipe: Recipe, before: Recipe | None, reads_pixels: bool) -> Recipe:

@@ -18,13 +18,14 @@ from diptych.progress import tell
 from diptych.recipes.recipe import claimed
 from diptych.recipes.stages import Stages
 from diptych.runs.folder import CONFIG, INNER, ModelFolder, open_model
-from diptych.runs.run import fit_to, run
+from diptych.runs.run import fit_named, run
 from diptych.terminal import make_console
 
 
-def fit_stages(stages: Stages, start: ModelFolder) -> Stages:
-    """The stages with the sizes and switches of the model that they begin from."""
-    return Stages(stages.name, tuple(fit_to(recipe, start) for recipe in stages.recipes))
+def fit_stages(stages: Stages, start: ModelFolder) -> tuple[Stages, str]:
+    """The stages with the sizes and switches of the model that they begin from; and what they lose, in a line."""
+    fitted = [fit_named(recipe, start) for recipe in stages.recipes]
+    return Stages(stages.name, tuple(recipe for recipe, _ in fitted)), fitted[0][1]
 
 
 def run_stages(

@@ -17,7 +17,7 @@ any backbone, as one region more ("w global feature", Table 4).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -33,7 +33,7 @@ from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, answer_slot_state, make_heads
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Transformer
-from diptych.models.visual import geometry, refuse_more_regions, region_features
+from diptych.models.visual import WholeRegion, geometry, refuse_more_regions, region_features, whole_region
 
 WORDS, REGIONS = 0, 1  # segments
 
@@ -51,8 +51,10 @@ class ImageBertConfig(ModelConfig):
     # before it, or of each of the parts that are projected (feature and box) before their sum is normed too.
     region_norm: Literal["sum", "each"] = "sum"
     """Whether the sum of a region's embeddings is normed, or each of them too."""
-    whole_region: bool = False
+    whole_region: WholeRegion = False
     """Whether the whole picture's feature is one region more."""
+
+    structural: ClassVar = frozenset({"region_norm"})
 
     @model_validator(mode="after")
     def _fits(self) -> ImageBertConfig:
@@ -69,7 +71,7 @@ class ImageBertConfig(ModelConfig):
         return self.positions - 2
 
     def fitted(self, whole: bool) -> ImageBertConfig:
-        return derive(self, whole_region=self.whole_region and whole)
+        return derive(self, whole_region=whole_region(self.whole_region, whole))
 
     @classmethod
     def base(cls, **changes: Any) -> ImageBertConfig:

@@ -22,7 +22,7 @@ does all, and two streams, in which the cross-modal encoder also writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -63,9 +63,9 @@ class TdenConfig(ModelConfig):
     sentence_layers: MaybeLayers = 12
     """Layers of the sentence encoder."""
     cross_layers: MaybeLayers = 6
-    """Layers of the cross-modal encoder; 0: decoder-only pre-training (Table 2, row 2)."""
+    """Layers of the cross-modal encoder; 0: none."""
     decoder_layers: MaybeLayers = 6
-    """Layers of the cross-modal decoder; 0: encoder-only pre-training (Table 2, row 1)."""
+    """Layers of the cross-modal decoder; 0: none."""
     segments: Size = 3
     """Segment embeddings: the code's; 0 and 1 are used."""
     embedding_norm_eps: Epsilon = 1e-5
@@ -84,6 +84,10 @@ class TdenConfig(ModelConfig):
     """Width of the pooled vectors that answers are predicted from; null: that of the states."""
     tied_words: bool = True
     """Whether the word head shares the word embeddings."""
+
+    structural: ClassVar = frozenset(
+        {"structure", "decoder_memory", "cross_ffn", "vqa_fusion", "similarity", "tied_words"}
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> TdenConfig:

@@ -32,7 +32,14 @@ from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, answer_slot_state, make_heads
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Memory, Transformer
-from diptych.models.visual import RegionEmbedding, Source, refuse_more_regions, with_image_feature
+from diptych.models.visual import (
+    RegionEmbedding,
+    Source,
+    WholeRegion,
+    refuse_more_regions,
+    whole_region,
+    with_image_feature,
+)
 
 
 class UnifiedVLPConfig(ModelConfig):
@@ -52,7 +59,7 @@ class UnifiedVLPConfig(ModelConfig):
     """Norm of the boxes of the paper or of the code (docs/fidelity.md)."""
     geometry: Source = "paper"
     """Numbers of a box of the paper or of the code (docs/fidelity.md)."""
-    whole_region: bool = False
+    whole_region: WholeRegion = False
     """Whether the whole picture's feature is one region more."""
     class_input: bool = True
     """Whether the detector's class probabilities are part of the input (Table 6)."""
@@ -63,6 +70,7 @@ class UnifiedVLPConfig(ModelConfig):
     """paper: a hidden region keeps its box; official: nothing but its segment."""
 
     regions_fixed: ClassVar = True
+    structural: ClassVar = frozenset({"region_embedding", "box_norm", "geometry", "class_input"})
 
     @model_validator(mode="after")
     def _fits(self) -> UnifiedVLPConfig:
@@ -79,7 +87,7 @@ class UnifiedVLPConfig(ModelConfig):
         return self.positions - self.max_regions - 2
 
     def fitted(self, whole: bool) -> UnifiedVLPConfig:
-        return derive(self, whole_region=self.whole_region and whole)
+        return derive(self, whole_region=whole_region(self.whole_region, whole))
 
     @classmethod
     def base(cls, **changes: Any) -> UnifiedVLPConfig:

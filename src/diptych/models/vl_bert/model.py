@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -69,6 +69,8 @@ class VLBertConfig(ModelConfig):
 
     network_stride: Stride = "1x1"
     """Which convolution of a bottleneck has the stride of its stage: 1x1, or 3x3 for torchvision's weights."""
+
+    structural: ClassVar = frozenset({"geometry"})
 
     @model_validator(mode="after")
     def _fits(self) -> VLBertConfig:

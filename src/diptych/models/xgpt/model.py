@@ -80,6 +80,7 @@ class XgptConfig(ModelConfig):
 
     needs_regions: ClassVar = True
     regions_fixed: ClassVar = True  # as many learnt queries
+    structural: ClassVar = frozenset({"structure", "cross"})
 
     @model_validator(mode="after")
     def _fits(self) -> XgptConfig:

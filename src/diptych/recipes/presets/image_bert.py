@@ -50,6 +50,7 @@ def paper(task: Task) -> Recipe:
         system="image-bert",
         task=task,
         model=ImageBertConfig.base(),
+        init="paper: BERT base",  # section 5.1
         objectives=_OBJECTIVES[task],
         optimizer=OptimizerConfig(kind="adam", lr=_RATES[task], schedule="linear", warmup_share=0.1),
         training=TrainingConfig(
@@ -65,7 +66,7 @@ def small(task: Task) -> Recipe:
         name=f"image-bert/small/{task}",
         system="image-bert",
         task=task,
-        model=ImageBertConfig.tiny(whole_region=True, answer_slot=True),
+        model=ImageBertConfig.tiny(whole_region="given", answer_slot=True),
         objectives=VqaObjectives(form="softmax") if task == "vqa" else _OBJECTIVES[task],
         optimizer=muon("encoder.layers."),
         training=PAIRS if task == "retrieval" else TRAINING,
@@ -120,7 +121,8 @@ def two_stages(size: Size) -> Stages:
     """Table 3, last row, the paper's own: LAIT, then Conceptual Captions and SBU."""
     splits = TWO_STAGES[size]
     name = "-then-".join(splits)
-    recipes = tuple(on(size, split, f"{name}/{number}") for number, split in enumerate(splits, start=1))
+    first, *later = (on(size, split, f"{name}/{number}") for number, split in enumerate(splits, start=1))
+    recipes = (first, *(derive(recipe, init=None) for recipe in later))
     return Stages(recipes[0].name.removesuffix("/1"), recipes)
 
 

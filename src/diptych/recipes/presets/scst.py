@@ -31,4 +31,4 @@ def scst(
 ) -> Recipe:
     """The same model and decoding, rewarded. `optimizer` and `training` are what changes of them."""
     name = caption.name.removesuffix("caption") + "scst"
-    return derive(caption, name=name, objectives=objectives, optimizer=optimizer, training=training)
+    return derive(caption, name=name, init=None, objectives=objectives, optimizer=optimizer, training=training)

@@ -96,6 +96,7 @@ def paper(task: Task) -> Recipe:
         system="tden",
         task=task,
         model=TdenConfig.base(),
+        init="paper: BERT base",
         objectives=_OBJECTIVES[task],
         optimizer=OptimizerConfig(kind="adam", lr=_RATES[task], schedule="linear", warmup_share=0.1),
         training=TrainingConfig(

@@ -61,13 +61,14 @@ def paper(task: Task) -> Recipe:
         system="unified-vlp",
         task=task,
         model=UnifiedVLPConfig.base(),
+        init="paper: UniLM",  # "the weights in our BERT model are initialized from UniLM" (Implementation details)
         objectives=_OBJECTIVES[task],
         optimizer=derive(_BERT, lr=_PAPER_RATES[task]),
         training=TrainingConfig(
             steps=_STEPS[task], batch=_BATCHES[task], micro_batch=64, precision="bf16", validate_every=5000, keep=2
         ),
         decoding=DecodingOptions(beams=5),
-        data=VQA2 if task == "vqa" else DataConfig(),
+        data=derive(VQA2 if task == "vqa" else DataConfig(), lowercase=False),  # as UniLM's words are
     )
 
 
@@ -82,8 +83,7 @@ def official(task: Task) -> Recipe:
         objectives=VqaObjectives(masks_a_word=True) if asks else recipe.objectives,
         optimizer={"lr": _OFFICIAL_RATES[task]},
         training={"steps": 103_000, "validate_every": None} if asks else {},
-        # bert-base-cased, do_lower_case off (run_img2txt_dist.py:50, 258)
-        data={"lowercase": False, **(AND_VAL if asks else {})},
+        data=AND_VAL if asks else {},
     )
 
 
@@ -96,7 +96,7 @@ def small(task: Task) -> Recipe:
         name=f"unified-vlp/small/{task}",
         system="unified-vlp",
         task=task,
-        model=UnifiedVLPConfig.tiny(whole_region=True, answer_slot=True),
+        model=UnifiedVLPConfig.tiny(whole_region="given", answer_slot=True),
         objectives=derive(_OBJECTIVES[task], **own),
         optimizer=muon("encoder.layers."),
         training=TRAINING,

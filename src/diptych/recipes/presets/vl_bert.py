@@ -74,6 +74,7 @@ def paper(task: Task) -> Recipe:
         system="vl-bert",
         task=task,
         model=VLBertConfig.base(network="resnet101" if looks else None),
+        init="paper: BERT base",  # section 4.1
         objectives=_OBJECTIVES[task],
         optimizer=optimizer,
         training=TrainingConfig(
@@ -199,7 +200,7 @@ def large(task: Task) -> Recipe:
     recipe = paper(task)
     assert isinstance(recipe.model, VLBertConfig)
     model = VLBertConfig.large(network=recipe.model.network)
-    return derive(recipe, name=f"vl-bert/large/{task}", model=model)
+    return derive(recipe, name=f"vl-bert/large/{task}", model=model, init="paper: BERT large")
 
 
 MAKERS: list[Callable[[], Recipe]] = [

@@ -68,6 +68,14 @@ _OBJECTIVES: dict[Task, Objectives] = {
     "vqa": VqaObjectives(),
     "retrieval": RetrievalObjectives(),
 }
+# Sections 5.3 and 5.4; row 6 to 9 of Table 2 go on from rows of the stage before.
+_BEFORE: dict[Task, str] = {
+    "pretrain": "paper: xgpt/text",
+    "in-domain": "paper: xgpt/pretrain",
+    "caption": "paper: xgpt/in-domain",
+    "vqa": "paper: xgpt/pretrain",
+    "retrieval": "paper: xgpt/pretrain",
+}
 _RATES: dict[Task, float] = {
     "text": 1e-4,
     "pretrain": 1e-4,
@@ -96,6 +104,7 @@ def paper(task: Task) -> Recipe:
         system="xgpt",
         task=_kind(task),
         model=XgptConfig.base(),
+        init=_BEFORE.get(task),
         objectives=objectives,
         # Warm-up of a 25th: the inverse square root then ends at a fifth of the highest rate, 1e-4 at 2e-5.
         optimizer=OptimizerConfig(
@@ -156,7 +165,9 @@ def table_3(depth: str, structure: Structure) -> Recipe:
     make = XgptConfig.tiny if depth == "tiny" else XgptConfig.base
     name = f"xgpt/caption/table-3-{depth}-{structure}"
     halved: dict[str, Any] = {"layers": 3} if (depth, structure) == ("tiny", "encdec") else {}
-    return derive(paper("caption"), name=name, model=make(structure=structure, **halved), optimizer={"lr": 1e-4})
+    return derive(
+        paper("caption"), name=name, model=make(structure=structure, **halved), init=None, optimizer={"lr": 1e-4}
+    )
 
 
 def table_3_small(structure: Structure) -> Recipe:

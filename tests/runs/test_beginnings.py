@@ -1,0 +1,121 @@
+"""From what a run begins: a model that keeps its structure, what a paper says, or nothing, and never in silence."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from diptych.core import Vocabulary
+from diptych.errors import CheckpointError, RecipeError
+from diptych.loading.extract import extract
+from diptych.loading.store import Store
+from diptych.loading.tokens import SPECIAL, Tokens
+from diptych.models import SYSTEMS
+from diptych.recipes import RECIPES, find_recipe, find_stages
+from diptych.runs.folder import ModelFolder
+from diptych.runs.prepare import plan
+from diptych.runs.run import fit_named, fit_to
+from diptych.sources.storybook import record, scene
+from diptych.vision.ground_truth import GroundTruth
+
+
+def built(name: str, **changes: Any) -> ModelFolder:
+    """All of a model folder that a recipe is fitted to."""
+    recipe = find_recipe(name)
+    shape = recipe.model.model_dump() | changes
+    config = SYSTEMS[recipe.system].resolved(**shape, vocabulary=Vocabulary(30, 0, 1, 2, 3, 4))
+    architecture = SimpleNamespace(system=recipe.system, config=config)
+    return cast(ModelFolder, SimpleNamespace(folder=Path("there"), architecture=architecture, recipe=recipe))
+
+
+def store_in(folder: Path) -> Store:
+    records = [record(scene(0, "train", number)) for number in range(4)]
+    extract(records, GroundTruth.of(records), folder / "store")
+    return Store(folder / "store")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "start", "wanted"),
+    [
+        (
+            "xgpt/caption/table-3-tiny-enc",
+            "xgpt/pretrain",
+            "structure=enc, and encdec-share there.*--model none",
+        ),
+        ("tden/official/vqa", "tden/pretrain", "model.vqa_fusion=official, and paper there"),
+        ("unified-vlp/official/caption", "unified-vlp/pretrain", "model.region_embedding=official, and paper there"),
+        ("vl-bert/official/vqa", "vl-bert/pretrain", "model.geometry=official, and paper there"),
+    ],
+)
+def test_another_structure_is_refused(recipe: str, start: str, wanted: str) -> None:
+    with pytest.raises(RecipeError, match=wanted):
+        fit_named(find_recipe(recipe), built(start))
+
+
+def test_what_the_recipe_loses_is_listed() -> None:
+    fitted, told = fit_named(find_recipe("tden/vqa"), built("tden/official/pretrain"))
+    assert told.startswith("there goes on as it was built: ")
+    assert "vqa_fusion official (recipe: paper)" in told
+    assert "max_regions" not in told
+    assert fitted.model.max_regions == 100
+    assert fit_named(find_recipe("tden/vqa"), built("tden/pretrain"))[1] == ""
+
+
+def test_regions_are_the_recipe_s_where_no_weight_depends_on_them() -> None:
+    def regions(recipe: str, start: str) -> int:
+        return fit_named(find_recipe(recipe), built(start))[0].model.max_regions
+
+    assert regions("tden/official/vqa", "tden/official/pretrain") == 100
+    assert regions("image-bert/retrieval/36-regions", "image-bert/pretrain") == 36
+    assert regions("unified-vlp/caption", "unified-vlp/small/pretrain") == 32
+    assert "max_regions 32 (recipe: 100)" in fit_named(find_recipe("xgpt/caption"), built("xgpt/small/pretrain"))[1]
+    assert fit_to(find_recipe("image-bert/retrieval"), built("image-bert/small/pretrain")).model.max_regions == 32
+
+
+def test_no_recipe_of_the_papers_size_begins_from_nothing_without_a_word() -> None:
+    """But those that the paper trains from nothing, and those that go on with another's model."""
+    silent = {name for name in RECIPES if "/small/" not in name and not find_recipe(name).wants_init}
+    scratch = {name for name in RECIPES if name.startswith("xgpt/caption/table-3-")}
+    assert silent == {"xgpt/text", *scratch, *(name for name in RECIPES if name.endswith("/scst"))} - {
+        name for name in RECIPES if "/small/" in name
+    }
+    assert not any(find_recipe(name).init for name in RECIPES if "/small/" in name)
+    staged = find_stages("image-bert/pretrain/lait-then-cc+sbu").recipes
+    assert [recipe.init for recipe in staged] == ["paper: BERT base", None]
+
+
+def test_what_a_paper_begins_from_is_asked_for_with_the_way_to_get_it(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    with pytest.raises(RecipeError, match=r"BERT base \(bert-base-uncased.*--set init=FILE.*--set init=none"):
+        plan(find_recipe("vl-bert/vqa"), store, tmp_path / "run", None)
+    with pytest.raises(RecipeError, match=r"UniLM \(LuoweiZhou/VLP's"):
+        plan(find_recipe("unified-vlp/pretrain"), store, tmp_path / "run", None)
+    with pytest.raises(RecipeError, match=r"diptych pretrain xgpt/text --out TEXT, then --model TEXT"):
+        plan(find_recipe("xgpt/pretrain"), store, tmp_path / "run", None)
+    assert plan(find_recipe("vl-bert/vqa", ["init=none"]), store, tmp_path / "run", None).fresh
+    assert fit_to(find_recipe("vl-bert/vqa"), built("vl-bert/pretrain")).init is None
+
+
+def test_the_picture_s_own_feature_is_not_left_out_in_silence(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    assert not store.contract.whole
+    wanted = ["init=none", "data.split=train", "training.validate_every=null"]
+    with pytest.raises(RecipeError, match=r"has none.*diptych extract DATA STORE .*--image-feature densenet121"):
+        plan(find_recipe("image-bert/pretrain/global", wanted), store, tmp_path / "run", None)
+    made = plan(find_recipe("image-bert/small/pretrain", wanted), store, tmp_path / "run", None)
+    assert made.architecture.config.whole_region is False  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("words", "lowercase", "wanted"),
+    [(("The", "dog"), True, "is cased .it has 'The'.*lowercase=false"), ((), False, "is uncased.*lowercase=true")],
+)
+def test_a_vocabulary_of_the_other_case_is_refused(
+    words: tuple[str, ...], lowercase: bool, wanted: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join([*SPECIAL, *(f"word{n}" for n in range(1000)), *words]))
+    with pytest.raises(CheckpointError, match=wanted):
+        Tokens.from_vocabulary(path, lowercase)
+    assert Tokens.from_vocabulary(path, not lowercase).vocabulary.size == 1005 + len(words)
