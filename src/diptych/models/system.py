@@ -60,6 +60,11 @@ class ModelConfig(BaseModel):
         return False
 
     @property
+    def reads_classes(self) -> bool:
+        """Whether the detector's class probabilities are a part of the input."""
+        return False
+
+    @property
     def frozen_stages(self) -> int:
         """How many stages of that network keep the weights that they begin with."""
         return 0

@@ -25,7 +25,7 @@ from diptych.decoding import DecodingOptions
 from diptych.errors import RecipeError, nearest
 from diptych.files import write_atomically
 from diptych.loading.pixels import Colours
-from diptych.models import SYSTEMS, ModelConfig, ResolvedConfig
+from diptych.models import SYSTEMS, ModelConfig, ResolvedConfig, System
 from diptych.recipes.objectives import OBJECTIVES, Objectives
 from diptych.tasks import TASKS
 from diptych.training.config import OptimizerConfig, TrainingConfig
@@ -149,12 +149,7 @@ class Recipe(BaseModel):
     @field_validator("model", mode="before")
     @classmethod
     def _of_its_system(cls, value: Any, others: ValidationInfo) -> Any:
-        system = others.data.get("system")
-        if not isinstance(value, dict):
-            return value
-        if system is None:
-            raise ValueError("cannot be read without the system it belongs to; see system")
-        return SYSTEMS[system].config.model_validate(value)
+        return value if not isinstance(value, dict) else system_of(others).config.model_validate(value)
 
     @field_validator("objectives", mode="before")
     @classmethod
@@ -199,9 +194,17 @@ class Recipe(BaseModel):
 
 
 def named_system(system: str) -> str:
+    """The name, if it is in SYSTEMS. Raises ValueError with the nearest one that is."""
     if system not in SYSTEMS:
         raise ValueError(f"no system {system!r}; {nearest(system, SYSTEMS)}")
     return system
+
+
+def system_of(others: ValidationInfo) -> System:
+    """The system that a validator's other fields name. Raises ValueError where they name none."""
+    if others.data.get("system") is None:
+        raise ValueError("cannot be read without the system it belongs to; see system")
+    return SYSTEMS[others.data["system"]]
 
 
 def parse(kind: type[M], values: Any, where: str) -> M:

@@ -28,7 +28,7 @@ from diptych.loading.tokens import FILE as TOKENS
 from diptych.loading.tokens import Tokens
 from diptych.models import SYSTEMS, ResolvedConfig, SystemModel
 from diptych.models.weights import load_into, read_weights
-from diptych.recipes.recipe import Recipe, named_system, parse
+from diptych.recipes.recipe import Recipe, named_system, parse, system_of
 from diptych.tasks.answers import FILE as ANSWERS
 from diptych.tasks.answers import Answers
 from diptych.vision.given import KIND as GIVEN
@@ -57,12 +57,7 @@ class Architecture(BaseModel):
     @field_validator("config", mode="before")
     @classmethod
     def _of_its_system(cls, value: Any, others: ValidationInfo) -> Any:
-        system = others.data.get("system")
-        if not isinstance(value, dict):
-            return value
-        if system is None:
-            raise ValueError("cannot be read without the system it belongs to; see system")
-        return SYSTEMS[system].resolved.model_validate(value)
+        return value if not isinstance(value, dict) else system_of(others).resolved.model_validate(value)
 
     def build(self) -> SystemModel:
         return SYSTEMS[self.system].model(self.config, self.heads)

@@ -101,7 +101,7 @@ def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> Non
     sizes = {}
     if not config.reads_pixels:
         sizes["values a region"] = (contract.feature_size, config.feature_size)
-    if system == "unified-vlp" or "region_class" in made.architecture.heads:
+    if config.reads_classes or "region_class" in made.architecture.heads:
         sizes["classes"] = (len(contract.class_names), config.classes)
     if other := [f"{has} {name}, the model reads {reads}" for name, (has, reads) in sizes.items() if has != reads]:
         raise RecipeError(f"the detector {contract.extractor} does not fit: it gives {'; '.join(other)}")

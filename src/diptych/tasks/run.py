@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from diptych.core import Record, Sample, Task, collate
-from diptych.tasks.matching import Retrieval
+from diptych.tasks.spec import RanksGallery
 
 
 def ask(
@@ -25,7 +25,7 @@ def ask(
 
     Of retrieval the questions are all pairs of the records, and a prediction says what a query found.
     """
-    if isinstance(task, Retrieval):
+    if isinstance(task, RanksGallery):
         return task.rank(model, list(records) if with_pixels is None else [with_pixels(record) for record in records])
     device = next(model.parameters()).device
     was_training = model.training

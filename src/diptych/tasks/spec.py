@@ -73,6 +73,13 @@ class LeavesOut(Protocol):
     unknown: dict[str, str]  # by key
 
 
+@runtime_checkable
+class RanksGallery(Protocol):
+    """A task whose queries are asked of all pictures at once, each pair a pass of the model."""
+
+    def rank(self, model: nn.Module, records: Sequence[Record]) -> list[dict[str, Any]]: ...
+
+
 @dataclass(frozen=True)
 class TaskSpec:
     """One task. What has no default every task has to say; the rest is for what only some have."""

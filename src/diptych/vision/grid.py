@@ -42,6 +42,12 @@ class Backbone(nn.Module):
     def forward(self, squares: Tensor) -> Float[Tensor, "B F h w"]:
         return cast(Tensor, self.trunk(normalize(squares.float() / 255, MEAN, DEVIATION)))
 
+    @cached_property
+    @torch.no_grad()
+    def width(self) -> int:
+        """F, the channels of the last map."""
+        return int(self(torch.zeros(1, 3, self.side, self.side, dtype=torch.uint8)).shape[1])
+
 
 class Grid:
     """`cells` by `cells` regions of equal size; those outside a picture that is not square are left out."""
@@ -63,16 +69,10 @@ class Grid:
         return FeatureContract(
             extractor=f"grid:{self.backbone.name} at {self.backbone.side} pixels",
             weights=fingerprint(self.backbone),
-            feature_size=self._feature_size,
+            feature_size=self.backbone.width,
             selection=f"all of {self.cells} x {self.cells} cells",
             whole=True,
         )
-
-    @cached_property
-    @torch.no_grad()
-    def _feature_size(self) -> int:
-        side = self.backbone.side
-        return int(self.backbone(torch.zeros(1, 3, side, side, dtype=torch.uint8)).shape[1])
 
     @torch.no_grad()
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:

@@ -45,18 +45,12 @@ class WithImageFeature:
             extractor=f"{inner.extractor}; whole: {self.backbone.name} at {self.backbone.side} pixels",
             weights=hashlib.sha256(f"{inner.weights} {self._fingerprint}".encode()).hexdigest(),
             whole=True,
-            whole_size=self._whole_size,
+            whole_size=self.backbone.width,
         )
 
     @cached_property
     def _fingerprint(self) -> str:
         return fingerprint(self.backbone)
-
-    @cached_property
-    @torch.no_grad()
-    def _whole_size(self) -> int:
-        side = self.backbone.side
-        return int(self.backbone(torch.zeros(1, 3, side, side, dtype=torch.uint8)).shape[1])
 
     @torch.no_grad()
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:

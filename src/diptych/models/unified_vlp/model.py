@@ -86,6 +86,10 @@ class UnifiedVLPConfig(ModelConfig):
         """How many words (and the [SEP] that ends them) there are positions for."""
         return self.positions - self.max_regions - 2
 
+    @property
+    def reads_classes(self) -> bool:
+        return self.class_input
+
     def fitted(self, whole: bool) -> UnifiedVLPConfig:
         return derive(self, whole_region=whole_region(self.whole_region, whole))
 
