@@ -11,7 +11,7 @@ from diptych.core import Regions, Sample, collate
 from diptych.decoding import DecodingOptions, decode
 from diptych.decoding.influence import weigh_answer, weigh_words
 from diptych.loading.tokens import Tokens
-from diptych.tasks.answers import Answers
+from diptych.tasks.answers import UNKNOWN, Answers
 from diptych.tasks.spec import AnswerForm
 from diptych.tasks.vqa import Vqa
 from tests import toy
@@ -59,7 +59,7 @@ def test_the_weights_of_an_answer(model: Any, form: AnswerForm) -> None:
     """They are of the probability that the task gives the answer, with the region and without it."""
     sample = toy.sample(3)
     assert sample.regions is not None
-    task = Vqa(Tokens.train(["a dog"]), Answers(tuple("?abcdef")), form=form)
+    task = Vqa(Tokens.train(["a dog"]), Answers((UNKNOWN, *"abcdef")), form=form)
     weights = weigh_answer(model, sample.regions, sample.text, 2, task.log_probabilities)
 
     def chance(regions: Regions) -> float:

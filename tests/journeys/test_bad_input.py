@@ -131,4 +131,4 @@ def test_a_model_cut_short_is_named(run: Callable[..., Told], world: Path, tmp_p
     weights.write_bytes(weights.read_bytes()[:1000])
     told = run("evaluate", "--model", run_folder, "--data", world)
     assert told.code == 1
-    assert "model.safetensors is cut short" in told.error
+    assert "model.safetensors is not what was written" in told.error

@@ -79,7 +79,7 @@ def test_the_rest_takes_adamw_and_a_loaded_state_goes_on() -> None:
 def test_wrong_names_and_none_are_refused() -> None:
     with pytest.raises(RecipeError, match=r"optimizer.muon_params: no trainable parameter starts with 'layers'"):
         build_optimizer(nn.Sequential(nn.Linear(2, 2)), CONFIG.model_copy(update={"muon_params": ("layers",)}), CPU)
-    with pytest.raises(ValidationError, match="muon wants muon_params"):
+    with pytest.raises(ValidationError, match="muon needs muon_params"):
         OptimizerConfig(kind="muon")
 
 

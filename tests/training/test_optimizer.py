@@ -104,7 +104,7 @@ def test_biases_and_norms_are_not_decayed():
 
 
 def test_groups_by_longest_prefix():
-    found = grouped(groups={"layers": 0.1, "layers.1": 0.5})
+    found = grouped(lr_multipliers={"layers": 0.1, "layers.1": 0.5})
     assert (found["layers.0.0.weight"][0], found["layers.1.0.weight"][0], found["words.weight"][0]) == (0.1, 0.5, 1)
     optimizer = build_optimizer(ToyModel(), OptimizerConfig(lr_multipliers={"layers": 0.1}), CPU)
     set_rate(optimizer, 2.0)
@@ -113,7 +113,7 @@ def test_groups_by_longest_prefix():
 
 def test_a_prefix_that_fits_nothing_is_refused():
     with pytest.raises(RecipeError, match=r"no trainable parameter starts with 'layer\.0': did you mean layers\.0"):
-        grouped(groups={"layer.0": 0.1})
+        grouped(lr_multipliers={"layer.0": 0.1})
 
 
 def test_nothing_to_train():

@@ -225,6 +225,11 @@ def mine_scorer(
         f"{card['auc']:.3f} ({card['interval'][0]:.3f} to {card['interval'][1]:.3f}); pairs from {card['least']:.3f} "
         f"on are kept; in {out}"
     )
+    if card["least"] >= 1:
+        print(
+            f"no score reaches a precision of {card['precision_wanted']} on the pairs held out, so this scorer keeps "
+            "none: label more pictures, or give --model or --detector"
+        )
 
 
 @mine.command("judge")

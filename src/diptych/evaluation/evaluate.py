@@ -116,7 +116,7 @@ def _caption_file(
 
 
 def _answer_file(path: Path, questions: Path, annotations: Path, allow_missing: bool) -> Scores:
-    records = vqa2.read(questions, annotations)
+    records = vqa2.read(questions, annotations, name=str)  # pictures are only counted
     asked = [question.key for record in records for question in record.questions]
     found = read_answer_results(path, asked, allow_missing=allow_missing)
     covered = [
