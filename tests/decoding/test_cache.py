@@ -2,17 +2,16 @@
 
 from dataclasses import replace
 from random import Random
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
-from diptych.core import TEXT_AFTER_REGIONS, Batch, collate
+from diptych.core import Batch, collate
 from diptych.decoding import DecodingOptions, decode, search
 from diptych.models import UnifiedVLP
 from diptych.objectives import MaskedLanguage, MaskedQueries, OneForward
 from tests import toy
+from tests.decoding.generators import Uncached
 
 
 @pytest.fixture(scope="module")
@@ -31,35 +30,6 @@ def trained() -> UnifiedVLP:
     return model.eval()
 
 
-class Uncached:
-    """Reads regions, words and [MASK] anew at every step, each beam for itself."""
-
-    def __init__(self, model: UnifiedVLP) -> None:
-        self.model, self.vocabulary = model, model.vocabulary
-
-    def begin(self, batch: Batch, room: int) -> tuple[Tensor, Any]:
-        memory = (batch, [[[]] for _ in range(len(batch))])
-        return self._ask(memory)[:, 0], memory
-
-    def follow(self, memory: Any, words: Tensor, parents: Tensor) -> Tensor:
-        _, written = memory
-        for b, (said, of) in enumerate(zip(words.tolist(), parents.tolist(), strict=True)):
-            written[b] = [[*written[b][parent], word] for word, parent in zip(said, of, strict=True)]
-        return self._ask(memory)
-
-    def _ask(self, memory: Any) -> Tensor:
-        batch, written = memory
-        asked = []
-        for row, beams in enumerate(written):
-            for words in beams:
-                count = int(batch.regions_present[row].sum())
-                sample = toy.sample(int(batch.keys[row].removeprefix("toy/")), count)
-                text = torch.tensor([*words, self.vocabulary.mask])
-                asked.append(replace(sample, text=text, attention=TEXT_AFTER_REGIONS))
-        states = self.model(collate(asked))
-        return self.model.heads["word"](states.text[:, -1]).view(len(batch), -1, self.vocabulary.size)
-
-
 def ragged() -> Batch:
     return collate([toy.sample(10_000 + n, count) for n, count in enumerate((5, 1, 3, 2, 4, 1))])
 
@@ -76,7 +46,7 @@ def test_the_model_has_learnt_to_name_its_regions(trained):
 @pytest.mark.parametrize("early", [True, False])
 def test_cached_equals_uncached(trained, beams, early):
     options, batch = DecodingOptions(beams=beams, max_words=9, stop_early=early, length_bonus=0.3), ragged()
-    ours, theirs = search(trained, batch, options), search(Uncached(trained), batch, options)
+    ours, theirs = search(trained, batch, options), search(Uncached(trained, "unified-vlp"), batch, options)
     assert len(ours) == len(theirs)
     for n in range(len(ours)):
         # What follows [SEP] of a finished beam is nobody's text; close ties may fall either way there.
@@ -84,7 +54,9 @@ def test_cached_equals_uncached(trained, beams, early):
         assert torch.equal(ours.words[n][alive], theirs.words[n][alive])
         assert torch.equal(ours.parents[n][alive], theirs.parents[n][alive])
         torch.testing.assert_close(ours.scores[n], theirs.scores[n], atol=1e-4 if alive.all() else 2e-2, rtol=1e-5)
-    for mine, other in zip(decode(trained, batch, options), decode(Uncached(trained), batch, options), strict=True):
+    for mine, other in zip(
+        decode(trained, batch, options), decode(Uncached(trained, "unified-vlp"), batch, options), strict=True
+    ):
         assert mine[0].tokens == other[0].tokens
         assert mine[0].score == pytest.approx(other[0].score, abs=1e-4)
 

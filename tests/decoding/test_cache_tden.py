@@ -1,18 +1,16 @@
 """TDEN's decoder with its memory against reading all words anew, on models that have learnt something."""
 
-from dataclasses import replace
 from random import Random
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from diptych.core import Batch, collate
 from diptych.decoding import DecodingOptions, decode, search
 from diptych.models import Tden
 from diptych.objectives import GenerateText, OneForward
 from tests import toy
+from tests.decoding.generators import Uncached
 
 COUNTS = (5, 1, 3, 2, 4, 1)
 
@@ -31,35 +29,6 @@ def trained(request: pytest.FixtureRequest) -> Tden:
     return model.eval()
 
 
-class Uncached:
-    """Reads regions and words anew at every step, each beam for itself, as training does."""
-
-    def __init__(self, model: Tden) -> None:
-        self.model, self.vocabulary = model, model.vocabulary
-
-    def begin(self, batch: Batch, room: int) -> tuple[Tensor, Any]:
-        memory = (batch, [[[]] for _ in range(len(batch))])
-        return self._ask(memory)[:, 0], memory
-
-    def follow(self, memory: Any, words: Tensor, parents: Tensor) -> Tensor:
-        _, written = memory
-        for b, (said, of) in enumerate(zip(words.tolist(), parents.tolist(), strict=True)):
-            written[b] = [[*written[b][parent], word] for word, parent in zip(said, of, strict=True)]
-        return self._ask(memory)
-
-    def _ask(self, memory: Any) -> Tensor:
-        batch, written = memory
-        asked = []
-        for row, beams in enumerate(written):
-            for words in beams:
-                count = int(batch.regions_present[row].sum())
-                sample = toy.sample(int(batch.keys[row].removeprefix("toy/")), count)
-                target = torch.tensor([self.vocabulary.cls, *words])
-                asked.append(replace(sample, text=torch.zeros(0, dtype=torch.long), target=target))
-        states = self.model(collate(asked))
-        return self.model.heads["word"](states.target[:, -1]).view(len(batch), -1, self.vocabulary.size)
-
-
 def ragged() -> Batch:
     return collate([toy.sample(10_000 + n, count) for n, count in enumerate(COUNTS)])
 
@@ -76,13 +45,15 @@ def test_the_model_has_learnt_to_name_its_regions(trained):
 @pytest.mark.parametrize("ended", ["dropped", "kept"])
 def test_cached_equals_uncached(trained, beams, ended):
     options, batch = DecodingOptions(beams=beams, max_words=9, ended=ended), ragged()
-    ours, theirs = search(trained, batch, options), search(Uncached(trained), batch, options)
+    ours, theirs = search(trained, batch, options), search(Uncached(trained, "tden"), batch, options)
     assert len(ours) == len(theirs)
     for n in range(len(ours)):
         alive = theirs.scores[n] > -1000
         assert torch.equal(ours.words[n][alive], theirs.words[n][alive])
         assert torch.equal(ours.parents[n][alive], theirs.parents[n][alive])
-    for mine, other in zip(decode(trained, batch, options), decode(Uncached(trained), batch, options), strict=True):
+    for mine, other in zip(
+        decode(trained, batch, options), decode(Uncached(trained, "tden"), batch, options), strict=True
+    ):
         assert mine[0].tokens == other[0].tokens
         assert mine[0].score == pytest.approx(other[0].score, abs=1e-4)
 

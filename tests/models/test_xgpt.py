@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
-from diptych.core import REGIONS_AFTER_TEXT, TARGET_AFTER_BOTH, Batch, Sample, collate
+from diptych.core import REGIONS_AFTER_TEXT, Batch, Sample, collate
 from diptych.decoding import DecodingOptions, decode, search
 from diptych.errors import DataError, RecipeError
 from diptych.models import Xgpt, XgptConfig
@@ -26,6 +25,7 @@ from diptych.objectives import (
     OneForward,
 )
 from tests import toy
+from tests.decoding.generators import Uncached
 from tests.toy import xgpt as model
 
 V = toy.VOCABULARY
@@ -207,35 +207,6 @@ def trained(**changes: Any) -> Xgpt:
     return xgpt.eval()
 
 
-class Uncached:
-    """Reads the regions and all words anew at every step, each beam for itself."""
-
-    def __init__(self, xgpt: Xgpt) -> None:
-        self.xgpt, self.vocabulary = xgpt, xgpt.vocabulary
-
-    def begin(self, batch: Batch, room: int) -> tuple[Tensor, Any]:
-        memory = (batch, [[[]] for _ in range(len(batch))])
-        return self._ask(memory)[:, 0], memory
-
-    def follow(self, memory: Any, words: Tensor, parents: Tensor) -> Tensor:
-        _, written = memory
-        for b, (said, of) in enumerate(zip(words.tolist(), parents.tolist(), strict=True)):
-            written[b] = [[*written[b][parent], word] for word, parent in zip(said, of, strict=True)]
-        return self._ask(memory)
-
-    def _ask(self, memory: Any) -> Tensor:
-        batch, written = memory
-        samples = []
-        for row, beams in enumerate(written):
-            regions = toy.regions(int(batch.regions_present[row].sum()), int(batch.keys[row].removeprefix("toy/")))
-            for words in beams:
-                target = torch.tensor([V.cls, *words])
-                text = torch.zeros(0, dtype=torch.long)
-                samples.append(Sample("", "", regions, text, target=target, attention=TARGET_AFTER_BOTH))
-        states = self.xgpt(collate(samples))
-        return self.xgpt.heads["word"](states.target[:, -1]).view(len(batch), -1, V.size)
-
-
 def ragged() -> Batch:
     return collate([toy.sample(10_000 + n, count) for n, count in enumerate((5, 1, 3, 2, 4, 1))])
 
@@ -245,14 +216,14 @@ def test_cached_equals_uncached_on_a_trained_model(changes):
     xgpt, batch = trained(**changes), ragged()
     for beams in (1, 3):
         options = DecodingOptions(beams=beams, max_words=9)
-        ours, theirs = search(xgpt, batch, options), search(Uncached(xgpt), batch, options)
+        ours, theirs = search(xgpt, batch, options), search(Uncached(xgpt, "xgpt"), batch, options)
         assert len(ours) == len(theirs)
         for n in range(len(ours)):
             alive = theirs.scores[n] > -1000
             assert torch.equal(ours.words[n][alive], theirs.words[n][alive])
             torch.testing.assert_close(ours.scores[n][alive], theirs.scores[n][alive], atol=1e-4, rtol=1e-5)
         found = decode(xgpt, batch, options)
-        for mine, other in zip(found, decode(Uncached(xgpt), batch, options), strict=True):
+        for mine, other in zip(found, decode(Uncached(xgpt, "xgpt"), batch, options), strict=True):
             assert mine[0].tokens == other[0].tokens
     wanted = [row[: row.index(V.sep)] for row in batch.text.tolist()]
     assert sum(f[0].tokens == w for f, w in zip(found, wanted, strict=True)) >= 3, "it has learnt something"
