@@ -184,7 +184,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("top-p of nothing drawn", nothing, "caption 0.png --model demo --top-p 0.9", 2, "none are drawn; add sample=true"),
     ("empty folder", lambda: Path("none").mkdir(), "caption none --model demo", 1, "no pictures in none"),
     ("empty question", nothing, "ask 0.png EMPTY --model demo", 1, "has not learnt vqa"),
-    ("a file where the run should be", file("out", b""), TUNED, 1, "Not a directory"),
+    ("a file where the run should be", file("out", b""), TUNED, 1, "cannot use out: File exists"),
     ("a file where the store should be", file("out", b""), SEEN, 1, "cannot use out: File exists"),
     ("a file where pictures should be shown", file("shown", b""), "caption 0.png --model demo --show shown", 1, "cannot use shown"),
     ("file in a missing folder", nothing, "caption 0.png --model demo --out no/captions.txt", 1, "cannot write no/captions.txt"),

@@ -241,7 +241,7 @@ def test_unified_vlp_base_checkpoint(parity_folder, tmp_path, start):
     theirs[f"{start}cls.predictions.decoder.weight"] = theirs[words]
     torch.save(theirs, tmp_path / "model.30.bin")
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    tokens = [*special, *(f"w{n}" for n in range(len(special), len(theirs[words])))]
+    tokens = [*special, *(f"W{n}" for n in range(len(special), len(theirs[words])))]
     (tmp_path / "vocab.txt").write_text("\n".join(tokens))
 
     model, report = load_checkpoint(UnifiedVLP, import_unified_vlp, tmp_path / "model.30.bin", tmp_path / "vocab.txt")

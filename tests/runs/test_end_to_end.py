@@ -81,7 +81,7 @@ def test_vcr_from_pixels_and_masks(tmp_path: Path) -> None:
             )
     store = Store(tmp_path / "store")
     recipe = find_recipe("vl-bert/official/vcr", [*TINY, "model.network=resnet18", "data.vocabulary=null"])
-    recipe = recipe.override(["training.batch=2", "training.micro_batch=1", "optimizer.milestones=[1]"])
+    recipe = recipe.override(["init=none", "training.batch=2", "training.micro_batch=1", "optimizer.milestones=[1]"])
     batch = plan(recipe, store, tmp_path / "none", None).batches().at(0, 0, 1)
     assert batch.masks is not None
     assert batch.masks.shape[2:] == (14, 14)

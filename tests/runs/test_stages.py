@@ -84,7 +84,7 @@ def test_a_model_that_is_gone_on_with_keeps_its_sizes(tmp_path):
     data = store(tmp_path / "store", *["web"] * 8, *["train"] * 8)
     one = find_stages("image-bert/small/pretrain", TINY)
     start = run_stages(one, data, tmp_path / "one", console=QUIET)
-    fitted = fit_stages(find_stages(STAGES), start)
+    fitted, _ = fit_stages(find_stages(STAGES), start)
     assert {(recipe.model.width, recipe.model.layers) for recipe in fitted.recipes} == {(16, 1)}
     steps = [setting for setting in TINY if not setting.startswith("model.")]
     assert run_stages(fitted.override(steps), data, tmp_path / "more", start, QUIET).architecture.config.width == 16

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.files import write_atomically
+from diptych.files import sweep, write_atomically
 from diptych.mining.addresses import host_of
 from diptych.mining.found import key_of
 from diptych.mining.keep import COMMON, HOST, KEPT, Pairs
@@ -166,7 +166,8 @@ def _pieces(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
 
 
 def _only(folder: Path, names: set[str]) -> None:
-    """What an earlier run with other settings left is taken away."""
+    """What an earlier run with other settings left is taken away, and what a kill left half written."""
+    sweep(folder)
     if folder.is_dir():
         for path in folder.iterdir():
             if path.name not in names and not path.name.startswith("."):
