@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,15 @@ def test_of_the_ranks_of_a_run_the_first_holds_it(tmp_path: Path, monkeypatch: p
         assert (tmp_path / FILE).exists()
 
 
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """What a shell starts in the background ignores SIGINT, and so would all that it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
 def test_a_signal_keeps_what_was_drawn_and_the_command_goes_on(tmp_path: Path, number: int, code: int) -> None:
     """The signal goes to the whole group, SIGTERM twice, as batch systems and uv send it."""
