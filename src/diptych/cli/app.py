@@ -113,6 +113,8 @@ def hold(folder: Path) -> None:
     What an earlier command was killed over is swept; temporary files lie there too. Raises DiptychError where another
     process writes there.
     """
+    from multiprocessing.util import Finalize
+
     from diptych.files import aside, sweep
     from diptych.lock import held
 
@@ -120,7 +122,8 @@ def hold(folder: Path) -> None:
     own = aside((folder / "temporary").absolute())
     if len(str(own)) < MOST_OF_A_PATH:
         own.mkdir()
-        holding.callback(shutil.rmtree, own, ignore_errors=True)
+        # After multiprocessing's own folder in it, whose removal at exit has priority -100.
+        Finalize(None, shutil.rmtree, (own,), {"ignore_errors": True}, exitpriority=-101)
         tempfile.tempdir = os.environ["TMPDIR"] = str(own)
     signal.signal(signal.SIGTERM, _terminated)
     sweep(folder)
