@@ -156,7 +156,7 @@ def test_what_cannot_be_scored(predictions, references, said) -> None:
 def test_without_java_a_message(monkeypatch) -> None:
     monkeypatch.setattr(java.shutil, "which", lambda name: None)
     monkeypatch.setattr(java, "find_spec", lambda name: None)
-    with pytest.raises(RecipeError, match=r"METEOR needs pycocoevalcap: pip install 'diptych\[java-metrics\]'"):
+    with pytest.raises(RecipeError, match="METEOR needs pycocoevalcap, of the extra `java-metrics`: `uv "):
         caption_scores({"a": "x"}, {"a": ["x"]}, extra_metrics=["METEOR"])
     monkeypatch.undo()
     if unavailable("METEOR") is None:

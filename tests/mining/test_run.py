@@ -254,7 +254,7 @@ def test_an_extra_that_is_not_there_is_one_sentence(
     small_web: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "fastwarc.warc", None)
-    with pytest.raises(DiptychError, match="uv sync --extra mine"):
+    with pytest.raises(DiptychError, match=r"fastwarc\.warc, of the extra `mine`"):
         run(tmp_path / "out", small_web / "warc")
 
 

@@ -230,5 +230,5 @@ def test_pictures_want_a_model_that_searches(tmp_path):
 def test_a_missing_extra_is_one_sentence(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "diptych.serving.service.server")
-    with pytest.raises(ServingError, match="a service needs uvicorn, of the extra `serve`"):
+    with pytest.raises(RecipeError, match="a service needs uvicorn, of the extra `serve`"):
         app(["serve", str(model.folder.folder)], standalone_mode=False)

@@ -77,7 +77,7 @@ def test_tensorboard_missing(tmp_path, monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(RecipeError, match=r"pip install 'diptych\[tensorboard\]'"):
+    with pytest.raises(RecipeError, match=r"needs torch\.utils\.tensorboard, of the extra `tensorboard`: `uv "):
         toy_train(tmp_path, tensorboard=True)
 
 

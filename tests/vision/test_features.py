@@ -195,6 +195,6 @@ def test_nothing_there_and_a_library_that_is_not_there(tmp_path: Path, monkeypat
     for path, library in ((VLP, "h5py"), (UNITER, "lmdb"), ("hf_datasets", "pyarrow")):
         with pytest.raises(
             RecipeError,
-            match=rf"is read by {library}, which is not installed; install it: pip install 'diptych\[features\]'",
+            match=rf"needs {library}.*, of the extra `features`: `uv ",
         ):
             open_features(FILES / path)

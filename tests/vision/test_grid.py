@@ -55,7 +55,7 @@ def test_timm_is_an_extra() -> None:
     try:
         import timm  # noqa: F401
     except ImportError:
-        with pytest.raises(RecipeError, match=r"diptych\[timm\]"):
+        with pytest.raises(RecipeError, match="needs timm, of the extra `timm`"):
             Grid.of("timm/resnet10t")
     else:
         for name in ("timm/resnet10t", "timm/test_vit"):

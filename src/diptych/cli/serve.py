@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diptych.cli.app import app
-from diptych.errors import CheckpointError, RecipeError, ServingError
+from diptych.errors import CheckpointError, RecipeError
+from diptych.extras import wanted
 
 if TYPE_CHECKING:
     from diptych.serving import Predictor
@@ -43,10 +44,8 @@ def serve(
 ) -> None:
     """Answer requests over HTTP, and show a page to try the models."""
     token = _token(token_file)
-    try:
+    with wanted("a service", "serve"):
         from diptych.serving.service.server import bind, is_loopback, make_server, serve
-    except ModuleNotFoundError as error:
-        raise ServingError(f"a service needs {error.name}, of the extra `serve`: uv sync --extra serve") from error
     from diptych.serving.service.app import Service
     from diptych.serving.service.limits import Limits
     from diptych.serving.service.pictures import Gallery

@@ -9,26 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
-from diptych.errors import DiptychError, RecipeError, nearest
+from diptych.errors import RecipeError, nearest
 from diptych.processes import shared
 
 ENGINES = ("local", "daft", "ray")
 Counts = dict[str, Any]
 Work = Callable[[str], Counts]
-
-
-@contextmanager
-def wanted(what: str, extra: str) -> Iterator[None]:
-    """Around imports of an extra: its absence is one sentence."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise DiptychError(
-            f"{what} needs the extra `{extra}`: in the checkout of Diptych, `uv sync --extra {extra}`"
-        ) from error
 
 
 def quiet() -> None:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from diptych.engine import Counts, Work, wanted
+from diptych.engine import Counts, Work
 from diptych.engine.telling import Told, heard, told
+from diptych.extras import wanted
 
 
 def run_on_daft(work: Work, names: Sequence[str], workers: int) -> Iterator[Counts]:

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
-from diptych.engine import Counts, Work, wanted
+from diptych.engine import Counts, Work
 from diptych.engine.telling import Told, heard, told
 from diptych.errors import DiptychError
+from diptych.extras import wanted
 
 AGAIN = 3  # times that Ray runs a shard again whose worker died
 

@@ -8,7 +8,7 @@ from io import StringIO
 from typing import Any
 
 from diptych.core import Record, Regions
-from diptych.errors import DiptychError
+from diptych.extras import wanted
 
 SCALE = 1000  # COCO's code counts in pixels, and calls objects under 32 x 32 small; ours are fractions
 
@@ -18,11 +18,9 @@ def detection_scores(seen: Sequence[Regions], records: Sequence[Record], kinds: 
 
     A region is of the kind of its highest probability, "background" apart, and is ranked by its score.
     """
-    try:
+    with wanted("mAP", "detection"):
         from pycocotools.coco import COCO
         from pycocotools.cocoeval import COCOeval
-    except ImportError as error:
-        raise DiptychError("mAP is counted by pycocotools; install it: pip install 'diptych[detection]'") from error
     truths = [
         _annotation(image, kinds.index(thing.kind), thing.box) | {"iscrowd": 0}
         for image, record in enumerate(records)

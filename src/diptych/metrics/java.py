@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from diptych.errors import DiptychError, RecipeError, nearest
+from diptych.extras import install_hint
 from diptych.metrics.tokenise import Tokens
 
 JAVA_METRICS = ("METEOR", "SPICE")
@@ -32,7 +33,7 @@ def _reason(name: str) -> str | None:
     without = "; the other scores need neither"
     package = find_spec("pycocoevalcap")
     if package is None or not package.submodule_search_locations:
-        return f"{name} needs pycocoevalcap: pip install 'diptych[java-metrics]'{without}"
+        return f"{name} needs pycocoevalcap, of the extra `java-metrics`: {install_hint('java-metrics')}{without}"
     if shutil.which("java") is None:
         return f"{name} needs Java on the PATH, such as Debian's default-jre-headless{without}"
     return None if name == "METEOR" else _without_models(Path(next(iter(package.submodule_search_locations))))

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from diptych.engine import wanted
 from diptych.errors import RecipeError
+from diptych.extras import wanted
 from diptych.mining import addresses
 from diptych.mining.hosts import Host, Robots, RobotsCache
 from diptych.mining.pages import forbids

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
-from diptych.engine import wanted
+from diptych.extras import wanted
 from diptych.files import write_atomically
 from diptych.mining.settings import Fetch
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from diptych.engine import wanted
+from diptych.extras import wanted
 from diptych.mining import addresses, licences
 from diptych.mining.dominant import Features, features, mark_alike
 from diptych.mining.settings import Settings

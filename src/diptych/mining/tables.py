@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from diptych.engine import wanted
 from diptych.errors import DataError
+from diptych.extras import wanted
 from diptych.files import write_atomically
 
 Row = dict[str, Any]

@@ -11,8 +11,8 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from diptych.engine import wanted
 from diptych.errors import RecipeError
+from diptych.extras import wanted
 from diptych.mining.settings import TextRules
 
 KINDS = ("figcaption", "alt", "title", "caption", "near")  # in the order in which ties between pairs are decided

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from diptych.engine import wanted
+from diptych.extras import wanted
 
 MOST_BODY = 10_000_000  # bytes of a body as decoded; what is longer is counted as too large
 MOST_MEMBER = 64 * 2**20  # of a gzip member that is looked at again after a fault

@@ -12,7 +12,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from diptych.errors import RecipeError
+from diptych.extras import wanted
 
 METRICS = "metrics.jsonl"
 SPARSE_SECONDS = 10.0  # between lines where there is no terminal
@@ -119,11 +119,6 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> list[tuple[str, float]
 
 
 def _tensorboard(folder: Path, after: int) -> Any:
-    try:
+    with wanted("training.tensorboard=true (metrics.jsonl has the same numbers without it)", "tensorboard"):
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise RecipeError(
-            "training.tensorboard is on, but tensorboard is not installed: "
-            "pip install 'diptych[tensorboard]', or leave it off (metrics.jsonl has the same numbers)"
-        ) from error
     return SummaryWriter(folder / "tensorboard", purge_step=after + 1)

@@ -18,6 +18,7 @@ from torchvision.transforms.functional import normalize
 
 from diptych.core import FeatureContract, Record, Regions
 from diptych.errors import CheckpointError, RecipeError, nearest
+from diptych.extras import wanted
 from diptych.vision.detector import Picture
 from diptych.vision.letterbox import letterbox
 from diptych.vision.weights import fill, fingerprint, write_detector
@@ -147,10 +148,8 @@ class _TimmMap(nn.Module):
 
 
 def _timm(name: str, side: int) -> nn.Module:
-    try:
+    with wanted(f"timm/{name}", "timm"):
         import timm
-    except ImportError as error:
-        raise RecipeError(f"timm/{name} needs timm; install it: pip install 'diptych[timm]'") from error
     if not timm.is_model(name):
         raise RecipeError(f"timm has no backbone {name!r}; {nearest(name, timm.list_models())}")
     try:

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from diptych import unpickle
-from diptych.errors import DataError, DiptychError, RecipeError
+from diptych.errors import DataError, DiptychError
+from diptych.extras import wanted
 
 Array = npt.NDArray[Any]
 MOST_BYTES = 256 * 2**20  # of one array
@@ -88,13 +89,8 @@ def refuse(where: str, found: str, wanted: str, way_out: str = "write the file a
 
 def needed(module: str, what: str) -> Any:
     """A library that only readers of such files want."""
-    try:
+    with wanted(what, "features"):
         return importlib.import_module(module)
-    except ImportError as error:
-        raise RecipeError(
-            f"{what} is read by {module.partition('.')[0]}, which is not installed; install it: "
-            "pip install 'diptych[features]'"
-        ) from error
 
 
 def of_base64(text: str | bytes, kind: str, rows: int, where: str, name: str) -> Array:
