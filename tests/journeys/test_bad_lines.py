@@ -164,7 +164,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("COCO missing picture", coco(images=[{**IMAGES[0], "file_name": "no.png"}]), COCO, 1, "images[0]: found no picture no.png"),
     # features
     ("no features for any", lambda: shutil.rmtree("features"), GIVEN, 1, "found nothing at features, wanted features: npz"),
-    ("given without a folder", nothing, "extract mine.jsonl out --detector given", 2, "--features FOLDER"),
+    ("given without a folder", nothing, "extract mine.jsonl out --detector given", 2, "--features PATH"),
     ("a folder without given", nothing, f"{SEEN} --features features", 2, "belong together"),
     ("features of text", every_npz(features=np.array([["a"]])), GIVEN, 1, "`features` of type <U1, wanted numbers"),
     ("class names too few", file("features/classes.txt", b"dog\nbird\n"), GIVEN, 1, "found 2 names, wanted one for each of the 3"),

@@ -156,7 +156,7 @@ def test_given_features_are_read_best_region_first(begun: Path, run: Callable[..
                *tiny(**SIZES, **{"data.split": "train", "training.steps": 1}))  # fmt: skip
     assert told.code == 0, told.error
     told = run("caption", "photos/000.jpg", "--model", "given")
-    assert (told.code, "give the folder of its npz: --features FOLDER" in " ".join(told.error.split())) == (1, True)
+    assert (told.code, "give a file or folder of them: --features PATH" in " ".join(told.error.split())) == (1, True)
     (begun / "features" / "002.npz").unlink()
     told = run(
         "caption", "photos/001.jpg", "photos/002.jpg", "photos/003.jpg", "--model", "given", "--features", "features"
@@ -165,5 +165,5 @@ def test_given_features_are_read_best_region_first(begun: Path, run: Callable[..
     assert "wanted (5, 12)" in told.error
     assert "found no" in told.error
     told = run("finetune", "caption", "--data", "mine.jsonl", "--model", "given", "--out", "tuned")
-    assert (told.code, "--detector given --features FOLDER" in told.error) == (1, True)
+    assert (told.code, "give them: --features PATH" in told.error) == (1, True)
     assert "003" not in "".join(one.key for one in iterate(Store(begun / "store")))

@@ -9,13 +9,16 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from diptych.core import FeatureContract
 from diptych.serving import Predictor
 from diptych.serving.service.app import Service
 from diptych.serving.service.limits import Limits
@@ -360,3 +363,22 @@ def test_the_log_has_a_line_for_each_request_and_nothing_of_what_was_asked(local
     assert (line["task"], line["status"], line["batch"], line["model"]) == ("ask", 200, 1, "toy")
     assert {"time", "ms", "queue_ms", "extraction_ms", "model_ms"} <= line.keys()
     assert "secret" not in caplog.text
+
+
+def test_given_features_are_found_by_the_name_of_the_picture(model: Predictor, tmp_path: Path) -> None:
+    contract = FeatureContract("given", "", 16, model.folder.contract.class_names)
+    features = tmp_path / "secret"
+    features.mkdir()
+    rows = np.random.default_rng(0).random((3, 16), np.float32)
+    boxes, classes = np.array([[0, 0, 20, 20]] * 3), np.full((3, len(contract.class_names)), 0.5, np.float32)
+    np.savez(features / "one.npz", features=rows, boxes=boxes, classes=classes, width=48, height=40)
+    local = Local(Service({"toy": Predictor(replace(model.folder, contract=contract, detector=None), features)}))
+    try:
+        said = local.ask("POST", "/v1/caption", files={"image": ("one.png", picture())})
+        assert said.status_code == 200, said.text
+        assert said.json()["picture"] == "one.png"
+        refused = local.ask("POST", "/v1/caption", files={"image": ("two.png", picture())})
+        assert (refused.status_code, "none of a picture of this name" in problem(refused)["detail"]) == (422, True)
+        assert "secret" not in refused.text
+    finally:
+        local.service.worker.stop()

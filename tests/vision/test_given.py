@@ -60,7 +60,7 @@ def test_eyes_of_a_model_know_what_features_must_be_like(tmp_path: Path) -> None
     again = load_detector(tmp_path / "detector")
     assert again.contract == detector.contract
     assert again.contract.class_names == ("dog", "cat")
-    with pytest.raises(DataError, match="--features FOLDER"):
+    with pytest.raises(DataError, match="--features PATH"):
         again.detect([], [Record("a")])
 
 

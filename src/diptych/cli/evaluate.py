@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from diptych.cli.app import SplitSeed, app, console, open_folder
+from diptych.cli.app import Features, SplitSeed, app, console, open_folder
 from diptych.errors import RecipeError
 
 # Of a file of results.
@@ -67,6 +67,7 @@ def evaluate(
     ] = None,
     split: Annotated[str, typer.Option(help="Split whose records are scored.")] = "test",
     predictions: Annotated[Path | None, typer.Option(help="JSON file to write the model's predictions to.")] = None,
+    features: Features = None,
     split_seed: SplitSeed = 0,
     results: Annotated[
         Path | None, typer.Option(help="File of results in COCO's or VQA's format, to score instead of a model.")
@@ -98,7 +99,7 @@ def evaluate(
     elif results is None and model is not None and data is not None:
         opened = open_folder(model)
         with TemporaryDirectory() as scratch:  # of data that are no store; `extract` keeps what was seen
-            store = store_of(data, Path(scratch) / "store", str(opened.folder), console(), split_seed)
+            store = store_of(data, Path(scratch) / "store", str(opened.folder), console(), split_seed, features)
             by = open_folder(shortlist_by) if shortlist_by is not None else None
             extent = Extent(queries, shortlist, by=by) if queries or shortlist or by else None
             said, scores = score_model(opened, store, split, extra_metrics or (), task, extent, pairs, console())

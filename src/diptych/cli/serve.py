@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diptych.cli.app import app
+from diptych.cli.app import Features, app
 from diptych.errors import CheckpointError, RecipeError
 from diptych.extras import wanted
 
@@ -28,6 +28,7 @@ def serve(
     pictures: Annotated[
         Path | None, typer.Option(help="A folder of pictures that can be searched; needs a model of retrieval.")
     ] = None,
+    features: Features = None,
     host: Annotated[str, typer.Option(help="Address to listen on; any but loopback needs a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")] = 8000,
     deadline: Annotated[
@@ -56,7 +57,7 @@ def serve(
         )
     limits = Limits(deadline=deadline, queue=queue, batch=min(batch, queue))
     with bind(host, port) as bound:
-        service = Service(_opened(models), None if pictures is None else Gallery(pictures), limits)
+        service = Service(_opened(models, features), None if pictures is None else Gallery(pictures), limits)
         _prepare(service)
         where = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
 
@@ -92,8 +93,8 @@ def _token(file: Path | None) -> str | None:
     return token
 
 
-def _opened(models: list[str]) -> dict[str, Predictor]:
-    """By the last part of its path, with a number where that is there already."""
+def _opened(models: list[str], features: Path | None) -> dict[str, Predictor]:
+    """By the last part of its path, with a number where that is there already; features go to those that read such."""
     from diptych.serving import load
 
     opened: dict[str, Predictor] = {}
@@ -105,6 +106,19 @@ def _opened(models: list[str]) -> dict[str, Predictor]:
         while name in opened:
             name, number = f"{stem}-{number}", number + 1
         opened[name] = load(source)
+        if features is not None and _reads_given(opened[name]):
+            opened[name].features = features
     if not opened:
         raise CheckpointError("no model to serve; give a model folder or the folder of a run")
+    if features is not None and not any(map(_reads_given, opened.values())):
+        raise RecipeError(
+            f"--features {features} are for a model that was trained on given features, and {', '.join(opened)} have "
+            "detectors of their own; leave out --features"
+        )
     return opened
+
+
+def _reads_given(predictor: Predictor) -> bool:
+    from diptych.vision.given import KIND as GIVEN
+
+    return predictor.folder.contract.extractor == GIVEN or predictor.folder.detector is None

@@ -11,6 +11,7 @@ import typer
 from diptych.cli.app import (
     Beams,
     DrawSeed,
+    Features,
     MaxWords,
     MinWords,
     Model,
@@ -98,6 +99,7 @@ def pretrain(
         str | None,
         typer.Option(help="Detector that extracts the regions of data that are no store; default: that of --model."),
     ] = None,
+    features: Features = None,
     seed: TrainingSeed = None,
     split_seed: SplitSeed = 0,
     settings: Set = None,
@@ -118,7 +120,7 @@ def pretrain(
     chosen.claimed(out)
     _print(lost)
     own = str(start.folder) if start is not None else None
-    store = stores_of(data, out, detector or own, console(), split_seed)
+    store = stores_of(data, out, detector or own, console(), split_seed, features)
     made = run_stages(chosen, store, out, start=start, console=console())
     print(f"model folder: {made.folder}")
 
@@ -142,6 +144,7 @@ def finetune(
         str | None,
         typer.Option(help="Detector that extracts the regions of data that are no store; default: that of --model."),
     ] = None,
+    features: Features = None,
     seed: TrainingSeed = None,
     split_seed: SplitSeed = 0,
     settings: Set = None,
@@ -173,7 +176,7 @@ def finetune(
     claimed(out, chosen)
     _print(lost)
     own = str(start.folder) if start is not None else None
-    store = store_of(data, out / "store", detector or own, console(), split_seed)
+    store = store_of(data, out / "store", detector or own, console(), split_seed, features)
     made = run(chosen, store, out, start=start, console=console())
     print(f"model folder: {made.model.folder}")
 

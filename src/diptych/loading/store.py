@@ -334,7 +334,7 @@ def _read_index(folder: Path) -> dict[str, Any]:
             detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else "DETECTOR"
             raise DataError(
                 f"{path} has format {index['format']!r}, and this Diptych reads {FORMAT}; make the store again in a "
-                f"new folder: diptych extract DATA OUT --detector {detector} (with --features FOLDER where it was "
+                f"new folder: diptych extract DATA OUT --detector {detector} (with --features PATH where it was "
                 "made of features: --detector given)"
             )
         if index["check"] != _index_check(index):

@@ -26,6 +26,7 @@ from diptych.sources.parsing import Skips
 from diptych.terminal import printable
 from diptych.vision.detector import Detector
 from diptych.vision.faster_rcnn import WHOLE_NETWORKS, FasterRCNN, coco_shape
+from diptych.vision.given import KIND as GIVEN
 from diptych.vision.given import Given
 from diptych.vision.grid import Grid
 from diptych.vision.ground_truth import GroundTruth
@@ -53,10 +54,10 @@ def open_detector(
     hub:NAME@COMMIT a detector of the Hugging Face hub
     fasterrcnn_...  a torchvision detector, its weights from `weights` (with torchvision's 91 classes) or the network
     """
-    if (name == "given") != (features is not None):
-        raise RecipeError("--detector given and --features FOLDER belong together: give both, or neither")
+    if (name == GIVEN) != (features is not None):
+        raise RecipeError("--detector given and --features PATH belong together: give both, or neither")
     if boxes not in (None, "whole") or (boxes is not None and features is None):
-        raise RecipeError(f"--boxes {boxes}: wanted `whole`, with --features FOLDER that has no boxes")
+        raise RecipeError(f"--boxes {boxes}: wanted `whole`, with --features PATH that has no boxes")
     if features is not None:
         return Given.of(features, records, whole_boxes=boxes is not None)
     if name == "ground-truth":
@@ -156,33 +157,40 @@ def read_records(
     return records
 
 
-def store_of(data: Path, folder: Path, detector: str | None, console: Console, seed: int = 0) -> Store:
+def store_of(
+    data: Path, folder: Path, detector: str | None, console: Console, seed: int = 0, features: Path | None = None
+) -> Store:
     """A store as it is; of any other data the regions are found on the way, and a store of them is made in `folder`.
 
-    The same call goes on where it was stopped.
+    With `features` (a file or folder of them) they are the regions; `detector` is then `given`, or the folder of a
+    model that was trained on such. The same call goes on where it was stopped.
     """
     if (data / INDEX).is_file():
+        if features is not None:
+            raise RecipeError(f"{data} is a store and holds its regions already; leave out --features {features}")
         return Store(data)
     if not data.exists():
         raise DataError(f"nothing at {data}; wanted a store, which `diptych extract DATA STORE` makes, or {FORMS}")
-    if detector is None:
+    if detector is None and features is None:
         raise RecipeError(
-            f"{data} is no store, and regions have to be found first: say with what (--model or --detector), or run "
-            f"diptych extract {data} STORE --detector ..."
+            f"{data} is no store, and regions have to be found first: say with what (--model or --detector), give "
+            f"those that you have (--features PATH), or run diptych extract {data} STORE --detector ..."
         )
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise RecipeError(
-            f"several processes do not share the extraction; do it once: diptych extract {data} STORE --detector "
-            f"{detector}, then give --data STORE"
+            f"several processes do not share the extraction; do it once: diptych extract {data} STORE "
+            + (f"--detector {detector}" if features is None else f"--detector {GIVEN} --features {features}")
+            + ", then give --data STORE"
         )
-    records = read_records(data, console, None, None, seed)
-    opened = open_detector(detector, records)
-    if not opened.needs_pictures:
+    records = read_records(data, console, None, None, seed, need_pictures=features is None)
+    opened = _detector_or_features(detector, features, records)
+    if not opened.needs_pictures and features is None:
         raise DataError(
-            f"{detector} finds no regions itself: its own were from {opened.contract.extractor}; give it a store made "
-            f"so: diptych extract {data} STORE --detector {opened.contract.extractor}"
-            + (" --features FOLDER" if isinstance(opened, Given) else "")
-        )
+            f"{detector} finds no regions itself: its own were from {opened.contract.extractor}; "
+            + (f"give them: --features PATH, or make a store of them: diptych extract {data} STORE --detector given ..."
+               if isinstance(opened, Given)
+               else f"give it a store made so: diptych extract {data} STORE --detector {opened.contract.extractor}")
+        )  # fmt: skip
     done = extract_with_progress(records, opened, folder, console)
     store = Store(folder)
     splits = ", ".join(f"{name} {count}" for name, count in sorted(store.splits.items()))
@@ -191,10 +199,31 @@ def store_of(data: Path, folder: Path, detector: str | None, console: Console, s
     return store
 
 
-def stores_of(named: Sequence[str], out: Path, detector: str | None, console: Console, seed: int = 0) -> Store:
+def _detector_or_features(detector: str | None, features: Path | None, records: Sequence[Record]) -> Detector:
+    """What finds the regions; features that were given take the place of a detector that knows only their form."""
+    if features is None:
+        assert detector is not None
+        return open_detector(detector, records)
+    form = open_detector(detector, records) if detector not in (None, GIVEN) else None
+    if form is not None and not isinstance(form, Given):
+        raise RecipeError(
+            f"--features {features} are regions already, and {detector} would find its own "
+            f"({form.contract.extractor}); leave out one of them"
+        )
+    return open_detector(GIVEN, records, features, boxes="whole" if form is not None and form.whole_boxes else None)
+
+
+def stores_of(
+    named: Sequence[str],
+    out: Path,
+    detector: str | None,
+    console: Console,
+    seed: int = 0,
+    features: Path | None = None,
+) -> Store:
     """One set of data as `store_of` has it, or several with names, `cc=STORE`, as one store."""
     if len(named) == 1 and not NAMED_SET.fullmatch(named[0]):
-        return store_of(Path(named[0]), out / "store", detector, console, seed)
+        return store_of(Path(named[0]), out / "store", detector, console, seed, features)
     found: dict[str, Store] = {}
     for one in named:
         parts = NAMED_SET.fullmatch(one)
@@ -202,7 +231,7 @@ def stores_of(named: Sequence[str], out: Path, detector: str | None, console: Co
             raise RecipeError(
                 f"--data {one}: several sets of data want names of their own, such as --data cc=STORE --data sbu=STORE"
             )
-        found[parts[1]] = store_of(Path(parts[2]), out / f"store-{parts[1]}", detector, console, seed)
+        found[parts[1]] = store_of(Path(parts[2]), out / f"store-{parts[1]}", detector, console, seed, features)
     return SeveralStores(found)
 
 

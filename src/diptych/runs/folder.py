@@ -119,12 +119,12 @@ class ModelFolder:
                     f"the features in {where} have {contract.feature_size} values each, and the imported model "
                     f"{self.folder} reads {self.contract.feature_size} ({self.contract.extractor}); extract with a "
                     "detector of such features, or give your own: diptych extract DATA OUT --detector given "
-                    "--features FOLDER"
+                    "--features PATH"
                 )
             return
         if different := self.contract.differences(contract):
             again = (
-                f"diptych extract DATA OUT --detector given --features FOLDER, {self.contract.feature_size} values each"
+                f"diptych extract DATA OUT --detector given --features PATH, {self.contract.feature_size} values each"
                 if self.contract.extractor == GIVEN
                 else f"diptych extract DATA OUT --detector {self.detector or 'DETECTOR, the folder of its detector'}"
             )

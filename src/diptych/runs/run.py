@@ -103,7 +103,7 @@ def _begin_from(model: SystemModel, start: ModelFolder) -> Iterator[str]:
             raise CheckpointError(
                 f"{start.folder} was made for {start.architecture.config.classes} classes of regions, the store has "
                 f"another number, and {body[0]} depends on it; extract with a detector of so many classes, or give "
-                "your own regions: diptych extract DATA OUT --detector given --features FOLDER"
+                "your own regions: diptych extract DATA OUT --detector given --features PATH"
             )
         # What each answer of an imported head means is not in the file.
         other += [name for name in tensors if name.startswith("heads.answer.") and start.answers is None]

@@ -86,8 +86,8 @@ class Predictor:
             return given
         if contract.extractor == GIVEN:
             raise ServingError(
-                f"{self.folder.folder} was trained on features that were given, and a picture alone has none; give the "
-                f"folder of its npz: --features FOLDER, or diptych.load(model, features=FOLDER)"
+                f"{self.folder.folder} was trained on features that were given, and a picture alone has none; give a "
+                "file or folder of them: --features PATH, or diptych.load(model, features=PATH)"
             )
         if self.folder.detector is None:
             raise ServingError(
@@ -234,7 +234,8 @@ class Predictor:
                 elif self.detector.needs_pictures:
                     opened.append((number, record, _open(picture)))
                 else:
-                    records[number] = replace(record, regions=self.detector.detect([], [record])[0])
+                    given = self.detector.detect([], [record])[0]
+                    records[number] = replace(record, regions=given, size=given.size)
             except DataError as error:
                 if refused is None:
                     raise
@@ -300,7 +301,7 @@ class Predictor:
 def load(source: str | os.PathLike[str], features: str | os.PathLike[str] | None = None) -> Predictor:
     """Open a model folder, a run folder, or a model on the Hugging Face hub (`user/name`).
 
-    `features` is a folder with an npz a picture, for a model that was trained on features given so.
+    `features` is a file or folder of region features, for a model that was trained on features given so.
     """
     path = Path(source)
     if not path.exists() and not path.is_absolute() and str(source).count("/") == 1:

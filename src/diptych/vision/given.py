@@ -80,9 +80,7 @@ class Given:
     @cached_property
     def files(self) -> FeatureFiles:
         if self.folder is None:
-            raise DataError(
-                "the regions were given, and a picture alone has none; give their folder: --features FOLDER"
-            )
+            raise DataError("the regions were given, and a picture alone has none; give them: --features PATH")
         return open_features(self.folder)
 
     @property

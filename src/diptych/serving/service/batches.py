@@ -23,10 +23,11 @@ from diptych.serving.messages import (
     ground_line,
     verify_line,
 )
-from diptych.serving.predictor import Predictor
+from diptych.serving.predictor import AnyPicture, Predictor
 from diptych.serving.service.pictures import Gallery
 from diptych.serving.service.problems import Refused
 from diptych.serving.service.worker import Job, refuse
+from diptych.vision.features.files import NoFeatures
 
 Pair = tuple[Job, Record]
 OWN = ("model", "explain", "captions", "sample", "seed")  # of a caption's request: the rest is how words are chosen
@@ -52,11 +53,9 @@ class Batches:
         """The jobs with what was seen in their pictures, without those that were refused for theirs."""
         begun = time.perf_counter()
         seen: list[Pair] = []
-        for job in jobs:
-            assert job.picture is not None
         try:
             refused: dict[int, DataError] = {}
-            pictures = [job.picture for job in jobs if job.picture is not None]
+            pictures = [_picture(predictor, job) for job in jobs]
             numbers = {id(picture): number for number, picture in enumerate(pictures)}
             records = predictor.extract(pictures, lambda picture, error: refused.update({numbers[id(picture)]: error}))
             there = iter(records)
@@ -108,6 +107,14 @@ class Batches:
             Hit(picture=self.gallery.name(hit.picture), score=hit.score) for hit in found.hits[: job.asked.most]
         )
         return Hits(query=job.asked.query, hits=hits, searched=found.readable, refused=len(found.refused))
+
+
+def _picture(predictor: Predictor, job: Job) -> AnyPicture:
+    """What the predictor opens; where features were given, they are found by the picture's name."""
+    assert job.picture is not None
+    if predictor.features is None:
+        return job.picture
+    return Record(key=job.name, size=(job.picture.shape[2], job.picture.shape[1]))
 
 
 def _grouped(pairs: Sequence[Pair]) -> dict[tuple[str, object], list[Pair]]:
@@ -187,9 +194,15 @@ ANSWERS: dict[str, Callable[[Predictor, Sequence[Pair]], list[Message]]] = {
 
 def explain_error(error: BaseException, models: Mapping[str, Predictor], gallery: Path | None) -> str:
     """The message without folders of the machine that serves."""
+    if isinstance(error, NoFeatures):
+        return (
+            "the features of this service have none of a picture of this name; send one that they are of, by its name"
+        )
     text = str(error)
     for name, predictor in models.items():
         text = text.replace(str(predictor.folder.folder), name)
+        if predictor.features is not None:
+            text = text.replace(str(predictor.features), "the features")
     if gallery is not None:
         text = text.replace(str(gallery), "the gallery")
     return text if isinstance(error, DiptychError | Refused) else "a fault of the service; its log has it"

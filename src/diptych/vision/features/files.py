@@ -24,6 +24,10 @@ NUMBER = re.compile(r"(?:coco_[a-z0-9]+_)?0*(\d+)", re.IGNORECASE)  # of a name 
 DROPPED = tuple(f".{ending}" for ending in ("npz", "npy", "json")) + ENDINGS
 
 
+class NoFeatures(DataError):
+    """A picture of which a file or folder of features has none. The message names some that are there."""
+
+
 @dataclass(frozen=True)
 class Place:
     unit: Unit
@@ -63,8 +67,12 @@ class FeatureFiles:
                 known[form] = None if form in known else place  # None: more than one may be meant
 
     def of(self, record: Record) -> Place:
-        """By its key, else by its name without folders, that in lower case, or the number that ends a COCO name."""
-        names = [_bare(name) for name in (record.key, "" if record.image is None else record.image.name) if name]
+        """By its key, else by its path from any folder on, the longest first, else by its name in lower case or the
+        number that ends a COCO name."""
+        parts = () if record.image is None else record.image.parts
+        names = [
+            _bare(name) for name in (record.key, *("/".join(parts[first:]) for first in range(len(parts)))) if name
+        ]
         for name in dict.fromkeys(names):
             if name in self.exact:
                 return self.exact[name]
@@ -79,7 +87,7 @@ class FeatureFiles:
                             "name them as the pictures are named, with their folders"
                         )
                     return place
-        raise DataError(
+        raise NoFeatures(
             f"found no features of {record.key!r} in {self.path}, wanted them, under its name; such as are there: "
             f"{', '.join(list(self.exact)[:3]) or 'none'}"
         )
