@@ -69,11 +69,11 @@ def test_what_a_step_does_depends_on_seed_and_step_alone():
     a, b = OneForward((MaskedLanguage(V),)), OneForward((MaskedQueries(V),))
     turns = Schedule(((a, 1.0), (b, 1.0)), "in turn")
     assert [turns.at(n) is a for n in range(4)] == [True, False, True, False]
-    drawn = Schedule(((a, 3.0), (b, 1.0)), "sampled")
-    picks = [drawn.at(n, seed=5) is a for n in range(2000)]
+    drawn = Schedule(((a, 3.0), (b, 1.0)), "sampled", seed=5)
+    picks = [drawn.at(n) is a for n in range(2000)]
     assert Counter(picks)[True] / 2000 == pytest.approx(0.75, abs=0.03)
-    assert [drawn.at(n, seed=5) is a for n in reversed(range(2000))][::-1] == picks
-    assert [drawn.at(n, seed=6) is a for n in range(2000)] != picks
+    assert [drawn.at(n) is a for n in reversed(range(2000))][::-1] == picks
+    assert [replace(drawn, seed=6).at(n) is a for n in range(2000)] != picks
     assert together(MaskedLanguage(V)).at(7).objectives == (MaskedLanguage(V),)
 
 

@@ -122,6 +122,7 @@ def test_the_paper_s_numbers() -> None:
     assert [r.optimizer.lr for r in (pretrain, caption, vqa)] == [3e-4, 1e-4, 2e-5]
     assert [r.training.batch for r in (pretrain, caption, vqa)] == [512, 512, 128]
     assert (pretrain.objectives.seq2seq, pretrain.objectives.rate) == (0.75, 0.15)
+    assert pretrain.objectives.most is caption.objectives.most is None
     assert (pretrain.model.layers, pretrain.model.width, pretrain.model.max_regions) == (12, 768, 100)
 
 
@@ -129,6 +130,7 @@ def test_the_official_numbers_where_they_differ() -> None:
     """README and weight names of LuoweiZhou/VLP (fidelity.md 2.1)."""
     assert find_recipe("unified-vlp/official/pretrain").optimizer.lr == 1e-4
     assert find_recipe("unified-vlp/official/caption").optimizer.lr == 3e-5
+    assert [find_recipe(f"unified-vlp/official/{task}").objectives.most for task in ("pretrain", "caption")] == [3, 3]
     assert find_recipe("unified-vlp/official/vqa").objectives == VqaObjectives(masks_a_word=True)
     assert find_recipe("unified-vlp/vqa").objectives == VqaObjectives()
     assert not any(

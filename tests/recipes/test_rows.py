@@ -60,9 +60,12 @@ def test_the_small_recipe_itself_is_as_long_as_ever(kept: str) -> None:
 
 
 def test_epochs_of_questions() -> None:
-    """20 of 444 k of train in the papers, 20 and 5 of train and val in the code; VCR's question is two samples."""
+    """20 of train and val in Unified VLP's Tables 2 and 4 and in its code, of train in its Table 7 and in the other
+    papers; 5 of train and val in VL-BERT's code. VCR's question is two samples.
+    """
     shares = {
-        "unified-vlp/vqa": (20, 443_800),
+        "unified-vlp/vqa": (20, 658_100),
+        "unified-vlp/vqa/train": (20, 443_800),
         "unified-vlp/official/vqa": (20, 658_100),
         "vl-bert/vqa": (20, 443_800),
         "vl-bert/official/vqa": (5, 658_100),
@@ -74,6 +77,7 @@ def test_epochs_of_questions() -> None:
         recipe = find_recipe(name)
         assert recipe.training.steps * recipe.training.batch / samples == pytest.approx(epochs, rel=0.02), name
         assert (recipe.data.split == "train+val") == (samples == 658_100), name
+        assert (recipe.training.validate_every is None) == (samples == 658_100), "nothing is held out"
 
 
 @pytest.mark.parametrize("system", ["unified-vlp", "vl-bert", "tden"])

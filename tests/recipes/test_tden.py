@@ -12,6 +12,7 @@ from diptych.recipes import RECIPES, find_recipe
 from diptych.recipes.objectives import TdenObjectives
 from diptych.runs.prepare import plan
 from diptych.sources.storybook import record, scene
+from diptych.training.optimizer import learning_rate
 from diptych.vision.ground_truth import GroundTruth
 from tests import toy
 
@@ -27,6 +28,20 @@ def test_the_papers_numbers() -> None:
         assert recipe.optimizer.kind == "adam"
     objectives = RECIPES["tden/pretrain"]().objectives
     assert (objectives.two_pass, objectives.sampling, objectives.matching) == ("A", "paper", "paper")
+
+
+def test_warm_up_and_decay_are_the_codes_or_none() -> None:
+    """The paper names none; the re-release's count epochs, and the paper has as many or fewer of them."""
+
+    def rates(name: str, *settings: str) -> list[float]:
+        recipe = find_recipe(name, settings)
+        steps = recipe.training.steps
+        return [learning_rate(recipe.optimizer, steps * tenth // 20, steps, 1) for tenth in range(1, 20)]
+
+    for task in ("pretrain", "caption", "vqa", "retrieval"):
+        assert rates(f"tden/{task}") == pytest.approx(rates(f"tden/official/{task}"), rel=0.01), task
+    assert max(rates("tden/vqa")[12:]) == pytest.approx(5e-5 / 25)
+    assert set(rates("tden/pretrain", "optimizer.schedule=constant", "optimizer.warmup_share=null")) == {1e-4}
 
 
 def test_the_codes_numbers() -> None:
@@ -61,6 +76,20 @@ def test_a_run_says_where_pairs_are_compared_in_parts(tmp_path: Path) -> None:
     assert "its part alone: 2 pairs a process, of the 4 of a step; training.micro_batch=null" in note
     assert not notes()
     assert not notes("training.micro_batch=2", "objectives.matching=null")
+
+
+def test_what_is_drawn_step_by_step_follows_the_seed_of_the_run(tmp_path: Path) -> None:
+    """Two-Pass-C's path, before a step."""
+    records = [record(scene(0, "train", number)) for number in range(4)]
+    extract(records, GroundTruth.of(records), tmp_path / "store")
+    store = Store(tmp_path / "store")
+
+    def paths(seed: int) -> list[str]:
+        recipe = find_recipe("tden/small/pretrain/table-2-row-8", [f"training.seed={seed}", "training.batch=4"])
+        schedule = plan(recipe, store, tmp_path / f"run-{seed}", None).schedule
+        return [schedule.at(step).first for step in range(40)]
+
+    assert paths(0) == paths(0) != paths(1)
 
 
 def objectives_of(name: str) -> list[str]:

@@ -22,6 +22,7 @@ class Schedule:
 
     updates: Sequence[tuple[Update, float]]
     order: Literal["together", "in turn", "sampled"] = "together"
+    seed: int = 0  # of what is sampled
 
     def __post_init__(self) -> None:
         if not self.updates:
@@ -38,11 +39,11 @@ class Schedule:
         ):
             raise RecipeError("the weights of sampled updates must not be negative, and one must be above 0")
 
-    def at(self, step: int, seed: int = 0) -> Update:
+    def at(self, step: int) -> Update:
         """A pure function of (seed, step), so that every rank and every resumed run agrees."""
         updates, weights = zip(*self.updates, strict=True)
         if self.order == "sampled":
-            (drawn,) = Random(f"{seed}/{step}").choices(updates, weights)
+            (drawn,) = Random(f"{self.seed}/{step}").choices(updates, weights)
         else:
             drawn = updates[step % len(updates)]
         chosen: Update = drawn

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -156,7 +156,7 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
     tokens = _own_tokens(recipe, start) if start is not None else _tokens(recipe, store, out, again)
     answers = _answers(recipe, store, start)
     task = make_task(recipe, tokens, answers)
-    schedule = teaching.schedule(store, tokens, records, out)
+    schedule = replace(teaching.schedule(store, tokens, records, out), seed=recipe.training.seed)
     architecture = _architecture(recipe, store, tokens, schedule, answers)
     # Records of which this task can ask something.
     held_out = [index for index in store.split(recipe.data.validation) if task.queries(store.words(index))]

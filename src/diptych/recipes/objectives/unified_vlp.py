@@ -23,8 +23,8 @@ class UnifiedVLPObjectives(Objectives):
     """Share of samples that are read from left to right, the paper's lambda; the others are read both ways."""
     rate: Share = 0.15
     """Share of the words that are hidden."""
-    most: PositiveInt | None = 3
-    """Words that are hidden at most; null: no limit."""
+    most: PositiveInt | None = None
+    """Words that are hidden at most (the code: 3); null: no limit."""
     drop_worst: Share = 0.0
     """Share of the samples of the highest loss that is left out."""
     label_smoothing: Share = 0.0
