@@ -32,7 +32,7 @@ from diptych.runs.mining import MEASURED, Reader
 from diptych.sources.storybook import Storybook, render
 from diptych.sources.storybook.web import plan
 from diptych.sources.storybook.web.pictures import UNNATURAL, file_of, unnatural
-from diptych.sources.storybook.web.plan import told
+from diptych.sources.storybook.web.plan import true_caption
 from diptych.vision.pictures import to_picture
 from experiments.figures import save
 
@@ -105,8 +105,8 @@ def exact(rows: dict[tuple[str, str | None], dict[str, Any]], truth: Truth) -> d
     """Rules whose truth leaves nothing to judge, of pictures that reached them."""
     found = {}
     for name in EXACT:
-        told_rows = [(rows[key], line) for key, line in truth.items() if key in rows and line["dominant"]]
-        reached = [(row, line) for row, line in told_rows if "dominant" not in row["fails"]]
+        with_truth = [(rows[key], line) for key, line in truth.items() if key in rows and line["dominant"]]
+        reached = [(row, line) for row, line in with_truth if "dominant" not in row["fails"]]
         hits = sum(row["dropped_by"] == name for row, line in reached if line["drop"] == name)
         total = sum(line["drop"] == name for _, line in reached)
         false = sum(row["dropped_by"] == name for row, line in reached if line["drop"] != name)
@@ -176,7 +176,7 @@ def candidates(seed: int, web: Path, truth: Truth, out: Path) -> tuple[list[Pair
             for text in row["texts"]
             if not text["fails"]
         ]
-        other = told(Random(f"other {line['number']}"), seed, line["number"] + 7_000)
+        other = true_caption(Random(f"other {line['number']}"), seed, line["number"] + 7_000)
         kind = next(iter(line["texts"]), {"kind": "alt"})["kind"]
         own = line["captions"][0] if line["captions"] else None
         said += [(kind, other, False, True), *([(kind, own, True, True)] if own else [])]
@@ -200,7 +200,7 @@ def scorer(web: Path, truth: Truth, out: Path, detector: str, seed: int) -> dict
     taught = rng.permutation(np.unique(numbers[~held]))
     found: dict[str, Any] = {"candidates_held_out": int(held.sum()), "pictures_held_out": len(np.unique(numbers[held]))}
 
-    def told_of(scores: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> dict[str, float]:
+    def aucs(scores: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> dict[str, float]:
         low, high = auc_interval(scores[rows], truths[rows], numbers[rows])
         return {
             "value": round(100 * auc(scores[rows], truths[rows]), 1),
@@ -217,13 +217,13 @@ def scorer(web: Path, truth: Truth, out: Path, detector: str, seed: int) -> dict
         chance = Logistic.fit(table[rows], rng.permutation(truths[rows]))(table)
         for name, scores in (("all features", every), ("text alone", alone), ("shuffled labels", chance)):
             found[f"{name}, {count} pictures"] = {
-                "over all": told_of(scores, held),
-                "against another's": told_of(scores, held & swap),
+                "over all": aucs(scores, held),
+                "against another's": aucs(scores, held & swap),
             }
     named = table[:, reader.names.index("named_seen")] - table[:, reader.names.index("named_unseen")]
     found["words that name what is seen, untaught"] = {
-        "over all": told_of(named, held),
-        "against another's": told_of(named, held & swap),
+        "over all": aucs(named, held),
+        "against another's": aucs(named, held & swap),
     }
     return found
 
@@ -243,8 +243,8 @@ def main() -> None:
     truth = truth_of(options.web)
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "out"
-        told_funnel = Mine(out, [options.web / "warc"], Settings(offline=True), tell=lambda _: None).run()
-        assert told_funnel is not None
+        found = Mine(out, [options.web / "warc"], Settings(offline=True), tell=lambda _: None).run()
+        assert found is not None
         rows = list(funnel.decisions(Layout(out)))
         by_key = {(row["page"], row["address"]): row for row in rows}
         figures: dict[str, Any] = {"pages": len({line["page"] for line in truth.values()}), "pictures": len(rows)}

@@ -106,7 +106,7 @@ def test_several_captions_are_waited_for():
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"beams": 0}, "beams"),
         ({"beam": 2}, "did you mean beams"),
@@ -119,13 +119,13 @@ def test_several_captions_are_waited_for():
         ({"captions": 4, "beams": 2}, "raise beams, or add sample=true"),
     ],
 )
-def test_options_that_cannot_be(values, said):
-    with pytest.raises(RecipeError, match=said):
+def test_options_that_cannot_be(values, message):
+    with pytest.raises(RecipeError, match=message):
         parse(DecodingOptions, values, "decoding")
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (
             {"beams": WORDS + 1},
@@ -134,6 +134,6 @@ def test_options_that_cannot_be(values, said):
         ({"sample": True, "top_k": 9}, r"decoding\.top_k=9, and the vocabulary has 5 words"),
     ],
 )
-def test_wider_than_the_vocabulary(options, said):
-    with pytest.raises(RecipeError, match=said):
+def test_wider_than_the_vocabulary(options, message):
+    with pytest.raises(RecipeError, match=message):
         decode(Table(), pictures(1), DecodingOptions(**options))

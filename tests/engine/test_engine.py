@@ -5,7 +5,7 @@ import os
 import pytest
 
 from diptych.engine import Counts, quiet, run
-from diptych.engine.telling import heard, told
+from diptych.engine.outcome import counts_of, outcome_of
 from diptych.errors import DiptychError, RecipeError
 
 
@@ -31,9 +31,9 @@ def test_what_a_shard_raises_is_raised_here(workers: int) -> None:
 
 
 def test_an_error_goes_through_an_engine_as_data() -> None:
-    assert heard(told(length, "ab")) == {"name": "ab", "length": 2}
+    assert counts_of(outcome_of(length, "ab")) == {"name": "ab", "length": 2}
     with pytest.raises(DiptychError, match="a cannot be") as raised:
-        heard(told(fails, "a"))
+        counts_of(outcome_of(fails, "a"))
     assert raised.value.exit_code == RecipeError.exit_code
 
 

@@ -46,28 +46,28 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @dataclass
-class Told:
+class Result:
     code: int
     error: str
-    said: str = ""
+    out: str = ""
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Told]:
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """The command line in this process."""
 
-    def run(*arguments: object) -> Told:
+    def run(*arguments: object) -> Result:
         monkeypatch.setattr("sys.argv", ["diptych", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             cli.main()
-        told = capsys.readouterr()
-        return Told(int(ended.value.code or 0), told.err, told.out)
+        result = capsys.readouterr()
+        return Result(int(ended.value.code or 0), result.err, result.out)
 
     return run
 
 
 @pytest.fixture(scope="session")
-def with_eyes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def with_detector(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder as `diptych demo` leaves one, of a detector that has learnt nothing and a model that hardly has."""
     folder = tmp_path_factory.mktemp("demo")
     torch.manual_seed(0)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from diptych import cli
-from tests.journeys.conftest import Told, tiny
+from tests.journeys.conftest import Result, tiny
 
 PRETRAIN = ["pretrain", "unified-vlp/small/pretrain"]
 IMPORT = "import unified-vlp FILE OUT --vocab VOCAB"
@@ -71,7 +71,7 @@ CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
     ("lies_there", "arguments", "code", "wanted"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
 )
 def test_a_message_says_what_is_wrong(
-    lies_there: Callable[[Path], None], arguments: str, code: int, wanted: str, run: Callable[..., Told],
+    lies_there: Callable[[Path], None], arguments: str, code: int, wanted: str, run: Callable[..., Result],
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -82,41 +82,41 @@ def test_a_message_says_what_is_wrong(
     places = {"FILE": tmp_path / "file.bin", "OUT": tmp_path / "out", "WORLD": world, "MINE": tmp_path / "mine.jsonl",
               "VOCAB": tmp_path / "vocab.txt"}  # fmt: skip
     words = arguments.replace("PRETRAIN", " ".join(PRETRAIN)).replace("IMPORT", IMPORT).split()
-    told = run(*(places.get(word, word) for word in words))
-    assert (told.code, wanted in " ".join(told.error.split())) == (code, True), told.error
-    assert "Traceback" not in told.error
+    result = run(*(places.get(word, word) for word in words))
+    assert (result.code, wanted in " ".join(result.error.split())) == (code, True), result.error
+    assert "Traceback" not in result.error
     assert not list((tmp_path / "out").rglob("*.safetensors"))
     assert not list(tmp_path.rglob("*partial*"))
 
 
-def test_debug_shows_where(run: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debug_shows_where(run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["diptych", "caption", "a.png", "--model", "nowhere", "--debug"])
     with pytest.raises(Exception, match="no model at nowhere"):
         cli.main()
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_checkpoint(
-    run: Callable[..., Told], world: Path, tmp_path: Path
+    run: Callable[..., Result], world: Path, tmp_path: Path
 ) -> None:
     wild = tiny(
         **{"data.split": "train", "optimizer.lr": 1e30, "optimizer.clip": "null", "training.checkpoint_every": 1}
     )
-    told = run(*PRETRAIN, "--data", world, "--out", tmp_path, *wild)
-    assert told.code == 1
-    assert "not finite" in told.error
-    assert "optimizer.lr" in told.error or "learning rate" in told.error
+    result = run(*PRETRAIN, "--data", world, "--out", tmp_path, *wild)
+    assert result.code == 1
+    assert "not finite" in result.error
+    assert "optimizer.lr" in result.error or "learning rate" in result.error
     assert not (tmp_path / "model").exists()
 
 
-def test_an_empty_data_set(run: Callable[..., Told], tmp_path: Path) -> None:
+def test_an_empty_data_set(run: Callable[..., Result], tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_text("")
-    told = run("extract", tmp_path / "mine.jsonl", tmp_path / "store", "--detector", "ground-truth")
-    assert told.code == 1
-    assert "no record" in told.error or "nothing" in told.error
+    result = run("extract", tmp_path / "mine.jsonl", tmp_path / "store", "--detector", "ground-truth")
+    assert result.code == 1
+    assert "no record" in result.error or "nothing" in result.error
     assert not (tmp_path / "store" / "store.json").exists()
 
 
-def test_a_model_cut_short_is_named(run: Callable[..., Told], world: Path, tmp_path: Path) -> None:
+def test_a_model_cut_short_is_named(run: Callable[..., Result], world: Path, tmp_path: Path) -> None:
     run_folder = tmp_path / "run"
     cli_arguments = [
         *PRETRAIN,
@@ -129,6 +129,6 @@ def test_a_model_cut_short_is_named(run: Callable[..., Told], world: Path, tmp_p
     assert run(*cli_arguments).code == 0
     weights = run_folder / "model" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
-    told = run("evaluate", "--model", run_folder, "--data", world)
-    assert told.code == 1
-    assert "model.safetensors is not what was written" in told.error
+    result = run("evaluate", "--model", run_folder, "--data", world)
+    assert result.code == 1
+    assert "model.safetensors is not what was written" in result.error

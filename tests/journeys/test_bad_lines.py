@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.journeys.conftest import Told
+from tests.journeys.conftest import Result
 from tests.journeys.test_own_data import given
 
 SEEN = "extract mine.jsonl out --detector demo"
@@ -192,9 +192,9 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
 
 
 @pytest.fixture
-def folder(with_eyes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(with_detector: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    Path("demo").symlink_to(with_eyes)
+    Path("demo").symlink_to(with_detector)
     lines(*GOOD)()
     coco()()
     Path("features").mkdir()
@@ -204,21 +204,21 @@ def folder(with_eyes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return tmp_path
 
 
-def clean(told: Told, folder: Path) -> None:
-    assert "Traceback" not in told.error
-    assert "fault of Diptych" not in told.error
+def clean(result: Result, folder: Path) -> None:
+    assert "Traceback" not in result.error
+    assert "fault of Diptych" not in result.error
     assert not list(folder.rglob("*partial*"))
     assert not (folder / "exploded").exists()
 
 
 @pytest.mark.parametrize(("wrong", "command", "code", "wanted"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
 def test_it_is_named_and_nothing_is_written(
-    wrong: Callable[[], None], command: str, code: int, wanted: str, folder: Path, run: Callable[..., Told]
+    wrong: Callable[[], None], command: str, code: int, wanted: str, folder: Path, run: Callable[..., Result]
 ) -> None:
     wrong()
-    told = run(*(word.replace("EMPTY", " ") for word in command.split()))
-    assert (told.code, wanted in " ".join(told.error.split())) == (code, True), told.error
-    clean(told, folder)
+    result = run(*(word.replace("EMPTY", " ") for word in command.split()))
+    assert (result.code, wanted in " ".join(result.error.split())) == (code, True), result.error
+    clean(result, folder)
     assert not (folder / "out" / "model").exists()
     assert not (folder / "out" / "store.json").exists()
 
@@ -258,34 +258,34 @@ LEFT_OUT: list[tuple[str, Callable[[], None], str, str]] = [
 
 @pytest.mark.parametrize(("wrong", "command", "wanted"), [c[1:] for c in LEFT_OUT], ids=[c[0] for c in LEFT_OUT])
 def test_one_that_is_wrong_is_left_out_by_name(
-    wrong: Callable[[], None], command: str, wanted: str, folder: Path, run: Callable[..., Told]
+    wrong: Callable[[], None], command: str, wanted: str, folder: Path, run: Callable[..., Result]
 ) -> None:
     wrong()
-    told = run(*command.split())
-    assert (told.code, told.said) == (0, "2 extracted, 1 failed; out\n"), told.error
-    assert wanted in told.error, told.error
+    result = run(*command.split())
+    assert (result.code, result.out) == (0, "2 extracted, 1 failed; out\n"), result.error
+    assert wanted in result.error, result.error
     failed = [json.loads(one) for one in (folder / "out" / "failures.jsonl").read_text().splitlines()]
     assert [one["key"] for one in failed] == ["1.png"]
-    clean(told, folder)
+    clean(result, folder)
 
 
-def test_a_byte_order_mark_and_windows_lines_are_read(folder: Path, run: Callable[..., Told]) -> None:
+def test_a_byte_order_mark_and_windows_lines_are_read(folder: Path, run: Callable[..., Result]) -> None:
     text = "\r\n".join(map(json.dumps, GOOD))
     (folder / "mine.jsonl").write_bytes(b"\xef\xbb\xbf" + text.encode())
-    assert run(*SEEN.split()).said == "3 extracted; out\n"
+    assert run(*SEEN.split()).out == "3 extracted; out\n"
 
 
-def test_what_teaches_nothing_is_counted(folder: Path, run: Callable[..., Told]) -> None:
+def test_what_teaches_nothing_is_counted(folder: Path, run: Callable[..., Result]) -> None:
     """Empty captions by the reader, answers that the model cannot give by the run."""
     asked = [{"image": f"{n}.png", "question": "what?", "answers": ["dog"], "split": "train"} for n in range(3)]
     one_step = ["--set", "training.steps=1", "--set", "data.max_words=16"]
     lines(*asked, {**GOOD[0], "captions": ["", "a dog"]})()
-    told = run(*ANSWERED.split(), *one_step)
-    assert (told.code, "empty captions: 1 (the first: mine.jsonl line 4" in told.error) == (0, True), told.error
+    result = run(*ANSWERED.split(), *one_step)
+    assert (result.code, "empty captions: 1 (the first: mine.jsonl line 4" in result.error) == (0, True), result.error
     lines(asked[0], {**asked[1], "answers": ["cat"]}, {**asked[2], "answers": ["cow"]})()
-    told = run(*AGAIN.split(), "again", *one_step)
-    assert (told.code, "2 of 3 questions" in told.error) == (0, True), told.error
+    result = run(*AGAIN.split(), "again", *one_step)
+    assert (result.code, "2 of 3 questions" in result.error) == (0, True), result.error
     lines(*({**one, "answers": ["cat"]} for one in asked))()
-    told = run(*AGAIN.split(), "third", *one_step)
-    assert (told.code, "nothing to train on" in told.error) == (1, True), told.error
-    clean(told, folder)
+    result = run(*AGAIN.split(), "third", *one_step)
+    assert (result.code, "nothing to train on" in result.error) == (1, True), result.error
+    clean(result, folder)

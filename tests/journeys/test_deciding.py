@@ -12,7 +12,7 @@ from PIL import Image
 import diptych as library
 from diptych.errors import ServingError
 from diptych.loading.store import Store
-from tests.journeys.conftest import Told, tiny
+from tests.journeys.conftest import Result, tiny
 
 STEPS = {"training.steps": 4, "training.validate_every": 4, "training.checkpoint_every": 4, "training.batch": 4,
          "data.validation_records": 2, "data.records": 12}  # fmt: skip
@@ -21,7 +21,7 @@ FIGURES = {"vcr": {"Q->A", "QA->R", "Q->AR"}, "referring": {"accuracy"}, "nlvr":
 
 
 @pytest.mark.slow
-def test_three_tasks_from_the_truth(run: Callable[..., Told], world: Path, tmp_path: Path) -> None:
+def test_three_tasks_from_the_truth(run: Callable[..., Result], world: Path, tmp_path: Path) -> None:
     """With fewer regions than pictures have: the best are kept, and what that costs is said."""
     few = tiny(**{"data.split": "train", "training.steps": 2, "model.max_regions": 4})
     made = run("pretrain", "unified-vlp/small/pretrain", "--data", world, "--out", tmp_path / "start", *few)
@@ -29,20 +29,20 @@ def test_three_tasks_from_the_truth(run: Callable[..., Told], world: Path, tmp_p
     record = Store(world).record(0)
     for task, figures in FIGURES.items():
         out = tmp_path / task
-        told = run("finetune", task, "--data", world, "--model", tmp_path / "start", "--out", out, *SETTINGS)
-        assert told.code == 0, told.error
-        assert "have more than 4 regions: the best 4 are kept" in told.error
-        assert task != "referring" or "expressions are left out: no region overlaps" in told.error
-        assert task != "vcr" or "objects that questions name are read without a region" in told.error
+        result = run("finetune", task, "--data", world, "--model", tmp_path / "start", "--out", out, *SETTINGS)
+        assert result.code == 0, result.error
+        assert "have more than 4 regions: the best 4 are kept" in result.error
+        assert task != "referring" or "expressions are left out: no region overlaps" in result.error
+        assert task != "vcr" or "objects that questions name are read without a region" in result.error
         scored = run("evaluate", "--model", out, "--data", world, "--json", "--predictions", out / "said.json")
         assert scored.code == 0, scored.error
-        scores = json.loads(scored.said)
+        scores = json.loads(scored.out)
         assert set(scores["scores"]) == figures
         for score in scores["scores"].values():
             assert {"value", "interval", "blind"} <= set(score)
         assert json.loads((out / "said.json").read_text())
         shown = run("evaluate", "--model", out, "--data", world)
-        assert "95%" in shown.said
+        assert "95%" in shown.out
         refused = run("evaluate", "--model", out, "--data", world, "--extra-metrics", "METEOR")
         assert refused.code == 2
     found = library.load(tmp_path / "referring").ground(record, "the dog")

@@ -14,7 +14,7 @@ from PIL import Image
 from diptych.sources.storybook import Storybook, render
 from diptych.sources.storybook.web.pictures import unnatural
 from tests.conftest import REPOSITORY
-from tests.journeys.conftest import Told, tiny
+from tests.journeys.conftest import Result, tiny
 
 PAGE = (REPOSITORY / "docs" / "mining.md").read_text()
 COMMANDS = [shlex.split(line)[1:] for line in re.findall(r"^    (diptych .*)$", PAGE, re.MULTILINE)]
@@ -38,27 +38,27 @@ def label(folder: Path) -> None:
     truth = map(json.loads, (folder / "web" / "truth.jsonl").read_text().splitlines())
     right = {(line["page"], text["text"]) for line in truth for text in line["texts"] if text["right"]}
     lines = [json.loads(line) for line in (folder / "labels.jsonl").read_text().splitlines()]
-    told = [line | {"true": (line["page"], line["statement"]) in right} for line in lines]
-    (folder / "labels.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in told))
+    result = [line | {"true": (line["page"], line["statement"]) in right} for line in lines]
+    (folder / "labels.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in result))
 
 
 @pytest.mark.slow
 def test_the_page_from_top_to_bottom(
-    with_eyes: Path, tmp_path: Path, run: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
+    with_detector: Path, tmp_path: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(with_eyes, "demo/pretrain")
+    shutil.copytree(with_detector, "demo/pretrain")
     prepare(tmp_path)
     for command in COMMANDS:
         if "--contact" in command:  # a host that no network has
             command = [*command, "--set", "fetch.backoff=0"]  # noqa: PLW2901
         if command[0] == "pretrain":
             command = [*command, *tiny(**{"training.steps": 2})]  # noqa: PLW2901
-        told = run(*command)
-        assert told.code == 0, (command, told.error)
+        result = run(*command)
+        assert result.code == 0, (command, result.error)
         if command[:2] == ["mine", "label"]:
             label(tmp_path)
-    assert "forgotten" in told.said
+    assert "forgotten" in result.out
     assert (tmp_path / "mined" / "card.md").is_file()
     assert json.loads((tmp_path / "scorer" / "scorer.json").read_text())["auc"] > 0.8
     assert len(list((tmp_path / "labels.html").read_text().split("<img"))) > 10

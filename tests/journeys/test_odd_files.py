@@ -53,15 +53,15 @@ def test_a_folder_with_odd_names_is_checked_and_extracted(pictures: Path, tmp_pa
 def test_odd_names_are_told_on_one_line_in_any_encoding(pictures: Path) -> None:
     for name in ODD.values():
         Path(os.fsdecode(os.fsencode(pictures) + b"/" + name)).write_bytes(b"no picture")
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "diptych.cli", "check", str(pictures)],
         capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}, check=False,
     )  # fmt: skip
-    assert told.returncode == 1
-    assert b"Traceback" not in told.stderr
-    assert b"fault of Diptych" not in told.stderr
-    assert rb"two\nlines\u2028three.png" in told.stdout.replace(rb"\\", b"\\")
-    assert b"[red]x.png" in told.stdout
+    assert result.returncode == 1
+    assert b"Traceback" not in result.stderr
+    assert b"fault of Diptych" not in result.stderr
+    assert rb"two\nlines\u2028three.png" in result.stdout.replace(rb"\\", b"\\")
+    assert b"[red]x.png" in result.stdout
 
 
 @pytest.mark.parametrize("error", [TypeError, OverflowError, KeyError, MemoryError, RuntimeError, IndexError])

@@ -27,7 +27,7 @@ from diptych.vision.load import load_detector
 from diptych.vision.pictures import open_picture
 from tests.conftest import REPOSITORY
 from tests.detector_files import butd_file, detectron_blobs, write_detectron
-from tests.journeys.conftest import Told
+from tests.journeys.conftest import Result
 from tests.runs.test_importing import under_their_names
 
 WORDS = ("a", "dog", "bird", "what", "is", "it", "?", "the", "red")
@@ -73,12 +73,12 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def done(told: Told) -> str:
-    assert told.code == 0, told.error
-    return told.said
+def done(result: Result) -> str:
+    assert result.code == 0, result.error
+    return result.out
 
 
-def imported(run: Callable[..., Told], system: str, weights: dict[str, Tensor], *options: str) -> Path:
+def imported(run: Callable[..., Result], system: str, weights: dict[str, Tensor], *options: str) -> Path:
     """From nothing but official files to a model folder elsewhere, all that it was made of deleted."""
     detector = Path("vgx" if system == "unified-vlp" else "butd")
     file = "e2e_faster_rcnn.pkl" if system == "unified-vlp" else "bua-caffe.pth"
@@ -96,7 +96,7 @@ def imported(run: Callable[..., Told], system: str, weights: dict[str, Tensor], 
 
 @pytest.mark.parametrize(("system", "weights"), [("unified-vlp", unified_vlp), ("tden", tden)])
 def test_photographs_are_captioned(
-    begun: Path, run: Callable[..., Told], system: str, weights: Callable[..., Any]
+    begun: Path, run: Callable[..., Result], system: str, weights: Callable[..., Any]
 ) -> None:
     model = imported(run, system, weights("word"))
     lines = [json.loads(line) for line in done(run("caption", "photos", "--model", model, "--json")).splitlines()]
@@ -108,7 +108,7 @@ def test_photographs_are_captioned(
     assert len(said.regions) > 3
 
 
-def test_stores_of_its_own_detector_alone_are_read(begun: Path, run: Callable[..., Told]) -> None:
+def test_stores_of_its_own_detector_alone_are_read(begun: Path, run: Callable[..., Result]) -> None:
     model = imported(run, "tden", tden("word"))
     Path("photos.jsonl").write_text('{"image": "photos/0.png", "captions": ["a dog"]}\n')
     for name, options in (("own", ("--detector", model)), ("other", ("--detector", "other"))):
@@ -117,13 +117,13 @@ def test_stores_of_its_own_detector_alone_are_read(begun: Path, run: Callable[..
         done(run("extract", "photos.jsonl", name, *options))
     evaluate = ("evaluate", "--model", model, "--split", "train", "--data")
     done(run(*evaluate, "own"))
-    told = run(*evaluate, "other")
-    assert told.code == 1
-    assert "extractor: " in told.error
-    assert "import the checkpoint without --detector" in told.error
+    result = run(*evaluate, "other")
+    assert result.code == 1
+    assert "extractor: " in result.error
+    assert "import the checkpoint without --detector" in result.error
 
 
-def test_a_detector_that_does_not_fit_is_refused(begun: Path, run: Callable[..., Told]) -> None:
+def test_a_detector_that_does_not_fit_is_refused(begun: Path, run: Callable[..., Result]) -> None:
     torch.save(tden("word"), "model.pth")
     torch.save(butd_file("hf", classes=8), "pytorch_model.bin")
     done(run("import", "detector", "pytorch_model.bin", "hf"))
@@ -131,9 +131,9 @@ def test_a_detector_that_does_not_fit_is_refused(begun: Path, run: Callable[...,
     done(run("import", "detector", "bua-caffe.pth", "small"))
 
     def refused(message: str, *options: str) -> None:
-        told = run("import", "tden", "model.pth", "here", "--vocab", "vocab.txt", *options)
-        assert told.code == 2
-        assert message in told.error
+        result = run("import", "tden", "model.pth", "here", "--vocab", "vocab.txt", *options)
+        assert result.code == 2
+        assert message in result.error
         assert not [path for path in Path().iterdir() if "here" in path.name]
 
     refused("other features cost accuracy in silence", "--detector", "hf")
@@ -142,12 +142,12 @@ def test_a_detector_that_does_not_fit_is_refused(begun: Path, run: Callable[...,
     refused("has no head for answers", "--answers", "answers.txt")
     refused("are for `import detector`", "--set", "least=3")
     done(run("import", "tden", "model.pth", "hf-model", "--vocab", "vocab.txt", "--detector", "hf", "--any-detector"))
-    told = run("import", "detector", "bua-caffe.pth", "here", "--vocab", "vocab.txt")
-    assert (told.code, "are a model's, not a detector's" in told.error) == (2, True)
+    result = run("import", "detector", "bua-caffe.pth", "here", "--vocab", "vocab.txt")
+    assert (result.code, "are a model's, not a detector's" in result.error) == (2, True)
     Path("answers.txt").write_text("yes\nno\n")
     torch.save(tden("answer"), "vqa.pth")
-    told = run("import", "tden", "vqa.pth", "here", "--vocab", "vocab.txt", "--answers", "answers.txt")
-    assert "has 2 answers, and the checkpoint's head 4" in told.error
+    result = run("import", "tden", "vqa.pth", "here", "--vocab", "vocab.txt", "--answers", "answers.txt")
+    assert "has 2 answers, and the checkpoint's head 4" in result.error
 
 
 @pytest.mark.parametrize(
@@ -155,13 +155,13 @@ def test_a_detector_that_does_not_fit_is_refused(begun: Path, run: Callable[...,
     [("unified-vlp", unified_vlp, ("word", "answer")), ("tden", tden, ("answer",)), ("vl-bert", vl_bert, ("answer",))],
 )
 def test_questions_about_photographs_are_answered(
-    begun: Path, run: Callable[..., Told], system: str, weights: Callable[..., Any], heads: tuple[str, ...]
+    begun: Path, run: Callable[..., Result], system: str, weights: Callable[..., Any], heads: tuple[str, ...]
 ) -> None:
     model = imported(run, system, weights(*heads), "--answers", "answers.txt")
     assert done(run("ask", "photos/0.png", "what is it ?", "--model", model)).strip() in ANSWERS[1:]
 
 
-def test_expressions_are_found_in_photographs(begun: Path, run: Callable[..., Told]) -> None:
+def test_expressions_are_found_in_photographs(begun: Path, run: Callable[..., Result]) -> None:
     model = imported(run, "vl-bert", vl_bert("region_score"))
     found = json.loads(done(run("ground", "the red dog", "photos/1.png", "--model", model, "--json")))
     left, top, width, height = found["box"]
@@ -172,7 +172,7 @@ def test_expressions_are_found_in_photographs(begun: Path, run: Callable[..., To
 
 
 @pytest.mark.slow
-def test_the_page_from_top_to_bottom(begun: Path, run: Callable[..., Told]) -> None:
+def test_the_page_from_top_to_bottom(begun: Path, run: Callable[..., Result]) -> None:
     """Each command of docs/official-checkpoints.md, with random weights in the files that it names."""
     page = (REPOSITORY / "docs" / "official-checkpoints.md").read_text()
     commands = [shlex.split(line)[1:] for line in re.findall(r"^    (diptych .*)$", page, re.MULTILINE)]

@@ -16,7 +16,7 @@ from PIL import Image
 import diptych as library
 from diptych.loading.store import Store, iterate
 from tests.conftest import REPOSITORY
-from tests.journeys.conftest import Told, drawn_pictures, tiny
+from tests.journeys.conftest import Result, drawn_pictures, tiny
 
 PAGE = (REPOSITORY / "docs" / "your-own-data.md").read_text()
 COMMANDS = [shlex.split(line)[1:] for line in re.findall(r"^    (diptych .*)$", PAGE, re.MULTILINE)]
@@ -24,10 +24,10 @@ SIZES = {"model.max_regions": 8, "model.positions": 40, "data.max_words": 16}
 
 
 @pytest.fixture
-def begun(with_eyes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def begun(with_detector: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with what the page asks for: a model, pictures with lines, npz, COCO files."""
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(with_eyes, "demo/pretrain")
+    shutil.copytree(with_detector, "demo/pretrain")
     drawn_pictures(tmp_path, 30)
     (tmp_path / "features").mkdir()
     for number in range(30):
@@ -58,13 +58,13 @@ def small(command: list[str]) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_page_from_top_to_bottom(begun: Path, run: Callable[..., Told]) -> None:
+def test_the_page_from_top_to_bottom(begun: Path, run: Callable[..., Result]) -> None:
     assert COMMANDS[0][0] == "demo"  # what it makes lies there
     said = {}
     for command in COMMANDS[1:]:
-        told = run(*small(command))
-        assert told.code == 0, (command, told.error)
-        said[" ".join(command)] = told.said
+        result = run(*small(command))
+        assert result.code == 0, (command, result.error)
+        said[" ".join(command)] = result.out
     lines = [json.loads(line) for line in (begun / "captions.jsonl").read_text().splitlines()]
     assert len(lines) == 30
     assert set(lines[0]) == {"picture", "caption", "score"}
@@ -104,14 +104,16 @@ def test_the_lines_of_the_page_are_read(tmp_path: Path) -> None:
     assert [statement.true for statement in first.statements] == [False]
 
 
-def test_several_processes_do_not_look(begun: Path, run: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_do_not_look(
+    begun: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    told = run(*shlex.split("finetune caption --data mine.jsonl --model demo/pretrain --out runs/mine"))
-    assert (told.code, "diptych extract mine.jsonl STORE" in told.error) == (2, True), told.error
+    result = run(*shlex.split("finetune caption --data mine.jsonl --model demo/pretrain --out runs/mine"))
+    assert (result.code, "diptych extract mine.jsonl STORE" in result.error) == (2, True), result.error
     assert not (begun / "runs").exists()
 
 
-def test_a_stopped_run_goes_on_and_changed_words_are_refused(begun: Path, run: Callable[..., Told]) -> None:
+def test_a_stopped_run_goes_on_and_changed_words_are_refused(begun: Path, run: Callable[..., Result]) -> None:
     command = small(shlex.split("finetune caption --data mine.jsonl --model demo/pretrain --out runs/mine"))
     assert run(*command, "--set", "training.steps=2").code == 0
     written = (begun / "runs/mine/store/store.json").stat().st_mtime_ns
@@ -121,17 +123,17 @@ def test_a_stopped_run_goes_on_and_changed_words_are_refused(begun: Path, run: C
     other = run(*command, "--set", "training.steps=2", "--split-seed", 5)
     assert (other.code, "another --split-seed" in other.error) == (1, True)
     evaluated = run("evaluate", "--model", "runs/mine", "--data", "mine.jsonl", "--split", "val")
-    assert (evaluated.code, "CIDEr" in evaluated.said) == (0, True), evaluated.error
+    assert (evaluated.code, "CIDEr" in evaluated.out) == (0, True), evaluated.error
 
 
-def test_one_bad_picture_does_not_stop_the_others(begun: Path, run: Callable[..., Told]) -> None:
+def test_one_bad_picture_does_not_stop_the_others(begun: Path, run: Callable[..., Result]) -> None:
     (begun / "photos" / "cut.jpg").write_bytes((begun / "photos" / "000.jpg").read_bytes()[:300])
-    told = run("caption", "photos/cut.jpg", "none.jpg", "empty*", "photos/001.jpg", "--model", "demo/pretrain")
-    assert told.code == 0
-    assert [line.split(":")[0] for line in told.said.splitlines()] == ["photos/001.jpg"]
-    assert all(name in told.error for name in ("photos/cut.jpg", "none.jpg", "no pictures in empty*"))
-    told = run("caption", "photos/cut.jpg", "none.jpg", "--model", "demo/pretrain", "--out", "o.txt")
-    assert (told.code, "none of 2 pictures" in told.error, Path("o.txt").exists()) == (1, True, False)
+    result = run("caption", "photos/cut.jpg", "none.jpg", "empty*", "photos/001.jpg", "--model", "demo/pretrain")
+    assert result.code == 0
+    assert [line.split(":")[0] for line in result.out.splitlines()] == ["photos/001.jpg"]
+    assert all(name in result.error for name in ("photos/cut.jpg", "none.jpg", "no pictures in empty*"))
+    result = run("caption", "photos/cut.jpg", "none.jpg", "--model", "demo/pretrain", "--out", "o.txt")
+    assert (result.code, "none of 2 pictures" in result.error, Path("o.txt").exists()) == (1, True, False)
 
 
 def test_weights_say_what_a_region_was_worth(begun: Path) -> None:
@@ -143,27 +145,27 @@ def test_weights_say_what_a_region_was_worth(begun: Path) -> None:
     assert bare.weights.equal(said.weights)
 
 
-def test_given_features_are_read_best_region_first(begun: Path, run: Callable[..., Told]) -> None:
+def test_given_features_are_read_best_region_first(begun: Path, run: Callable[..., Result]) -> None:
     given(begun / "features" / "003.npz", features=np.ones((5, 7), np.float32))
-    told = run("extract", "mine.jsonl", "store", "--detector", "given", "--features", "features")
-    assert (told.code, "29 extracted, 1 failed" in told.said) == (0, True)
-    assert "003.npz: found `features` (5, 7), wanted (5, 12)" in told.error
+    result = run("extract", "mine.jsonl", "store", "--detector", "given", "--features", "features")
+    assert (result.code, "29 extracted, 1 failed" in result.out) == (0, True)
+    assert "003.npz: found `features` (5, 7), wanted (5, 12)" in result.error
     regions = Store(begun / "store").record(0).regions
     assert regions is not None
     assert regions.scores.tolist() == sorted(regions.scores.tolist(), reverse=True)
     assert regions.boxes[0].tolist() == [0, 0, 0.5, 0.5]
-    told = run("pretrain", "unified-vlp/small/pretrain", "--data", "store", "--out", "given",
+    result = run("pretrain", "unified-vlp/small/pretrain", "--data", "store", "--out", "given",
                *tiny(**SIZES, **{"data.split": "train", "training.steps": 1}))  # fmt: skip
-    assert told.code == 0, told.error
-    told = run("caption", "photos/000.jpg", "--model", "given")
-    assert (told.code, "give a file or folder of them: --features PATH" in " ".join(told.error.split())) == (1, True)
+    assert result.code == 0, result.error
+    result = run("caption", "photos/000.jpg", "--model", "given")
+    assert (result.code, "give a file or folder of them: --features PATH" in " ".join(result.error.split())) == (1, True)
     (begun / "features" / "002.npz").unlink()
-    told = run(
+    result = run(
         "caption", "photos/001.jpg", "photos/002.jpg", "photos/003.jpg", "--model", "given", "--features", "features"
     )
-    assert [line.split(":")[0] for line in told.said.splitlines()] == ["photos/001.jpg"]
-    assert "wanted (5, 12)" in told.error
-    assert "found no" in told.error
-    told = run("finetune", "caption", "--data", "mine.jsonl", "--model", "given", "--out", "tuned")
-    assert (told.code, "give them: --features PATH" in told.error) == (1, True)
+    assert [line.split(":")[0] for line in result.out.splitlines()] == ["photos/001.jpg"]
+    assert "wanted (5, 12)" in result.error
+    assert "found no" in result.error
+    result = run("finetune", "caption", "--data", "mine.jsonl", "--model", "given", "--out", "tuned")
+    assert (result.code, "give them: --features PATH" in result.error) == (1, True)
     assert "003" not in "".join(one.key for one in iterate(Store(begun / "store")))

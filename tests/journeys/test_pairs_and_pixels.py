@@ -17,7 +17,7 @@ from PIL import Image
 from diptych.loading.store import Store, iterate
 from diptych.recipes.recipe import Recipe
 from diptych.vision.faster_rcnn import FasterRCNN, FasterRCNNConfig
-from tests.journeys.conftest import ENVIRONMENT, Told, command, tiny
+from tests.journeys.conftest import ENVIRONMENT, Result, command, tiny
 from tests.journeys.test_unified_vlp import steps, weights
 
 TEXTS = {
@@ -35,29 +35,31 @@ PIXELS = tiny(
 
 
 @pytest.fixture
-def store(with_eyes: Path) -> Path:
-    assert Store(with_eyes.parent / "store").splits["train"] > 4
-    return with_eyes.parent / "store"
+def store(with_detector: Path) -> Path:
+    assert Store(with_detector.parent / "store").splits["train"] > 4
+    return with_detector.parent / "store"
 
 
-def test_stages_then_pairs_then_search(run: Callable[..., Told], store: Path, with_eyes: Path, tmp_path: Path) -> None:
+def test_stages_then_pairs_then_search(
+    run: Callable[..., Result], store: Path, with_detector: Path, tmp_path: Path
+) -> None:
     staged, tuned, pairs = tmp_path / "stages", tmp_path / "retrieval", tmp_path / "pairs"
     web = ("--set", "1.data.split=train")  # the photos have no split web
-    told = run("pretrain", "image-bert/small/pretrain/web-then-train", "--data", store, "--out", staged, *PAIRS, *web)
-    assert told.code == 0, told.error
+    result = run("pretrain", "image-bert/small/pretrain/web-then-train", "--data", store, "--out", staged, *PAIRS, *web)
+    assert result.code == 0, result.error
     assert {path.name for path in staged.iterdir()} >= {"stage-1", "stage-2", "model"}
     tune = ("finetune", "retrieval", "--data", store, "--model", staged, *PAIRS, "--out")
-    told = run(*tune, tuned)
-    assert told.code == 0, told.error
-    assert "regions of a picture" not in told.error
-    told = run(*tune, tmp_path / "other", "--recipe", "image-bert/retrieval/36-regions")
-    assert told.code == 0, told.error
-    assert "goes on as it was built: width 32 (recipe: 768)" in told.error
+    result = run(*tune, tuned)
+    assert result.code == 0, result.error
+    assert "regions of a picture" not in result.error
+    result = run(*tune, tmp_path / "other", "--recipe", "image-bert/retrieval/36-regions")
+    assert result.code == 0, result.error
+    assert "goes on as it was built: width 32 (recipe: 768)" in result.error
 
     asked = ("evaluate", "--model", tuned, "--data", store, "--split", "train", "--pairs", pairs, "--json")
     first, kept = run(*asked), {path: path.stat().st_mtime_ns for path in pairs.iterdir()}
     again = run(*asked)
-    assert json.loads(first.said)["scores"] == json.loads(again.said)["scores"]
+    assert json.loads(first.out)["scores"] == json.loads(again.out)["scores"]
     assert {path: path.stat().st_mtime_ns for path in pairs.iterdir()} == kept, "no pair is read again"
     other = run(
         "evaluate", "--model", staged, "--data", store, "--split", "train", "--pairs", pairs, "--task", "retrieval"
@@ -65,11 +67,11 @@ def test_stages_then_pairs_then_search(run: Callable[..., Told], store: Path, wi
     assert other.code == 2
     assert "holds scores of another model" in other.error
 
-    photos, sheet = with_eyes.parent / "photos", tmp_path / "sheet.png"
-    told = run(
+    photos, sheet = with_detector.parent / "photos", tmp_path / "sheet.png"
+    result = run(
         "search", "a dog in the rain", "--pictures", photos, "--model", tuned, "--out", sheet, "--cache", tmp_path / "c"
     )
-    assert told.code == 0, told.error
+    assert result.code == 0, result.error
     with Image.open(sheet) as drawn:
         assert drawn.size[0] > 100
     page = sheet.with_suffix(".html").read_text()
@@ -77,7 +79,7 @@ def test_stages_then_pairs_then_search(run: Callable[..., Told], store: Path, wi
     assert "a dog in the rain" in page
 
 
-def test_learning_to_look_killed_and_gone_on_with(run: Callable[..., Told], store: Path, tmp_path: Path) -> None:
+def test_learning_to_look_killed_and_gone_on_with(run: Callable[..., Result], store: Path, tmp_path: Path) -> None:
     torch.manual_seed(0)
     shape = FasterRCNNConfig("resnet18_fpn", ("background", "dog"), shorter=32, longer=64)
     FasterRCNN(shape.build(), shape).save(tmp_path / "detector")
@@ -87,9 +89,9 @@ def test_learning_to_look_killed_and_gone_on_with(run: Callable[..., Told], stor
     def pretrain(out: Path) -> tuple[object, ...]:
         return ("pretrain", "vl-bert/small/end-to-end", "--data", store, "--out", out, *PIXELS, *begin)
 
-    told = run(*pretrain(whole))
-    assert told.code == 0, told.error
-    assert "120 loaded" in told.error
+    result = run(*pretrain(whole))
+    assert result.code == 0, result.error
+    assert "120 loaded" in result.error
     running = subprocess.Popen(
         command(pretrain(killed)), env=ENVIRONMENT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
@@ -99,17 +101,17 @@ def test_learning_to_look_killed_and_gone_on_with(run: Callable[..., Told], stor
     running.send_signal(signal.SIGKILL)
     running.wait()
     shutil.rmtree(tmp_path / "detector")  # the weights are in the checkpoint
-    told = run(*pretrain(killed))
-    assert told.code == 0, told.error
+    result = run(*pretrain(killed))
+    assert result.code == 0, result.error
     assert weights(killed) == weights(whole)
     assert steps(killed) == [1, 2, 3, 4]
 
     tune = tiny(**TEXTS, **{"training.validate_every": "null"})  # reads pictures as the start does
-    told = run("finetune", "vqa", "--data", store, "--model", killed, "--out", tuned, *tune)
-    assert told.code == 0, told.error
+    result = run("finetune", "vqa", "--data", store, "--model", killed, "--out", tuned, *tune)
+    assert result.code == 0, result.error
     assert Recipe.load(tuned).data.pixels_shorter == 32
     said = tmp_path / "said.json"
-    told = run("evaluate", "--model", tuned, "--data", store, "--split", "train", "--json", "--predictions", said)
-    assert told.code == 0, told.error
+    result = run("evaluate", "--model", tuned, "--data", store, "--split", "train", "--json", "--predictions", said)
+    assert result.code == 0, result.error
     asked = [q.key for record in iterate(Store(store), "train") for q in record.questions]
     assert [one["key"] for one in json.loads(said.read_text())] == asked

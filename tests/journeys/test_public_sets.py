@@ -16,7 +16,7 @@ from PIL import Image
 
 from diptych.loading.store import Store
 from tests.conftest import REPOSITORY
-from tests.journeys.conftest import Told
+from tests.journeys.conftest import Result
 from tests.journeys.test_own_data import small
 
 PAGE = (REPOSITORY / "docs" / "public-sets.md").read_text()
@@ -90,8 +90,8 @@ def vcr(folder: Path) -> None:
             name = f"film/{split}{number}"
             drawn(folder / f"vcr1images/{name}.jpg", number + 20 * (split == "val"))
             boxes = [[0, 0, 80, 80, 0.9], [80, 80, 160, 160, 0.9]]
-            told = {"names": ["person", "dog"], "width": SIDE, "height": SIDE, "segms": [[], []], "boxes": boxes}
-            written(folder / f"vcr1images/{name}.json", told)
+            result = {"names": ["person", "dog"], "width": SIDE, "height": SIDE, "segms": [[], []], "boxes": boxes}
+            written(folder / f"vcr1images/{name}.json", result)
             features(folder.parent / f"vcr-features/{name}.npz", number)
             choices = [[[0], "is", word] for word in ("here", "there", "up", "down")]
             line = {"annot_id": f"{split}-{number}", "img_fn": f"{name}.jpg", "metadata_fn": f"{name}.json"}
@@ -101,16 +101,18 @@ def vcr(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_page_from_top_to_bottom(tmp_path: Path, run: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_from_top_to_bottom(
+    tmp_path: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     coco(tmp_path / "coco")
     vcr(tmp_path / "vcr")
     said = {}
     for command in COMMANDS:
         batch = ["--set", "training.batch=8"] if command[0] == "finetune" else []
-        told = run(*small(command), *batch)
-        assert told.code == 0, (command, told.error)
-        said[" ".join(command)] = told.said
+        result = run(*small(command), *batch)
+        assert result.code == 0, (command, result.error)
+        said[" ".join(command)] = result.out
     assert "23 of 24 pictures are there" in said["data vqa2 coco --out vqa.json"]
     stores = {name: Store(tmp_path / "stores" / name) for name in ("coco", "vqa", "refcoco", "vcr")}
     assert stores["vqa"].splits == {"train": COUNT, "val": COUNT}

@@ -11,19 +11,19 @@ from tests.journeys.conftest import tiny
 
 
 def test_the_list_as_a_table_and_as_json(run: Callable[..., Any]) -> None:
-    told = run("recipes", "tden/small/*")
-    assert told.code == 0
-    header, *rows = told.said.splitlines()
+    result = run("recipes", "tden/small/*")
+    assert result.code == 0
+    header, *rows = result.out.splitlines()
     assert header.split() == ["recipe", "system", "task", "what", "it", "is", "steps", "batch"]
     assert all(row.startswith("tden/small/") for row in rows)
-    listed = json.loads(run("recipes", "--json").said)
+    listed = json.loads(run("recipes", "--json").out)
     assert [one["name"] for one in listed] == sorted({*RECIPES, *STAGED})
     assert set(listed[0]) == {"name", "system", "task", "about", "steps", "batch"}
 
 
 def test_one_recipe_key_by_key(run: Callable[..., Any]) -> None:
-    told = run("recipes", "tden/small/caption")
-    shown = json.loads(told.said)
+    result = run("recipes", "tden/small/caption")
+    shown = json.loads(result.out)
     assert shown["optimizer.lr"]["value"] == find_recipe("tden/small/caption").optimizer.lr
     refused = run("recipes", "tden/smal/caption")
     assert (refused.code, "did you mean tden/small/caption" in refused.error) == (2, True)
@@ -34,8 +34,8 @@ def test_the_seed_is_that_of_the_training(world: Path, run: Callable[..., Any], 
 
     def weights(out: str, *seed: object) -> dict[str, Any]:
         recipe = ("pretrain", "unified-vlp/small/pretrain", "--data", world, "--out", tmp_path / out)
-        told = run(*recipe, *tiny(**{"training.steps": 2, "training.validate_every": "null"}), *seed)
-        assert told.code == 0, told.error
+        result = run(*recipe, *tiny(**{"training.steps": 2, "training.validate_every": "null"}), *seed)
+        assert result.code == 0, result.error
         return read_weights(tmp_path / out / "model" / "model.safetensors")
 
     first, same, other = weights("first", "--seed", 1), weights("same", "--seed", 1), weights("other", "--seed", 2)

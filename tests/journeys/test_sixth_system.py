@@ -16,7 +16,7 @@ from diptych.runs.extraction import open_detector
 from diptych.runs.folder import open_model
 from diptych.runs.run import predict
 from tests import sixth, toy
-from tests.journeys.conftest import Told
+from tests.journeys.conftest import Result
 
 
 def store_in(folder: Path) -> Path:
@@ -31,21 +31,21 @@ def store_in(folder: Path) -> Path:
 
 
 def test_it_is_pretrained_finetuned_asked_and_scored(
-    tmp_path: Path, run: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sixth.add(monkeypatch)
     store, start, tuned = store_in(tmp_path / "store"), tmp_path / "pretrain", tmp_path / "vqa"
-    told = run("pretrain", "sixth/small/pretrain", "--data", store, "--out", start)
-    assert told.code == 0, told.error
-    told = run("finetune", "vqa", "--data", store, "--model", start, "--out", tuned, "--set", "training.steps=2")
-    assert told.code == 0, told.error
+    result = run("pretrain", "sixth/small/pretrain", "--data", store, "--out", start)
+    assert result.code == 0, result.error
+    result = run("finetune", "vqa", "--data", store, "--model", start, "--out", tuned, "--set", "training.steps=2")
+    assert result.code == 0, result.error
     model = open_model(tuned)
     assert isinstance(model.model, sixth.Sixth)
     assert digest(model.model) != digest(open_model(start).model)
     assert {said["answer"] for said in predict(model, Store(store), "test").predictions} <= {"dog", "bird"}
-    told = run("evaluate", "--model", tuned, "--data", store, "--json")
-    assert told.code == 0, told.error
-    assert 0 <= json.loads(told.said)["scores"]["accuracy"]["value"] <= 100
+    result = run("evaluate", "--model", tuned, "--data", store, "--json")
+    assert result.code == 0, result.error
+    assert 0 <= json.loads(result.out)["scores"]["accuracy"]["value"] <= 100
 
 
 def test_its_objectives_train_another_system(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_its_regions_are_selected_by_its_name(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_is_not_told_of_it_is_refused_in_a_sentence(
-    tmp_path: Path, run: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sixth.add(monkeypatch)
     monkeypatch.delitem(OBJECTIVES, "sixth")
@@ -74,10 +74,10 @@ def test_what_is_not_told_of_it_is_refused_in_a_sentence(
         find_recipe("image-bert/small/pretrain", ["objectives=sixth"])
     with pytest.raises(RecipeError, match=r"no recipe 'sixth/small/vqa'; did you mean"):
         find_recipe("sixth/small/vqa")
-    told = run("import", "sixth", tmp_path / "theirs.bin", tmp_path / "model", "--vocab", tmp_path / "vocab.txt")
-    assert told.code != 0
-    assert "no importer for 'sixth'" in told.error
-    told = run("pretrain", "sixth/small/pretrain", "--data", store_in(tmp_path / "store"), "--out", tmp_path / "out",
+    result = run("import", "sixth", tmp_path / "theirs.bin", tmp_path / "model", "--vocab", tmp_path / "vocab.txt")
+    assert result.code != 0
+    assert "no importer for 'sixth'" in result.error
+    result = run("pretrain", "sixth/small/pretrain", "--data", store_in(tmp_path / "store"), "--out", tmp_path / "out",
                "--init", tmp_path / "bert.bin", "--vocab", tmp_path / "vocab.txt")  # fmt: skip
-    assert told.code != 0
-    assert "Traceback" not in told.error
+    assert result.code != 0
+    assert "Traceback" not in result.error

@@ -65,10 +65,10 @@ def test_a_killed_run_ends_with_the_same_weights(world, pretrained, tmp_path) ->
 
 def test_it_captions_and_shows_what_regions_weighed(run, world, pretrained, tmp_path) -> None:
     chosen = [word for key in ("training.steps", "training.validate_every") for word in ("--set", f"{key}=6")]
-    told = run("finetune", "caption", "--data", world, "--model", pretrained, "--out", tmp_path / "caption", *chosen)
-    assert told.code == 0, told.error
-    told = run("evaluate", "--model", tmp_path / "caption", "--data", world, "--json")
-    assert {"BLEU-4", "CIDEr"} <= set(json.loads(told.said)["scores"])
+    result = run("finetune", "caption", "--data", world, "--model", pretrained, "--out", tmp_path / "caption", *chosen)
+    assert result.code == 0, result.error
+    result = run("evaluate", "--model", tmp_path / "caption", "--data", world, "--json")
+    assert {"BLEU-4", "CIDEr"} <= set(json.loads(result.out)["scores"])
     records = [Store(world).record(index) for index in range(2)]
     for said in library.load(tmp_path / "caption").captions(records):
         assert said.weights.shape == (len(said.words), len(said.regions))
@@ -76,24 +76,24 @@ def test_it_captions_and_shows_what_regions_weighed(run, world, pretrained, tmp_
 
 def test_it_answers(run, world, pretrained, tmp_path) -> None:
     chosen = [word for key in ("training.steps", "training.validate_every") for word in ("--set", f"{key}=6")]
-    told = run("finetune", "vqa", "--data", world, "--model", pretrained, "--out", tmp_path / "vqa", *chosen)
-    assert told.code == 0, told.error
-    told = run("evaluate", "--model", tmp_path / "vqa", "--data", world, "--json")
-    assert {"accuracy", "accuracy yes/no"} <= set(json.loads(told.said)["scores"])
+    result = run("finetune", "vqa", "--data", world, "--model", pretrained, "--out", tmp_path / "vqa", *chosen)
+    assert result.code == 0, result.error
+    result = run("evaluate", "--model", tmp_path / "vqa", "--data", world, "--json")
+    assert {"accuracy", "accuracy yes/no"} <= set(json.loads(result.out)["scores"])
     (answer,) = library.load(tmp_path / "vqa").answer(Store(world).record(0), ["is it night?"])
     assert answer.text
 
 
 def test_it_searches(run, world, pretrained, tmp_path) -> None:
     chosen = [word for key in ("training.steps", "training.validate_every") for word in ("--set", f"{key}=6")]
-    told = run("finetune", "retrieval", "--data", world, "--model", pretrained, "--out", tmp_path / "found", *chosen)
-    assert told.code == 0, told.error
-    told = run("evaluate", "--model", tmp_path / "found", "--data", world, "--json")
-    scores = json.loads(told.said)["scores"]
+    result = run("finetune", "retrieval", "--data", world, "--model", pretrained, "--out", tmp_path / "found", *chosen)
+    assert result.code == 0, result.error
+    result = run("evaluate", "--model", tmp_path / "found", "--data", world, "--json")
+    scores = json.loads(result.out)["scores"]
     assert {"image retrieval R@1", "text retrieval R@10"} <= set(scores)
     assert scores["image retrieval R@1"]["blind"] == pytest.approx(100 / 12)
-    told = run("evaluate", "--model", tmp_path / "found", "--data", world)
-    assert "of 12 pictures" in told.said
+    result = run("evaluate", "--model", tmp_path / "found", "--data", world)
+    assert "of 12 pictures" in result.out
     model = library.load(tmp_path / "found").folder
     store = Store(world)
     gallery = Gallery.of_pictures(model.model, [store.record(index) for index in range(10)])
@@ -112,12 +112,12 @@ def test_an_official_checkpoint_becomes_a_model_folder(run, tmp_path) -> None:
     torch.save({"model": export_tden(model)}, tmp_path / "official.pth")
     (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, *(f"w{n}" for n in range(15))]))
     vocab = ("--vocab", tmp_path / "vocab.txt", "--uncased")
-    told = run("import", "tden", tmp_path / "official.pth", tmp_path / "model", *vocab)
-    assert told.code == 0, told.error
-    assert "0 missing, 1 left" in told.said
+    result = run("import", "tden", tmp_path / "official.pth", tmp_path / "model", *vocab)
+    assert result.code == 0, result.error
+    assert "0 missing, 1 left" in result.out
     again = library.load(tmp_path / "model").folder.model
     for name, value in model.state_dict().items():
         assert torch.equal(again.state_dict()[name], value), name
-    told = run("import", "tden", tmp_path / "official.pth", tmp_path / "model", *vocab)
-    assert told.code == 2
-    assert "is there already" in told.error
+    result = run("import", "tden", tmp_path / "official.pth", tmp_path / "model", *vocab)
+    assert result.code == 2
+    assert "is there already" in result.error

@@ -15,7 +15,7 @@ from diptych.recipes import RECIPES
 from diptych.recipes.objectives import NlvrObjectives
 from diptych.tasks import TASKS
 from tests.journeys.broken_off import BROKEN_OFF, score_broken_off
-from tests.journeys.conftest import Told, tiny
+from tests.journeys.conftest import Result, tiny
 
 NAME = BROKEN_OFF.name
 
@@ -31,7 +31,7 @@ def added(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("added")
-def test_a_toy_task_goes_the_whole_way(run: Callable[..., Told], world: Path, tmp_path: Path) -> None:
+def test_a_toy_task_goes_the_whole_way(run: Callable[..., Result], world: Path, tmp_path: Path) -> None:
     start, out, kept = tmp_path / "start", tmp_path / "out", tmp_path / "kept.json"
     steps = {"data.split": "train", "training.steps": 2}
     made = run("pretrain", "unified-vlp/small/pretrain", "--data", world, "--out", start, *tiny(**steps))
@@ -39,16 +39,16 @@ def test_a_toy_task_goes_the_whole_way(run: Callable[..., Told], world: Path, tm
     settings = {"training.steps": 40, "training.validate_every": 20, "training.checkpoint_every": 40,
                 "training.batch": 16, "data.validation_records": 4, "optimizer.kind": "adamw",
                 "optimizer.lr": 3e-3}  # fmt: skip
-    told = run(
+    result = run(
         "finetune", NAME, "--data", world, "--model", start, "--out", out,
         *(word for key, value in settings.items() for word in ("--set", f"{key}={value}")),
     )  # fmt: skip
-    assert told.code == 0, told.error
+    assert result.code == 0, result.error
     line = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])
     assert line["step"] == 40
     scored = run("evaluate", "--model", out, "--data", world, "--json", "--predictions", kept)
     assert scored.code == 0, scored.error
-    found = json.loads(scored.said)
+    found = json.loads(scored.out)
     assert found["task"] == NAME
     accuracy = found["scores"]["accuracy"]
     assert accuracy["blind"] == 50
@@ -57,9 +57,9 @@ def test_a_toy_task_goes_the_whole_way(run: Callable[..., Told], world: Path, tm
     records = [Store(world).record(index) for index in Store(world).split("test")]
     assert score_broken_off(predicted, records)["accuracy"].value == accuracy["value"]
     shown = run("evaluate", "--model", out, "--data", world)
-    assert f"{found['items']} sentences of 12 pictures" in shown.said
+    assert f"{found['items']} sentences of 12 pictures" in shown.out
     captions = run("evaluate", "--model", out, "--data", world, "--task", "caption", "--json")
-    assert json.loads(captions.said)["task"] == "caption", captions.error
+    assert json.loads(captions.out)["task"] == "caption", captions.error
     another = run("evaluate", "--model", out, "--data", world, "--task", "vcr")
     assert another.code == 2
     assert "has not learnt vcr; teach it: diptych finetune vcr" in another.error
@@ -78,7 +78,9 @@ def test_a_toy_task_stands_in_tables_and_reports(world: Path, tmp_path: Path) ->
     assert "a model that learns to tell whole sentences" in page
 
 
-def test_unknown_tasks_are_refused_with_the_nearest_name(run: Callable[..., Told], world: Path, tmp_path: Path) -> None:
+def test_unknown_tasks_are_refused_with_the_nearest_name(
+    run: Callable[..., Result], world: Path, tmp_path: Path
+) -> None:
     wrong = run("finetune", "captions", "--data", world, "--model", tmp_path, "--out", tmp_path / "out")
     assert wrong.code == 2
     assert "no task 'captions' is fine-tuned for; did you mean caption" in wrong.error

@@ -6,23 +6,23 @@ from pathlib import Path
 from diptych.loading.extract import extract
 from diptych.sources.storybook import record, scene
 from diptych.vision.ground_truth import GroundTruth
-from tests.journeys.conftest import Told, tiny
+from tests.journeys.conftest import Result, tiny
 
 
-def test_a_task_is_learnt_from_nothing(run: Callable[..., Told], tmp_path: Path) -> None:
+def test_a_task_is_learnt_from_nothing(run: Callable[..., Result], tmp_path: Path) -> None:
     records = [record(scene(0, "train", number)) for number in range(4)]
     extract(records, GroundTruth.of(records), tmp_path / "store")
     asked = ("finetune", "vqa", "--model", "none", "--data", tmp_path / "store", "--out", tmp_path / "run")
-    told = run(*asked)
-    assert told.code != 0
-    assert "--recipe says what is trained" in told.error
-    told = run(*asked, "--recipe", "vl-bert/small/caption")
-    assert told.code != 0
-    told = run(*asked, "--recipe", "vl-bert/small/retrieval")
-    assert "teaches retrieval, and the task is vqa" in told.error
-    told = run(*asked, "--recipe", "vl-bert/vqa")
-    assert "begins, as in the paper, from BERT base" in told.error
+    result = run(*asked)
+    assert result.code != 0
+    assert "--recipe says what is trained" in result.error
+    result = run(*asked, "--recipe", "vl-bert/small/caption")
+    assert result.code != 0
+    result = run(*asked, "--recipe", "vl-bert/small/retrieval")
+    assert "teaches retrieval, and the task is vqa" in result.error
+    result = run(*asked, "--recipe", "vl-bert/vqa")
+    assert "begins, as in the paper, from BERT base" in result.error
     assert not (tmp_path / "run").exists(), "nothing is written before"
-    told = run(*asked, "--recipe", "vl-bert/small/vqa", *tiny(), "--set", "training.validate_every=null")
-    assert told.code == 0, told.error
+    result = run(*asked, "--recipe", "vl-bert/small/vqa", *tiny(), "--set", "training.validate_every=null")
+    assert result.code == 0, result.error
     assert (tmp_path / "run" / "model" / "config.json").is_file()

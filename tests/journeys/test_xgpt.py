@@ -23,7 +23,7 @@ from diptych.runs.folder import open_model
 from diptych.runs.run import fit_to
 from diptych.runs.run import run as train
 from diptych.serving import Predictor
-from tests.journeys.conftest import ENVIRONMENT, Told, command
+from tests.journeys.conftest import ENVIRONMENT, Result, command
 from tests.journeys.test_unified_vlp import steps, weights
 
 SHAPE = {"model.width": 32, "model.layers": 1, "model.heads": 2, "model.ffn": 64, "model.positions": 32}
@@ -50,16 +50,16 @@ def stages(world: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
     return made
 
 
-def test_captions_and_answers(stages: dict[str, Path], world: Path, tmp_path: Path, run: Callable[..., Told]) -> None:
+def test_captions_and_answers(stages: dict[str, Path], world: Path, tmp_path: Path, run: Callable[..., Result]) -> None:
     for task in ("caption", "vqa"):
         out = tmp_path / task
-        told = run("finetune", task, "--data", world, "--model", stages["in-domain"], "--out", out, *settings())
-        assert told.code == 0, told.error
+        result = run("finetune", task, "--data", world, "--model", stages["in-domain"], "--out", out, *settings())
+        assert result.code == 0, result.error
     said = open_model(tmp_path / "caption")
     assert said.tokens.kind == "bpe"
-    told = run("evaluate", "--model", tmp_path / "caption", "--data", world, "--json")
-    assert told.code == 0, told.error
-    assert "CIDEr" in told.said
+    result = run("evaluate", "--model", tmp_path / "caption", "--data", world, "--json")
+    assert result.code == 0, result.error
+    assert "CIDEr" in result.out
     record = Store(world).record(Store(world).split("test")[0])
     assert isinstance(Predictor(said).caption(record), str)
     (first,) = Predictor(said).captions([record])
@@ -102,23 +102,23 @@ def test_a_killed_run_ends_with_the_same_weights(world: Path, tmp_path: Path) ->
     assert steps(tmp_path / "killed") == list(range(1, 31))
 
 
-def test_any_text_file_will_do(world: Path, tmp_path: Path, run: Callable[..., Told]) -> None:
+def test_any_text_file_will_do(world: Path, tmp_path: Path, run: Callable[..., Result]) -> None:
     """Then no picture is read, and its words are known; captions go on from there."""
     book, out = tmp_path / "book.txt", tmp_path / "text"
     book.write_text("the zebra wears a hat\nzebras sing at night, don't they?\n\n" * 8)
     text = settings(**SHAPE, **{"data.text": str(book), "data.text_words": 20, "data.tokens": "bpe"})
-    told = run("pretrain", "xgpt/small/text", "--data", world, "--out", out, *text)
-    assert told.code == 0, told.error
+    result = run("pretrain", "xgpt/small/text", "--data", world, "--out", out, *text)
+    assert result.code == 0, result.error
     made = open_model(out)
     assert made.tokens.vocabulary.unknown not in made.tokens.encode("zebra")
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert {"masked_language", "text_fragment"} == {name for line in lines for name in line["losses"]}
     further = ("pretrain", "xgpt/small/pretrain", "--data", world, "--model", out, *settings(**SHAPE))
-    told = run(*further, "--out", tmp_path / "further")
-    assert told.code == 0, told.error
-    told = run(*further, "--out", tmp_path / "mixed", "--set", f"data.text={book}", "--set", "data.text_words=20")
-    assert told.code == 2
-    assert "has tasks of pictures (captions, fragments, denoising, regions)" in " ".join(told.error.split())
+    result = run(*further, "--out", tmp_path / "further")
+    assert result.code == 0, result.error
+    result = run(*further, "--out", tmp_path / "mixed", "--set", f"data.text={book}", "--set", "data.text_words=20")
+    assert result.code == 2
+    assert "has tasks of pictures (captions, fragments, denoising, regions)" in " ".join(result.error.split())
 
 
 # ---- what cannot be trained on, or goes with nothing --------------------------------------------------
@@ -142,9 +142,9 @@ def test_captions_of_unknown_words_and_pictures_without_regions_are_counted(
     recipe = fit_to(recipe, start)
     mixed = store_of(tmp_path / "mixed", [*good, strange, nothing], world)
     train(recipe, mixed, tmp_path / "run", start=start)
-    told = capsys.readouterr().err
-    assert "1 captions are left out: the vocabulary knows none of their words (the first: strange#0" in told
-    assert "1 of 10 pictures are left out: no region was found in them (the first: nothing)" in told
+    result = capsys.readouterr().err
+    assert "1 captions are left out: the vocabulary knows none of their words (the first: strange#0" in result
+    assert "1 of 10 pictures are left out: no region was found in them (the first: nothing)" in result
     alone = store_of(tmp_path / "alone", [strange], world)
     with pytest.raises(DataError, match=r"nothing to train on.*the vocabulary knows none of their words"):
         train(recipe, alone, tmp_path / "none", start=start)
@@ -172,20 +172,20 @@ def test_a_tokeniser_that_is_not_the_checkpoint_s(stages: dict[str, Path], world
         open_model(copy)
 
 
-def test_tokens_of_both_kinds_from_the_command_line(world: Path, tmp_path: Path, run: Callable[..., Told]) -> None:
+def test_tokens_of_both_kinds_from_the_command_line(world: Path, tmp_path: Path, run: Callable[..., Result]) -> None:
     for kind in ("wordpiece", "bpe"):
-        told = run("tokens", "--data", world, "--out", tmp_path / kind, "--kind", kind, "--size", 300)
-        assert told.code == 0, told.error
+        result = run("tokens", "--data", world, "--out", tmp_path / kind, "--kind", kind, "--size", 300)
+        assert result.code == 0, result.error
         assert Tokens.load(tmp_path / kind).kind == kind
 
 
-def test_a_vocabulary_of_plain_text(tmp_path: Path, run: Callable[..., Told]) -> None:
+def test_a_vocabulary_of_plain_text(tmp_path: Path, run: Callable[..., Result]) -> None:
     (tmp_path / "one.txt").write_text("a zebra walks\n\nit stops\n" * 3)
     (tmp_path / "two.txt").write_text("a quiet lake\n" * 3)
     files = ("--text", tmp_path / "one.txt", "--text", tmp_path / "two.txt")
-    told = run("tokens", *files, "--out", tmp_path / "made", "--size", 300)
-    assert told.code == 0, told.error
+    result = run("tokens", *files, "--out", tmp_path / "made", "--size", 300)
+    assert result.code == 0, result.error
     learnt = Tokens.load(tmp_path / "made")
     assert len(learnt.encode("zebra quiet lake")) == 3, "words of both files stay whole"
-    told = run("tokens", "--out", tmp_path / "none")
-    assert (told.code, "give --data STORE, --text FILE, or both" in told.error) == (2, True), told.error
+    result = run("tokens", "--out", tmp_path / "none")
+    assert (result.code, "give --data STORE, --text FILE, or both" in result.error) == (2, True), result.error

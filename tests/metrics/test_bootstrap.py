@@ -54,7 +54,7 @@ def test_bleu_from_its_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda: bootstrap_interval(np.zeros((0, 2))), "0 pictures"),
         (lambda: bootstrap_interval(np.ones((3, 2)), draws=0), "0 draws"),
@@ -63,6 +63,6 @@ def test_bleu_from_its_counts() -> None:
         (lambda: paired_interval(np.ones((3, 2)), np.ones((4, 2))), "the same pictures"),
     ],
 )
-def test_what_cannot_be_drawn(call, said) -> None:
-    with pytest.raises(DataError, match=said):
+def test_what_cannot_be_drawn(call, message) -> None:
+    with pytest.raises(DataError, match=message):
         call()

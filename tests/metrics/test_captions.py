@@ -139,7 +139,7 @@ def test_perfect_and_empty_captions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("predictions", "references", "said"),
+    ("predictions", "references", "message"),
     [
         ({}, {}, "nothing to score"),
         ({"a": "x"}, {"a": []}, r"one or more reference captions \(record a\)"),
@@ -148,8 +148,8 @@ def test_perfect_and_empty_captions() -> None:
         ({"a": "x", "c": "z"}, {"a": ["x"]}, r"1 predictions no reference.*\(record c\)"),
     ],
 )
-def test_what_cannot_be_scored(predictions, references, said) -> None:
-    with pytest.raises(DataError, match=said):
+def test_what_cannot_be_scored(predictions, references, message) -> None:
+    with pytest.raises(DataError, match=message):
         caption_scores(predictions, references)
 
 

@@ -29,7 +29,7 @@ def test_answers(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("", "not JSON, line 1 column 1"),
         ('[{"image_id": 1,\n "caption": }]', "not JSON, line 2 column 13"),
@@ -53,9 +53,9 @@ def test_answers(tmp_path) -> None:
         ('[{"image_id": 1, "caption": "a"}, {"image_id": 9, "caption": "b"}]', r"1 of 2 ids were not asked \(9\)"),
     ],
 )
-def test_files_that_are_refused(tmp_path, content, said) -> None:
+def test_files_that_are_refused(tmp_path, content, message) -> None:
     path = written(tmp_path, content)
-    with pytest.raises(DataError, match=said) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         read_caption_results(path, ["1", "2"])
     assert str(path) in str(caught.value)
 
@@ -72,7 +72,7 @@ def test_references(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("[]", "wanted COCO's form"),
         ('{"annotations": []}', "no reference captions"),
@@ -83,6 +83,6 @@ def test_references(tmp_path) -> None:
         ('{"images": [], "annotations": 3}', "wanted a list of entries, found int 3"),
     ],
 )
-def test_references_that_are_refused(tmp_path, content, said) -> None:
-    with pytest.raises(DataError, match=said):
+def test_references_that_are_refused(tmp_path, content, message) -> None:
+    with pytest.raises(DataError, match=message):
         read_references(written(tmp_path, content))

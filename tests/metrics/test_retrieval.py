@@ -34,7 +34,7 @@ def test_equal_scores_find_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scores", "owners", "said"),
+    ("scores", "owners", "message"),
     [
         ([[1.0, 2.0]], [0], "one row a picture, one column a caption"),
         ([1.0, 2.0], [0, 1], "one row a picture"),
@@ -43,6 +43,6 @@ def test_equal_scores_find_nothing() -> None:
         ([[1.0, 2.0], [3.0, 4.0]], [0, 2], "not to each of 0..1"),
     ],
 )
-def test_tables_that_cannot_be_ranked(scores, owners, said) -> None:
-    with pytest.raises(DataError, match=said):
+def test_tables_that_cannot_be_ranked(scores, owners, message) -> None:
+    with pytest.raises(DataError, match=message):
         retrieval_ranks(scores, owners)

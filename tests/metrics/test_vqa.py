@@ -78,13 +78,13 @@ def test_accuracy_by_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("predictions", "questions", "said"),
+    ("predictions", "questions", "message"),
     [
         ({}, [], "no question to score"),
         ({}, [question("7", ["yes"], "yes/no")], r"no predicted answer.*\(record 7\)"),
         ({"7": "yes"}, [question("7", [], "yes/no")], r"no answers to score against \(record 7\)"),
     ],
 )
-def test_what_cannot_be_scored(predictions, questions, said) -> None:
-    with pytest.raises(DataError, match=said):
+def test_what_cannot_be_scored(predictions, questions, message) -> None:
+    with pytest.raises(DataError, match=message):
         vqa_scores(predictions, questions)

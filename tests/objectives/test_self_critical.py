@@ -89,8 +89,8 @@ def test_the_loss_by_hand(baseline: str) -> None:
 def test_what_is_shown_is_what_was_drawn() -> None:
     one = update(Wanted(7), [7, 7, END], [5, END])
     list(one.losses(toy.model("word"), batch_of(4)))
-    assert len(one.said) == 3
-    assert one.said[0] == {"key": "picture/0", "caption": f"7 7 {END}", "reward": 2.0, "baseline": 0.0}
+    assert len(one.examples) == 3
+    assert one.examples[0] == {"key": "picture/0", "caption": f"7 7 {END}", "reward": 2.0, "baseline": 0.0}
 
 
 def test_every_model_mode_comes_back_and_half_precision_keeps_its_gradient() -> None:

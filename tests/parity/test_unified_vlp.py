@@ -158,16 +158,16 @@ class Listener:
     """A model whose scores are written down."""
 
     def __init__(self, model: Any) -> None:
-        self.model, self.vocabulary, self.heard = model, model.vocabulary, []
+        self.model, self.vocabulary, self.scored = model, model.vocabulary, []
 
     def begin(self, batch: Batch, room: int) -> tuple[Tensor, Any]:
         scores, memory = self.model.begin(batch, room)
-        self.heard.append(scores[:, None])
+        self.scored.append(scores[:, None])
         return scores, memory
 
     def follow(self, memory: Any, words: Tensor, parents: Tensor) -> Tensor:
-        self.heard.append(self.model.follow(memory, words, parents))
-        return self.heard[-1]
+        self.scored.append(self.model.follow(memory, words, parents))
+        return self.scored[-1]
 
 
 def steps(official: Any) -> int:
@@ -181,7 +181,7 @@ def test_unified_vlp_greedy(unified_vlp):
     frames = search(listener, batch, options)
     words = torch.cat(frames.words, 1)
     assert words.tolist() == unified_vlp.outputs["decode.greedy.ids"].tolist()
-    scores = torch.cat(listener.heard, 1)
+    scores = torch.cat(listener.scored, 1)
     close(scores, unified_vlp.outputs["decode.greedy.step_scores"])
     close(scores.amax(-1), unified_vlp.outputs["decode.greedy.max_logits"])
     for found, row in zip(decode(unified_vlp.model, batch, options), words.tolist(), strict=True):
@@ -208,8 +208,8 @@ def test_unified_vlp_beams(unified_vlp, name):
     assert torch.stack(frames.parents, 1)[alive].tolist() == theirs["ptrs"][:, :count][alive].tolist()
     close(torch.stack(frames.scores, 1), theirs["scores"][:, :count], **BEAM_TOLERANCE)
     if "first_step_scores" in theirs:
-        close(listener.heard[0], theirs["first_step_scores"])
-        close(torch.stack(listener.heard[1:], 1), theirs["step_scores_from_1"])
+        close(listener.scored[0], theirs["first_step_scores"])
+        close(torch.stack(listener.scored[1:], 1), theirs["step_scores_from_1"])
     for early in (False, True):
         found = decode(official.model, batch, options.model_copy(update={"stop_early": early}))
         for best, sequence in zip(found, theirs["pred_seq"].tolist(), strict=True):

@@ -52,11 +52,11 @@ DAMAGES = [
 ]
 
 
-@pytest.mark.parametrize(("damage", "name", "said"), DAMAGES)
-def test_a_damaged_file_is_named_with_the_way_out(tmp_path, damage, name, said):
+@pytest.mark.parametrize(("damage", "name", "message"), DAMAGES)
+def test_a_damaged_file_is_named_with_the_way_out(tmp_path, damage, name, message):
     folder = save(tmp_path, made())
     damage(folder / name)
-    with pytest.raises(CheckpointError, match=f"{said}.*Delete {folder}; the same command then goes on"):
+    with pytest.raises(CheckpointError, match=f"{message}.*Delete {folder}; the same command then goes on"):
         load(folder)
 
 
@@ -183,8 +183,8 @@ def test_a_full_disk(tmp_path, monkeypatch, error):
 
     monkeypatch.setattr(checkpoints, "save_file", full)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: namedtuple("Usage", "free")(2_000_000))
-    said = r"the disk is full: the checkpoint of step 4 needs \d\.\d MB in .*, 2\.0 MB are free.*make room"
-    with pytest.raises(TrainingError, match=said):
+    message = r"the disk is full: the checkpoint of step 4 needs \d\.\d MB in .*, 2\.0 MB are free.*make room"
+    with pytest.raises(TrainingError, match=message):
         toy_train(tmp_path)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000002"]
     monkeypatch.undo()

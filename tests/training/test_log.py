@@ -175,11 +175,11 @@ def test_ctrl_c_stops_after_the_step_and_the_run_goes_on(tmp_path):
     assert toy_train(tmp_path, **options).step == 6
 
 
-@pytest.mark.parametrize(("wanted", "said"), [("cpux", "is no device"), ("cuda", "torch sees no GPU")])
-def test_devices(wanted, said, monkeypatch):
+@pytest.mark.parametrize(("wanted", "message"), [("cpux", "is no device"), ("cuda", "torch sees no GPU")])
+def test_devices(wanted, message, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert choose_device("auto").type == "cpu"
-    with pytest.raises(RecipeError, match=said):
+    with pytest.raises(RecipeError, match=message):
         choose_device(wanted)
 
 
@@ -222,7 +222,7 @@ def test_accumulation():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"patience": 2}, "choose by validation: give validate_every"),
         ({"average_best": 2}, "choose by validation: give validate_every"),
@@ -230,8 +230,8 @@ def test_accumulation():
         ({"epochs": 3}, "Extra inputs"),
     ],
 )
-def test_what_does_not_go_together_is_refused(options, said):
-    with pytest.raises(ValidationError, match=said):
+def test_what_does_not_go_together_is_refused(options, message):
+    with pytest.raises(ValidationError, match=message):
         TrainingConfig(steps=1, batch=1, **options)
 
 

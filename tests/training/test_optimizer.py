@@ -64,7 +64,7 @@ def test_rate_times_batch():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"warmup_steps": 1, "warmup_share": 0.1}, "exclude each other"),
         ({"clip": 1.0, "clip_each": 1.0}, "exclude each other"),
@@ -74,8 +74,8 @@ def test_rate_times_batch():
         ({"lr": -1.0}, "greater than 0"),
     ],
 )
-def test_what_does_not_go_together_is_refused(options, said):
-    with pytest.raises(ValidationError, match=said):
+def test_what_does_not_go_together_is_refused(options, message):
+    with pytest.raises(ValidationError, match=message):
         OptimizerConfig(**options)
 
 

@@ -102,9 +102,9 @@ def evaluate(
             store = store_of(data, Path(scratch) / "store", str(opened.folder), console(), split_seed, features)
             by = open_folder(shortlist_by) if shortlist_by is not None else None
             extent = Extent(queries, shortlist, by=by) if queries or shortlist or by else None
-            said, scores = score_model(opened, store, split, extra_metrics or (), task, extent, pairs, console())
+            predicted, scores = score_model(opened, store, split, extra_metrics or (), task, extent, pairs, console())
         if predictions is not None:
-            write_atomically(predictions, json.dumps(said, indent=1, ensure_ascii=False).encode())
+            write_atomically(predictions, json.dumps(predicted, indent=1, ensure_ascii=False).encode())
     else:
         raise RecipeError("evaluate needs --model and --data, or --results with --references or --questions")
     if as_json:

@@ -115,12 +115,14 @@ def mine_run(
             exclude=_excluded(exclude or []),
             tell=lambda line: print(f"diptych: {line}"), write_page=write_page, progress=progress, **_scorer(scorer),
         )  # fmt: skip
-        told = job.run()
-    if told is None:
+        counts = job.run()
+    if counts is None:
         print(f"{until} done in {out}; the same command with a later --until goes on")
         return
-    summary(told, console(stderr=False))
-    print(f"{told['kept']} records in {out / 'records'}, of {told['pictures']} pictures; why: {out / 'report.html'}")
+    summary(counts, console(stderr=False))
+    print(
+        f"{counts['kept']} records in {out / 'records'}, of {counts['pictures']} pictures; why: {out / 'report.html'}"
+    )
 
 
 @mine.command("report")
@@ -139,12 +141,12 @@ def mine_report(
         raise RecipeError(f"no finished run in {out}; `diptych mine run INPUT --out {out}` makes one")
     before = read_json(layout.funnel)
     found = funnel.of(layout)
-    told = found.as_json(before["inputs"], before["about"])
-    write_page(layout, found, told)
+    numbers = found.as_json(before["inputs"], before["about"])
+    write_page(layout, found, numbers)
     if as_json:
-        print(json.dumps(told))
+        print(json.dumps(numbers))
     else:
-        summary(told, console(stderr=False))
+        summary(numbers, console(stderr=False))
 
 
 def _scorer(name: str) -> dict[str, Any]:

@@ -87,10 +87,10 @@ def caption(
         if show is not None or features is not None:
             raise RecipeError("--show and --features want the model itself; leave out --server")
         asked = {"model": model, "captions": captions, "sample": sample, "seed": seed} | ways
-        told = _from_server(server, found, asked, refuse)
+        answer = _from_server(server, found, asked, refuse)
     else:
-        told = _from_model(_named(model), features, found, captions, sample, seed, ways, show, refuse)
-    for line in told:
+        answer = _from_model(_named(model), features, found, captions, sample, seed, ways, show, refuse)
+    for line in answer:
         printed = [line.line()] if as_json else [f"{line.picture}: {caption}" for caption in line.captions]
         lines += printed
         if out is None:
@@ -128,13 +128,13 @@ def _from_model(
     predictor, drawn = load(model, features), Shown(show)
     torch.manual_seed(seed)
     decoding = chosen_decoding(predictor.decoding, captions, sample, **ways)
-    for said in predictor.captions(pictures, decoding, refused=refuse):
+    for prediction in predictor.captions(pictures, decoding, refused=refuse):
         try:
-            shown = drawn.write(said)
+            shown = drawn.write(prediction)
         except DataError as error:  # regions were given, and there is no picture to draw them on
-            refuse(said, error)
+            refuse(prediction, error)
             shown = None
-        yield caption_line(said, str(said.record.image), captions, shown=shown)
+        yield caption_line(prediction, str(prediction.record.image), captions, shown=shown)
 
 
 def _from_server(
@@ -185,12 +185,12 @@ def ask(
 
     drawn = Shown(show)
     answers = load(model, features).answer(picture, questions)
-    for question, said in zip(questions, answers, strict=True):
-        shown = drawn.write(said)
+    for question, prediction in zip(questions, answers, strict=True):
+        shown = drawn.write(prediction)
         if as_json:
-            print(answer_line(said, str(picture), question, shown=shown).line())
+            print(answer_line(prediction, str(picture), question, shown=shown).line())
         else:
-            print(said.text if len(questions) == 1 else f"{question} {said.text}")
+            print(prediction.text if len(questions) == 1 else f"{question} {prediction.text}")
 
 
 @app.command()
@@ -218,11 +218,11 @@ def ground(
     content = BytesIO()
     draw_box(shown, found.box, expression).save(content, "PNG")
     write_atomically(drawn, content.getvalue())
-    told = ground_line(found, str(picture), expression, (shown.shape[2], shown.shape[1]), str(drawn))
+    line = ground_line(found, str(picture), expression, (shown.shape[2], shown.shape[1]), str(drawn))
     if as_json:
-        print(told.line())
+        print(line.line())
     else:
-        box = told.box
+        box = line.box
         print(f"left {box[0]}, top {box[1]}, width {box[2]}, height {box[3]} ({found.score:.2f}); {drawn}")
 
 
@@ -248,11 +248,11 @@ def choose(
 
     rationales = rationale or []
     chosen = load(model, features).choose(picture, question, answers, rationales)
-    told = choice_line(chosen, str(picture), question, answers, rationales)
+    line = choice_line(chosen, str(picture), question, answers, rationales)
     if as_json:
-        print(told.line())
+        print(line.line())
     else:
-        print(told.answer if told.rationale is None else f"{told.answer}\n{told.rationale}")
+        print(line.answer if line.rationale is None else f"{line.answer}\n{line.rationale}")
 
 
 @app.command()
@@ -283,7 +283,7 @@ class Shown:
     def __init__(self, folder: Path | None) -> None:
         self.folder, self._names = folder, set[str]()
 
-    def write(self, said: Prediction) -> str | None:
+    def write(self, prediction: Prediction) -> str | None:
         """The file, where there is a folder."""
         if self.folder is None:
             return None
@@ -293,12 +293,12 @@ class Shown:
         from diptych.serving.drawing import draw
         from diptych.vision.pictures import open_picture
 
-        assert said.record.image is not None
-        stem = said.record.image.stem
+        assert prediction.record.image is not None
+        stem = prediction.record.image.stem
         name = next(n for n in chain([stem], (f"{stem}-{k}" for k in count(2))) if n not in self._names)
         self._names.add(name)
         content = BytesIO()
-        draw(said, open_picture(said.record.image)).save(content, "PNG")
+        draw(prediction, open_picture(prediction.record.image)).save(content, "PNG")
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.folder / f"{name}.png", content.getvalue())
         return str(self.folder / f"{name}.png")

@@ -26,7 +26,7 @@ def recipes(
     from diptych.recipes.catalogue import entries, settings
 
     if pattern in RECIPES or pattern in STAGED:
-        lines = [f"  {json.dumps(key)}: {_json(told)}" for key, told in settings(pattern).items()]
+        lines = [f"  {json.dumps(key)}: {_json(value)}" for key, value in settings(pattern).items()]
         print("{\n" + ",\n".join(lines) + "\n}")
         return
     found = entries(pattern or "")

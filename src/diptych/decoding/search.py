@@ -194,8 +194,8 @@ def _kept(
     found = []
     for beam, score in enumerate(scores):
         tokens = _track_back(words, parents, len(words) - 1, beam)
-        said = tokens[: tokens.index(end)] if end in tokens else tokens
-        found.append(Hypothesis(said, options.weigh(score, len(said) + (end in tokens))))
+        sentence = tokens[: tokens.index(end)] if end in tokens else tokens
+        found.append(Hypothesis(sentence, options.weigh(score, len(sentence) + (end in tokens))))
     return sorted(found, key=lambda hypothesis: -hypothesis.score)
 
 

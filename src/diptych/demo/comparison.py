@@ -77,8 +77,8 @@ def run_cell(cell: Cell) -> Row:
     """Train one arm on one thread and score it; called in a process of its own."""
     store = Store(Path(cell.store))
     made = train_cell(cell, store)
-    said, test = evaluate(made.model, store, "test")
-    write_atomically(cell.folder / SAID, json.dumps(said, ensure_ascii=False).encode())
+    predictions, test = evaluate(made.model, store, "test")
+    write_atomically(cell.folder / SAID, json.dumps(predictions, ensure_ascii=False).encode())
     row = Row(
         task=cell.task,
         arm=cell.arm,
@@ -107,5 +107,5 @@ def train_cell(cell: Cell, store: Store) -> Run:
 
 def read_predictions(cell: Cell) -> list[dict[str, Any]]:
     """What the arm said of the test split."""
-    said: list[dict[str, Any]] = json.loads((cell.folder / SAID).read_text("utf-8"))
-    return said
+    predictions: list[dict[str, Any]] = json.loads((cell.folder / SAID).read_text("utf-8"))
+    return predictions

@@ -216,11 +216,11 @@ def run_cells(cells: list[Cell], console: Console) -> list[Row]:
 
 def _measure(cells: list[Cell], store: Store, tasks: Sequence[str]) -> Measured:
     """Beside blind baselines, which know the words of all labelled scenes, and ceilings."""
-    said: dict[str, dict[str, Predicted]] = {task: {} for task in tasks}
+    predictions: dict[str, dict[str, Predicted]] = {task: {} for task in tasks}
     for cell in cells:
-        said[cell.task][cell.arm] = find_task(cell.task).by_key(read_predictions(cell))
+        predictions[cell.task][cell.arm] = find_task(cell.task).by_key(read_predictions(cell))
     test = [store.record(index) for index in store.split("test")]
-    return measure(said, test, list(iterate(store, "train")))
+    return measure(predictions, test, list(iterate(store, "train")))
 
 
 def _report(
@@ -234,8 +234,8 @@ def _report(
     for cell, row in zip(cells, rows, strict=True):
         runs.setdefault(cell.task, {})[cell.arm] = cell.folder
         chosen = "chosen on val beforehand" if system == DEFAULT else "which was chosen for Unified VLP, not for this"
-        told = f"learning rate {row.lr:g}, {chosen}; {row.best_step} steps until val stopped rising"
-        notes.setdefault(cell.task, {})[cell.arm] = told
+        row_text = f"learning rate {row.lr:g}, {chosen}; {row.best_step} steps until val stopped rising"
+        notes.setdefault(cell.task, {})[cell.arm] = row_text
     names, seconds = store.contract.class_names, times.seconds
     title = TITLE if system == DEFAULT else f"{TITLE}: {SYSTEMS[system].title}"
     return report_arms(home, measured, names, runs, seconds, configuration, notes, times.memory, title=title)

@@ -42,10 +42,10 @@ def find(
 
 def repeated(records: Sequence[Record], captions: Mapping[str, str]) -> Finding:
     """A model that has learnt little says the same of everything."""
-    said = Counter(captions[record.key] for record in records)
-    noun = "caption" if len(said) == 1 else "captions"
-    text = f"{len(said)} different {noun} for {len(records)} pictures. A good model rarely writes one twice."
-    rows = (Row(caption, f"{count}×", count / len(records)) for caption, count in said.most_common(MOST) if count > 1)
+    counts = Counter(captions[record.key] for record in records)
+    noun = "caption" if len(counts) == 1 else "captions"
+    text = f"{len(counts)} different {noun} for {len(records)} pictures. A good model rarely writes one twice."
+    rows = (Row(caption, f"{count}×", count / len(records)) for caption, count in counts.most_common(MOST) if count > 1)
     return Finding("Captions written more than once", text, tuple(rows))
 
 

@@ -21,32 +21,32 @@ class Measured:
 
     records: tuple[Record, ...]
     training: tuple[Record, ...]
-    said: Mapping[str, Mapping[str, Predicted]]  # task -> arm -> what it said
+    predictions: Mapping[str, Mapping[str, Predicted]]  # task -> arm -> what it said
     scores: Mapping[str, Mapping[str, Scores]]
     gains: Mapping[str, Score]
 
 
 def measure(
-    said: Mapping[str, Mapping[str, Predicted]], records: Sequence[Record], training: Sequence[Record]
+    predictions: Mapping[str, Mapping[str, Predicted]], records: Sequence[Record], training: Sequence[Record]
 ) -> Measured:
     """`said`: task -> arm -> words. `records`: what was asked about; `training` teaches the blind baselines."""
     scores: dict[str, dict[str, Scores]] = {}
     gains: dict[str, Score] = {}
-    for task, by_arm in said.items():
+    for task, by_arm in predictions.items():
         spec = find_task(task)
         baselines = spec.baselines(records, training) if spec.baselines is not None else None
-        scores[task] = {arm: spec.score(told, records, baselines) for arm, told in by_arm.items()}
+        scores[task] = {arm: spec.score(predicted, records, baselines) for arm, predicted in by_arm.items()}
         if spec.gain is not None and len(by_arm) > 1:
             first, *_, last = by_arm.values()
             gains[task] = spec.gain(first, last, records)
-    return Measured(tuple(records), tuple(training), said, scores, gains)
+    return Measured(tuple(records), tuple(training), predictions, scores, gains)
 
 
 def baselines_of(
-    task: str, said: Predicted, records: Sequence[Record], training: Sequence[Record], scores: Sequence[str]
+    task: str, predicted: Predicted, records: Sequence[Record], training: Sequence[Record], scores: Sequence[str]
 ) -> dict[str, dict[str, float | None]]:
     """What each score is held against: {score: {"blind": ..., "ceiling": ...}}."""
-    measured = measure({task: {"": said}}, records, training).scores[task][""]
+    measured = measure({task: {"": predicted}}, records, training).scores[task][""]
     return {name: {"blind": measured[name].blind, "ceiling": measured[name].ceiling} for name in scores}
 
 
@@ -63,7 +63,7 @@ def report_arms(
     title: str = TITLE,
 ) -> Path:
     """Writes `out/report.html`. Pictures show what the last arm says. `runs`: task, "detector" or "pretrain" -> arm."""
-    last = {task: list(by_arm.items())[-1] for task, by_arm in measured.said.items()}
+    last = {task: list(by_arm.items())[-1] for task, by_arm in measured.predictions.items()}
     asked = [find_task(task) for task in last]
     answers: dict[str, str] = {}
     for spec in asked:

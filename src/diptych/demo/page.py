@@ -65,12 +65,12 @@ def _lead(scores: Mapping[str, Mapping[str, Scores]]) -> str:
     for task, arms in scores.items():
         spec = find_task(task)
         name = spec.shown[0]
-        told = ", ".join(f"{arm} {scores[name].value:.1f}" for arm, scores in arms.items())
+        by_arm = ", ".join(f"{arm} {scores[name].value:.1f}" for arm, scores in arms.items())
         first = next(iter(arms.values()))[name]
         beside = [
             f"{what} {value:.1f}" for what, value in (("blind", first.blind), ("ceiling", first.ceiling)) if value
         ]
-        sentences.append(f"{spec.title}, {name}: {told}" + (f" ({', '.join(beside)})." if beside else "."))
+        sentences.append(f"{spec.title}, {name}: {by_arm}" + (f" ({', '.join(beside)})." if beside else "."))
     return " ".join(sentences)
 
 
@@ -88,12 +88,12 @@ def _comparison(task: str, arms: Mapping[str, Scores], notes: Mapping[str, str],
 
 
 def _gain(arms: Sequence[str], gain: Score) -> str:
-    told = f"{arms[-1]} minus {arms[0]}: {gain.name} {gain.value:+.1f}"
+    text = f"{arms[-1]} minus {arms[0]}: {gain.name} {gain.value:+.1f}"
     if gain.low is None or gain.high is None:
-        return told
+        return text
     unsure = gain.low <= 0 <= gain.high
     return (
-        f"{told}, 95% paired bootstrap interval {gain.low:+.1f} to {gain.high:+.1f}"
+        f"{text}, 95% paired bootstrap interval {gain.low:+.1f} to {gain.high:+.1f}"
         + (", which holds 0: on these pictures the two cannot be told apart" if unsure else "")
         + ". The interval knows the chance of which pictures were drawn, not of the seeds."
     )

@@ -148,7 +148,7 @@ def _bounds(store: Store, cells: Sequence[Cell]) -> dict[str, dict[str, dict[str
     """The blind baseline and the ceiling of each score on test; the baseline knows all labelled scenes."""
     test, training = [store.record(index) for index in store.split("test")], list(iterate(store, "train"))
     asked = {cell.task: find_task(cell.task).by_key(read_predictions(cell)) for cell in cells}
-    return {task: baselines_of(task, said, test, training, SCORES[task]) for task, said in asked.items()}
+    return {task: baselines_of(task, predicted, test, training, SCORES[task]) for task, predicted in asked.items()}
 
 
 def _table(task: str, rows: Sequence[Row], baselines: dict[str, dict[str, float | None]]) -> Table:

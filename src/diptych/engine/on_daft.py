@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from diptych.engine import Counts, Work
-from diptych.engine.telling import Told, heard, told
+from diptych.engine.outcome import Outcome, counts_of, outcome_of
 from diptych.extras import wanted
 
 
@@ -23,11 +23,11 @@ def run_on_daft(work: Work, names: Sequence[str], workers: int) -> Iterator[Coun
 
         @daft.method.batch(return_dtype=daft.DataType.string(), batch_size=1)
         def made(self, name: daft.Series) -> list[str]:
-            return [json.dumps(asdict(told(work, one))) for one in name.to_pylist()]
+            return [json.dumps(asdict(outcome_of(work, one))) for one in name.to_pylist()]
 
     shards: Any = OneShard()
     rows = daft.from_pydict({"number": list(range(len(names))), "name": list(names)})
     plan = rows.into_batches(1).select(daft.col("number"), shards.made(daft.col("name")).alias("told"))
     results = plan.to_pydict()
     for _, text in sorted(zip(results["number"], results["told"], strict=True)):
-        yield heard(Told(**json.loads(text)))
+        yield counts_of(Outcome(**json.loads(text)))

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from typing import Any
 
 from diptych.engine import Counts, Work
-from diptych.engine.telling import Told, heard, told
+from diptych.engine.outcome import Outcome, counts_of, outcome_of
 from diptych.errors import DiptychError
 from diptych.extras import wanted
 
@@ -23,9 +23,9 @@ def run_on_ray(work: Work, names: Sequence[str], workers: int) -> Iterator[Count
     with wanted("--engine ray", "ray"):
         import ray
     with cluster(workers):
-        task = ray.remote(num_cpus=1, max_retries=AGAIN)(told)
+        task = ray.remote(num_cpus=1, max_retries=AGAIN)(outcome_of)
         placed = ray.put(work)
-        left, running, done = list(enumerate(names))[::-1], dict[Any, int](), dict[int, Told]()
+        left, running, done = list(enumerate(names))[::-1], dict[Any, int](), dict[int, Outcome]()
         due = 0
         while left or running or done:
             while left and len(running) < 2 * workers:
@@ -40,7 +40,7 @@ def run_on_ray(work: Work, names: Sequence[str], workers: int) -> Iterator[Count
                         f"a shard failed on Ray: {str(error).splitlines()[-1]}; give the command again"
                     ) from error
             while due in done:
-                yield heard(done.pop(due))
+                yield counts_of(done.pop(due))
                 due += 1
 
 

@@ -131,8 +131,8 @@ def _with_new(
     before = {tuple(tokens_of(caption)) for caption in record.captions}
     new: dict[tuple[str, ...], GeneratedCaption] = {}
     for text in texts:
-        said = model.tokens.decode(text.tokens)
-        words = tuple(tokens_of(said))
+        sentence = model.tokens.decode(text.tokens)
+        words = tuple(tokens_of(sentence))
         if len(new) == asked.captions:
             break
         if not any(word.isalnum() for word in words):
@@ -144,7 +144,7 @@ def _with_new(
         elif _goes_round(words):
             tally.going_round += 1
         else:
-            new[words] = GeneratedCaption(said, asked.by, round(text.score, 4))
+            new[words] = GeneratedCaption(sentence, asked.by, round(text.score, 4))
     tally.pictures += 1
     tally.wanted += asked.captions
     tally.kept += len(new)
@@ -182,5 +182,5 @@ def _claim(out: Path, asked: Augmentation) -> dict[str, Tally]:
 
 
 def _keep(out: Path, asked: Augmentation, counts: Mapping[str, Tally]) -> None:
-    told = {"asked": asdict(asked), "counts": {number: asdict(tally) for number, tally in counts.items()}}
-    write_atomically(out / FILE, json.dumps(told, indent=1).encode())
+    summary = {"asked": asdict(asked), "counts": {number: asdict(tally) for number, tally in counts.items()}}
+    write_atomically(out / FILE, json.dumps(summary, indent=1).encode())

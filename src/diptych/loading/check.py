@@ -147,13 +147,13 @@ class Report:
 
 
 def check(data: Store | Iterable[Record], model: FeatureContract | None = None, pictures: bool = True) -> Report:
-    """Looks at every record, and opens every picture unless told not to; `model` is what a model wants of features.
+    """Checks every record, and opens every picture where `pictures`; `model` is what a model wants of features.
 
     In a store that has its features a picture that cannot be opened is a warning: training does not need it.
     """
     found = _Check(data.contract if isinstance(data, Store) else None, pictures)
     for record in found.opened(_records(data, found)):
-        found.look_at(record)
+        found.inspect(record)
     if isinstance(data, Store):
         try:
             if data.detector() is None and data.contract.weights:
@@ -236,7 +236,7 @@ class _Check:
                 "picture in two splits", f"{record.key} ({record.split}) is {key} ({split})", _leak(split, record.split)
             )
 
-    def look_at(self, record: Record) -> None:
+    def inspect(self, record: Record) -> None:
         self.records += 1
         self.splits[record.split] += 1
         if (split := self.keys.setdefault(record.key, record.split)) != record.split:

@@ -75,10 +75,16 @@ def extract(
     result = Extraction()
     try:
         with StoreWriter(folder, detector.contract, records_per_shard) as store:
-            told = 0
+            reported = 0
             new = _new(records, store.done, result)
-            looking = _Looking(detector, batch_size, threads) if processes == 1 or not detector.needs_pictures else None
-            seen = looking.at(new) if looking is not None else _shared(new, detector, batch_size, processes, folder)
+            extractor = (
+                _Extractor(detector, batch_size, threads) if processes == 1 or not detector.needs_pictures else None
+            )
+            seen = (
+                extractor.windows(new)
+                if extractor is not None
+                else _shared(new, detector, batch_size, processes, folder)
+            )
             for found, failed in seen:
                 for record, regions in found:
                     store.add(replace(record, regions=regions, size=regions.size))
@@ -86,8 +92,8 @@ def extract(
                 result.failed.update(failed)
                 dealt_with = result.written + len(result.failed)
                 if progress is not None:
-                    progress(dealt_with - told)
-                told = dealt_with
+                    progress(dealt_with - reported)
+                reported = dealt_with
     finally:
         if folder.is_dir():
             _write_failures(folder, result.failed)
@@ -122,14 +128,14 @@ def _is_another(image: Path | None, there: Path | None) -> bool:
 
 
 @dataclass(frozen=True)
-class _Looking:
-    """Windows of pictures opened and looked at."""
+class _Extractor:
+    """Regions of pictures, opened and detected a window at a time."""
 
     detector: Detector
     batch: int
     threads: int
 
-    def at(self, records: Iterable[Record]) -> Iterator[Seen]:
+    def windows(self, records: Iterable[Record]) -> Iterator[Seen]:
         opened = (
             _opened(iter(records), self.threads, self.batch)
             if self.detector.needs_pictures
@@ -146,20 +152,22 @@ def _shared(records: Iterator[Record], detector: Detector, batch: int, processes
     with TemporaryDirectory(prefix=".detector.", suffix=f".{os.getpid()}.partial", dir=store) as folder:
         detector.save(Path(folder))
         pieces = iter(lambda: list(islice(records, batch * WINDOW)), [])
-        work = shared(partial(_look_apart, folder, batch), pieces, processes)
+        work = shared(partial(_extract_shard, folder, batch), pieces, processes)
         with closing(work):
             for windows in work:
                 for found, failed in windows:
                     yield [(record, _unpacked(regions)) for record, regions in found], failed
 
 
-def _look_apart(detector: str, batch: int, records: list[Record]) -> list[tuple[list[tuple[Record, Packed]], Failed]]:
-    seen = _Looking(_detector_in(detector), batch, threads=1).at(records)
+def _extract_shard(
+    detector: str, batch: int, records: list[Record]
+) -> list[tuple[list[tuple[Record, Packed]], Failed]]:
+    seen = _Extractor(_detector_in(detector), batch, threads=1).windows(records)
     return [([(record, _packed(regions)) for record, regions in found], failed) for found, failed in seen]
 
 
 def _packed(regions: Regions) -> Packed:
-    """With arrays for tensors, of which torch would send each through a shared file: slower than the looking."""
+    """With arrays for tensors, of which torch would send each through a shared file: slower than detection."""
     return {name: value.numpy() if isinstance(value, Tensor) else value for name, value in vars(regions).items()}
 
 

@@ -253,8 +253,8 @@ def _check(columns: dict[str, Tensor]) -> int:
 
 
 def _index_check(index: dict[str, Any]) -> int:
-    told = {name: value for name, value in index.items() if name != "check"}
-    return zlib.crc32(json.dumps(told, sort_keys=True).encode())
+    checked = {name: value for name, value in index.items() if name != "check"}
+    return zlib.crc32(json.dumps(checked, sort_keys=True).encode())
 
 
 def _pack(records: list[Record], folder: Path) -> dict[str, Tensor]:

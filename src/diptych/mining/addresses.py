@@ -68,12 +68,12 @@ def sources(attributes: dict[str, str | None], sets: list[str]) -> str:
     The largest of its own srcset, else what a script would put in later, else src, else the largest of <source>.
     """
     for name in ("srcset", *LAZY_SETS):
-        told = attributes.get(name)
-        if told and not told.startswith("data:") and (found := largest(told)):
+        value = attributes.get(name)
+        if value and not value.startswith("data:") and (found := largest(value)):
             return found
     for name in LAZY:
-        if (told := attributes.get(name)) and not told.startswith("data:"):
-            return told
+        if (value := attributes.get(name)) and not value.startswith("data:"):
+            return value
     source = (attributes.get("src") or "").strip()
     if source and source[:5].lower() != "data:":
         return source

@@ -103,8 +103,8 @@ def judge_all(
     found: list[tuple[dict[str, float], list[str]]] = [({}, []) for _ in images]
     for place, name in judges.items():
         judge = load_judge(name)
-        told = getattr(rules, place)
-        least = judge.least if told is None else told
+        rule = getattr(rules, place)
+        least = judge.least if rule is None else rule
         for (scores, fails), score in zip(found, judged(judge, images), strict=True):
             if score is not None:
                 scores[place] = round(score, 6)

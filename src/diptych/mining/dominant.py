@@ -146,9 +146,9 @@ def mark_alike(of_page: list[Features]) -> None:
 
 
 def _side(attributes: dict[str, str | None], name: str) -> int | None:
-    told = (attributes.get(name) or "").strip().lower().removesuffix("px")
-    if told.isdecimal() and len(told) < 7:
-        return int(told)
+    value = (attributes.get(name) or "").strip().lower().removesuffix("px")
+    if value.isdecimal() and len(value) < 7:
+        return int(value)
     style = attributes.get("style") or ""
     match = re.search(rf"(?<![\w-]){name}\s*:\s*(\d{{1,5}})px", style) if style else None
     return int(match[1]) if match else None

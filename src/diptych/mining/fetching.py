@@ -79,10 +79,10 @@ def check_contact(settings: Fetch, hosts: Iterable[str]) -> None:
     """Raises RecipeError where the web would be asked by someone who cannot be reached."""
     places = told_places(settings.resolve)
     for host in hosts:
-        told = next(
+        outside = next(
             (place for pattern, place, _ in places if fnmatch.fnmatchcase(host.partition(":")[0], pattern)), host
         )
-        if not settings.contact and not told.startswith(LOOPBACK):
+        if not settings.contact and not outside.startswith(LOOPBACK):
             raise RecipeError(
                 f"pictures of {host} would be fetched by nobody in particular; wanted --contact with a page or an "
                 "address by which you can be reached, or --offline"
@@ -211,7 +211,7 @@ class Fetcher:
     async def _read(self, address: str, response: Any, host: Host, most: int, robots: bool) -> Answer:
         headers = tuple((name, value) for name, value in response.headers.items())
         status = response.status
-        host.heard(status, response.headers.get("Retry-After"), self.settings)
+        host.observe(status, response.headers.get("Retry-After"), self.settings)
         answer = Answer(address, status=status, headers=headers)
         if status in (301, 302, 303, 307, 308):
             location = response.headers.get("Location")
@@ -322,7 +322,7 @@ async def _bounded(response: Any, most: int, cut: bool = False) -> bytes:
             if cut:
                 return bytes(kept[:most])
             raise _Refused("too large", response.status)
-    if (told := response.content_length) is not None and received < told:
+    if (length := response.content_length) is not None and received < length:
         raise _Refused("reset", response.status)
     return bytes(kept)
 

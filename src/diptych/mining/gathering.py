@@ -129,9 +129,9 @@ class FetchBucket:
         spec = read_json(layout.plan(name))
         counts: Counts = {"asked": 0, "had": 0}
         async with Fetcher(self.settings, layout.work("robots")) as fetcher:
-            for shard, told in zip(spec["shards"], spec["wanted"], strict=True):
+            for shard, wanted in zip(spec["shards"], spec["wanted"], strict=True):
                 if not layout.counts("index", shard).exists():
-                    made = await self._shard(layout, shard, [Wanted(*one) for one in told], fetcher)
+                    made = await self._shard(layout, shard, [Wanted(*one) for one in wanted], fetcher)
                     counts = {key: counts[key] + made[key] for key in counts}
         return counts
 

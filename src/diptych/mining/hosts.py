@@ -52,7 +52,7 @@ class Host:
     def rest(self, seconds: float) -> None:
         self.next_at = max(self.next_at, time.monotonic() + seconds)
 
-    def heard(self, status: int, after: str | None, settings: Fetch) -> None:
+    def observe(self, status: int, after: str | None, settings: Fetch) -> None:
         """What an answer means for those that follow: 429 or 5xx thrice, or Retry-After, is a rest."""
         if status != 429 and status < 500:
             self.complaints = 0
@@ -125,6 +125,6 @@ class RobotsCache:
 
     def put(self, origin: str, text: str) -> Robots:
         self.folder.mkdir(parents=True, exist_ok=True)
-        told = json.dumps({"origin": origin, "at": time.time(), "text": text}, ensure_ascii=True)
-        write_atomically(self._path(origin), told.encode())
+        line = json.dumps({"origin": origin, "at": time.time(), "text": text}, ensure_ascii=True)
+        write_atomically(self._path(origin), line.encode())
         return Robots(text, self.agent)

@@ -47,7 +47,7 @@ class Source:
         ]
 
 
-def look(given: Sequence[Path], base: str | None) -> list[Source]:
+def recognise(given: Sequence[Path], base: str | None) -> list[Source]:
     """In an order that does not depend on theirs. Raises RecipeError for what is none of the kinds."""
     found: dict[str, Source] = {}
     for path in given:
@@ -74,10 +74,10 @@ def _sources(path: Path, base: str | None) -> Iterator[Source]:
             raise RecipeError(f"{path} holds no .warc, .tar or .html; wanted {WANTED}")
         if base is None and not (path / "addresses.tsv").is_file():
             raise RecipeError(f"where are the pages of {path} from? wanted --base URL, or {path / 'addresses.tsv'}")
-        told = hashlib.sha256()
+        digest = hashlib.sha256()
         for one in (*pages, *([path / "addresses.tsv"] if base is None else [])):
-            told.update(f"{one.relative_to(path)}\0{_digest(one)}\0".encode())
-        yield Source("html", path, told.hexdigest(), base or "")
+            digest.update(f"{one.relative_to(path)}\0{_digest(one)}\0".encode())
+        yield Source("html", path, digest.hexdigest(), base or "")
 
 
 def _kind(path: Path) -> Kind:
@@ -136,12 +136,12 @@ def page_addresses(folder: Path, base: str) -> dict[str, str]:
             name: addresses.absolute(base if base.endswith("/") else f"{base}/", name)
             for name in (one.relative_to(folder).as_posix() for one in html_files(folder))
         }
-    told = {}
+    listed = {}
     for line in (folder / "addresses.tsv").read_text("utf-8", "replace").splitlines():
         name, tab, address = line.partition("\t")
         if tab:
-            told[name.strip()] = address.strip()
-    return told
+            listed[name.strip()] = address.strip()
+    return listed
 
 
 @dataclass(frozen=True)
@@ -186,8 +186,8 @@ def _parquet(path: Path) -> Iterator[Line]:
     if address is None or text is None:
         raise DataError(f"{path} has the columns {', '.join(names)}; wanted `url` and `caption` or `text`")
     for batch in file.iter_batches(columns=[address, text]):
-        for where, told in zip(batch[address].to_pylist(), batch[text].to_pylist(), strict=True):
-            yield Line(str(where), (str(told or ""),)) if where else Line(bad="no address")
+        for where, texts in zip(batch[address].to_pylist(), batch[text].to_pylist(), strict=True):
+            yield Line(str(where), (str(texts or ""),)) if where else Line(bad="no address")
 
 
 def _tabbed(text: str) -> Line:
@@ -207,7 +207,7 @@ def _json(text: str, kind: str) -> Line:
         return Line(bad="no object")
     keys = ("image",) if kind == "pictures" else ADDRESS_KEYS
     where = next((entry[key] for key in keys if isinstance(entry.get(key), str)), None)
-    told = next((entry[key] for key in TEXT_KEYS if entry.get(key)), ())
-    texts = (told,) if isinstance(told, str) else tuple(one for one in told if isinstance(one, str))
+    captions = next((entry[key] for key in TEXT_KEYS if entry.get(key)), ())
+    texts = (captions,) if isinstance(captions, str) else tuple(one for one in captions if isinstance(one, str))
     page = entry.get("page")
     return Line(where, texts, page if isinstance(page, str) else "") if where else Line(bad="no address")

@@ -39,8 +39,8 @@ class Join:
         rows = read_rows(layout.table("pages", read_json(layout.plan(name))["pages"]))
         known = Found.open(layout.work(NAME), self.found)
         open_rows = [row for row in rows if not row["fails"]]
-        told = known.rows([row["address"] for row in open_rows], self.settings.fetch.redirects)
-        for row, about in zip(open_rows, told, strict=True):
+        answers = known.rows([row["address"] for row in open_rows], self.settings.fetch.redirects)
+        for row, about in zip(open_rows, answers, strict=True):
             self._join(row, about)
         if self.scorer is not None and self.load is not None:
             self._score(layout, self.load(self.scorer), [row for row in open_rows if not row["fails"]])

@@ -37,13 +37,13 @@ class Judge(Protocol):
 
 def check_scores(judge: Judge, scores: Sequence[float], pictures: int) -> list[float]:
     """As floats. Raises DiptychError where they are no numbers from 0 to 1, one a picture."""
-    told = [float(score) for score in scores]
-    if len(told) != pictures or not all(math.isfinite(score) and 0 <= score <= 1 for score in told):
+    numbers = [float(score) for score in scores]
+    if len(numbers) != pictures or not all(math.isfinite(score) and 0 <= score <= 1 for score in numbers):
         raise DiptychError(
-            f"the judge {judge.name} gave {told[:3]} for {pictures} pictures; wanted one number from 0 to 1 each: "
+            f"the judge {judge.name} gave {numbers[:3]} for {pictures} pictures; wanted one number from 0 to 1 each: "
             "mend it, or leave it out"
         )
-    return told
+    return numbers
 
 
 def judged(judge: Judge, images: Sequence[Any]) -> list[float | None]:
@@ -106,5 +106,5 @@ def _from_hub(name: str) -> Path:
 def identity(name: str) -> str:
     """What stands in the settings of a run: the judge's name and version, by which its verdicts are kept."""
     judge = load_judge(name)
-    told = json.dumps([judge.name, judge.version, judge.least])
-    return f"{judge.name}/{judge.version}/{hashlib.sha256(told.encode()).hexdigest()[:8]}"
+    identity = json.dumps([judge.name, judge.version, judge.least])
+    return f"{judge.name}/{judge.version}/{hashlib.sha256(identity.encode()).hexdigest()[:8]}"

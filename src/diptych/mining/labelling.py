@@ -65,7 +65,7 @@ def _verdicts(lines: Path) -> dict[tuple[str, str], bool | None]:
     if not lines.exists():
         return {}
     try:
-        told = [json.loads(line) for line in lines.read_text("utf-8").splitlines()]
-        return {(one["image"], one["statement"]): one["true"] for one in told}
+        verdicts = [json.loads(line) for line in lines.read_text("utf-8").splitlines()]
+        return {(one["image"], one["statement"]): one["true"] for one in verdicts}
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{lines} is there and holds no labels ({error!r}); give another --out") from error

@@ -48,13 +48,13 @@ def of_file(content: bytes) -> str | None:
     return None
 
 
-def named(told: str) -> str:
+def named(text: str) -> str:
     """`cc-by-4.0` and the like for what is Creative Commons', the words themselves for others."""
-    if match := COMMONS.search(told):
+    if match := COMMONS.search(text):
         name = match[0].lower().removeprefix("creativecommons.org/")
         name = name.replace("licenses/", "").replace("publicdomain/", "").strip("/").replace("/", "-")
         return f"cc-{name.replace('zero', '0')}" if not name.startswith("cc") else name
-    return " ".join(told.encode("utf-8", "replace").decode().split())[:200] or UNKNOWN
+    return " ".join(text.encode("utf-8", "replace").decode().split())[:200] or UNKNOWN
 
 
 def is_free(licence: str, wanted: str) -> bool:
@@ -68,5 +68,5 @@ def _link(node: Any) -> str | None:
     )
     if found is None:
         return None
-    told = found.attributes.get("href") or found.attributes.get("content") or found.text() or ""
-    return named(told)
+    link = found.attributes.get("href") or found.attributes.get("content") or found.text() or ""
+    return named(link)

@@ -57,34 +57,34 @@ def read_lines(paths: Iterable[Path]) -> dict[str, list[str]]:
                 f"{path} is no readable list ({error}); wanted a sha256, dHash, address or host a line"
             ) from error
         for line in lines:
-            told = line.partition("#")[0].strip() if not line.strip().lower().startswith("http") else line.strip()
-            if told:
-                found[_kind(told, path)].append(told if _kind(told, path) == "addresses" else told.lower())
+            entry = line.partition("#")[0].strip() if not line.strip().lower().startswith("http") else line.strip()
+            if entry:
+                found[_kind(entry, path)].append(entry if _kind(entry, path) == "addresses" else entry.lower())
     return found
 
 
-def _kind(told: str, path: Path) -> str:
-    if inputs_address(told):
+def _kind(entry: str, path: Path) -> str:
+    if inputs_address(entry):
         return "addresses"
-    hexadecimal = all(one in "0123456789abcdef" for one in told.lower())
-    if hexadecimal and len(told) in (16, 64):
-        return "dhash" if len(told) == 16 else "sha256"
-    if " " in told or "/" in told:
+    hexadecimal = all(one in "0123456789abcdef" for one in entry.lower())
+    if hexadecimal and len(entry) in (16, 64):
+        return "dhash" if len(entry) == 16 else "sha256"
+    if " " in entry or "/" in entry:
         raise RecipeError(
-            f"{path}: found {told[:80]!r}, wanted a sha256, a dHash (16 hex digits), an address or a host a line"
+            f"{path}: found {entry[:80]!r}, wanted a sha256, a dHash (16 hex digits), an address or a host a line"
         )
     return "hosts"
 
 
-def inputs_address(told: str) -> bool:
-    return told.lower().startswith(("http://", "https://"))
+def inputs_address(entry: str) -> bool:
+    return entry.lower().startswith(("http://", "https://"))
 
 
 def lists_of(refuse: Iterable[Path], near: int | None, excluded: Iterable[tuple[str, int | None]] = ()) -> Lists:
-    told = read_lines(refuse)
+    entries = read_lines(refuse)
     kept = list(excluded)
     return Lists(
-        frozenset(told["hosts"]), frozenset(told["addresses"]), frozenset(told["sha256"]),
-        tuple(int(one, 16) for one in told["dhash"]), frozenset(one for one, _ in kept),
+        frozenset(entries["hosts"]), frozenset(entries["addresses"]), frozenset(entries["sha256"]),
+        tuple(int(one, 16) for one in entries["dhash"]), frozenset(one for one, _ in kept),
         tuple(one for _, one in kept if one is not None), near if near is not None else -1,
     )  # fmt: skip

@@ -40,9 +40,9 @@ class Logistic:
         penalty[-1] = 1e-6
         weights = np.zeros(table.shape[1])
         for _ in range(ROUNDS):
-            told = _sigmoid(table @ weights)
-            slope = table.T @ (told - labels) + penalty * weights
-            curve = (table * (told * (1 - told))[:, None]).T @ table + np.diag(penalty)
+            predicted = _sigmoid(table @ weights)
+            slope = table.T @ (predicted - labels) + penalty * weights
+            curve = (table * (predicted * (1 - predicted))[:, None]).T @ table + np.diag(penalty)
             step = np.linalg.solve(curve, slope)
             weights -= step
             if float(np.abs(step).max()) < ENOUGH:
@@ -51,32 +51,32 @@ class Logistic:
 
     def __call__(self, features: Table) -> Table:
         """Probabilities."""
-        told: Table = _sigmoid((features - self.mean) / self.spread @ self.weights + self.bias)
-        return told
+        scores: Table = _sigmoid((features - self.mean) / self.spread @ self.weights + self.bias)
+        return scores
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        told = {"mean": self.mean, "spread": self.spread, "weights": self.weights, "bias": np.array([self.bias])}
-        save_file(told, folder / WEIGHTS)
+        tensors = {"mean": self.mean, "spread": self.spread, "weights": self.weights, "bias": np.array([self.bias])}
+        save_file(tensors, folder / WEIGHTS)
 
     @classmethod
     def load(cls, folder: Path, features: int) -> Logistic:
         """Raises CheckpointError for a file that is missing, damaged, not finite or of another number of features."""
         path = folder / WEIGHTS
         try:
-            told = load_file(path)
-            found = cls(told["mean"], told["spread"], told["weights"], float(told["bias"][0]))
+            tensors = load_file(path)
+            found = cls(tensors["mean"], tensors["spread"], tensors["weights"], float(tensors["bias"][0]))
         except (OSError, SafetensorError, KeyError, IndexError) as error:
             raise CheckpointError(f"cannot read {path}: {error}; train it again") from error
         sizes = {len(found.mean), len(found.spread), len(found.weights)}
-        if sizes != {features} or not all(np.isfinite(array).all() for array in told.values()):
+        if sizes != {features} or not all(np.isfinite(array).all() for array in tensors.values()):
             raise CheckpointError(f"{path} has {sorted(sizes)} weights, wanted {features} finite ones; train it again")
         return found
 
 
 def _sigmoid(values: Table) -> Table:
-    told: Table = 1 / (1 + np.exp(-np.clip(values, -60, 60)))
-    return told
+    result: Table = 1 / (1 + np.exp(-np.clip(values, -60, 60)))
+    return result
 
 
 def auc(scores: Sequence[float] | Table, labels: Sequence[bool] | NDArray[np.bool_]) -> float:

@@ -32,13 +32,13 @@ class Decode:
         rows: list[Row] = []
         waiting: list[tuple[Row, Image.Image]] = []
         with layout.blob(index).open("rb") as file:
-            for told in read_rows(layout.table("index", index), ["address", "offset", "length"]):
-                if not told["length"]:
-                    rows.append({"address": told["address"], "fails": []})
+            for entry in read_rows(layout.table("index", index), ["address", "offset", "length"]):
+                if not entry["length"]:
+                    rows.append({"address": entry["address"], "fails": []})
                     continue
-                file.seek(told["offset"])
-                found, fails, image = measure(file.read(told["length"]), self.rules)
-                row: dict[str, Any] = {"address": told["address"], **found, "fails": fails}
+                file.seek(entry["offset"])
+                found, fails, image = measure(file.read(entry["length"]), self.rules)
+                row: dict[str, Any] = {"address": entry["address"], **found, "fails": fails}
                 rows.append(row)
                 if image is not None and self.judges:
                     image.thumbnail((SMALL, SMALL))
@@ -56,8 +56,8 @@ class Decode:
 
     def _judge(self, waiting: list[tuple[Row, Image.Image]]) -> None:
         if waiting:
-            told = judge_all([image for _, image in waiting], self.judges, self.rules)
-            for (row, _), (scores, fails) in zip(waiting, told, strict=True):
+            judged = judge_all([image for _, image in waiting], self.judges, self.rules)
+            for (row, _), (scores, fails) in zip(waiting, judged, strict=True):
                 row.update(scores)
                 row["fails"] = [*row["fails"], *fails]
             waiting.clear()

@@ -42,10 +42,10 @@ class Page:
 
 def decoded(body: bytes, charset: str | None) -> str:
     """By the charset that header or page tells, else UTF-8, else Windows' Western one; never fails."""
-    told = charset
-    if not told and (match := _CHARSET.search(body[:2048])):
-        told = match[1].decode("ascii", "replace")
-    for name in (told, "utf-8"):
+    declared = charset
+    if not declared and (match := _CHARSET.search(body[:2048])):
+        declared = match[1].decode("ascii", "replace")
+    for name in (declared, "utf-8"):
         if name and name.lower() not in ("unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"):
             try:
                 if codecs.lookup(name)._is_text_encoding:
@@ -115,24 +115,24 @@ def _pictures(
     found: list[tuple[Any, Features, str]] = []
     for number, picture in enumerate(pictures):
         attributes = picture.attributes
-        told = features(picture, attributes, number)
+        seen = features(picture, attributes, number)
         where = addresses.absolute(base, _source(picture))
         if where in shared:
-            told.found["shared"] = 1
-        found.append((picture, told, where))
-    mark_alike([told for _, told, _ in found])
+            seen.found["shared"] = 1
+        found.append((picture, seen, where))
+    mark_alike([seen for _, seen, _ in found])
     best, lead = _leading(found)
     rules = settings.pages
-    for number, (picture, told, where) in enumerate(found):
-        row = _row(page, number, where, told)
+    for number, (picture, seen, where) in enumerate(found):
+        row = _row(page, number, where, seen)
         row["lead"] = lead if number == best else None
         if rules.address and not addresses.usable(where):
             row["fails"].append("address")
         least = rules.dominant_least
-        if rules.dominant is not None and (number != best or lead < rules.dominant or told.score < least):
+        if rules.dominant is not None and (number != best or lead < rules.dominant or seen.score < least):
             row["fails"].append("dominant")
         if number == best or rules.dominant is None:
-            row["texts"] = [vars(text) for text in _texts(picture, told, settings, vocabularies)]
+            row["texts"] = [vars(text) for text in _texts(picture, seen, settings, vocabularies)]
             row["licence"] = licences.of_page(tree, picture, body)
             if all(text["fails"] for text in row["texts"]):
                 row["fails"].append("no_text")
@@ -144,18 +144,18 @@ def _leading(found: list[tuple[Any, Features, str]]) -> tuple[int, float]:
     if not found:
         return -1, 0.0
     best = max(range(len(found)), key=lambda number: (found[number][1].score, -number))
-    others = [told.score for _, told, where in found if where != found[best][2]]
+    others = [candidate.score for _, candidate, where in found if where != found[best][2]]
     return best, round(found[best][1].score - max(others), 4) if others else 99.0
 
 
-def _row(page: Page, place: int, address: str, told: Features | None = None, fails: Iterable[str] = ()) -> Row:
-    width, height = told.declared if told is not None else (None, None)
+def _row(page: Page, place: int, address: str, seen: Features | None = None, fails: Iterable[str] = ()) -> Row:
+    width, height = seen.declared if seen is not None else (None, None)
     return {
         "page": _plain(page.address), "address": _plain(address), "place": place, "title": _plain(page.title),
         "declared": page.declared, "language": page.language, "english": page.english,
         "declared_width": width, "declared_height": height,
-        "dominant": round(told.score, 4) if told is not None else None, "lead": None,
-        "features": sorted(told.found) if told is not None else [], "texts": [], "licence": "unknown",
+        "dominant": round(seen.score, 4) if seen is not None else None, "lead": None,
+        "features": sorted(seen.found) if seen is not None else [], "texts": [], "licence": "unknown",
         "fails": list(fails),
     }  # fmt: skip
 
@@ -171,11 +171,11 @@ def _source(picture: Any) -> str:
     return addresses.sources(picture.attributes, sets)
 
 
-def _texts(picture: Any, told: Features, settings: Settings, vocabularies: Vocabularies) -> list[Text]:
+def _texts(picture: Any, seen: Features, settings: Settings, vocabularies: Vocabularies) -> list[Text]:
     """By kind, each text once."""
     attributes = picture.attributes
     raw = [("alt", attributes.get("alt") or ""), ("title", attributes.get("title") or "")]
-    if told.figure is not None and (caption := told.figure.css_first("figcaption")) is not None:
+    if seen.figure is not None and (caption := seen.figure.css_first("figcaption")) is not None:
         raw.append(("figcaption", caption.text(deep=True, separator=" ")))
     raw += [("near", sentence) for sentence in around(picture)]
     found: dict[str, Text] = {}

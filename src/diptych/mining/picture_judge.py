@@ -39,8 +39,8 @@ class PictureJudge:
     @classmethod
     def load(cls, folder: Path) -> PictureJudge:
         try:
-            told = json.loads((folder / FILE).read_text("utf-8"))
-            name, version, least, kind = (told[key] for key in ("name", "version", "least", "kind"))
+            settings = json.loads((folder / FILE).read_text("utf-8"))
+            name, version, least, kind = (settings[key] for key in ("name", "version", "least", "kind"))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"cannot read {folder / FILE}: {error}; train the judge again") from error
         if kind != "statistics":

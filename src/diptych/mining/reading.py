@@ -95,10 +95,10 @@ class _Shard:
                 self.held.add(addresses.absolute(found.address, found.address))
 
     def _html(self, folder: Path, spec: dict[str, Any]) -> None:
-        told = inputs.page_addresses(folder, spec["base"])
+        listed = inputs.page_addresses(folder, spec["base"])
         for path in inputs.html_files(folder)[spec["start"] : spec["start"] + spec["count"]]:
             self.counts["records"] += 1
-            address = told.get(path.relative_to(folder).as_posix())
+            address = listed.get(path.relative_to(folder).as_posix())
             if address is None or not addresses.usable(address):
                 self._refuse("no address in addresses.tsv")
             elif path.stat().st_size > warc.MOST_BODY:
@@ -163,7 +163,7 @@ def tar_members(path: Path) -> Iterator[tuple[inputs.Line, bytes]]:
     """Pictures of a tar as img2dataset writes it: KEY.jpg, KEY.txt, KEY.json, in any order; damage is told."""
     pictures: dict[str, tuple[str, bytes]] = {}
     texts: dict[str, str] = {}
-    told: dict[str, dict[str, Any]] = {}
+    members: dict[str, dict[str, Any]] = {}
     fault = ""
     try:
         with tarfile.open(path, "r:*") as tar:
@@ -177,11 +177,11 @@ def tar_members(path: Path) -> Iterator[tuple[inputs.Line, bytes]]:
                 elif ending == "txt":
                     texts[stem] = content.read().decode("utf-8", "replace")
                 elif ending == "json":
-                    told[stem] = _object(content.read())
+                    members[stem] = _object(content.read())
     except (tarfile.TarError, OSError, EOFError) as error:
         fault = f"a tar cut short or damaged: {type(error).__name__}"
     for stem, (name, body) in pictures.items():
-        about = told.get(stem, {})
+        about = members.get(stem, {})
         text = texts.get(stem) or about.get("caption")
         page = about.get("url")
         line = inputs.Line(f"{HERE}{path.name}/{name}", (text,) if isinstance(text, str) else ())

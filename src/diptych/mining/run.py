@@ -63,7 +63,7 @@ class Mine:
             raise RecipeError(f"no stage {self.until!r}; wanted one of {', '.join(STAGES)}")
         self.layout = Layout(self.out)
         with stoppable():
-            sources = inputs.look(self.given, self.base)
+            sources = inputs.recognise(self.given, self.base)
             self._claim(sources)
             pages = self._pages(sources)
             if self.until == "pages":
@@ -81,14 +81,14 @@ class Mine:
         """Refuses a folder that was begun otherwise, and says how."""
         from diptych.mining.judges import identity
 
-        told = self.settings.model_dump(mode="json")
-        del told["fetch"]  # politeness changes nothing of what comes out
+        settings = self.settings.model_dump(mode="json")
+        del settings["fetch"]  # politeness changes nothing of what comes out
         now = {
             "inputs": [{"kind": one.kind, "digest": one.digest, "base": one.base} for one in sources],
             "words": _file_digest(self.words), "vocabulary": _file_digest(self.vocabulary), "rules": VERSION,
             "judges": {place: identity(name) for place, name in self.judges.items()}, "scorer": self.scorer_version,
             "versions": {name: version(name) for name in ("diptych", "py3langid", "selectolax", "fastwarc", "pillow")},
-            **told,
+            **settings,
         }  # fmt: skip
         if self.layout.settings.exists():
             before = read_json(self.layout.settings)
@@ -126,8 +126,8 @@ class Mine:
                     raise RecipeError(f"{source.path} lists pages that would have to be fetched; leave out --offline")
                 lists = self._lists()
                 every = (line.address for line in inputs.lines(source.path, "visit") if not line.bad)
-                told = [address for address in every if not lists.refuse(address)]
-                specs += [{"kind": "fetched", "path": "", "index": one, "key": one} for one in self._rounds(told)]
+                allowed = [address for address in every if not lists.refuse(address)]
+                specs += [{"kind": "fetched", "path": "", "index": one, "key": one} for one in self._rounds(allowed)]
             else:
                 specs += source.shards()
         names = sorted({self._plan(digest("pages", spec["key"], *same), spec) for spec in specs})
@@ -216,12 +216,13 @@ class Mine:
         return pairs
 
     def _join(self, pages: Sequence[str], measured: Sequence[tuple[str, str]]) -> list[str]:
-        told = gather(self.layout, measured)
+        counts = gather(self.layout, measured)
         lists = self._lists()
-        same = [told, self.scorer_version, self.about["keep"]["score"], self.settings.keep.licence, digest(repr(lists)),
+        keep = self.settings.keep
+        same = [counts, self.scorer_version, self.about["keep"]["score"], keep.licence, digest(repr(lists)),
                 self.settings.offline]  # fmt: skip
         names = [self._plan(digest("joined", page, *same), {"pages": page}) for page in pages]
-        work = Join(self.out, self.settings, told, lists, self.scorer, self.load_scorer)
+        work = Join(self.out, self.settings, counts, lists, self.scorer, self.load_scorer)
         self._make("score", work, names, "joined")
         return names
 
@@ -242,11 +243,11 @@ class Mine:
             "vocabulary": "by a vocabulary" if self.vocabulary is not None else "not judged: no --vocab was given",
             "rules": VERSION,
         }
-        told = found.as_json(funnel.inputs_of(layout, pages), about)
-        write_json(layout.funnel, told)
+        numbers = found.as_json(funnel.inputs_of(layout, pages), about)
+        write_json(layout.funnel, numbers)
         if self.write_page is not None:
-            self.write_page(layout, found, told)
-        return told
+            self.write_page(layout, found, numbers)
+        return numbers
 
 
 _ASKED = ("address", "reason", "moved", "hops")

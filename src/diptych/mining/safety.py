@@ -92,10 +92,10 @@ class Resolver:
         self.places, self.otherwise = places, otherwise
 
     async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> list[Any]:
-        for pattern, address, told in self.places:
+        for pattern, address, answer in self.places:
             if fnmatch.fnmatchcase(host.lower(), pattern):
                 kind = socket.AF_INET6 if ":" in address else socket.AF_INET
-                return [{"hostname": host, "host": address, "port": told or port, "family": kind, "proto": 0,
+                return [{"hostname": host, "host": address, "port": answer or port, "family": kind, "proto": 0,
                          "flags": socket.AI_NUMERICHOST}]  # fmt: skip
         found: list[Any] = await self.otherwise.resolve(host, port, family)
         return found

@@ -30,10 +30,10 @@ def statistics(image: Image.Image) -> NDArray[np.float64]:
     left, top = max(0, (image.width - 2 * SIDE) // 2), max(0, (image.height - 2 * SIDE) // 2)
     middle = np.asarray(image.convert("L").crop((left, top, left + 2 * SIDE, top + 2 * SIDE)), np.float64) / 255
     grain = np.abs(4 * middle[1:-1, 1:-1] - middle[:-2, 1:-1] - middle[2:, 1:-1] - middle[1:-1, :-2] - middle[1:-1, 2:])
-    told = [
+    columns = [
         *whole.mean((0, 1)), *whole.std((0, 1)), saturation.mean(), saturation.std(), -(shares * np.log2(shares)).sum(),
         counts.max(), np.log1p(len(shares)), (strength < 0.004).mean(), (strength > 0.15).mean(), (low > 0.95).mean(),
         (high < 0.05).mean(), np.log(level), np.log(np.median(grain) + 1e-3), grain.std(),
     ]  # fmt: skip
     bins = np.histogram(grey, BINS, (0, 1))[0] / grey.size
-    return np.array([*told, *bins], np.float64)
+    return np.array([*columns, *bins], np.float64)

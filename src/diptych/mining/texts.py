@@ -98,14 +98,14 @@ def english() -> Callable[[str], tuple[str, float, float]]:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
-    def told(text: str) -> tuple[str, float, float]:
+    def judge(text: str) -> tuple[str, float, float]:
         name, sure = identifier.classify(text)
         if name == "en":  # what most are, and told in half the time
             return name, float(sure), float(sure)
         ranked = identifier.rank(text)
         return ranked[0][0], float(ranked[0][1]), float(dict(ranked)["en"])
 
-    return told
+    return judge
 
 
 def clean(text: str) -> str:

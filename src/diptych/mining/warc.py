@@ -149,9 +149,9 @@ def _measured(text: Any, position: int, limit: int) -> tuple[bool, int]:
     header_end = text.find(b"\r\n\r\n", position, min(limit, position + 2**20))
     if header_end < 0:
         return False, 0
-    told = [line for line in text[position:header_end].split(b"\r\n") if line.lower().startswith(b"content-length:")]
+    lengths = [line for line in text[position:header_end].split(b"\r\n") if line.lower().startswith(b"content-length:")]
     try:
-        length = int(told[0].split(b":", 1)[1])
+        length = int(lengths[0].split(b":", 1)[1])
     except (IndexError, ValueError):
         return False, 0
     end = header_end + 4 + length

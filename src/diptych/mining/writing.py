@@ -57,9 +57,9 @@ def pairs_of(layout: Layout, shards: Sequence[str]) -> tuple[Pairs, Chosen]:
             )
             for place, text in enumerate(row["texts"]):
                 if not text["fails"]:
-                    told = (same[0], same[1], key_of(text["text"].casefold()), same[2], same[3], text["score"] or 0.0,
+                    values = (same[0], same[1], key_of(text["text"].casefold()), same[2], same[3], text["score"] or 0.0,
                             KINDS.index(text["kind"]))  # fmt: skip
-                    for column, value in zip(columns, told, strict=True):
+                    for column, value in zip(columns, values, strict=True):
                         column.append(value)
                     rows.append(number)
                     texts.append(place)
@@ -96,8 +96,8 @@ def _decide(row: Row, pairs: list[tuple[int, int]]) -> None:
         if what == KEPT:
             row["kept"], row["score"] = text, row["texts"][text]["score"]
     if pairs and row["kept"] is None:
-        told = {what for _, what in pairs}
-        row["fails"].append("common_text" if told == {COMMON} else "host_pairs" if HOST in told else "best_pair")
+        reasons = {what for _, what in pairs}
+        row["fails"].append("common_text" if reasons == {COMMON} else "host_pairs" if HOST in reasons else "best_pair")
     row["dropped_by"] = first(row["fails"])
 
 
@@ -180,5 +180,5 @@ def made_by(scorer: str | None) -> str:
 
 def write_times(layout: Layout, times: dict[str, str], kept: Sequence[Row]) -> None:
     """When each kept picture was fetched: in a file of its own, since it differs from run to run."""
-    told = {row["address"]: times[row["address"]] for row in kept if row["address"] in times}
-    write_json(layout.out / "fetched.json", dict(sorted(told.items())))
+    fetched = {row["address"]: times[row["address"]] for row in kept if row["address"] in times}
+    write_json(layout.out / "fetched.json", dict(sorted(fetched.items())))

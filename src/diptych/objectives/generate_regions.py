@@ -44,12 +44,12 @@ class GenerateRegions:
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         assert states.target is not None
         asked = self._asked(batch)
-        said: Tensor = model.heads["region_feature"](states.target[asked]).float()
+        predicted: Tensor = model.heads["region_feature"](states.target[asked]).float()
         if batch.features is None:
             if bool(asked.any()):
                 raise DataError(f"{self.name} wants region features, and some pictures have none", key=batch.keys[0])
-            return said.sum() * 0
-        squares = (said - batch.features[asked].detach().float()).square()
+            return predicted.sum() * 0
+        squares = (predicted - batch.features[asked].detach().float()).square()
         return (squares.sum(-1) if self.error == "sum" else squares.mean(-1)).sum()
 
     def _asked(self, batch: Batch) -> Tensor:

@@ -48,10 +48,10 @@ class MaskedRegionFeature:
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         asked = self._asked(batch)
-        said: Tensor = model.heads["region_feature"](states.regions[asked]).float()
+        predicted: Tensor = model.heads["region_feature"](states.regions[asked]).float()
         if batch.features is None:
-            return said.sum() * 0
-        distances = F.mse_loss(said, batch.features[asked].float(), reduction="none")
+            return predicted.sum() * 0
+        distances = F.mse_loss(predicted, batch.features[asked].float(), reduction="none")
         return (distances.sum(-1) if self.distance == "sum" else distances.mean(-1)).sum()
 
     def _asked(self, batch: Batch) -> Tensor:

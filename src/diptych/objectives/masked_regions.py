@@ -75,8 +75,8 @@ class MaskedRegionClass:
         if batch.classes is None:
             return torch.zeros_like(batch.chosen)
         sums = batch.classes.sum(-1)
-        told = sums > 0 if self.within is None else (sums - 1).abs() <= self.within
-        return batch.chosen & batch.regions_present & told
+        labelled = sums > 0 if self.within is None else (sums - 1).abs() <= self.within
+        return batch.chosen & batch.regions_present & labelled
 
 
 def asked_of(sample: Sample, chosen: Bool[Tensor, "R"], only_matched: bool) -> Bool[Tensor, "R"]:

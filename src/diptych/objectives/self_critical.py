@@ -53,7 +53,7 @@ class SelfCritical:
     rival: Draw | None = None
     samples: int = 5  # K, captions drawn a picture
     dropout: bool = False
-    said: list[dict[str, Any]] = field(default_factory=list, compare=False)  # some captions of the last batch
+    examples: list[dict[str, Any]] = field(default_factory=list, compare=False)  # some captions of the last batch
 
     name = "self_critical"
     needs: ClassVar[frozenset[Capability]] = frozenset({"decode"})
@@ -132,7 +132,7 @@ class SelfCritical:
         return self._judged(batch, rivals)[:, :1].expand_as(rewards)
 
     def _show(self, batch: Batch, drawn: list[list[Caption]], rewards: Tensor, baseline: Tensor) -> None:
-        self.said[:] = [
+        self.examples[:] = [
             {
                 "key": batch.pictures[row],
                 "caption": self.reward.spell(drawn[row][0]),

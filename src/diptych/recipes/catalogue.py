@@ -45,7 +45,7 @@ def settings(name: str) -> dict[str, dict[str, Any]]:
     recipes = find_stages(name).recipes
     if len(recipes) == 1:
         return dict(_settings(recipes[0], ""))
-    return {key: told for n, recipe in enumerate(recipes, start=1) for key, told in _settings(recipe, f"{n}.")}
+    return {key: entry for n, recipe in enumerate(recipes, start=1) for key, entry in _settings(recipe, f"{n}.")}
 
 
 def _entry(name: str, maker: Callable[[], Any]) -> Entry:
@@ -68,9 +68,9 @@ def _settings(config: BaseModel, before: str) -> Iterator[tuple[str, dict[str, A
         if isinstance(value, BaseModel):
             yield from _settings(value, f"{before}{name}.")
             continue
-        told = {"value": to_jsonable_python(value)}
+        entry = {"value": to_jsonable_python(value)}
         if not field.is_required():
-            told["default"] = to_jsonable_python(field.get_default(call_default_factory=True))
+            entry["default"] = to_jsonable_python(field.get_default(call_default_factory=True))
         if field.description:
-            told["note"] = field.description
-        yield before + name, told
+            entry["note"] = field.description
+        yield before + name, entry

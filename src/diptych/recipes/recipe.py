@@ -164,7 +164,7 @@ class Recipe(BaseModel):
     def override(self, assignments: Sequence[str]) -> Self:
         """With dotted keys set, such as `optimizer.lr=3e-4`. Unknown keys are refused with the nearest name."""
         values = self.model_dump(mode="json")
-        for assignment in sorted(assignments, key=lambda told: told.partition("=")[0] not in WHOLE):
+        for assignment in sorted(assignments, key=lambda given: given.partition("=")[0] not in WHOLE):
             key, equals, text = assignment.partition("=")
             if not equals:
                 raise RecipeError(f"--set {assignment}: wanted key=value, such as optimizer.lr=3e-4")

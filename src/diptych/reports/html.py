@@ -70,8 +70,8 @@ def link_pages(pages: Mapping[str, Path], *front: Path) -> None:
         written = path.read_text("utf-8")
         before, _, rest = written.partition(BEFORE_LINKS)
         _, _, after = rest.partition(AFTER_LINKS)
-        told = _environment().get_template("links.html.jinja").render(links=links)
-        write_atomically(path, f"{before}{BEFORE_LINKS}{told}{AFTER_LINKS}{after}".encode())
+        section = _environment().get_template("links.html.jinja").render(links=links)
+        write_atomically(path, f"{before}{BEFORE_LINKS}{section}{AFTER_LINKS}{after}".encode())
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from diptych.reports.environment import environment
 THUMBNAIL = 160
 
 
-def summary(told: Mapping[str, Any], console: Console) -> None:
+def summary(numbers: Mapping[str, Any], console: Console) -> None:
     """What each rule dropped. The column adds up: all that were dropped and what is kept are all that came in."""
     table = Table("rule", "seen", "dropped", "share", "alone", "only", title="pictures")
-    for name, line in told["rules"].items():
+    for name, line in numbers["rules"].items():
         if line["alone"]:
             share = f"{100 * line['dropped'] / max(1, line['seen']):.1f}%"
             table.add_row(
@@ -38,28 +38,31 @@ def summary(told: Mapping[str, Any], console: Console) -> None:
                 f"{line['only']:,}",
             )
     table.add_row(
-        "kept", f"{told['pictures']:,}", f"{told['kept']:,}", f"{100 * told['kept'] / max(1, told['pictures']):.1f}%"
+        "kept",
+        f"{numbers['pictures']:,}",
+        f"{numbers['kept']:,}",
+        f"{100 * numbers['kept'] / max(1, numbers['pictures']):.1f}%",
     )
     console.print(table)
     console.print(
-        f"mean words {told['mean_words']:.1f} (LAIT: {told['paper_mean_words']:.0f}); "
-        + "; ".join(f"{name}: {what}" for name, what in told["about"]["judges"].items()),
+        f"mean words {numbers['mean_words']:.1f} (LAIT: {numbers['paper_mean_words']:.0f}); "
+        + "; ".join(f"{name}: {what}" for name, what in numbers["about"]["judges"].items()),
         highlight=False,
     )
 
 
-def write_page(layout: Layout, funnel: Funnel, told: Mapping[str, Any]) -> Path:
+def write_page(layout: Layout, funnel: Funnel, numbers: Mapping[str, Any]) -> Path:
     """Writes OUT/report.html and OUT/card.md, each whole or not at all."""
-    write_card(layout, told, read_json(layout.settings))
+    write_card(layout, numbers, read_json(layout.settings))
     page = environment().get_template("mined.html.jinja").render(
-        told=told,
-        rules=[(rule, told["rules"][rule.name], _shown(layout, funnel.rules[rule.name].examples)) for rule in RULES],
-        texts=[(rule, told["texts"][rule.name], funnel.texts[rule.name].examples) for rule in TEXT_RULES],
+        numbers=numbers,
+        rules=[(rule, numbers["rules"][rule.name], _shown(layout, funnel.rules[rule.name].examples)) for rule in RULES],
+        texts=[(rule, numbers["texts"][rule.name], funnel.texts[rule.name].examples) for rule in TEXT_RULES],
         examples=_shown(layout, funnel.examples),
         histograms=[
-            ("Words of a text that is kept", _bars(told["words"])),
-            ("Shorter side of a picture, pixels", _bars(told["shorter_side"])),
-            ("Scores of texts", _bars(told["scores"])),
+            ("Words of a text that is kept", _bars(numbers["words"])),
+            ("Shorter side of a picture, pixels", _bars(numbers["shorter_side"])),
+            ("Scores of texts", _bars(numbers["scores"])),
         ],
     )  # fmt: skip
     path = layout.out / "report.html"
@@ -125,17 +128,19 @@ def write_sheet(path: Path, folder: Path, pairs: Sequence[Mapping[str, Any]]) ->
     write_atomically(path, page.encode("utf-8", "replace"))
 
 
-def write_card(layout: Layout, told: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+def write_card(layout: Layout, numbers: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Writes OUT/card.md: what a reader of the data has to know."""
-    dropped = "".join(f"| {name} | {line['dropped']:,} |\n" for name, line in told["rules"].items() if line["dropped"])
-    licences = ", ".join(f"{name} {count:,}" for name, count in told["licences"].items()) or "none"
-    judges = ", ".join(f"{place} {what}" for place, what in told["about"]["judges"].items())
+    dropped = "".join(
+        f"| {name} | {line['dropped']:,} |\n" for name, line in numbers["rules"].items() if line["dropped"]
+    )
+    licences = ", ".join(f"{name} {count:,}" for name, count in numbers["licences"].items()) or "none"
+    judges = ", ".join(f"{place} {what}" for place, what in numbers["about"]["judges"].items())
     kinds = ", ".join(f"{one['kind']} {one['digest'][:12]}" for one in settings["inputs"])
     text = (
-        f"# Data card\n\n{told['kept']:,} pictures with a text each, of {told['pictures']:,} pictures on pages, mined "
-        f"by Diptych {settings['versions']['diptych']} with rules {settings['rules']}.\n\n"
-        f"- Inputs (kind, sha256): {kinds}.\n- Texts: English, {told['mean_words']:.1f} words in the mean; somebody "
-        f"published each beside its picture.\n- Scorer: {told['about']['scorer']}.\n- Judges: {judges}.\n"
+        f"# Data card\n\n{numbers['kept']:,} pictures with a text each, of {numbers['pictures']:,} pictures on pages, "
+        f"mined by Diptych {settings['versions']['diptych']} with rules {settings['rules']}.\n\n"
+        f"- Inputs (kind, sha256): {kinds}.\n- Texts: English, {numbers['mean_words']:.1f} words in the mean; somebody "
+        f"published each beside its picture.\n- Scorer: {numbers['about']['scorer']}.\n- Judges: {judges}.\n"
         f"- Licences as page or file tell them: {licences}. `unknown` is no licence.\n"
         "- Faces, names and other personal data are neither looked for nor removed.\n"
         "- What was taken out on request stands in `forgotten/`; take it out of copies too.\n\n"

@@ -43,8 +43,8 @@ def open_file(path: Path, settings: Sequence[str] = (), class_names: Path | None
     done = convert(tensors, cfg, str(path))
     report = Report(loaded=sorted(done.tensors), renamed=done.renamed, left=done.left)
     detector = OfficialDetector.of(done.tensors, with_settings(done.settings, changes), _names(class_names), str(path))
-    told = [note for note in done.notes if not any(note.startswith(f"assumed: {name}=") for name in changes)]
-    return OpenedFile(detector, report, told)
+    notes = [note for note in done.notes if not any(note.startswith(f"assumed: {name}=") for name in changes)]
+    return OpenedFile(detector, report, notes)
 
 
 def import_detector(path: Path, out: Path, settings: Sequence[str] = (), class_names: Path | None = None) -> list[str]:

@@ -66,21 +66,25 @@ class Reader:
     def table(self, pairs: Sequence[Pair]) -> np.ndarray[Any, np.dtype[np.float64]]:
         """A row a pair, a column a name."""
         pictures = {id(pair.picture): pair for pair in pairs}
-        looked = {key: self._look(pair) for key, pair in pictures.items()}
+        measured = {key: self._measure(pair) for key, pair in pictures.items()}
         rows = []
         for pair in pairs:
-            told = looked[id(pair.picture)]
-            row = [*features.of_text(pair), *features.of_picture(pair.row, told.statistics), *features.around(pair)]
+            measurement = measured[id(pair.picture)]
+            row = [
+                *features.of_text(pair),
+                *features.of_picture(pair.row, measurement.statistics),
+                *features.around(pair),
+            ]
             if self.detector is not None:
-                row += features.seen_and_named(features.named_in(pair.text, self.classes), told.seen)
+                row += features.seen_and_named(features.named_in(pair.text, self.classes), measurement.seen)
             rows.append(row)
         table = np.array(rows, np.float64)
-        return table if self.model is None else np.hstack([table, self._by_model(pairs, looked)])
+        return table if self.model is None else np.hstack([table, self._by_model(pairs, measured)])
 
-    def _look(self, pair: Pair) -> _Looked:
+    def _measure(self, pair: Pair) -> _Measured:
         image = Image.open(io.BytesIO(pair.picture)).convert("RGB")
         picture = to_picture(image)
-        found = _Looked(statistics(image))
+        found = _Measured(statistics(image))
         if self.detector is not None:
             found.seen = _seen(self._regions(self.detector, picture), self.detector.contract.class_names)
         if self.model is not None:
@@ -91,11 +95,11 @@ class Reader:
         return detector.detect([picture], [Record("mined")])[0]
 
     @torch.inference_mode()
-    def _by_model(self, pairs: Sequence[Pair], looked: dict[int, _Looked]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def _by_model(self, pairs: Sequence[Pair], measured: dict[int, _Measured]) -> np.ndarray[Any, np.dtype[np.float64]]:
         assert self.model is not None
         model, task = self.model.model, Retrieval(self.model.tokens)
         samples = [
-            Sample(str(n), str(n), looked[id(pair.picture)].regions, text=task.text(pair.text))
+            Sample(str(n), str(n), measured[id(pair.picture)].regions, text=task.text(pair.text))
             for n, pair in enumerate(pairs)
         ]
         batch = collate(samples).to(next(model.parameters()).device)
@@ -109,7 +113,7 @@ class Reader:
 
 
 @dataclass
-class _Looked:
+class _Measured:
     statistics: np.ndarray[Any, np.dtype[np.float64]]
     seen: dict[str, tuple[float, int]] = field(default_factory=dict)
     regions: Regions | None = None
@@ -147,18 +151,18 @@ class WeakScorer:
 @cache
 def load_scorer(folder: str) -> Scorer:
     """Once in a process."""
-    told = _card(Path(folder))
+    card = _card(Path(folder))
     detector = Path(folder) / DETECTOR
     model = Path(folder) / MODEL
     reader = Reader(
         load_detector(detector) if detector.is_dir() else None, open_model(model) if model.is_dir() else None
     )
-    if list(reader.names) != told["features"]:
+    if list(reader.names) != card["features"]:
         raise CheckpointError(
             f"{folder} was trained on other features than its detector and model give; train it again"
         )
     torch.set_num_threads(1)
-    return WeakScorer(told["version"], float(told["least"]), reader, Logistic.load(Path(folder), len(reader.names)))
+    return WeakScorer(card["version"], float(card["least"]), reader, Logistic.load(Path(folder), len(reader.names)))
 
 
 def scorer_version(folder: str) -> str:
@@ -167,14 +171,14 @@ def scorer_version(folder: str) -> str:
 
 def _card(folder: Path) -> dict[str, Any]:
     try:
-        told: dict[str, Any] = json.loads((folder / FILE).read_text("utf-8"))
-        if not {"version", "least", "features"} <= set(told):
+        card: dict[str, Any] = json.loads((folder / FILE).read_text("utf-8"))
+        if not {"version", "least", "features"} <= set(card):
             raise ValueError("no version, least and features in it")
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(
             f"no scorer in {folder}: {error}; `diptych mine scorer LABELLED --out {folder}`"
         ) from error
-    return told
+    return card
 
 
 def labelled(paths: Iterable[Path]) -> tuple[list[Pair], list[bool], list[str]]:
@@ -184,8 +188,8 @@ def labelled(paths: Iterable[Path]) -> tuple[list[Pair], list[bool], list[str]]:
         bodies: dict[str, tuple[bytes, dict[str, Any]]] = {}
         for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
             try:
-                told = json.loads(line)
-                name, text, true = told["image"], told["statement"], told["true"]
+                entry = json.loads(line)
+                name, text, true = entry["image"], entry["statement"], entry["true"]
             except (ValueError, KeyError, TypeError) as error:
                 raise DataError(f"{path.name}, line {number}: {error!r}; wanted image, statement and true") from error
             if true is None:
@@ -195,8 +199,8 @@ def labelled(paths: Iterable[Path]) -> tuple[list[Pair], list[bool], list[str]]:
             if name not in bodies:
                 bodies[name] = _picture(path.parent / name, f"{path.name}, line {number}")
             body, row = bodies[name]
-            about = {key: told[key] for key in ("title", "address") if isinstance(told.get(key), str)}
-            pairs.append(Pair(text, str(told.get("kind") or "caption"), body, row | about))
+            about = {key: entry[key] for key in ("title", "address") if isinstance(entry.get(key), str)}
+            pairs.append(Pair(text, str(entry.get("kind") or "caption"), body, row | about))
             labels.append(true)
             names.append(name)
     return pairs, labels, names

@@ -165,8 +165,8 @@ def fit_named(recipe: Recipe, start: ModelFolder) -> tuple[Recipe, str]:
             + "; give a model that was built so, or another recipe (`diptych recipes` lists all); --model none begins "
             "by the recipe from the beginning"
         )
-    told = ", ".join(f"{name} {kept[name]} (recipe: {named[name]})" for name in lost)
-    return fitted, f"{start.folder} goes on as it was built: {told}" if told else ""
+    dropped = ", ".join(f"{name} {kept[name]} (recipe: {named[name]})" for name in lost)
+    return fitted, f"{start.folder} goes on as it was built: {dropped}" if dropped else ""
 
 
 def _with_network_settings(recipe: Recipe, before: Recipe | None, reads_pixels: bool) -> Recipe:
@@ -211,8 +211,8 @@ def predict(model: ModelFolder, store: Store, split: str, name: str | None = Non
     with_pixels = _pixel_reader(model.recipe) if model.recipe is not None else None
     most = model.architecture.config.max_regions
     records, damaged = _readable(store, in_split(store, split, "--split"), most, with_pixels)
-    told = ask(task, model.model, records, with_pixels=with_pixels)
-    return Predictions(told, records, task, damaged)
+    predicted = ask(task, model.model, records, with_pixels=with_pixels)
+    return Predictions(predicted, records, task, damaged)
 
 
 def _readable(
@@ -292,5 +292,5 @@ def _fingerprint(recipe: Recipe, start: ModelFolder | None) -> str:
     What stands at its default is left out, so that a setting that a later version adds stops no run.
     """
     chosen = recipe.model_dump(mode="json", exclude_defaults=True) | {"kind": recipe.objectives.kind}
-    said = json.dumps(chosen, sort_keys=True)
-    return digest(start.model, said) if start is not None else hashlib.sha256(said.encode()).hexdigest()
+    canonical = json.dumps(chosen, sort_keys=True)
+    return digest(start.model, canonical) if start is not None else hashlib.sha256(canonical.encode()).hexdigest()

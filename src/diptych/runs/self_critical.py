@@ -63,7 +63,9 @@ class CorpusCider:
 
     @cached_property
     def scorer(self) -> CiderD:
-        references = {key: [self._ended(tokens_of(said)) for said in of_key] for key, of_key in self.references.items()}
+        references = {
+            key: [self._ended(tokens_of(caption)) for caption in of_key] for key, of_key in self.references.items()
+        }
         name = hashlib.sha256(json.dumps(references, sort_keys=True).encode()).hexdigest()
         if self.cache.is_file() and (known := DocumentFrequencies.load(self.cache)).references == name:
             return CiderD(known, references)
@@ -129,8 +131,8 @@ class Rewarded(Teaching):
 
     def schedule(self, store: Store, tokens: Tokens, records: list[int], out: Path) -> Schedule:
         """With the references of the records. Raises DataError where there are none."""
-        said = ((record.key, references_of(record)) for record in map(store.words, records))
-        references = {key: captions for key, captions in said if captions}
+        of_record = ((record.key, references_of(record)) for record in map(store.words, records))
+        references = {key: captions for key, captions in of_record if captions}
         if not references:
             raise DataError(
                 f"none of the {len(records)} records of split {self.recipe.data.split!r} in {store.folder} has a "

@@ -48,9 +48,9 @@ class Client:
             raise DataError(f"cannot read the picture {picture}: {error.strerror}; check the name") from error
         body = asked.model_dump(exclude_none=True, exclude_defaults=True)
         body |= {"image": base64.b64encode(content).decode(), "picture": picture.name}
-        told = self._post(f"/v1/{task}", json.dumps(body).encode(), picture)
+        answer = self._post(f"/v1/{task}", json.dumps(body).encode(), picture)
         try:
-            return kind.model_validate({**told, "picture": str(picture)})
+            return kind.model_validate({**answer, "picture": str(picture)})
         except (ValidationError, TypeError) as error:
             raise ServingError(f"{self.url} is no service of this version of Diptych; check --server") from error
 

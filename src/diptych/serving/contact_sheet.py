@@ -77,9 +77,9 @@ def draw_sheet(query: str, hits: Sequence[Hit]) -> Image.Image:
         left, upper = GAP + column * (SIDE + GAP), LINE + 2 * GAP + row * cell
         small = _thumbnail(hit.picture)
         sheet.paste(small, (left + (SIDE - small.width) // 2, upper + (SIDE - small.height) // 2))
-        told = f"{number + 1}  {hit.score:.3f}  "
-        pen.text((left, upper + SIDE + 3), told, INK, ImageFont.load_default(13))
-        start = ImageFont.load_default(13).getlength(told)
+        label = f"{number + 1}  {hit.score:.3f}  "
+        pen.text((left, upper + SIDE + 3), label, INK, ImageFont.load_default(13))
+        start = ImageFont.load_default(13).getlength(label)
         name = _short(hit.picture.name, SIDE - round(start), 13)
         pen.text((left + start, upper + SIDE + 3), name, FAINT, ImageFont.load_default(13))
     return sheet

@@ -60,15 +60,15 @@ def ground(folder: ModelFolder, asked: Sequence[tuple[Record, str]]) -> list[Fou
         replace(record, expressions=(Expression(str(number), text, WHOLE),))
         for number, (record, text) in enumerate(asked)
     ]
-    said = ask(learnt_task(folder, REFERRING.name), folder.model, expressions)
-    return [_found(record, one) for (record, _), one in zip(asked, said, strict=True)]
+    predicted = ask(learnt_task(folder, REFERRING.name), folder.model, expressions)
+    return [_found(record, one) for (record, _), one in zip(asked, predicted, strict=True)]
 
 
-def _found(record: Record, said: dict[str, Any]) -> Found:
-    if said["box"] is None:
+def _found(record: Record, prediction: dict[str, Any]) -> Found:
+    if prediction["box"] is None:
         raise ServingError(f"the detector saw nothing in {record.key}, so nothing can be pointed at; give another one")
-    x1, y1, x2, y2 = said["box"]
-    return Found((x1, y1, x2, y2), said["score"], said["region"], record)
+    x1, y1, x2, y2 = prediction["box"]
+    return Found((x1, y1, x2, y2), prediction["score"], prediction["region"], record)
 
 
 def choose(
@@ -101,7 +101,7 @@ def verify(folder: ModelFolder, asked: Sequence[tuple[Record, str]]) -> list[Ver
         replace(record, statements=(Statement(str(number), text, True),)) for number, (record, text) in enumerate(asked)
     ]
     judged = ask(learnt_task(folder, NLVR.name), folder.model, stated)
-    return [Verdict(told["true"], told["score"]) for told in judged]
+    return [Verdict(prediction["true"], prediction["score"]) for prediction in judged]
 
 
 def learnt_task(folder: ModelFolder, name: str) -> Task:
@@ -113,8 +113,8 @@ def learnt_task(folder: ModelFolder, name: str) -> Task:
 
 
 def _shares(folder: ModelFolder, task: Task, record: Record, choices: Choices, part: str) -> tuple[float, ...]:
-    said = ask(task, folder.model, [replace(record, choices=(choices,))])
-    scores = [told["score"] for told in said if told["group"] == f"{choices.key}/{part}"]
+    predicted = ask(task, folder.model, [replace(record, choices=(choices,))])
+    scores = [prediction["score"] for prediction in predicted if prediction["group"] == f"{choices.key}/{part}"]
     return tuple(torch.tensor(scores).softmax(0).tolist())
 
 

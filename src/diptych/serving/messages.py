@@ -164,30 +164,30 @@ class Hits(Message):
 
 
 def caption_line(
-    said: Prediction, picture: str, captions: int, explain: bool = False, shown: str | None = None
+    prediction: Prediction, picture: str, captions: int, explain: bool = False, shown: str | None = None
 ) -> Caption:
-    others = tuple(OtherCaption(caption=text, score=score) for text, score in said.others[: captions - 1])
+    others = tuple(OtherCaption(caption=text, score=score) for text, score in prediction.others[: captions - 1])
     return Caption(
         picture=picture,
-        caption=said.text,
-        score=said.score,
+        caption=prediction.text,
+        score=prediction.score,
         others=others or None,
         shown=shown,
-        explanation=explain_prediction(said) if explain else None,
+        explanation=explain_prediction(prediction) if explain else None,
     )
 
 
 def answer_line(
-    said: Prediction, picture: str, question: str, explain: bool = False, shown: str | None = None
+    prediction: Prediction, picture: str, question: str, explain: bool = False, shown: str | None = None
 ) -> Answer:
     return Answer(
         picture=picture,
         question=question,
-        answer=said.text,
-        probability=said.score,
-        others=tuple(OtherAnswer(answer=text, probability=score) for text, score in said.others),
+        answer=prediction.text,
+        probability=prediction.score,
+        others=tuple(OtherAnswer(answer=text, probability=score) for text, score in prediction.others),
         shown=shown,
-        explanation=explain_prediction(said) if explain else None,
+        explanation=explain_prediction(prediction) if explain else None,
     )
 
 
@@ -217,14 +217,14 @@ def verify_line(verdict: Verdict, picture: str, statement: str) -> Verified:
     return Verified(picture=picture, statement=statement, true=verdict.true, probability=verdict.score)
 
 
-def explain_prediction(said: Prediction) -> Explanation:
-    regions = said.regions
+def explain_prediction(prediction: Prediction) -> Explanation:
+    regions = prediction.regions
     return Explanation(
         width=regions.size[0],
         height=regions.size[1],
-        words=said.words,
-        regions=tuple(_region(regions, row, said.class_names) for row in range(len(regions))),
-        weights=tuple(tuple(round(weight, 4) for weight in row) for row in said.weights.tolist()),
+        words=prediction.words,
+        regions=tuple(_region(regions, row, prediction.class_names) for row in range(len(regions))),
+        weights=tuple(tuple(round(weight, 4) for weight in row) for row in prediction.weights.tolist()),
     )
 
 

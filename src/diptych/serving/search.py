@@ -75,9 +75,9 @@ def search(
     folder = cache if cache is not None else _cache(pictures, predictor.detector.contract)
     if by is not None:
         by.folder.accept(predictor.detector.contract, folder)
-    with (progress or _silent)("extracting", len(records)) as told:
+    with (progress or _silent)("extracting", len(records)) as advance:
         try:
-            seen = extract(records, predictor.detector, folder, progress=told)
+            seen = extract(records, predictor.detector, folder, progress=advance)
         except DataError as error:
             raise DataError(f"none of the {len(records)} pictures in {pictures} can be read: {error}") from error
     named = {record.key: record.image for record in records if record.image is not None}
@@ -128,8 +128,8 @@ def _by_pairs(
     gallery = Gallery(Rows(kept, rows), keys, (Caption("query", query, 0),))
     table = open_table(gallery, None, "")
     task = Retrieval(predictor.tokens, _words(predictor))
-    with (progress or _silent)("matching", len(keys)) as told:
-        task.fill(predictor.folder.model, gallery, table, everything(gallery), batch_size, told)
+    with (progress or _silent)("matching", len(keys)) as advance:
+        task.fill(predictor.folder.model, gallery, table, everything(gallery), batch_size, advance)
     scores = 1 / (1 + np.exp(-table[:, 0].astype(np.float64)))
     return [Found(keys[row], float(scores[row])) for row in np.argsort(-scores, kind="stable")]
 
@@ -138,8 +138,8 @@ def _by_vectors(
     predictor: Predictor, query: str, kept: _Kept, cache: Path, most: int | None, progress: Progress | None
 ) -> list[Found]:
     model = predictor.folder.model
-    with (progress or _silent)("encoding", len(kept)) as told:
-        gallery = gallery_of(model, predictor.fingerprint, kept, kept.keys, cache, told)
+    with (progress or _silent)("encoding", len(kept)) as advance:
+        gallery = gallery_of(model, predictor.fingerprint, kept, kept.keys, cache, advance)
     (found,) = gallery.search(embed_sentences(model, predictor.tokens, [query], _words(predictor)), most or len(kept))
     return found
 

@@ -84,5 +84,5 @@ def _scores(folder: ModelFolder, watched: str) -> str | None:
             continue
         if watched in found and found[watched] >= best.get(watched, float("-inf")):
             best = found
-    told = ", ".join(f"{name} {score:.1f}" for name, score in best.items() if isinstance(score, int | float))
-    return f"validation: {told}" if told else None
+    text = ", ".join(f"{name} {score:.1f}" for name, score in best.items() if isinstance(score, int | float))
+    return f"validation: {text}" if text else None

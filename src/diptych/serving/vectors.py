@@ -16,7 +16,7 @@ FOLDER = "vectors"  # in the cache, with a folder for each model
 
 
 def gallery_of(
-    model: Any, whose: str, records: Records, keys: tuple[str, ...], cache: Path, told: Callable[[int], object]
+    model: Any, whose: str, records: Records, keys: tuple[str, ...], cache: Path, advance: Callable[[int], object]
 ) -> Gallery:
     """The records' vectors, in the order of their keys. Only those that the cache lacks are encoded; `told` hears of
     each more. `whose` tells the model's weights from others, whose vectors are left alone; damaged ones are replaced.
@@ -25,9 +25,9 @@ def gallery_of(
     known = _kept(folder)
     there = set(known.keys)
     new = [row for row, key in enumerate(keys) if key not in there]
-    told(len(keys) - len(new))
+    advance(len(keys) - len(new))
     if new:
-        more = Gallery.of_pictures(model, (records[row] for row in new), progress=told)
+        more = Gallery.of_pictures(model, (records[row] for row in new), progress=advance)
         vectors = torch.cat([known.vectors, more.vectors]) if known.keys else more.vectors
         known = Gallery((*known.keys, *more.keys), vectors)
         known.save(folder)

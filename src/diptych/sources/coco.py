@@ -35,7 +35,7 @@ def read(
             once.check(number, image)
             if boxes is file or number not in images:  # only the one with boxes may have relations
                 images[number] = image
-    said = _captions(words, images, Skips() if skips is None else skips)
+    by_image = _captions(words, images, Skips() if skips is None else skips)
     objects = _things(boxes, images)
     records, once = [], Once("file name")
     split_of = split if callable(split) else lambda _: split
@@ -46,7 +46,7 @@ def read(
         size = (image["width"].size(), image["height"].size())
         relations = tuple(_relation(entry, len(objects[number])) for entry in _optional(image, "relations"))
         records.append(
-            Record(key_of_name(name), split_of(key_of_name(name)), picture, size, captions=tuple(said[number]),
+            Record(key_of_name(name), split_of(key_of_name(name)), picture, size, captions=tuple(by_image[number]),
                    objects=tuple(objects[number]), relations=relations)
         )  # fmt: skip
     return records
@@ -58,14 +58,14 @@ def _optional(entry: Entry, name: str) -> list[Entry]:
 
 
 def _captions(file: Entry | None, images: dict[int, Entry], skips: Skips) -> dict[int, list[str]]:
-    said: dict[int, list[str]] = defaultdict(list)
+    by_image: dict[int, list[str]] = defaultdict(list)
     for note in [] if file is None else file["annotations"].each():
         number = _known(note, images)
         if note.lacks_words("caption"):
             skips.add("empty captions", note.where)
         else:
-            said[number].append(note.text_of("caption").strip())
-    return said
+            by_image[number].append(note.text_of("caption").strip())
+    return by_image
 
 
 def _known(note: Entry, images: dict[int, Entry]) -> int:
@@ -95,8 +95,8 @@ def _things(file: Entry | None, images: dict[int, Entry]) -> dict[int, list[Obje
 
 def _own(note: Entry) -> tuple[dict[str, str], float]:
     """The attributes and the visible share, where the file has them."""
-    told, visible = note.get("attributes"), note.get("visible")
-    attributes = {} if told is None else {name: told[name].text() for name in told.names()}
+    own, visible = note.get("attributes"), note.get("visible")
+    attributes = {} if own is None else {name: own[name].text() for name in own.names()}
     return attributes, 1.0 if visible is None else visible.number()
 
 

@@ -52,10 +52,10 @@ def read(
     splits: dict[str, str] = {}
     for entry in read_json_lines(lines):
         name = entry["image"].text()
-        if (told := entry.get("split")) is not None:
-            earlier = splits.setdefault(name, told.text())
-            if told.text() != earlier:
-                told.refuse(f"`{told.text()}`", f"`{earlier}`, the split of an earlier line with {name}")
+        if (named := entry.get("split")) is not None:
+            earlier = splits.setdefault(name, named.text())
+            if named.text() != earlier:
+                named.refuse(f"`{named.text()}`", f"`{earlier}`, the split of an earlier line with {name}")
         old = found.get(name) or Record(name, image=picture_at(pictures, name, entry.where))
         found[name] = _with_words(old, entry, skips, lines.parent)
     for record in found.values():
@@ -71,7 +71,7 @@ def read(
 
 
 def _with_words(record: Record, entry: Entry, skips: Skips, beside: Path) -> Record:
-    said, asked = entry.get("captions"), entry.get("question")
+    texts, asked = entry.get("captions"), entry.get("question")
     if not any(key in KINDS for key in entry.names()):
         has = ", ".join(f"`{key}`" for key in entry.names())
         entry.refuse(
@@ -79,10 +79,10 @@ def _with_words(record: Record, entry: Entry, skips: Skips, beside: Path) -> Rec
             "one with `captions`, or with `question` and `answers` (or `choices`), `expression` and `box`, `statement` "
             "and `true`, or `objects`",
         )
-    if said is not None:
-        captions = _texts(said, "empty captions", skips)
-        if said.is_empty():
-            skips.add("lines with no captions", said.where)
+    if texts is not None:
+        captions = _texts(texts, "empty captions", skips)
+        if texts.is_empty():
+            skips.add("lines with no captions", texts.where)
         generated = entry.get("generated")
         by_models = tuple(_generated(one, captions) for one in generated.items()) if generated is not None else ()
         record = replace(record, captions=record.captions + captions, generated=record.generated + by_models)

@@ -99,8 +99,8 @@ def _read(name: str, entry: Entry, folder: Path, formats: Formats, wanted: Wante
         files.append(Source(path))
     if not form.fits(files[0]):
         other = one_of(dict(formats), files[0])
-        told = f"; it looks like `{other[0]}`" if other is not None else ""
-        entries[0].refuse(f"{files[0].path.name}, which is something else", f"{form.what}{told}")
+        hint = f"; it looks like `{other[0]}`" if other is not None else ""
+        entries[0].refuse(f"{files[0].path.name}, which is something else", f"{form.what}{hint}")
     return form.read(wanted, *files)
 
 

@@ -18,8 +18,8 @@ def read(lines: Path, pictures: Path | Pictures | None = None, split: str = "tra
         first.setdefault(name, entry.where)
         found[name].append(_statement(entry, once))
     return [
-        Record(key_of_name(name), split, picture_at(pictures, name, first[name]), statements=tuple(said))
-        for name, said in found.items()
+        Record(key_of_name(name), split, picture_at(pictures, name, first[name]), statements=tuple(statements))
+        for name, statements in found.items()
     ]
 
 
@@ -39,8 +39,8 @@ def read_pairs(lines: Path, pictures: Path | Pictures | None = None, split: str 
         first.setdefault(stem, entry)
         found[stem].append(statement)
     return [
-        Record(stem, split, picture_at(pictures, _name(stem, first[stem]), first[stem]), statements=tuple(said))
-        for stem, said in found.items()
+        Record(stem, split, picture_at(pictures, _name(stem, first[stem]), first[stem]), statements=tuple(statements))
+        for stem, statements in found.items()
     ]
 
 

@@ -33,6 +33,6 @@ def read(
         else:
             found[name].append(Statement(key, entry["sentence2"].text(), true))
     return [
-        Record(name, split, picture_at(pictures, f"{name}.jpg", first[name]), statements=tuple(said))
-        for name, said in found.items()
+        Record(name, split, picture_at(pictures, f"{name}.jpg", first[name]), statements=tuple(statements))
+        for name, statements in found.items()
     ]

@@ -31,8 +31,8 @@ def read(
         once.check(number, entry)
         if answered is not None and number not in answers:
             entry["question_id"].refuse(f"question {number}", f"one that {answered.where} answers")
-        said, kind = answers.get(number, ((), "other"))
-        asked[entry["image_id"].integer()].append(Question(str(number), entry["question"].text(), said, kind))
+        words, kind = answers.get(number, ((), "other"))
+        asked[entry["image_id"].integer()].append(Question(str(number), entry["question"].text(), words, kind))
     subset = file["data_subtype"].text() if name is None else ""
     records = []
     for number, found in asked.items():
@@ -49,12 +49,12 @@ def _answers(file: Entry) -> dict[int, tuple[tuple[str, ...], str]]:
     for note in file["annotations"].items():
         number = note["question_id"].integer()
         once.check(number, note)
-        said = tuple(answer["answer"].text() for answer in note["answers"].items())
-        if not said:
+        words = tuple(answer["answer"].text() for answer in note["answers"].items())
+        if not words:
             note["answers"].refuse("no answers", "at least one")
-        told = note.get("answer_type")
-        kind = "other" if told is None else told.text()
-        if told is not None and kind not in ("yes/no", "number", "other"):
-            told.refuse(f"`{kind}`", "yes/no, number or other")
-        found[number] = said, kind
+        named = note.get("answer_type")
+        kind = "other" if named is None else named.text()
+        if named is not None and kind not in ("yes/no", "number", "other"):
+            named.refuse(f"`{kind}`", "yes/no, number or other")
+        found[number] = words, kind
     return found

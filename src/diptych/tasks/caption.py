@@ -126,8 +126,8 @@ def extra_caption_scores(
 def caption_gain(first: Mapping[str, str], second: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> Score:
     """CIDEr of the second minus the first. Each bootstrap draw takes both on the same pictures."""
     ours, theirs = (
-        rows_by_picture(caption_items({key: said[key] for key in references}, references).cider)
-        for said in (second, first)
+        rows_by_picture(caption_items({key: captions[key] for key in references}, references).cider)
+        for captions in (second, first)
     )
     return score_of("CIDEr", paired_interval(ours, theirs))
 

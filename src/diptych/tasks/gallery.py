@@ -56,20 +56,20 @@ class Gallery:
     def of(cls, records: Records, words: Sequence[Record] | None = None) -> Gallery:
         """`words`: the same records without regions, where those are costly to read. Pictures without captions are
         left out: a search for them cannot be asked."""
-        told = [records[row] for row in range(len(records))] if words is None else words
-        kept = [row for row, record in enumerate(told) if any(text.strip() for text in record.captions)]
+        worded = [records[row] for row in range(len(records))] if words is None else words
+        kept = [row for row, record in enumerate(worded) if any(text.strip() for text in record.captions)]
         if not kept:
             raise DataError(
-                f"an empty gallery: none of {len(told)} pictures has a caption to search with; choose another split "
+                f"an empty gallery: none of {len(worded)} pictures has a caption to search with; choose another split "
                 "with --split"
             )
         captions = [
-            Caption(f"{told[row].key}#{number}", text, at)
+            Caption(f"{worded[row].key}#{number}", text, at)
             for at, row in enumerate(kept)
-            for number, text in enumerate(told[row].captions)
+            for number, text in enumerate(worded[row].captions)
             if text.strip()
         ]
-        return cls(Rows(records, kept), tuple(told[row].key for row in kept), tuple(captions))
+        return cls(Rows(records, kept), tuple(worded[row].key for row in kept), tuple(captions))
 
     @property
     def owners(self) -> NDArray[np.int64]:

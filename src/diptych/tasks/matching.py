@@ -182,8 +182,8 @@ def rankings(
         scores = _kept(np.asarray(table[:, column]), None if among is None else among[1][column])
         first = [gallery.keys[at] for at in _best(scores)]
         rank = rank_of(scores, np.arange(len(scores)) == caption.picture)
-        told = {"picture": gallery.keys[caption.picture], "caption": caption.text}
-        found.append({"key": caption.key, "asks": "pictures", "rank": rank, "first": first, **told})
+        query = {"picture": gallery.keys[caption.picture], "caption": caption.text}
+        found.append({"key": caption.key, "asks": "pictures", "rank": rank, "first": first, **query})
     return found
 
 

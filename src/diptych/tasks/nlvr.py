@@ -49,26 +49,26 @@ class Nlvr:
         scores = model.heads["nlvr"](model(batch)).float()
         finite(scores, batch)
         probability, best = scores.softmax(-1).max(-1)
-        told = zip(batch.keys, best.tolist(), probability.tolist(), strict=True)
-        return [{"key": key, "true": bool(verdict), "score": score} for key, verdict, score in told]
+        judged = zip(batch.keys, best.tolist(), probability.tolist(), strict=True)
+        return [{"key": key, "true": bool(verdict), "score": score} for key, verdict, score in judged]
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
         """Share of the statements that are judged rightly, times 100."""
-        right, _ = statement_hits({told["key"]: told["true"] for told in predictions}, records)
+        right, _ = statement_hits({prediction["key"]: prediction["true"] for prediction in predictions}, records)
         return {"accuracy": 100 * float(right.mean())}
 
 
-def statement_hits(said: dict[str, bool], records: Sequence[Record]) -> tuple[NDArray[np.float64], list[str]]:
+def statement_hits(predicted: dict[str, bool], records: Sequence[Record]) -> tuple[NDArray[np.float64], list[str]]:
     """1 where a verdict is right, for each statement of the records, and its picture."""
     judged = [(record.key, statement) for record in records for statement in record.statements]
     if not judged:
         raise DataError("no record has statements to score; choose another split with --split")
-    right = [float(said[statement.key] == statement.true) for _, statement in judged]
+    right = [float(predicted[statement.key] == statement.true) for _, statement in judged]
     return np.array(right), [picture for picture, _ in judged]
 
 
-def score_nlvr(said: Mapping[str, bool], records: Sequence[Record], baselines: Baselines | None = None) -> Scores:
-    return share_scores("nlvr", {"accuracy": statement_hits(dict(said), records)}, "statements", baselines)
+def score_nlvr(predicted: Mapping[str, bool], records: Sequence[Record], baselines: Baselines | None = None) -> Scores:
+    return share_scores("nlvr", {"accuracy": statement_hits(dict(predicted), records)}, "statements", baselines)
 
 
 def nlvr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
@@ -78,8 +78,8 @@ def nlvr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) -
     if not asked or not taught:
         return Baselines({"accuracy": 0.5} if asked else {}, {}, ("blind: at random",) if asked else ())
     known = BlindAnswers.of(map(as_question, taught))
-    said = [known.answer(Question(s.key, s.text, ())) for s in asked]
-    right = float(np.mean([one == _word(s.true) for one, s in zip(said, asked, strict=True)]))
+    guesses = [known.answer(Question(s.key, s.text, ())) for s in asked]
+    right = float(np.mean([one == _word(s.true) for one, s in zip(guesses, asked, strict=True)]))
     majority = float(np.mean([known.overall == _word(s.true) for s in asked]))
     notes = (
         "blind: words only, the most frequent answer in training to the same first words; at random: 50.0",
@@ -90,7 +90,7 @@ def nlvr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) -
 
 def nlvr_gain(first: Mapping[str, bool], second: Mapping[str, bool], records: Sequence[Record]) -> Score:
     """Accuracy of the second minus the first; a bootstrap draw takes both, a picture with all its statements."""
-    ours, theirs = (rows_by_picture(*statement_hits(dict(said), records)) for said in (second, first))
+    ours, theirs = (rows_by_picture(*statement_hits(dict(predicted), records)) for predicted in (second, first))
     found = paired_interval(ours, theirs)
     return score_of("accuracy", found)
 

@@ -52,11 +52,11 @@ def shortlist_notes(predictions: Sequence[Mapping[str, Any]], most: int, pairs: 
         both = [p for p in predictions if p["asks"] == asks and "exact_rank" in p]
         if both:
             figures = [(_share(both, "exact_rank", at), _share(both, "rank", at)) for at in AT]
-            told = ", ".join(
+            shares = ", ".join(
                 f"R@{at} {short:.1f} for {exact:.1f}" for at, (exact, short) in zip(AT, figures, strict=True)
             )
             notes.append(
-                f"its loss in {RECALLS[asks]}, on {len(both)} queries answered exactly too: {told} "
+                f"its loss in {RECALLS[asks]}, on {len(both)} queries answered exactly too: {shares} "
                 f"(R@1 {figures[0][1] - figures[0][0]:+.1f})"
             )
     return notes

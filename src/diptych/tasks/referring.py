@@ -58,25 +58,25 @@ class Referring:
         if not scores.shape[1]:
             return [{"key": key, "region": None, "box": None, "score": 0.0} for key in batch.keys]
         best = scores.masked_fill(~batch.regions_present, -torch.inf).argmax(1)
-        said = []
+        predictions = []
         for row, (key, region) in enumerate(zip(batch.keys, best.tolist(), strict=True)):
             there = bool(batch.regions_present[row, region])
             box = batch.boxes[row, region].tolist() if there else None
             score = float(scores[row, region].sigmoid()) if there else 0.0
-            said.append({"key": key, "region": region if there else None, "box": box, "score": score})
-        return said
+            predictions.append({"key": key, "region": region if there else None, "box": box, "score": score})
+        return predictions
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
         """Share of the expressions whose box overlaps the true one by IoU 0.5 or more, times 100."""
-        right, _ = box_hits({told["key"]: told["box"] for told in predictions}, records)
+        right, _ = box_hits({prediction["key"]: prediction["box"] for prediction in predictions}, records)
         return {"accuracy": 100 * float(right.mean())}
 
 
-def box_hits(said: dict[str, Box | None], records: Sequence[Record]) -> tuple[NDArray[np.float64], list[str]]:
+def box_hits(predicted: dict[str, Box | None], records: Sequence[Record]) -> tuple[NDArray[np.float64], list[str]]:
     """1 where a box is right, for each expression of the records, and its picture."""
     right, pictures = [], []
     for record, expression in expressions_of(records):
-        box = said[expression.key]
+        box = predicted[expression.key]
         right.append(float(box is not None and iou(box, expression.box) >= FOUND))
         pictures.append(record.key)
     if not right:
@@ -94,10 +94,10 @@ def can_be_found(expression: Expression, regions: Regions | None) -> bool:
 
 
 def score_referring(
-    said: Mapping[str, Box | None], records: Sequence[Record], baselines: Baselines | None = None
+    predicted: Mapping[str, Box | None], records: Sequence[Record], baselines: Baselines | None = None
 ) -> Scores:
     """Accuracy at IoU 0.5; `said` has a box (corners, fractions) for each expression's key."""
-    return share_scores("referring", {"accuracy": box_hits(dict(said), records)}, "expressions", baselines)
+    return share_scores("referring", {"accuracy": box_hits(dict(predicted), records)}, "expressions", baselines)
 
 
 def referring_baselines(records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:

@@ -26,8 +26,8 @@ def _build(given: TaskOptions) -> Task:
 def _small_gallery(task: Task, records: list[Record]) -> tuple[Task, list[Record]]:
     if not isinstance(task, Retrieval):
         return task, records
-    told = [record for record in records if record.captions][:VALIDATION_GALLERY]
-    return task, [replace(record, captions=record.captions[:1]) for record in told]
+    captioned = [record for record in records if record.captions][:VALIDATION_GALLERY]
+    return task, [replace(record, captions=record.captions[:1]) for record in captioned]
 
 
 def _numbered(predictions: Iterable[Prediction]) -> Predicted:

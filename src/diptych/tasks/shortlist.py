@@ -35,22 +35,22 @@ class Shortlister:
     @classmethod
     def of(cls, records: Iterable[Record], tokens: Tokens) -> Shortlister:
         """Learnt from records with regions and captions."""
-        seen, said = [], []
+        seen, sentences = [], []
         for record in records:
             if record.regions is not None and len(record.regions) and record.captions:
                 seen.append(_features(record))
-                said.append({word for caption in record.captions for word in tokens.encode(caption)})
+                sentences.append({word for caption in record.captions for word in tokens.encode(caption)})
             if len(seen) == MOST:
                 break
         if not seen:
             raise DataError(
                 "a shortlist is learnt from training pictures with captions, and there are none; leave out --shortlist"
             )
-        counts = Counter(word for words in said for word in words)
-        known = sorted(word for word, count in counts.items() if 1 < count < len(said)) or sorted(counts)
+        counts = Counter(word for words in sentences for word in words)
+        known = sorted(word for word, count in counts.items() if 1 < count < len(sentences)) or sorted(counts)
         columns = {word: place for place, word in enumerate(known)}
-        rarity = np.log((1 + len(said)) / np.array([counts[word] for word in known]))
-        features, words = np.stack(seen), np.stack([_bag(text, columns, rarity) for text in said])
+        rarity = np.log((1 + len(sentences)) / np.array([counts[word] for word in known]))
+        features, words = np.stack(seen), np.stack([_bag(text, columns, rarity) for text in sentences])
         mean, deviation = features.mean(0), features.std(0) + 1e-6
         inputs = _standard(features, mean, deviation)
         square = inputs.T @ inputs + PENALTY * len(inputs) * np.eye(inputs.shape[1])

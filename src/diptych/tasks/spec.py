@@ -132,7 +132,7 @@ class TaskSpec:
 
     def texts(self, record: Record) -> list[str]:
         """The words of a record that the task reads."""
-        return [told if isinstance(told, str) else told.text for told in getattr(record, self.field)]
+        return [entry if isinstance(entry, str) else entry.text for entry in getattr(record, self.field)]
 
 
 def of_the_first(records: int) -> str:

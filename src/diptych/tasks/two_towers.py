@@ -65,8 +65,8 @@ class Gallery:
         cls, model: Any, records: Iterable[Record], progress: Callable[[int], object] | None = None
     ) -> Gallery:
         """Encode each record's regions once. `progress` is told of each more picture."""
-        said = ask(_Pictures(progress), towers_of(model), records)
-        return cls(tuple(each["key"] for each in said), torch.tensor([each["vector"] for each in said]))
+        predicted = ask(_Pictures(progress), towers_of(model), records)
+        return cls(tuple(each["key"] for each in predicted), torch.tensor([each["vector"] for each in predicted]))
 
     def search(self, queries: Float[Tensor, "Q S"], count: int = 10) -> list[list[Found]]:
         """For each query the `count` nearest, nearest first."""
@@ -178,12 +178,12 @@ class TwoTowerRetrieval:
         towers, pictures = towers_of(model), [key == PICTURE for key in batch.keys]
         of_pictures = towers.embed_pictures(batch).tolist() if any(pictures) else None
         of_texts = towers.embed_texts(batch).tolist() if not all(pictures) else None
-        said = []
+        predictions = []
         for row, (key, picture) in enumerate(zip(batch.keys, batch.pictures, strict=True)):
             vectors = of_pictures if pictures[row] else of_texts
             assert vectors is not None
-            said.append({"key": key, "picture": picture, "vector": vectors[row]})
-        return said
+            predictions.append({"key": key, "picture": picture, "vector": vectors[row]})
+        return predictions
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
         """R@1, 5 and 10 both ways, times 100; over the pictures that have captions."""

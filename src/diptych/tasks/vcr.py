@@ -62,10 +62,10 @@ class Vcr:
 
     def _sample(self, record: Record, choices: Choices, part: Part) -> Sample | None:
         """None where there are no rationales, or the answer that they are for is not known (VCR's test set)."""
-        told = f"{choices.question} {choices.answers[choices.answer]}" if choices.answer >= 0 else None
-        if part == "rationale" and (told is None or not choices.rationales):
+        answered = f"{choices.question} {choices.answers[choices.answer]}" if choices.answer >= 0 else None
+        if part == "rationale" and (answered is None or not choices.rationales):
             return None
-        first = choices.question if part == "answer" or told is None else told
+        first = choices.question if part == "answer" or answered is None else answered
         texts = choices.answers if part == "answer" else choices.rationales
         right = choices.answer if part == "answer" else choices.rationale
         candidates = [self.candidate(first, text, record.objects) for text in texts]
@@ -99,9 +99,9 @@ class Vcr:
         """How well each text fits. The best of its group is what the model chooses (`chosen`)."""
         scores = model.heads["choice"](model(batch)).float().reshape(len(batch))
         finite(scores, batch)
-        told = zip(batch.keys, batch.groups, batch.truths, scores.tolist(), strict=True)
+        rows = zip(batch.keys, batch.groups, batch.truths, scores.tolist(), strict=True)
         return [
-            {"key": key, "group": group, "choice": truth["choice"], "score": score} for key, group, truth, score in told
+            {"key": key, "group": group, "choice": truth["choice"], "score": score} for key, group, truth, score in rows
         ]
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
@@ -132,14 +132,14 @@ def names_of(objects: Sequence[Object]) -> list[str]:
 def chosen(predictions: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """The best text of each group; of equals, the first."""
     best: dict[str, tuple[float, int]] = {}
-    for told in predictions:
-        score, choice = told["score"], told["choice"]
-        if told["group"] not in best or score > best[told["group"]][0]:
-            best[told["group"]] = score, choice
+    for prediction in predictions:
+        score, choice = prediction["score"], prediction["choice"]
+        if prediction["group"] not in best or score > best[prediction["group"]][0]:
+            best[prediction["group"]] = score, choice
     return {group: choice for group, (_, choice) in best.items()}
 
 
-def hits(said: dict[str, int], records: Sequence[Record]) -> dict[str, tuple[NDArray[np.float64], list[str]]]:
+def hits(predicted: dict[str, int], records: Sequence[Record]) -> dict[str, tuple[NDArray[np.float64], list[str]]]:
     """Of each figure: 1 where it is right, and the picture of each. Without rationales the answer alone counts."""
     found: dict[str, tuple[list[float], list[str]]] = {"Q->A": ([], []), "QA->R": ([], []), "Q->AR": ([], [])}
 
@@ -148,11 +148,11 @@ def hits(said: dict[str, int], records: Sequence[Record]) -> dict[str, tuple[NDA
         found[name][1].append(picture)
 
     for picture, choices in [(record.key, choices) for record in records for choices in labelled(record)]:
-        answered = said[f"{choices.key}/answer"] == choices.answer
+        answered = predicted[f"{choices.key}/answer"] == choices.answer
         add("Q->A", answered, picture)
         reasoned = True
         if choices.rationale is not None:
-            reasoned = said[f"{choices.key}/rationale"] == choices.rationale
+            reasoned = predicted[f"{choices.key}/rationale"] == choices.rationale
             add("QA->R", reasoned, picture)
         add("Q->AR", answered and reasoned, picture)
     if not found["Q->A"][0]:
@@ -177,9 +177,9 @@ def finite(scores: torch.Tensor, batch: Batch) -> None:
         )
 
 
-def score_vcr(said: Mapping[str, int], records: Sequence[Record], baselines: Baselines | None = None) -> Scores:
+def score_vcr(predicted: Mapping[str, int], records: Sequence[Record], baselines: Baselines | None = None) -> Scores:
     """Q->A, QA->R and Q->AR; `said` has the text chosen for `KEY/answer` and `KEY/rationale`."""
-    found = hits(dict(said), records)
+    found = hits(dict(predicted), records)
     if "QA->R" not in found:
         found.pop("Q->AR")
     return share_scores("vcr", found, "questions", baselines)

@@ -150,8 +150,8 @@ def vqa_gain(first: Mapping[str, str], second: Mapping[str, str], records: Seque
     asked = [(record.key, question) for record in records for question in record.questions]
     pictures = [key for key, _ in asked]
     ours, theirs = (
-        rows_by_picture([answer_accuracy(said[question.key], question.answers) for _, question in asked], pictures)
-        for said in (second, first)
+        rows_by_picture([answer_accuracy(predicted[question.key], question.answers) for _, question in asked], pictures)
+        for predicted in (second, first)
     )
     return score_of("accuracy", paired_interval(ours, theirs))
 

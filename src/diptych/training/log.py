@@ -29,7 +29,7 @@ class Line:
     gradient_norm: float
     samples_per_second: float
     validation: dict[str, float] | None = None
-    said: list[dict[str, Any]] | None = None  # some captions drawn in this step, with their rewards
+    examples: list[dict[str, Any]] | None = None  # some captions drawn in this step, with their rewards
 
 
 class Log:
@@ -46,7 +46,7 @@ class Log:
             columns = TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
             self.bar = Progress(*columns, TextColumn("{task.description}"), console=console)
             self.task = self.bar.add_task("", total=steps, completed=after)
-        self.told = 0.0
+        self.shown_at = 0.0
 
     def __enter__(self) -> Self:
         if self.bar is not None:
@@ -65,13 +65,13 @@ class Log:
         self.file.write(json.dumps(fields) + "\n")
         self.file.flush()
         if self.writer is not None:
-            for name, value in _flat({name: value for name, value in fields.items() if name != "said"}):
+            for name, value in _flat({name: value for name, value in fields.items() if name != "examples"}):
                 self.writer.add_scalar(name, value, line.step)
         text = _sentence(line)
         if self.bar is not None:
             self.bar.update(self.task, completed=line.step, description=text)
-        elif time.monotonic() - self.told > SPARSE_SECONDS or line.validation or line.step == self.steps:
-            self.told = time.monotonic()
+        elif time.monotonic() - self.shown_at > SPARSE_SECONDS or line.validation or line.step == self.steps:
+            self.shown_at = time.monotonic()
             self.say(f"step {line.step}/{self.steps}  {text}")
 
     def say(self, text: str) -> None:

@@ -55,7 +55,9 @@ class Report:
     total: float = 0.0
     gradient_norm: float = 0.0
     stop: bool = False  # some rank was asked to stop
-    said: list[dict[str, Any]] = field(default_factory=list)  # captions that this rank's model drew, where it draws any
+    examples: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # captions that this rank's model drew, where it draws any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +116,7 @@ class Stepper:
             if scales:  # else nothing was predicted anywhere, and decay alone is not a step
                 self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
-        report.said = list(getattr(update, "said", ()))
+        report.examples = list(getattr(update, "examples", ()))
         return report
 
     def _forward_backward(

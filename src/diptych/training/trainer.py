@@ -190,7 +190,7 @@ class _Run:
                 speed = (self.step - done) * self.training.batch / max(now - since, 1e-9)
                 since, done = now, self.step
                 found = (self.step, report.losses, report.total, rate, report.gradient_norm, speed)
-                log.write(Line(*found, scores, report.said or None))
+                log.write(Line(*found, scores, report.examples or None))
             if scores is not None or self._due(self.training.checkpoint_every) or report.stop:
                 self._save(log)
             if report.stop and not self._finished():

@@ -204,6 +204,6 @@ def _sides_loss(detector: SmallDetector, maps: Maps, spots: Float[Tensor, "B N h
     weights = torch.where((spots == nearest[:, None]) & (spots > 0.2), spots, 0)
     weights = weights / weights.sum(2, keepdim=True).clamp(min=1e-6)
     row, thing, cell = weights.nonzero(as_tuple=True)
-    told = detector.boxes(maps.sides)[row, cell]
-    losses: Tensor = generalized_box_iou_loss(told, batch.boxes[row, thing], reduction="none")
+    predicted = detector.boxes(maps.sides)[row, cell]
+    losses: Tensor = generalized_box_iou_loss(predicted, batch.boxes[row, thing], reduction="none")
     return (losses * weights[row, thing, cell]).sum()

@@ -227,12 +227,12 @@ class Tden(SystemModel):
         objects = self.read_regions(batch) if objects is None else objects
         sentence = self.read_text(batch) if batch.text.shape[1] else None
         joint = self._meet(objects, sentence) if cross and sentence is not None and len(self.cross) else None
-        seen, said = joint if joint is not None else (objects, sentence)
+        seen, text = joint if joint is not None else (objects, sentence)
         none = objects.last[:, :0]
         states = States(
             regions=seen.last[:, 1:],
-            text=none if said is None else said.last[:, 1:],
-            special={"img": seen.last[:, 0]} | ({"cls": said.last[:, 0]} if said is not None else {}),
+            text=none if text is None else text.last[:, 1:],
+            special={"img": seen.last[:, 0]} | ({"cls": text.last[:, 0]} if text is not None else {}),
             joint=joint,
         )
         states.special |= answer_slot_state(states.text, batch) if self.config.answer_slot else {}

@@ -174,24 +174,24 @@ class Xgpt(SystemModel):
             for layer in self.encoder:
                 x = layer(x, closed)
             states, target = x, self._write(batch, x, present)
-        read, said = states[:, : batch.boxes.shape[1]], states[:, regions:]
+        read, sentence = states[:, : batch.boxes.shape[1]], states[:, regions:]
         if not regions:  # nobody asks for regions that nobody reads
             read = x.new_zeros(*batch.boxes.shape[:2], x.shape[-1])
-        marks = answer_slot_state(said, batch)
+        marks = answer_slot_state(sentence, batch)
         if text:  # the [SEP] that ends a text stands for the pair, as there is no [CLS]
             last = (batch.text_present.sum(1) - 1).clamp(min=0)
-            marks["cls"] = said[torch.arange(len(said), device=said.device), last]
-        return States(regions=read, text=said, target=target, special=marks)
+            marks["cls"] = sentence[torch.arange(len(sentence), device=sentence.device), last]
+        return States(regions=read, text=sentence, target=target, special=marks)
 
     def _embed(self, batch: Batch, with_text: bool = True) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"], int]:
         """Regions and text before the encoder; which of them are there; how many of the positions are regions."""
         refuse_more_regions(batch, self.config.max_regions)
-        words, said = batch.text, batch.text_present
+        words, text_present = batch.text, batch.text_present
         if not with_text:
-            words, said = words[:, :0], said[:, :0]
+            words, text_present = words[:, :0], text_present[:, :0]
         if self._text_alone(batch):
-            return self._words(words), said, 0
-        batch, present = _never_empty(batch, said)
+            return self._words(words), text_present, 0
+        batch, present = _never_empty(batch, text_present)
         x = self.regions(batch)
         for layer in self.refining:
             x = layer(x, present)
@@ -200,7 +200,7 @@ class Xgpt(SystemModel):
         text = self._words(words)
         if with_text and batch.grounded is not None and x.shape[1]:
             text = torch.where(batch.grounded[:, None, None], self.grounding(text, x, present), text)
-        return torch.cat([x, text], 1), torch.cat([present, said], 1), x.shape[1]
+        return torch.cat([x, text], 1), torch.cat([present, text_present], 1), x.shape[1]
 
     def _words(
         self, words: Int[Tensor, "B L"], start: int = 0, starts: list[int] | None = None
@@ -297,9 +297,9 @@ class Xgpt(SystemModel):
         return scores
 
 
-def _never_empty(batch: Batch, said: Bool[Tensor, "B T"]) -> tuple[Batch, Bool[Tensor, "B R"]]:
+def _never_empty(batch: Batch, text_present: Bool[Tensor, "B T"]) -> tuple[Batch, Bool[Tensor, "B R"]]:
     """Where there is neither a region nor a word, one region of zeros: else attention would go to all padding."""
-    nothing = ~(batch.regions_present.any(1) | said.any(1))
+    nothing = ~(batch.regions_present.any(1) | text_present.any(1))
     if not batch.boxes.shape[1]:
         if not bool(nothing.any()):
             return batch, batch.regions_present

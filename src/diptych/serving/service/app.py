@@ -101,7 +101,7 @@ class Service:
 
     async def answer(self, task: str, request: Request) -> Message:
         """Raises Refused for whatever is not answered."""
-        told = request.state
+        log = request.state
         body = await read_body(request, self.limits)
         expires = time.monotonic() + self.limits.deadline
         self.worker.admit()  # before a picture is opened for nothing
@@ -110,7 +110,7 @@ class Service:
         model = self.model_for(task, asked)
         picture = await open_upload(content, self.limits, self.decoders) if task != "search" else None
         job = Job(task, model, asked, picture, name, expires)
-        told.task, told.model, told.timing = task, model, job.timing
+        log.task, log.model, log.timing = task, model, job.timing
         self.worker.submit(job)
         return await self._wait(job, request)
 

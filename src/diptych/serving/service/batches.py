@@ -86,7 +86,7 @@ class Batches:
         """In one pass; where that fails, one by one, so that a request does not fail for another's fault."""
         begun = time.perf_counter()
         try:
-            told = answers(jobs)
+            results = answers(jobs)
         except Exception as error:
             if len(jobs) > 1:
                 for job in jobs:
@@ -95,7 +95,7 @@ class Batches:
                 refuse(jobs[0], error)
             return
         took = 1000 * (time.perf_counter() - begun)
-        for job, message in zip(jobs, told, strict=True):
+        for job, message in zip(jobs, results, strict=True):
             job.timing.model = took
             job.answered.set_result(message)
 
@@ -137,18 +137,20 @@ def decoding_of(asked: CaptionRequest, predictor: Predictor) -> DecodingOptions:
 def _captions(predictor: Predictor, pairs: Sequence[Pair]) -> list[Message]:
     asked = pairs[0][0].asked
     torch.manual_seed(asked.seed)
-    said = predictor.captions([record for _, record in pairs], decoding_of(asked, predictor), batch_size=len(pairs))
+    predictions = predictor.captions(
+        [record for _, record in pairs], decoding_of(asked, predictor), batch_size=len(pairs)
+    )
     return [
         caption_line(one, job.name, job.asked.captions, job.asked.explain)
-        for one, (job, _) in zip(said, pairs, strict=True)
+        for one, (job, _) in zip(predictions, pairs, strict=True)
     ]
 
 
 def _answers(predictor: Predictor, pairs: Sequence[Pair]) -> list[Message]:
-    said = predictor.answers([(record, job.asked.question) for job, record in pairs])
+    predictions = predictor.answers([(record, job.asked.question) for job, record in pairs])
     return [
         answer_line(one, job.name, job.asked.question, job.asked.explain)
-        for one, (job, _) in zip(said, pairs, strict=True)
+        for one, (job, _) in zip(predictions, pairs, strict=True)
     ]
 
 
@@ -174,8 +176,8 @@ def _choices(predictor: Predictor, pairs: Sequence[Pair]) -> list[Message]:
 
 
 def _verdicts(predictor: Predictor, pairs: Sequence[Pair]) -> list[Message]:
-    told = predictor.verdicts([(record, job.asked.statement) for job, record in pairs])
-    return [verify_line(one, job.name, job.asked.statement) for one, (job, _) in zip(told, pairs, strict=True)]
+    verdicts = predictor.verdicts([(record, job.asked.statement) for job, record in pairs])
+    return [verify_line(one, job.name, job.asked.statement) for one, (job, _) in zip(verdicts, pairs, strict=True)]
 
 
 def _size(record: Record) -> tuple[int, int]:

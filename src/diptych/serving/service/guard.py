@@ -45,7 +45,7 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begun, told = time.perf_counter(), scope.setdefault("state", {})
+        begun, log = time.perf_counter(), scope.setdefault("state", {})
         status = 500
 
         async def guarded(message: Message) -> None:
@@ -66,7 +66,7 @@ class Guard:
                 response.headers["WWW-Authenticate"] = 'Basic realm="diptych", charset="UTF-8"'
             await response(scope, receive, guarded)
         finally:
-            _log(scope, status, time.perf_counter() - begun, told)
+            _log(scope, status, time.perf_counter() - begun, log)
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
@@ -123,7 +123,7 @@ def _place(origin: str) -> str:
         return ""
 
 
-def _log(scope: Scope, status: int, seconds: float, told: MutableMapping[str, Any]) -> None:
+def _log(scope: Scope, status: int, seconds: float, fields: MutableMapping[str, Any]) -> None:
     """One line a request. Nothing of a picture, its name or a question is in it."""
     line: dict[str, Any] = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -132,11 +132,11 @@ def _log(scope: Scope, status: int, seconds: float, told: MutableMapping[str, An
         "status": status,
         "ms": round(1000 * seconds, 1),
     }
-    if (timing := told.get("timing")) is not None:
-        line |= {"task": told.get("task"), "model": told.get("model"), "batch": timing.batch}
+    if (timing := fields.get("timing")) is not None:
+        line |= {"task": fields.get("task"), "model": fields.get("model"), "batch": timing.batch}
         line |= {f"{part}_ms": round(getattr(timing, part), 1) for part in ("queue", "extraction", "model")}
-    if "error" in told:
-        line["error"] = told["error"]
+    if "error" in fields:
+        line["error"] = fields["error"]
     log.info(json.dumps(line, ensure_ascii=True))
 
 

@@ -26,10 +26,10 @@ class Patient(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._since = self.loop.time()
-        self._look = self.loop.call_later(1.0, self._check)
+        self._timer = self.loop.call_later(1.0, self._check)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._look.cancel()
+        self._timer.cancel()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
@@ -43,7 +43,7 @@ class Patient(H11Protocol):
         elif self.loop.time() - self._since > PATIENCE:
             self.transport.abort()
             return
-        self._look = self.loop.call_later(1.0, self._check)
+        self._timer = self.loop.call_later(1.0, self._check)
 
 
 def is_loopback(host: str) -> bool:

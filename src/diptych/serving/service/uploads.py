@@ -141,9 +141,11 @@ def _named(name: str) -> str:
 
 def _wrong(error: ValidationError) -> Refused:
     problems = error.errors(include_url=False, include_context=False, include_input=False)
-    told = [f"{'.'.join(str(part) for part in one['loc'])[:100] or 'the request'}: {one['msg']}" for one in problems]
-    more = f"; and {len(told) - 5} more" if len(told) > 5 else ""
-    return Refused(422, "; ".join(told[:5]) + more, where=str((problems[0]["loc"] or ("body",))[0])[:100])
+    problems_found = [
+        f"{'.'.join(str(part) for part in one['loc'])[:100] or 'the request'}: {one['msg']}" for one in problems
+    ]
+    more = f"; and {len(problems_found) - 5} more" if len(problems_found) > 5 else ""
+    return Refused(422, "; ".join(problems_found[:5]) + more, where=str((problems[0]["loc"] or ("body",))[0])[:100])
 
 
 async def open_upload(content: bytes | None, limits: Limits, decoders: asyncio.Semaphore) -> Picture:

@@ -78,8 +78,8 @@ class Worker:
             if self._is_full(size):
                 self._drop_the_given_up()
                 if self._is_full(size):
-                    told = f"the queue is full: {len(self._jobs)} requests wait; ask again in a second"
-                    raise Refused(503, told, retry=1)
+                    message = f"the queue is full: {len(self._jobs)} requests wait; ask again in a second"
+                    raise Refused(503, message, retry=1)
 
     def submit(self, job: Job) -> None:
         """Raises Refused (503) where the queue is full."""

@@ -52,7 +52,7 @@ def record(scene: Scene, picture: Path | None = None) -> Record:
     """
     rng = Random(f"words {scene.seed} {scene.split} {scene.index}")
     facts = Facts(scene)
-    told = Record(
+    made = Record(
         key=scene.key,
         split=scene.split,
         image=picture,
@@ -61,9 +61,9 @@ def record(scene: Scene, picture: Path | None = None) -> Record:
         relations=scene.relations,
     )
     if scene.split == "web":
-        return replace(told, captions=(alt_text(rng, facts),))
+        return replace(made, captions=(alt_text(rng, facts),))
     return replace(
-        told,
+        made,
         captions=captions(rng, facts),
         questions=questions(rng, facts),
         expressions=expressions(rng, facts),

@@ -33,15 +33,15 @@ def captions(rng: Random, facts: Facts) -> tuple[str, ...]:
 
 
 def caption(rng: Random, facts: Facts) -> str:
-    told: set[int] = set()
-    subject, about, many = _clause(rng, facts, told)
+    mentioned: set[int] = set()
+    subject, about, many = _clause(rng, facts, mentioned)
     place = where(rng, facts.scene) if rng.random() < 0.75 else ""
     when = sky(rng, facts.scene) if rng.random() < (0.3 if place else 0.55) else ""
     be = "are" if many else "is"
     alone = about and not about.startswith("with ")  # `is with an umbrella` is no good English
     shapes = {"fragment": 40, "there": 18, "shows": 10, "full": 22 if alone else 0, "fronted": 10 if place else 0}
-    if len(told) < len(facts.figures) - 1 and rng.random() < 0.3:  # something else as well
-        more, more_about, _ = _clause(rng, facts, told)
+    if len(mentioned) < len(facts.figures) - 1 and rng.random() < 0.3:  # something else as well
+        more, more_about, _ = _clause(rng, facts, mentioned)
         about = _join(about, "and" if more_about or rng.random() < 0.5 else "with", more, more_about)
         shapes["full"] = 0  # `is holding a ball and two dogs running` would not be English
     shape = rng.choices(tuple(shapes), tuple(shapes.values()))[0]
@@ -60,24 +60,24 @@ def _join(*parts: str) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _clause(rng: Random, facts: Facts, told: set[int]) -> tuple[str, str, bool]:
+def _clause(rng: Random, facts: Facts, mentioned: set[int]) -> tuple[str, str, bool]:
     """A subject not told of yet, what is said about it, and whether it takes `are`."""
-    order = [number for number in facts.order if number not in told]
+    order = [number for number in facts.order if number not in mentioned]
     first = order[1] if len(order) > 1 and rng.random() < 0.28 else order[0]
     figure = facts.of(first)
-    links = [link for link in facts.links if first in (link[0], link[2]) and not told & {link[0], link[2]}]
+    links = [link for link in facts.links if first in (link[0], link[2]) and not mentioned & {link[0], link[2]}]
     if links and rng.random() < 0.75:
         a, relation, b = links[0]
-        told |= {a, b}
+        mentioned |= {a, b}
         return _thing(rng, facts, a), _linked(rng, facts, a, relation, b), False
-    if facts.counts[figure.kind] > 1 and not told.intersection(facts.by_kind[figure.kind]) and rng.random() < 0.75:
-        told |= set(facts.by_kind[figure.kind])
+    if facts.counts[figure.kind] > 1 and not mentioned.intersection(facts.by_kind[figure.kind]) and rng.random() < 0.75:
+        mentioned |= set(facts.by_kind[figure.kind])
         return _several(rng, facts, figure.kind), doing(figure) if _all_do(facts, figure.kind) else "", True
-    told.add(first)
+    mentioned.add(first)
     other = next((number for number in order if number != first and facts.of(number).kind != figure.kind), None)
     if other is None or rng.random() < 0.35:
         return _thing(rng, facts, first), doing(figure), False
-    told.add(other)
+    mentioned.add(other)
     lies = facts.between(first, other)
     if lies is None or rng.random() < 0.4:
         return f"{_thing(rng, facts, first)} and {_thing(rng, facts, other)}", "", False

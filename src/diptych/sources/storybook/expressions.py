@@ -33,12 +33,12 @@ def single_out(rng: Random, facts: Facts, number: int, without: str = "") -> str
     rivals = set(facts.by_kind[facts.of(number).kind])
     front, back = "", ""
     for detail in details:
-        told = detail(rng, facts, number)
-        if told is None or (len(rivals) > 1 and rivals <= told[2]):
+        words = detail(rng, facts, number)
+        if words is None or (len(rivals) > 1 and rivals <= words[2]):
             continue
-        if (front and told[0]) or (back and told[1]):
+        if (front and words[0]) or (back and words[1]):
             continue
-        front, back, rivals = front or told[0], back or told[1], rivals & told[2]
+        front, back, rivals = front or words[0], back or words[1], rivals & words[2]
         if len(rivals) == 1:
             break
     if len(rivals) > 1:

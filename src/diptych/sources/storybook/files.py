@@ -108,7 +108,7 @@ def _pictures(folder: Path, part: tuple[Storybook, bool, range]) -> list[Record]
 def _words(folder: Path, split: str, records: list[Record]) -> None:
     _save(folder / "coco" / f"instances_{split}.json", official.instances(records))
     if split == "web":
-        lines = (f"{told.captions[0]}\t{official.file_of(told)}" for told in records)
+        lines = (f"{one.captions[0]}\t{official.file_of(one)}" for one in records)
         _save_lines(folder / "conceptual" / "web.tsv", lines)
         return
     asked, answered = official.questions(records, split)
@@ -117,9 +117,9 @@ def _words(folder: Path, split: str, records: list[Record]) -> None:
     _save(folder / "vqa2" / f"annotations_{split}.json", answered)
     _save(folder / "refcoco" / f"refs_{split}.json", official.refs(records))
     _save_lines(folder / "vcr" / f"{split}.jsonl", map(json.dumps, official.vcr_lines(records)))
-    for told in records:
-        if told.choices:
-            _save(folder / "vcr" / f"{told.key}.json", official.vcr_metadata(told))
+    for one in records:
+        if one.choices:
+            _save(folder / "vcr" / f"{one.key}.json", official.vcr_metadata(one))
     _save_lines(folder / "nlvr" / f"{split}.jsonl", map(json.dumps, official.statements(records)))
 
 

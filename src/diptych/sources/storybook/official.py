@@ -85,7 +85,7 @@ def questions(records: Sequence[Record], split: str) -> tuple[Json, Json]:
                 {"answer": answer, "answer_confidence": "yes", "answer_id": at}
                 for at, answer in enumerate(question.answers, start=1)
             ]
-            most = max(question.answers, key=lambda answer, said=question.answers: said.count(answer))  # type: ignore[misc]
+            most = max(question.answers, key=lambda answer, given=question.answers: given.count(answer))  # type: ignore[misc]
             kinds = {"question_type": " ".join(question.text.split()[:2]), "answer_type": question.kind}
             answered.append(ids | kinds | {"multiple_choice_answer": most, "answers": answers})
     head = {"info": _INFO, "task_type": "Open-Ended", "data_type": "storybook", "data_subtype": split, "license": {}}
@@ -93,21 +93,23 @@ def questions(records: Sequence[Record], split: str) -> tuple[Json, Json]:
 
 
 def refs(records: Sequence[Record]) -> Json:
-    found = [_ref(record, place, said) for record in records for place, said in enumerate(record.expressions)]
+    found = [
+        _ref(record, place, expression) for record in records for place, expression in enumerate(record.expressions)
+    ]
     return {"info": _INFO, "images": _images(records), "refs": found}
 
 
-def _ref(record: Record, place: int, said: Expression) -> Json:
+def _ref(record: Record, place: int, expression: Expression) -> Json:
     number = number_of(record) * _MOST + place
-    thing = next(at for at, thing in enumerate(record.objects) if thing.box == said.box)
+    thing = next(at for at, thing in enumerate(record.objects) if thing.box == expression.box)
     return {
         "ref_id": number,
         "image_id": number_of(record),
         "ann_id": number_of(record) * _MOST + thing,
         "category": record.objects[thing].kind,
         "split": record.split,
-        "bbox": _box(said.box),
-        "sentences": [{"sent_id": number, "sent": said.text}],
+        "bbox": _box(expression.box),
+        "sentences": [{"sent_id": number, "sent": expression.text}],
     }
 
 
@@ -145,7 +147,12 @@ def vcr_metadata(record: Record) -> Json:
 
 def statements(records: Sequence[Record]) -> list[Json]:
     return [
-        {"identifier": said.key, "sentence": said.text, "label": str(said.true), "image": file_of(record)}
+        {
+            "identifier": statement.key,
+            "sentence": statement.text,
+            "label": str(statement.true),
+            "image": file_of(record),
+        }
         for record in records
-        for said in record.statements
+        for statement in record.statements
     ]

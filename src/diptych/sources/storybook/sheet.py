@@ -30,20 +30,20 @@ def show(scenes: Sequence[Scene], path: Path, boxes: bool = True) -> None:
     draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(size=11)
     for number, scene in enumerate(scenes):
         left, top = _MARGIN + cell[0] * (number % COLUMNS), _MARGIN + cell[1] * (number // COLUMNS)
-        told = record(scene)
+        shown = record(scene)
         sheet.paste(Image.fromarray(np.ascontiguousarray(render(scene, ZOOM))), (left, top))
         if boxes:
-            _outline(draw, font, told, left, top)
-        for at, line in enumerate(_words(told)[:_LINES]):
+            _outline(draw, font, shown, left, top)
+        for at, line in enumerate(_words(shown)[:_LINES]):
             draw.text((left, top + side + 6 + at * _LINE), line, fill=(48, 44, 52), font=font)
     sheet.save(path, format="PNG")
 
 
 def _outline(
-    draw: ImageDraw.ImageDraw, font: ImageFont.ImageFont | ImageFont.FreeTypeFont, told: Record, left: int, top: int
+    draw: ImageDraw.ImageDraw, font: ImageFont.ImageFont | ImageFont.FreeTypeFont, record: Record, left: int, top: int
 ) -> None:
     side = SIDE * ZOOM
-    for number, thing in enumerate(told.objects):
+    for number, thing in enumerate(record.objects):
         x1, y1, x2, y2 = (round(end * side) for end in thing.box)
         colour = shade(PAINT[thing.attributes["colour"]], 0.15)
         draw.rectangle((left + x1, top + y1, left + x2 - 1, top + y2 - 1), outline=colour)
@@ -57,14 +57,14 @@ def _outline(
         )
 
 
-def _words(told: Record) -> list[str]:
-    said = [f"{told.key}"]
-    said += [f"- {caption}" for caption in told.captions]
-    for question in told.questions[::2]:
+def _words(record: Record) -> list[str]:
+    lines = [f"{record.key}"]
+    lines += [f"- {caption}" for caption in record.captions]
+    for question in record.questions[::2]:
         most = max(set(question.answers), key=question.answers.count)
-        said.append(f"? {question.text}: {most}")
-    said += [f"> {expression.text}" for expression in told.expressions]
-    for choices in told.choices:
-        said += [f"?? {choices.question}: {choices.answers[choices.answer]}"]
-    said += [f"{'true' if statement.true else 'false'}: {statement.text}" for statement in told.statements[:2]]
-    return [line for text in said for line in wrap(text, _WORDS, subsequent_indent="   ")]
+        lines.append(f"? {question.text}: {most}")
+    lines += [f"> {expression.text}" for expression in record.expressions]
+    for choices in record.choices:
+        lines += [f"?? {choices.question}: {choices.answers[choices.answer]}"]
+    lines += [f"{'true' if statement.true else 'false'}: {statement.text}" for statement in record.statements[:2]]
+    return [line for text in lines for line in wrap(text, _WORDS, subsequent_indent="   ")]

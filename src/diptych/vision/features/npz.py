@@ -58,15 +58,15 @@ def read_npz(file: Path | io.BytesIO, where: str) -> Raw:
         with zipfile.ZipFile(file) as archive:
             there = [name.removesuffix(".npy") for name in archive.namelist()]
             kept = [name for name in there if any(name in names for names in FIELDS.values())]
-            told = [name for name in there if name not in ASIDE]
-            if not kept and len(told) == 1:
-                kept = told
+            named = [name for name in there if name not in ASIDE]
+            if not kept and len(named) == 1:
+                kept = named
             arrays = {name: _array(archive, where, name) for name in kept}
     except DataError:
         raise
     except Exception as error:  # zip's and numpy's readers raise LZMAError, TokenError, SyntaxError and more
         raise DataError(f"{where}: found no npz that can be read ({error}), wanted one; write the file anew") from error
-    if len(kept) == 1 and kept == told:
+    if len(kept) == 1 and kept == named:
         return Raw(where, arrays[kept[0]], named=kept[0])
     return _raw(where, arrays, there)
 

@@ -6,7 +6,7 @@ from html import escape
 from posixpath import dirname, relpath
 from random import Random
 
-from diptych.sources.storybook.web.plan import Case, told
+from diptych.sources.storybook.web.plan import Case, true_caption
 from diptych.sources.storybook.web.templates import TEMPLATES, Parts
 
 PLACEHOLDER = "data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw=="
@@ -52,8 +52,8 @@ def html_of(case: Case, seed: int) -> str:
 
 
 def _tag(case: Case, address: str, alt: str, title: str) -> str:
-    told_title = f' title="{escape(title)}"' if title else ""
-    rest = f'alt="{escape(alt)}"{told_title}'
+    title_attribute = f' title="{escape(title)}"' if title else ""
+    rest = f'alt="{escape(alt)}"{title_attribute}'
     match case.source:
         case "lazy":
             return f'<img src="{PLACEHOLDER}" data-src="{address}" {rest} loading="lazy">'
@@ -76,7 +76,7 @@ def _gallery(case: Case, seed: int) -> str:
     rng = Random(f"gallery {seed} {case.number}")
     items = "".join(
         f'<li class="item"><a href="/view/{n}"><img src="{picture_address(case, n)}" width="480" height="480" '
-        f'alt="{escape(told(rng, seed, case.scene + n))}"></a></li>'
+        f'alt="{escape(true_caption(rng, seed, case.scene + n))}"></a></li>'
         for n in range(IN_GALLERY)
     )
     return f'<ul class="pictures">{items}</ul>'

@@ -105,7 +105,7 @@ def plan(seed: int, number: int) -> Case:
     return case
 
 
-def told(rng: Random, seed: int, number: int) -> str:
+def true_caption(rng: Random, seed: int, number: int) -> str:
     """A caption that is true of the scene of this number."""
     return caption(rng, Facts(scene(seed, "web", number)))
 
@@ -114,14 +114,14 @@ def _texts(rng: Random, seed: int, case: Case) -> dict[str, tuple[str, bool, str
     if case.page == "foreign":
         return {"alt": (rng.choice(PROSE[case.language]), False, None)}
     natural = PICTURES[case.picture][1] != "realism" and case.picture != "one_colour"
-    right = told(rng, seed, case.scene)
+    right = true_caption(rng, seed, case.scene)
     match case.text:
         case "alt" | "title" | "figcaption":
             return {case.text: (right, natural, None)}
         case "before":
             return {"near": (f"{right[0].upper()}{right[1:]}.", natural, None)}
         case "other":
-            return {"alt": (told(rng, seed, case.scene + 1 + rng.randrange(50)), False, None)}
+            return {"alt": (true_caption(rng, seed, case.scene + 1 + rng.randrange(50)), False, None)}
         case "junk":
             junk = rng.choice(JUNK)
             return {"alt": (junk, False, "letters" if "#" in junk else "short")}

@@ -27,8 +27,8 @@ class Parts:
 
 def _sized(parts: Parts, classes: str = "", sized: bool = True) -> str:
     width, height = parts.sides
-    told = f' width="{width}" height="{height}"' if sized else ""
-    return parts.picture.replace("<img", f"<img{told}{f' class={chr(34)}{classes}{chr(34)}' if classes else ''}", 1)
+    sides = f' width="{width}" height="{height}"' if sized else ""
+    return parts.picture.replace("<img", f"<img{sides}{f' class={chr(34)}{classes}{chr(34)}' if classes else ''}", 1)
 
 
 def _figure(parts: Parts, inner: str, classes: str = "") -> str:

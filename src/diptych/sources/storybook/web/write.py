@@ -40,17 +40,17 @@ def write(
     folder.mkdir(parents=True, exist_ok=True)
     starts = list(range(0, pages, IN_A_WARC))
     truth: list[str] = []
-    told: list[str] = []
+    listed: list[str] = []
     serving: dict[str, str] = {}
     for start, (lines, where, unkind) in zip(
         starts, shared(partial(_part, folder, pages, seed), starts, processes), strict=True
     ):
         truth += lines
-        told += where
+        listed += where
         serving |= unkind
         if progress is not None:
             progress(min(IN_A_WARC, pages - start))
-    write_atomically(folder / "html" / "addresses.tsv", "".join(told).encode())
+    write_atomically(folder / "html" / "addresses.tsv", "".join(listed).encode())
     write_atomically(folder / "serving.json", json.dumps(serving, sort_keys=True).encode())
     write_atomically(folder / "truth.jsonl", "".join(truth).encode())
 
@@ -58,7 +58,7 @@ def write(
 def _part(folder: Path, pages: int, seed: int, start: int) -> tuple[list[str], list[str], dict[str, str]]:
     warc = [_record("warcinfo", "", b"software: diptych storybook web\r\n", "application/warc-fields")]
     truth: list[str] = []
-    told: list[str] = []
+    listed: list[str] = []
     serving: dict[str, str] = {}
     for number in range(start, min(start + IN_A_WARC, pages)):
         case = plan(seed, number)
@@ -66,7 +66,7 @@ def _part(folder: Path, pages: int, seed: int, start: int) -> tuple[list[str], l
         path = folder / "html" / case.host / case.path.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(html)
-        told.append(f"{path.relative_to(folder / 'html').as_posix()}\t{case.address}\n")
+        listed.append(f"{path.relative_to(folder / 'html').as_posix()}\t{case.address}\n")
         warc.append(_record("request", case.address, b"GET / HTTP/1.1\r\n\r\n", "application/http; msgtype=request"))
         warc.append(_page(case, html))
         for address, body, media in _files(seed, case):
@@ -80,7 +80,7 @@ def _part(folder: Path, pages: int, seed: int, start: int) -> tuple[list[str], l
         truth += [f"{json.dumps(line, sort_keys=True)}\n" for line in _truth(seed, case)]
     (folder / "warc").mkdir(exist_ok=True)
     write_atomically(folder / "warc" / f"{start // IN_A_WARC:05d}.warc.gz", b"".join(warc))
-    return truth, told, serving
+    return truth, listed, serving
 
 
 def _place(address: str) -> str:
@@ -113,9 +113,10 @@ def _truth(seed: int, case: Case) -> list[dict[str, Any]]:
         {"kind": kind, "text": text, "right": right and shown == case.scene, "rule": rule}
         for kind, (text, right, rule) in case.texts.items()
     ]
-    said = list(captions(Random(f"truth {seed} {shown}"), Facts(scene(seed, "web", shown)))) if natural else []
+    true_texts = list(captions(Random(f"truth {seed} {shown}"), Facts(scene(seed, "web", shown)))) if natural else []
     return [
-        line | {"address": picture_address(case), "dominant": True, "texts": texts, "shows": shown, "captions": said}
+        line
+        | {"address": picture_address(case), "dominant": True, "texts": texts, "shows": shown, "captions": true_texts}
     ]
 
 

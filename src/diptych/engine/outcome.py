@@ -9,23 +9,24 @@ from diptych.errors import DiptychError
 
 
 @dataclass(frozen=True)
-class Told:
+class Outcome:
     counts: Counts | None = None
     error: str | None = None
     exit_code: int = 1
 
 
-def told(work: Work, name: str) -> Told:
+def outcome_of(work: Work, name: str) -> Outcome:
     """Never raises what Diptych raises on purpose."""
     try:
-        return Told(work(name))
+        return Outcome(work(name))
     except DiptychError as error:
-        return Told(error=str(error), exit_code=error.exit_code)
+        return Outcome(error=str(error), exit_code=error.exit_code)
 
 
-def heard(one: Told) -> Counts:
-    if one.counts is None:
-        error = DiptychError(one.error or "a shard failed")
-        error.exit_code = one.exit_code
+def counts_of(outcome: Outcome) -> Counts:
+    """Raises the error of a shard that failed, with its exit code."""
+    if outcome.counts is None:
+        error = DiptychError(outcome.error or "a shard failed")
+        error.exit_code = outcome.exit_code
         raise error
-    return one.counts
+    return outcome.counts
