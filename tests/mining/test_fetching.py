@@ -187,13 +187,13 @@ def test_a_host_is_never_asked_faster_than_its_rate_nor_more_at_once(tmp_path: P
 
 def test_retry_after_and_complaints_are_a_rest() -> None:
     settings, host = Fetch(rest=60, longest_rest=120), Host("a.test", 0.0)
-    host.heard(503, None, settings)
-    host.heard(503, None, settings)
+    host.observe(503, None, settings)
+    host.observe(503, None, settings)
     assert host.next_at == 0
-    host.heard(429, None, settings)
+    host.observe(429, None, settings)
     first = host.next_at
     assert first > 0
-    host.heard(429, "100000", settings)
+    host.observe(429, "100000", settings)
     assert 50 < host.next_at - first < 70  # 120 at the most, not a day
     assert seconds_of("7") == 7
     assert seconds_of("no date") is None
