@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from diptych.loading.store import Store
-from tests.journeys.conftest import Told, drawn_pictures, tiny
+from tests.journeys.conftest import Result, drawn_pictures, tiny
 from tests.journeys.test_own_data import given
 
 COUNT = 20
@@ -28,8 +28,8 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_features_take_the_place_of_a_detector(own: Path, run: Callable[..., Told]) -> None:
-    def done(*command: object) -> Told:
+def test_features_take_the_place_of_a_detector(own: Path, run: Callable[..., Result]) -> None:
+    def done(*command: object) -> Result:
         ended = run(*command)
         assert ended.code == 0, (command, ended.error)
         return ended
@@ -49,19 +49,19 @@ def test_features_take_the_place_of_a_detector(own: Path, run: Callable[..., Tol
     assert (asked.code, "give them: --features PATH" in asked.error) == (1, True)
     done(*tuned, "--features", "features")
     scored = done("evaluate", "--model", "finder", "--data", "mine.jsonl", "--features", "features", "--json")
-    assert "R@1" in scored.said
+    assert "R@1" in scored.out
 
     search = ("search", "a red dog", "--pictures", "photos", "--model", "finder")
     asked = run(*search)
     assert (asked.code, "--features PATH" in asked.error) == (1, True)
-    assert len(done(*search, "--features", "features", "--most", COUNT).said.splitlines()) == COUNT
+    assert len(done(*search, "--features", "features", "--most", COUNT).out.splitlines()) == COUNT
     (own / "features" / "003.npz").unlink()
     fewer = done(*search, "--features", "features", "--most", COUNT, "--cache", "anew")
-    assert len(fewer.said.splitlines()) == COUNT - 1
+    assert len(fewer.out.splitlines()) == COUNT - 1
     assert "003.jpg: found no features of" in fewer.error
 
 
-def test_features_are_found_by_the_path_of_a_picture(own: Path, run: Callable[..., Told]) -> None:
+def test_features_are_found_by_the_path_of_a_picture(own: Path, run: Callable[..., Result]) -> None:
     """Two folders with pictures of one name each have their own."""
     for folder in ("a", "b"):
         (own / "both" / folder).mkdir(parents=True)
@@ -80,7 +80,7 @@ def test_features_are_found_by_the_path_of_a_picture(own: Path, run: Callable[..
     assert not first.equal(second)
 
 
-def test_a_detector_and_features_exclude_each_other(own: Path, with_eyes: Path, run: Callable[..., Told]) -> None:
-    ended = run("finetune", "caption", "--data", "mine.jsonl", "--model", with_eyes, "--out", "none",
+def test_a_detector_and_features_exclude_each_other(own: Path, with_detector: Path, run: Callable[..., Result]) -> None:
+    ended = run("finetune", "caption", "--data", "mine.jsonl", "--model", with_detector, "--out", "none",
                 "--features", "features")  # fmt: skip
     assert (ended.code, "leave out one of them" in ended.error) == (2, True)

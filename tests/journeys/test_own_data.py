@@ -158,7 +158,10 @@ def test_given_features_are_read_best_region_first(begun: Path, run: Callable[..
                *tiny(**SIZES, **{"data.split": "train", "training.steps": 1}))  # fmt: skip
     assert result.code == 0, result.error
     result = run("caption", "photos/000.jpg", "--model", "given")
-    assert (result.code, "give a file or folder of them: --features PATH" in " ".join(result.error.split())) == (1, True)
+    assert (result.code, "give a file or folder of them: --features PATH" in " ".join(result.error.split())) == (
+        1,
+        True,
+    )
     (begun / "features" / "002.npz").unlink()
     result = run(
         "caption", "photos/001.jpg", "photos/002.jpg", "photos/003.jpg", "--model", "given", "--features", "features"
