@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from diptych.progress import bar
+from diptych.progress import bar, time_left
 from diptych.terminal import WIDE, columns, make_console
 
 ROOT = Path(__file__).parents[1]
@@ -84,3 +84,24 @@ def test_consoles_are_made_in_one_place() -> None:
     for path in (ROOT / "src").rglob("*.py"):
         made = re.findall(r"\bConsole\((?!quiet=True\))", path.read_text())
         assert not made or path.name == "terminal.py", path
+
+
+def test_a_log_file_is_told_now_and_then_how_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr("diptych.progress.time.monotonic", lambda: clock[0])
+
+    def work() -> None:
+        with bar("pictures") as progress:
+            task = progress.add_task("captioning", total=100)
+            for _ in range(100):
+                clock[0] += 1
+                progress.advance(task)
+
+    lines = in_a_pipe(monkeypatch, work).splitlines()
+    assert [line.split(" pictures, ")[0] for line in lines] == [f"captioning {n}/100" for n in (10, 30, 70)]
+    assert re.fullmatch(r"captioning 30/100 pictures, .* left, until \d\d:\d\d", lines[1])
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(12, "12 s"), (89, "89 s"), (95, "2 min"), (5400, "1.5 h")])
+def test_a_time_left_is_said_in_what_it_is_counted_in(seconds: float, words: str) -> None:
+    assert time_left(seconds).startswith(f"{words} left, until ")

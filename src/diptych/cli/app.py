@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="diptych",
-    help="Pre-train, fine-tune, evaluate and apply vision-language models.",
     epilog="Any verb takes --debug, to show the traceback of an error.",
     no_args_is_help=True,
     add_completion=False,
@@ -105,6 +104,23 @@ NoRepeatNgram = Annotated[
         min=1, metavar="N", help="Forbid that N words in a row come twice in a caption; default: the model's recipe."
     ),
 ]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from diptych import __version__
+
+        print(f"diptych {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Pre-train, fine-tune, evaluate and apply vision-language models."""
 
 
 def hold(folder: Path) -> None:

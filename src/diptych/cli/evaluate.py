@@ -5,12 +5,33 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diptych.cli.app import Features, SplitSeed, app, console, open_folder
+from diptych.cli.app import (
+    Beams,
+    DrawSeed,
+    Features,
+    LengthBonus,
+    LengthPenalty,
+    MaxWords,
+    MinWords,
+    NoRepeatNgram,
+    Sample,
+    SplitSeed,
+    Temperature,
+    TopK,
+    TopP,
+    app,
+    console,
+    open_folder,
+)
 from diptych.errors import RecipeError
+
+if TYPE_CHECKING:
+    from diptych.decoding import DecodingOptions
+    from diptych.runs.folder import ModelFolder
 
 # Of a file of results.
 References = Annotated[
@@ -85,6 +106,17 @@ def evaluate(
     shortlist: Shortlist = None,
     shortlist_by: ShortlistBy = None,
     pairs: Pairs = None,
+    beams: Beams = None,
+    length_bonus: LengthBonus = None,
+    length_penalty: LengthPenalty = None,
+    sample: Sample = False,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    seed: DrawSeed = 0,
+    min_words: MinWords = None,
+    max_words: MaxWords = None,
+    no_repeat_ngram: NoRepeatNgram = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Score a model, or a file of results: each figure with its interval, beside a blind baseline and a ceiling."""
@@ -94,7 +126,13 @@ def evaluate(
     from diptych.reports.tables import score_table
     from diptych.runs.extraction import store_of
 
-    if results is not None and model is None and data is None:
+    ways: dict[str, Any] = {
+        "beams": beams, "length_bonus": length_bonus, "length_penalty": length_penalty, "temperature": temperature,
+        "top_k": top_k, "top_p": top_p, "min_words": min_words, "max_words": max_words,
+        "no_repeat_ngram": no_repeat_ngram,
+    }  # fmt: skip
+    asked = sample or any(value is not None for value in ways.values())
+    if results is not None and model is None and data is None and not asked:
         scores = score_file(results, references, questions, annotations, training, extra_metrics or (), allow_missing)
     elif results is None and model is not None and data is not None:
         opened = open_folder(model)
@@ -102,12 +140,30 @@ def evaluate(
             store = store_of(data, Path(scratch) / "store", str(opened.folder), console(), split_seed, features)
             by = open_folder(shortlist_by) if shortlist_by is not None else None
             extent = Extent(queries, shortlist, by=by) if queries or shortlist or by else None
-            predicted, scores = score_model(opened, store, split, extra_metrics or (), task, extent, pairs, console())
+            decoding = _decoding(opened, sample, seed, ways) if asked else None
+            predicted, scores = score_model(
+                opened, store, split, extra_metrics or (), task, extent, pairs, decoding, console()
+            )
         if predictions is not None:
             write_atomically(predictions, json.dumps(predicted, indent=1, ensure_ascii=False).encode())
     else:
-        raise RecipeError("evaluate needs --model and --data, or --results with --references or --questions")
+        raise RecipeError(
+            "evaluate needs --model and --data, or --results with --references or --questions"
+            + ("; --beams and its like are of --model" if asked else "")
+        )
     if as_json:
         print(json.dumps(scores.to_json(), indent=2, ensure_ascii=False))
     else:
         console(stderr=False).print(score_table(scores))
+
+
+def _decoding(model: ModelFolder, sample: bool, seed: int, ways: dict[str, Any]) -> DecodingOptions:
+    """How captions are written where that was asked for: the rest is as the recipe has it."""
+    import torch
+
+    from diptych.decoding import DecodingOptions
+    from diptych.recipes.decoding import chosen_decoding
+
+    torch.manual_seed(seed)
+    usual = model.recipe.decoding if model.recipe is not None else DecodingOptions()
+    return chosen_decoding(usual, 1, sample, **ways)

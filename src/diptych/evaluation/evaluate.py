@@ -10,17 +10,20 @@ from typing import Any
 from rich.console import Console
 
 from diptych.core import Record
+from diptych.decoding import DecodingOptions
 from diptych.errors import RecipeError
 from diptych.evaluation.retrieve import Extent, retrieve
 from diptych.loading.store import Store, iterate
 from diptych.metrics.java import unavailable
 from diptych.metrics.results import Results, read_answer_results, read_caption_results, read_references
+from diptych.progress import tell
 from diptych.runs.folder import ModelFolder
 from diptych.runs.regions import more_regions, unseen
 from diptych.runs.run import predict
+from diptych.runs.tasks import task_of
 from diptych.sources import vqa2
 from diptych.tasks import TaskSpec, find_task
-from diptych.tasks.caption import caption_baselines, extra_caption_scores, score_captions
+from diptych.tasks.caption import Captioning, caption_baselines, extra_caption_scores, score_captions
 from diptych.tasks.scores import Baselines, Scores
 from diptych.tasks.vqa import score_vqa, vqa_baselines
 
@@ -33,13 +36,15 @@ def score_model(
     task: str | None = None,
     extent: Extent | None = None,
     pairs: Path | None = None,
+    decoding: DecodingOptions | None = None,
     console: Console | None = None,
 ) -> tuple[list[dict[str, Any]], Scores]:
     """What it says of a split, and the scores; the blind baseline is learnt on the split that taught the model.
 
     `task` is another one than the model was trained for: a pre-trained model that matches pairs can search as it is.
-    `extent` and `pairs` (a folder that keeps the scores of pairs) are of retrieval.
+    `extent` and `pairs` (a folder that keeps the scores of pairs) are of retrieval, `decoding` is of captions.
     """
+    console = console or Console(quiet=True)
     _runnable(extra_metrics)
     trained_for = task or (model.recipe.task if model.recipe is not None else None)
     spec = find_task(trained_for) if trained_for is not None else None
@@ -48,6 +53,11 @@ def score_model(
             f"{', '.join(extra_metrics)} score captions, and {model.folder} is scored for {spec.name}; leave out "
             "--extra-metrics"
         )
+    if decoding is not None and not isinstance(asked := task_of(model, task), Captioning):
+        raise RecipeError(
+            f"--beams and its like say how captions are written, and {model.folder} is scored for {asked.name}; leave "
+            "them out"
+        )
     if spec is not None and spec.gallery and spec.head in model.model.heads:
         return retrieve(model, store, split, extent, pairs, console)
     if extent is not None or pairs is not None:
@@ -55,13 +65,19 @@ def score_model(
             "--queries, --shortlist and --pairs are of retrieval by a model that reads pairs (it has a head 'match'); "
             "say --task retrieval, or leave them out"
         )
-    predictions, records, asked, damaged = predict(model, store, split, task)
-    spec = find_task(asked.name)  # of a pre-trained model: captions
+    predictions, records, answered, damaged = predict(model, store, split, task, decoding, console)
+    spec = find_task(answered.name)  # of a pre-trained model: captions
+    tell(console, f"scoring {len(predictions)} {spec.noun}, with intervals and baselines")
     predicted = spec.by_key(predictions)
     scores = spec.score(predicted, records, _baselines(spec, model, store, split, records))
     extra = spec.extra_scores(predicted, records, extra_metrics) if spec.extra_scores and extra_metrics else []
     most = model.architecture.config.max_regions
-    notes = (*_left_out(damaged), *more_regions(store, store.split(split), most), *unseen(records))
+    notes = (
+        *_written(model, decoding),
+        *_left_out(damaged),
+        *more_regions(store, store.split(split), most),
+        *unseen(records),
+    )
     return predictions, replace(scores, scores=(*scores.scores, *extra), notes=(*scores.notes, *notes))
 
 
@@ -76,6 +92,16 @@ def _baselines(
         numbers = store.split(taught)[: spec.baseline_regions] if taught != split else []
         return spec.baselines(records, [store.record(number) for number in numbers])
     return spec.baselines(records, [record for record in iterate(store, taught) if record.split != split])
+
+
+def _written(model: ModelFolder, decoding: DecodingOptions | None) -> Iterator[str]:
+    """How captions were written, where that was not the way of the recipe."""
+    if decoding is not None and model.recipe is not None:
+        usual = model.recipe.decoding.model_dump()
+        changed = {name: value for name, value in decoding.model_dump().items() if value != usual[name]}
+        if changed:
+            values = (f"{name} {value} (recipe: {usual[name]})" for name, value in changed.items())
+            yield f"captions written with {', '.join(values)}"
 
 
 def _left_out(damaged: Sequence[str]) -> Iterator[str]:

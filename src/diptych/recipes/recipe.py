@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -34,6 +34,20 @@ FILE = "recipe.json"
 TAUGHT = "objectives"  # the one section that is replaced as a whole, by those of another system
 WHOLE = (TAUGHT, f"{TAUGHT}.kind")  # set before the keys of that section, in whatever order they are given
 FREE = "optimizer.lr_multipliers"  # the one table whose keys are the user's: prefixes of parameter names
+# What may change while a run goes on: its length, when it gives up, what it writes and how it is computed the same.
+CHANGEABLE = frozenset(
+    f"training.{name}"
+    for name in (
+        "steps",
+        "patience",
+        "log_every",
+        "tensorboard",
+        "checkpoint_every",
+        "keep",
+        "threads",
+        "loading_threads",
+    )
+)
 M = TypeVar("M", bound=BaseModel)
 # What the presets of the papers' size begin from (`init`), until a file is given.
 _GIVEN = "--set init=FILE --set data.vocabulary=vocab.txt"
@@ -186,11 +200,19 @@ class Recipe(BaseModel):
             raise RecipeError(f"{path} is no recipe ({error}); a model folder and a run folder hold one") from error
         return parse(cls, values, str(path))
 
-    def differences(self, other: Recipe) -> list[str]:
-        """`optimizer.lr: 0.0003, was 0.0001`, one line for each key that differs."""
+    def differences(self, other: Recipe, without: Collection[str] = ()) -> list[str]:
+        """`optimizer.lr: 0.0003, was 0.0001`, one line for each key that differs, but those left out."""
         mine, theirs = (dict(_flat(r.model_dump(mode="json"))) for r in (self, other))
-        keys = sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
+        keys = sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k) and k not in without)
         return [f"{k}: {json.dumps(mine.get(k))}, was {json.dumps(theirs.get(k))}" for k in keys]
+
+    @property
+    def bound(self) -> dict[str, Any]:
+        """What a run shares with its checkpoints. Defaults are left out: a setting that a later version adds stops no
+        run."""
+        chosen = self.model_dump(mode="json", exclude_defaults=True) | {"kind": self.objectives.kind}
+        training = {name: value for name, value in chosen["training"].items() if f"training.{name}" not in CHANGEABLE}
+        return chosen | {"training": training}
 
 
 def named_system(system: str) -> str:
@@ -217,17 +239,22 @@ def parse(kind: type[M], values: Any, where: str) -> M:
 
 
 def claim(out: Path, recipe: Recipe) -> None:
-    """Make `out` the folder of this recipe's run."""
-    if not claimed(out, recipe):
+    """Make `out` the folder of this recipe's run, or of one that it goes on with."""
+    if not claimed(out, recipe) or Recipe.load(out) != recipe:
         out.mkdir(parents=True, exist_ok=True)
         recipe.save(out)
 
 
 def claimed(out: Path, recipe: Recipe) -> bool:
-    """Whether a run of this recipe lies there. Raises RecipeError, with the difference, where it is another's."""
+    """Whether a run of this recipe lies there, or one that it can go on with. Raises RecipeError, with the difference,
+    where it is another's."""
     if not (out / FILE).exists():
         return False
-    if lines := recipe.differences(Recipe.load(out)):
+    there = Recipe.load(out)
+    lines = recipe.differences(there, without=CHANGEABLE)
+    if recipe.training.steps < there.training.steps:
+        lines.append(f"training.steps: {recipe.training.steps}, was {there.training.steps}, and a run may only grow")
+    if lines:
         raise RecipeError(
             f"{out} holds a run of another recipe:\n  " + "\n  ".join(lines) + "\n"
             f"give the same options to go on with it, another --out to begin anew, or delete {out}"

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from torch import nn
 
 from diptych.configs import derive
 from diptych.core import Record, Task
+from diptych.decoding import DecodingOptions
 from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.loading.loader import Loader
 from diptych.loading.store import Store
@@ -23,13 +24,15 @@ from diptych.models import SystemModel
 from diptych.models.system import NETWORK
 from diptych.models.weights import digest, load_into, read_weights
 from diptych.objectives import Schedule
-from diptych.recipes.recipe import Recipe, claim
+from diptych.progress import bar
+from diptych.recipes.recipe import Recipe, claim, claimed
 from diptych.runs.folder import INNER, ModelFolder
 from diptych.runs.prepare import Plan, in_split, plan
 from diptych.runs.regions import pixels_of
 from diptych.runs.starts import begin, begin_network
 from diptych.runs.tasks import task_of
 from diptych.tasks import find_task
+from diptych.tasks.caption import Captioning
 from diptych.tasks.run import ask
 from diptych.tasks.spec import LIKELIHOOD, Start
 from diptych.terminal import make_console
@@ -68,7 +71,7 @@ def run(
         report = begin_network(model, recipe.system, recipe.network_init, recipe.data.pixels_colours)
         console.print(f"{recipe.network_init}: {report.lines()[-1]}")
     batches, validate = chosen.batches(), _validation(chosen)
-    for note in (*chosen.notes(), *chosen.left_out(batches)):
+    for note in (*_lengthened(recipe, out), *chosen.notes(), *chosen.left_out(batches)):
         console.print(note, markup=False, highlight=False, soft_wrap=True)
 
     def take_folder() -> None:
@@ -201,18 +204,36 @@ def evaluate(model: ModelFolder, store: Store, split: str) -> tuple[list[dict[st
     return predictions, task.score(predictions, records)
 
 
-def predict(model: ModelFolder, store: Store, split: str, name: str | None = None) -> Predictions:
+def predict(
+    model: ModelFolder,
+    store: Store,
+    split: str,
+    name: str | None = None,
+    decoding: DecodingOptions | None = None,
+    console: Console | None = None,
+) -> Predictions:
     """What it says of each record of a split; damaged ones are left out, as in training, and named.
 
-    `name` is a task that it has learnt beside the one that it was trained for last. Raises RecipeError and DataError.
+    `name` is a task that it has learnt beside the one that it was trained for last, `decoding` how captions are
+    written, where that is not the recipe's way; a `console` gets a progress bar. Raises RecipeError and DataError.
     """
     task = task_of(model, name)
+    if decoding is not None and isinstance(task, Captioning):
+        task = replace(task, decoding=decoding)
     model.accept(store.contract, store.folder)
     with_pixels = _pixel_reader(model.recipe) if model.recipe is not None else None
     most = model.architecture.config.max_regions
     records, damaged = _readable(store, in_split(store, split, "--split"), most, with_pixels)
-    predicted = ask(task, model.model, records, with_pixels=with_pixels)
-    return Predictions(predicted, records, task, damaged)
+    with bar("pictures", console or Console(quiet=True)) as progress:
+        asking = progress.add_task("predicting", total=len(records))
+
+        def read() -> Iterator[Record]:
+            for record in records:
+                yield record
+                progress.advance(asking)
+
+        predictions = ask(task, model.model, read(), with_pixels=with_pixels)
+    return Predictions(predictions, records, task, damaged)
 
 
 def _readable(
@@ -287,10 +308,21 @@ def _without_validation(training: TrainingConfig) -> TrainingConfig:
 
 
 def _fingerprint(recipe: Recipe, start: ModelFolder | None) -> str:
-    """What a run must share with its checkpoints: the recipe, and the weights it began from.
+    """What a run must share with its checkpoints: the recipe, and the weights it began from."""
+    bound = json.dumps(recipe.bound, sort_keys=True)
+    return digest(start.model, bound) if start is not None else hashlib.sha256(bound.encode()).hexdigest()
 
-    What stands at its default is left out, so that a setting that a later version adds stops no run.
-    """
-    chosen = recipe.model_dump(mode="json", exclude_defaults=True) | {"kind": recipe.objectives.kind}
-    canonical = json.dumps(chosen, sort_keys=True)
-    return digest(start.model, canonical) if start is not None else hashlib.sha256(canonical.encode()).hexdigest()
+
+def _lengthened(recipe: Recipe, out: Path) -> Iterator[str]:
+    """What is said of a run that goes on for longer than it was meant to."""
+    before = Recipe.load(out).training.steps if claimed(out, recipe) else recipe.training.steps
+    if recipe.training.steps > before:
+        yield (
+            f"{out}: goes on to {recipe.training.steps} steps, was {before}; learning rates "
+            + (
+                "stay as they are"
+                if recipe.optimizer.schedule not in ("linear", "cosine")
+                else f"now follow the {recipe.optimizer.schedule} schedule of {recipe.training.steps} steps, so the "
+                "result is not that of a run that had them from the beginning"
+            )
+        )

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from diptych.loading.store import Store
 from diptych.progress import tell
-from diptych.recipes.recipe import claimed
+from diptych.recipes.recipe import Recipe, claimed
 from diptych.recipes.stages import Stages
 from diptych.runs.folder import CONFIG, INNER, ModelFolder, open_model
 from diptych.runs.run import fit_named, run
@@ -36,10 +36,16 @@ def run_stages(
     for number, (folder, recipe) in enumerate(stages.folders(out), start=1):
         if len(stages.recipes) == 1:
             return run(recipe, store, folder, start, console).model
-        ended = claimed(folder, recipe) and (folder / INNER / CONFIG).is_file()
+        ended = claimed(folder, recipe) and _ended(folder, recipe)
         tell(
             console, f"stage {number} of {len(stages.recipes)}: {recipe.data.split}{', ended before' if ended else ''}"
         )
         start = open_model(folder) if ended else run(recipe, store, folder, start, console).model
     assert start is not None
     return start.save(out / INNER)
+
+
+def _ended(folder: Path, recipe: Recipe) -> bool:
+    """Whether its model is there, of as many steps."""
+    inner = folder / INNER
+    return (inner / CONFIG).is_file() and Recipe.load(inner).training.steps >= recipe.training.steps

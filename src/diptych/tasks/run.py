@@ -18,7 +18,6 @@ def ask(
     model: nn.Module,
     records: Iterable[Record],
     batch_size: int = 64,
-    progress: Callable[[int], object] | None = None,
     with_pixels: Callable[[Record], Record] | None = None,
 ) -> list[dict[str, Any]]:
     """One prediction for each question of each record, in order. `records` have regions; `with_pixels` adds pixels.
@@ -37,8 +36,6 @@ def ask(
                 task, map(with_pixels, records) if with_pixels is not None else records, batch_size
             ):
                 predictions += task.predict(model, collate(samples).to(device))
-                if progress is not None:
-                    progress(len(predictions))
     finally:
         model.train(was_training)
     return predictions

@@ -353,6 +353,10 @@ class _Run:
         if config.lr_times_batch:
             rate += f" = {config.lr:g} x batch {training.batch}"
         start = "" if resumed_from is None else f", going on after step {resumed_from}"
+        if self._gave_up():
+            start += (
+                f", where it gave up ({self.training.patience} validations without a rise; raise training.patience)"
+            )
         parts = f" in {self.stepper.parts} parts" if self.stepper.parts > 1 else ""
         return (
             f"{config.kind}, {rate}, {config.schedule}; {training.steps} steps of {training.batch} samples{parts}, "

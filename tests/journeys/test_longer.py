@@ -1,0 +1,95 @@
+"""A run that has ended is made longer, and a model is scored in other ways than its recipe's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.journeys.conftest import Told, tiny
+
+SHORT = tiny(**{"training.steps": 4, "training.validate_every": 4, "data.split": "train"})
+PRETRAIN = ("pretrain", "unified-vlp/small/pretrain", *SHORT)
+
+
+def test_a_longer_run_is_the_run_that_was_long_from_the_beginning(
+    world: Path, tmp_path: Path, run: Callable[..., Told]
+) -> None:
+    """Where the rate does not depend on the length."""
+    at = (*PRETRAIN, "--data", world, "--set", "optimizer.schedule=constant", "--set", "training.average_best=1",
+          "--set", "training.validate_every=null")  # fmt: skip
+    assert run(*at, "--out", tmp_path / "one").code == 0
+    longer = ("--set", "training.steps=7", "--set", "training.log_every=2")
+    told = run(*at, "--out", tmp_path / "one", *longer)
+    assert told.code == 0, told.error
+    assert "goes on to 7 steps, was 4; learning rates stay as they are" in told.error
+    assert "going on after step 4" in told.error
+    assert run(*at, "--out", tmp_path / "other", *longer).code == 0
+    one, other = (load_file(tmp_path / name / "model/model.safetensors") for name in ("one", "other"))
+    assert all(torch.equal(one[name], other[name]) for name in other)
+    assert json.loads((tmp_path / "one/recipe.json").read_text())["training"]["steps"] == 7
+    shorter = run(*at, "--out", tmp_path / "one")
+    assert (shorter.code, "training.steps: 4, was 7, and a run may only grow" in shorter.error) == (2, True)
+
+
+def test_a_schedule_that_falls_to_the_end_is_said_to_rise_again(
+    world: Path, tmp_path: Path, run: Callable[..., Told]
+) -> None:
+    at = (*PRETRAIN, "--data", world, "--out", tmp_path)
+    assert run(*at).code == 0
+    told = run(*at, "--set", "training.steps=6")
+    assert (told.code, "follow the linear schedule of 6 steps, so the result is not that" in told.error) == (0, True)
+    other = run(*at, "--set", "training.steps=6", "--set", "training.batch=4")
+    assert (other.code, "training.batch: 4, was 8" in other.error, "log_every" in other.error) == (2, True, False)
+
+
+@pytest.fixture(scope="module")
+def captioner(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from diptych.loading.store import Store
+    from diptych.recipes import find_recipe
+    from diptych.runs.run import run as train
+
+    folder = tmp_path_factory.mktemp("captioner")
+    settings = [word for word in (*SHORT, "decoding.beams=1") if word != "--set"]
+    train(find_recipe("unified-vlp/small/pretrain", settings), Store(world), folder)
+    return folder
+
+
+def test_captions_are_scored_as_they_are_asked_for(
+    captioner: Path, world: Path, tmp_path: Path, run: Callable[..., Told]
+) -> None:
+    def scored(*options: object) -> tuple[list[str], str]:
+        written = tmp_path / "written.json"
+        told = run("evaluate", "--model", captioner, "--data", world, "--predictions", written, *options)
+        assert told.code == 0, told.error
+        assert "scoring 12 captions" in told.error
+        return [line["caption"] for line in json.loads(written.read_text())], " ".join(told.said.split())
+
+    usual, said = scored()
+    assert "captions written with" not in said
+    longer, said = scored("--min-words", 9, "--no-repeat-ngram", 1, "--beams", 3)
+    assert "beams 3 (recipe: 1)" in said
+    assert longer != usual
+    assert all(len(text.split()) == len(set(text.split())) for text in longer)
+    drawn = [scored("--sample", "--seed", seed)[0] for seed in (3, 3, 4)]
+    assert drawn[0] == drawn[1]
+    assert drawn[0] != drawn[2]
+
+
+def test_ways_of_writing_are_of_captions(captioner: Path, world: Path, run: Callable[..., Told]) -> None:
+    told = run("evaluate", "--results", "none.json", "--beams", 3)
+    assert (told.code, "--beams and its like are of --model" in told.error) == (2, True)
+    told = run("evaluate", "--model", captioner, "--data", world, "--task", "retrieval", "--beams", 3)
+    assert told.code == 2
+    told = run("evaluate", "--model", captioner, "--data", world, "--sample", "--beams", 3)
+    assert (told.code, "sample draws texts one by one" in told.error) == (2, True)
+
+
+def test_the_version(run: Callable[..., Told]) -> None:
+    from diptych import __version__
+
+    assert run("--version").said == f"diptych {__version__}\n"
