@@ -27,7 +27,7 @@ from diptych.mining.picture_judge import train_judge
 from diptych.mining.run import Mine
 from diptych.mining.scoring import Pair
 from diptych.mining.settings import Settings
-from diptych.runs.extraction import open_detector
+from diptych.runs.detectors import open_detector
 from diptych.runs.mining import MEASURED, Reader
 from diptych.sources.storybook import Storybook, render
 from diptych.sources.storybook.web import plan

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from diptych.models.weights import read_weights
 from diptych.recipes import RECIPES, STAGED, find_recipe
+from diptych.weight_files import read_weights
 from tests.journeys.conftest import tiny
 
 

@@ -12,7 +12,7 @@ from diptych.loading.store import Store, StoreWriter
 from diptych.models.weights import digest
 from diptych.recipes import RECIPES, find_recipe
 from diptych.recipes.objectives import OBJECTIVES
-from diptych.runs.extraction import open_detector
+from diptych.runs.detectors import open_detector
 from diptych.runs.folder import open_model
 from diptych.runs.run import predict
 from tests import sixth, toy

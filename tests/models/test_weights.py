@@ -7,7 +7,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from diptych.errors import CheckpointError
-from diptych.models.weights import find_weights, load_into, read_weights
+from diptych.models.weights import load_into
+from diptych.weight_files import find_weights, read_weights
 
 TENSORS = {"weight": torch.arange(6.0).view(2, 3), "bias": torch.ones(2)}
 

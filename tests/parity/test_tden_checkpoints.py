@@ -10,7 +10,8 @@ from diptych.errors import CheckpointError
 from diptych.models import Tden
 from diptych.models.checkpoint import load_checkpoint
 from diptych.models.tden.checkpoint import export_tden, import_tden
-from diptych.models.weights import load_into, read_weights
+from diptych.models.weights import load_into
+from diptych.weight_files import read_weights
 from tests.parity.checkpoints import SMALL, Keys, random, sections, vocabulary
 
 pytestmark = pytest.mark.parity

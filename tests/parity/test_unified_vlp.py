@@ -13,8 +13,9 @@ from diptych.models import UnifiedVLP
 from diptych.models.checkpoint import load_checkpoint
 from diptych.models.unified_vlp.checkpoint import export_unified_vlp, import_unified_vlp
 from diptych.models.visual import place_input
-from diptych.models.weights import load_into, read_weights
+from diptych.models.weights import load_into
 from diptych.objectives import AnswerQuestion, MaskedLanguage, RegionContrast
+from diptych.weight_files import read_weights
 
 pytestmark = pytest.mark.parity
 CASES = ("s2s", "bi", "s2s_vismask", "bi_vismask")

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from diptych.errors import CheckpointError, DataError, DiptychError, RecipeError
 from diptych.runs.detector_files import from_hub, import_detector, open_file
-from diptych.runs.extraction import open_detector
+from diptych.runs.detectors import open_detector
 from diptych.vision.load import load_detector
 from tests.detector_files import CFG, butd_file, detectron_blobs, write_airsplay, write_detectron
 

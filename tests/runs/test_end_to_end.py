@@ -15,13 +15,13 @@ from diptych.errors import CheckpointError, RecipeError
 from diptych.loading.store import Store, StoreWriter
 from diptych.models import VLBertConfig
 from diptych.models.vl_bert.network import FastRCNN, begin_from_resnet
-from diptych.models.weights import read_weights
 from diptych.objectives import SeenRegionClass
 from diptych.recipes import find_recipe
 from diptych.runs.folder import open_model
 from diptych.runs.prepare import plan
 from diptych.runs.run import evaluate, fit_to, predict, run
 from diptych.vision.faster_rcnn import FasterRCNN, FasterRCNNConfig
+from diptych.weight_files import read_weights
 from tests import toy
 from tests.deciding import RECORDS
 

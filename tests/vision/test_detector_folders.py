@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from diptych.errors import CheckpointError
+from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.detector import Detector
-from diptych.vision.grid import Backbone
 from diptych.vision.image_feature import WithImageFeature
 from diptych.vision.selection import Selection
 from diptych.vision.small_detector import DetectorConfig, SmallDetector
@@ -24,7 +24,7 @@ def small() -> StorybookDetector:
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_every_file_is_held_against_the_contract(small: StorybookDetector, whole: bool, tmp_path: Path) -> None:
-    detector: Detector = WithImageFeature(small, Backbone("resnet18", 32)) if whole else small
+    detector: Detector = WithImageFeature(small, Backbone.of("resnet18", 32, pretrained=False)) if whole else small
     detector.save(tmp_path)
     check_detector(tmp_path, detector.contract.weights)
     with pytest.raises(CheckpointError, match="another detector than the one"):

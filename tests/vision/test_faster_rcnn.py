@@ -87,13 +87,13 @@ def test_other_files_are_refused_by_name(detector: FasterRCNN, tmp_path: Path) -
         with pytest.raises(CheckpointError, match=message):
             FasterRCNN.from_file(tmp_path / name, SHAPE, EXACTLY)
 
-    refused("missing.pth", "no weights at .*missing")
+    refused("missing.pth", "missing.pth is missing; wanted a file of weights")
     (tmp_path / "evil.pth").write_bytes(pickle.dumps(Evil(), 2))
-    refused("evil.pth", "could run code")
+    refused("evil.pth", "would run its code")
     torch.save({"epoch": 3}, tmp_path / "other.pth")
-    refused("other.pth", "no table of tensors")
+    refused("other.pth", "holds no tensors")
     (tmp_path / "cut.safetensors").write_bytes(b"1234567")
-    refused("cut.safetensors", "cannot read the weights")
+    refused("cut.safetensors", "cut short or is not a safetensors file")
     torch.save({"a": torch.zeros(1)}, tmp_path / "a.pth")
     refused("a.pth", "of another network: the network has no a")
     wide = FasterRCNNConfig(SHAPE.architecture, ("background", "cat"), shorter=64, longer=96)

@@ -1,12 +1,14 @@
 """A plain grid of cells."""
 
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from diptych.core import Record
-from diptych.errors import CheckpointError, RecipeError
+from diptych.errors import RecipeError
+from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.grid import Grid
 from diptych.vision.load import load_detector
 
@@ -16,7 +18,7 @@ SQUARE = torch.randint(0, 256, (3, 64, 64), generator=torch.Generator().manual_s
 @pytest.fixture(scope="module")
 def detector() -> Grid:
     torch.manual_seed(0)
-    return Grid.of("resnet18", side=64, cells=2)
+    return Grid(Backbone.of("resnet18", 64, pretrained=False), 2)
 
 
 def test_cells_in_reading_order(detector: Grid) -> None:
@@ -45,32 +47,14 @@ def test_it_is_the_same_after_a_save(detector: Grid, tmp_path: Path) -> None:
     assert torch.equal(mine.features, theirs.features)  # type: ignore[arg-type]
 
 
-def test_other_backbones() -> None:
-    assert Grid.of("mobilenet_v3_small", side=64, cells=2).contract.feature_size == 576
-    with pytest.raises(RecipeError, match="did you mean resnet18"):
-        Grid.of("resnet_18")
+def test_it_has_as_many_cells_as_the_map() -> None:
+    assert Grid(Backbone.of("resnet18", 64, pretrained=False)).cells == 2
+    assert Grid(Backbone.of("resnet18", pretrained=False)).cells == 7
 
 
-def test_timm_is_an_extra() -> None:
-    try:
-        import timm  # noqa: F401
-    except ImportError:
-        with pytest.raises(RecipeError, match="needs timm, of the extra `timm`"):
-            Grid.of("timm/resnet10t")
-    else:
-        for name in ("timm/resnet10t", "timm/test_vit"):
-            grid = Grid.of(name, side=64, cells=2)
-            regions = grid.detect([SQUARE], [Record("a")])[0]
-            assert len(regions) == 4
-            assert regions.features is not None
-            assert regions.features.shape[1] == grid.contract.feature_size
-
-
-def test_without_a_network_weights_are_refused_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def offline(*_: object, **__: object) -> None:
-        raise OSError("no network")
-
-    monkeypatch.setattr("torch.hub.download_url_to_file", offline)
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    with pytest.raises(CheckpointError, match=r"cannot download the weights of resnet18 .no network"):
-        Grid.of("resnet18", pretrained=True)
+def test_timm_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for library, extra in (("timm", "timm"), ("open_clip", "open-clip"), ("transformers", "transformers")):
+        monkeypatch.setitem(sys.modules, library, None)
+        name = "hf/a/b" if library == "transformers" else f"{library}/resnet10t"
+        with pytest.raises(RecipeError, match=rf"{name} needs {library}, of the extra `{extra}`"):
+            Backbone.of(name)

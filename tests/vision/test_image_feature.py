@@ -10,8 +10,9 @@ from diptych.errors import RecipeError
 from diptych.loading.check import check
 from diptych.loading.extract import extract
 from diptych.loading.store import Store
-from diptych.runs.extraction import with_image_feature
-from diptych.vision.grid import Backbone, Grid
+from diptych.runs.detectors import with_image_feature
+from diptych.vision.backbones.backbone import Backbone
+from diptych.vision.grid import Grid
 from diptych.vision.ground_truth import GroundTruth
 from diptych.vision.image_feature import WithImageFeature
 from diptych.vision.letterbox import letterbox
@@ -25,7 +26,7 @@ PICTURE = torch.randint(0, 255, (3, 40, 64), dtype=torch.uint8)
 @pytest.mark.parametrize(("name", "size"), [("densenet121", 1024), ("resnet18", 512), ("googlenet", 1024)])
 def test_the_backbones_that_the_paper_tries(name, size, tmp_path):
     torch.manual_seed(0)
-    detector = WithImageFeature(GroundTruth.of(RECORDS), Backbone(name, 64))
+    detector = WithImageFeature(GroundTruth.of(RECORDS), Backbone.of(name, 64, pretrained=False))
     (seen,) = detector.detect([PICTURE], RECORDS)
     (plain,) = GroundTruth.of(RECORDS).detect([], RECORDS)
     assert torch.equal(seen.features, plain.features)
@@ -50,7 +51,7 @@ def test_a_store_keeps_it_and_check_knows_its_size(tmp_path):
 
     Image.fromarray(PICTURE.permute(1, 2, 0).numpy()).save(tmp_path / "a.png")
     record = Record("a", objects=RECORDS[0].objects, captions=("a dog",), image=tmp_path / "a.png")
-    Grid.of("resnet18", 64).save(tmp_path / "grid")
+    Grid(Backbone.of("resnet18", 64, pretrained=False)).save(tmp_path / "grid")
     detector = with_image_feature(GroundTruth.of([record]), str(tmp_path / "grid"))
     extract([record], detector, tmp_path / "store")
     store = Store(tmp_path / "store")
@@ -63,7 +64,7 @@ def test_what_is_no_backbone_is_refused(tmp_path: Path):
     GroundTruth.of(RECORDS).save(tmp_path / "truth")
     with pytest.raises(RecipeError, match="wanted a backbone, saved as a grid detector"):
         with_image_feature(GroundTruth.of(RECORDS), str(tmp_path / "truth"))
-    detector = WithImageFeature(GroundTruth.of(RECORDS), Backbone("resnet18", 32))
+    detector = WithImageFeature(GroundTruth.of(RECORDS), Backbone.of("resnet18", 32, pretrained=False))
     detector.save(tmp_path / "both")
-    with pytest.raises(RecipeError, match="finds no boxes to select from"):
+    with pytest.raises(RecipeError, match="takes no other selection of regions"):
         load_detector(tmp_path / "both", Selection(most=3))

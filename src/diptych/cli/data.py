@@ -80,7 +80,7 @@ def storybook_show(
         show(scenes, out)
     else:
         from diptych.runs.detector import drawn, truth
-        from diptych.runs.extraction import open_detector
+        from diptych.runs.detectors import open_detector
         from diptych.vision.sheet import detection_sheet
 
         pictures, records = [drawn(scene) for scene in scenes], [truth(scene) for scene in scenes]
@@ -179,13 +179,22 @@ def extract(
         ),
     ],
     weights: Annotated[
-        Path | None, typer.Option(help="File of a torchvision detector's weights; default: they are downloaded.")
+        Path | None,
+        typer.Option(
+            help="File of the weights of a detector or backbone (hf/...: folder of its files); default: downloaded."
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Set a key of the detector, such as cells=14 of a grid; may be given several times.",
+        ),
     ] = None,
     region_selection: Annotated[
         str | None,
-        typer.Option(
-            help="Rule by which regions are selected, such as vl-bert or tden; default: the 100 of the highest score."
-        ),
+        typer.Option(help="Rule by which regions are selected, such as vl-bert or tden; default: the detector's own."),
     ] = None,
     pictures: Annotated[
         Path | None, typer.Option(help="Folder in which the names of pictures start; default: the folder of the data.")
@@ -211,10 +220,11 @@ def extract(
     ] = None,
 ) -> None:
     """Extract the regions of every picture into a store, which training reads."""
-    from diptych.runs.extraction import extract_with_progress, open_detector, read_records, with_image_feature
+    from diptych.runs.detectors import open_detector, with_image_feature
+    from diptych.runs.extraction import extract_with_progress, read_records
 
     records = read_records(data, console(), pictures, split, split_seed, need_pictures=features is None)
-    found = open_detector(detector, records, features, weights, region_selection, boxes)
+    found = open_detector(detector, records, features, weights, region_selection, boxes, settings or ())
     opened = with_image_feature(found, image_feature)
     hold(out)
     done = extract_with_progress(records, opened, out, console(), batch, processes)

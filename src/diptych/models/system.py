@@ -16,8 +16,9 @@ from torch import nn
 from diptych.core import Batch, Capability, States, Vocabulary
 from diptych.core.shares import Count, Epsilon, PartialShare, Size
 from diptych.loading.pixels import Colours
-from diptych.models.weights import Report, Tensors
+from diptych.models.weights import Report
 from diptych.vision.selection import Selection
+from diptych.weight_files import Tensors
 
 
 class ModelConfig(BaseModel):

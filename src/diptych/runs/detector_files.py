@@ -15,12 +15,13 @@ import torch
 from diptych import unpickle
 from diptych.errors import CheckpointError, RecipeError
 from diptych.files import whole_folder
-from diptych.models.weights import HUB_FILES, Report, Tensors, read_weights
+from diptych.models.weights import Report
 from diptych.vision.detector import Detector
 from diptych.vision.load import load_detector
 from diptych.vision.official.convert import convert
 from diptych.vision.official.detector import OfficialDetector, with_settings
 from diptych.vision.weights import DETECTOR, WEIGHTS
+from diptych.weight_files import HUB_FILES, Tensors, read_weights
 
 HUB = "hub:"
 HUB_NAME = re.compile(r"hub:([\w.-]+/[\w.-]+)@([0-9a-f]{40})")
@@ -38,7 +39,7 @@ def open_file(path: Path, settings: Sequence[str] = (), class_names: Path | None
 
     `settings`: KEY=VALUE that replace what the file or the code says. `class_names`: a file with a name a line.
     """
-    changes = dict(map(_setting, settings))
+    changes = settings_of(settings)
     tensors, cfg = _read(path)
     done = convert(tensors, cfg, str(path))
     report = Report(loaded=sorted(done.tensors), renamed=done.renamed, left=done.left)
@@ -94,6 +95,11 @@ def _fetched(repository: str, revision: str, file: str) -> Path | None:
             f"fetching {file} of {repository}@{revision[:12]} failed ({type(error).__name__}); check both names, or "
             f"download it elsewhere, then: diptych import detector {file} OUT"
         ) from error
+
+
+def settings_of(texts: Sequence[str]) -> dict[str, Any]:
+    """KEY=VALUE each, the value as JSON where it is some."""
+    return dict(map(_setting, texts))
 
 
 def _setting(text: str) -> tuple[str, Any]:

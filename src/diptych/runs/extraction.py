@@ -1,4 +1,4 @@
-"""Extraction as a user asks for it: a detector by name, a store that carries them."""
+"""Extraction as a user asks for it: a store, and in it the detector that found its regions."""
 
 from __future__ import annotations
 
@@ -12,93 +12,23 @@ from time import perf_counter
 from rich.console import Console
 
 from diptych.core import Record
-from diptych.errors import DataError, RecipeError, nearest
+from diptych.errors import DataError, RecipeError
 from diptych.loading.extract import Extraction, extract
 from diptych.loading.several import SeveralStores
 from diptych.loading.store import DETECTOR, INDEX, Store, iterate
-from diptych.models import SYSTEMS
 from diptych.processes import PROCESSES
 from diptych.progress import bar, tell
-from diptych.runs.detector_files import HUB, from_hub
-from diptych.runs.folder import INNER
+from diptych.runs.detectors import open_detector
 from diptych.sources.formats import FORMS, read
 from diptych.sources.parsing import Skips
 from diptych.terminal import printable
 from diptych.vision.detector import Detector
-from diptych.vision.faster_rcnn import WHOLE_NETWORKS, FasterRCNN, coco_shape
 from diptych.vision.given import KIND as GIVEN
 from diptych.vision.given import Given
-from diptych.vision.grid import Grid
-from diptych.vision.ground_truth import GroundTruth
-from diptych.vision.image_feature import WithImageFeature
-from diptych.vision.load import load_detector
-from diptych.vision.selection import EXACTLY_100, SELECTIONS, Selection
 
 NAMED_SET = re.compile(r"([a-z][a-z0-9_]*)=(.+)")
 MANY = 500  # pictures that are worth processes of their own, which take a few seconds to start
 NAMED = 5  # failures that are shown; failures.jsonl has all
-
-
-def open_detector(
-    name: str,
-    records: Sequence[Record],
-    features: Path | None = None,
-    weights: Path | None = None,
-    select: str | None = None,
-    boxes: str | None = None,
-) -> Detector:
-    """By name: a detector folder, of a store, of a model or of the run that made one; or what no folder need hold.
-
-    ground-truth    the objects of the records           grid:resnet18    cells of a backbone, torchvision's or timm's
-    given           files in `features`, of any format of `diptych.vision.features`; `boxes` "whole" if they have none
-    hub:NAME@COMMIT a detector of the Hugging Face hub
-    fasterrcnn_...  a torchvision detector, its weights from `weights` (with torchvision's 91 classes) or the network
-    """
-    if (name == GIVEN) != (features is not None):
-        raise RecipeError("--detector given and --features PATH belong together: give both, or neither")
-    if boxes not in (None, "whole") or (boxes is not None and features is None):
-        raise RecipeError(f"--boxes {boxes}: wanted `whole`, with --features PATH that has no boxes")
-    if features is not None:
-        return Given.of(features, records, whole_boxes=boxes is not None)
-    if name == "ground-truth":
-        return GroundTruth.of(records)
-    if name.startswith((HUB, "grid:")):
-        return from_hub(name) if name.startswith(HUB) else Grid.of(name.removeprefix("grid:"), pretrained=True)
-    selection = _selection(select)
-    if name in WHOLE_NETWORKS:
-        if weights is None:
-            return FasterRCNN.from_torchvision(name, selection=selection)
-        return FasterRCNN.from_file(weights, coco_shape(name), selection)
-    folder = Path(name)
-    for inside in (folder, folder / DETECTOR, folder / INNER / DETECTOR):
-        if (inside / "detector.json").is_file():
-            return load_detector(inside)
-    raise RecipeError(
-        f"no detector {name!r}; wanted a folder with detector.json (of a detector, a store or a model), ground-truth, "
-        f"given, grid:BACKBONE, hub:NAME@COMMIT, or one of torchvision's: {', '.join(WHOLE_NETWORKS)}"
-    )
-
-
-def _selection(name: str | None) -> Selection:
-    """A system's rule, or one of the others, by name; None: exactly 100 regions, by score."""
-    known = {system: entry.selection for system, entry in SYSTEMS.items()} | dict(SELECTIONS)
-    if name is not None and name not in known:
-        raise RecipeError(f"no selection {name!r}; {nearest(name, known)}")
-    return known[name] if name is not None else EXACTLY_100
-
-
-def with_image_feature(detector: Detector, backbone: str | None) -> Detector:
-    """The same regions with the whole picture's feature of a backbone: its name, or a folder of a grid detector."""
-    if backbone is None:
-        return detector
-    if not (Path(backbone) / "detector.json").is_file():
-        return WithImageFeature.of(detector, backbone)
-    grid = load_detector(Path(backbone))
-    if not isinstance(grid, Grid):
-        raise RecipeError(
-            f"--image-feature {backbone} holds {grid.contract.extractor}; wanted a backbone, saved as a grid detector"
-        )
-    return WithImageFeature(detector, grid.backbone)
 
 
 def extract_regions(

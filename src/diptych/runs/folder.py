@@ -27,12 +27,13 @@ from diptych.loading.store import DETECTOR
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.loading.tokens import Tokens
 from diptych.models import SYSTEMS, ResolvedConfig, SystemModel
-from diptych.models.weights import load_into, read_weights
+from diptych.models.weights import load_into
 from diptych.recipes.recipe import Recipe, named_system, parse, system_of
 from diptych.tasks.answers import FILE as ANSWERS
 from diptych.tasks.answers import Answers
 from diptych.vision.given import KIND as GIVEN
 from diptych.vision.weights import check_detector
+from diptych.weight_files import read_weights
 
 WEIGHTS, CONFIG, FEATURES, CHECKS = "model.safetensors", "config.json", "features.json", "weights.json"
 INNER = "model"  # where a run folder keeps its model folder

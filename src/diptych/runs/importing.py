@@ -14,7 +14,7 @@ from diptych.loading.tokens import Tokens
 from diptych.models import SYSTEMS, Importer, ResolvedConfig
 from diptych.models.weights import load_into
 from diptych.recipes import RECIPES, find_recipe
-from diptych.runs.extraction import open_detector
+from diptych.runs.detectors import open_detector
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.runs.run import fit_to
 from diptych.tasks import REFERRING, VCR, VQA

@@ -24,7 +24,7 @@ from diptych.mining.scoring import Pair, Scorer
 from diptych.mining.settings import PictureRules
 from diptych.mining.statistics import statistics
 from diptych.mining.tables import digest
-from diptych.runs.extraction import open_detector
+from diptych.runs.detectors import open_detector
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.sources.formats import read
 from diptych.tasks.matching import Retrieval, can_match, match_scores

@@ -22,7 +22,7 @@ from diptych.loading.loader import Loader
 from diptych.loading.store import Store
 from diptych.models import SystemModel
 from diptych.models.system import NETWORK
-from diptych.models.weights import digest, load_into, read_weights
+from diptych.models.weights import digest, load_into
 from diptych.objectives import Schedule
 from diptych.progress import bar
 from diptych.recipes.recipe import Recipe, claim, claimed
@@ -39,6 +39,7 @@ from diptych.terminal import make_console
 from diptych.training import Result, TrainingConfig, train
 from diptych.training.checkpoint import steps_in
 from diptych.training.trainer import CHECKPOINTS
+from diptych.weight_files import read_weights
 
 LIKELIHOOD_BATCHES = 20
 PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # how pictures are read, in DataConfig

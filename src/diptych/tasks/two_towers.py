@@ -27,10 +27,10 @@ from diptych.files import write_atomically
 from diptych.loading.tokens import Tokens
 from diptych.metrics.bootstrap import bootstrap_interval, rows_by_picture
 from diptych.metrics.retrieval import RECALLS, Ranks, recalls, retrieval_ranks
-from diptych.models.weights import read_weights
 from diptych.tasks.run import ask
 from diptych.tasks.scores import Score, Scores
 from diptych.tasks.shortlist import top
+from diptych.weight_files import read_weights
 
 VECTORS, KEYS = "gallery.safetensors", "gallery.json"
 MANY = 30_000  # from here on an index answers faster than a product with every vector, where faiss is installed

@@ -6,7 +6,6 @@ class, its score that class's probability. The picture's own feature is that of 
 
 from __future__ import annotations
 
-import pickle
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,8 +17,6 @@ from urllib.error import URLError
 
 import torch
 from jaxtyping import Float
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torchvision.models import detection, get_model_weights
 from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
@@ -32,6 +29,7 @@ from diptych.vision.detection import DetectionBatch
 from diptych.vision.detector import Picture
 from diptych.vision.selection import EXACTLY_100, Selection
 from diptych.vision.weights import fill, fingerprint, write_detector
+from diptych.weight_files import read_weights
 
 KIND = "faster-rcnn"
 WHOLE_NETWORKS = (
@@ -168,7 +166,7 @@ class FasterRCNN:
     @classmethod
     def from_file(cls, path: Path, shape: FasterRCNNConfig, selection: Selection) -> FasterRCNN:
         """Weights that torchvision or a user saved: .safetensors, or .pth without anything but tensors."""
-        return cls(fill(shape.build(), _tensors(path), str(path)), shape, selection)
+        return cls(fill(shape.build(), read_weights(path), str(path)), shape, selection)
 
     @classmethod
     def from_torchvision(
@@ -199,24 +197,6 @@ def coco_shape(architecture: str, layer: Layer = "fc7") -> FasterRCNNConfig:
     return FasterRCNNConfig(
         architecture, tuple(cast(Any, get_model_weights(architecture)).DEFAULT.meta["categories"]), layer
     )
-
-
-def _tensors(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise CheckpointError(f"no weights at {path}; give a .safetensors or .pth file")
-    try:
-        read = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
-    except (SafetensorError, RuntimeError, EOFError, OSError) as error:
-        raise CheckpointError(f"cannot read the weights {path} ({error}); copy the file again") from error
-    except pickle.UnpicklingError as error:
-        raise CheckpointError(
-            f"{path} holds more than tensors, which could run code, so it is not opened; save its state_dict alone"
-        ) from error
-    if isinstance(read, dict) and isinstance(read.get("model"), dict):  # torchvision's training scripts
-        read = read["model"]
-    if not isinstance(read, dict) or not all(isinstance(value, Tensor) for value in read.values()):
-        raise CheckpointError(f"{path} is no table of tensors; save a state_dict")
-    return read
 
 
 @dataclass(frozen=True)

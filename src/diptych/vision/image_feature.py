@@ -15,10 +15,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
+from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.detector import Detector, Picture
-from diptych.vision.grid import Backbone, Grid
 from diptych.vision.letterbox import letterbox
-from diptych.vision.weights import fill, fingerprint, write_detector
+from diptych.vision.weights import fingerprint, write_detector
 
 KIND = "with-whole"
 REGIONS = "regions"  # the folder of the detector of regions, inside the folder of this one
@@ -31,11 +31,6 @@ class WithImageFeature:
 
     def __init__(self, regions: Detector, backbone: Backbone) -> None:
         self.regions, self.backbone = regions, backbone.eval()
-
-    @classmethod
-    def of(cls, regions: Detector, name: str, side: int = 224) -> WithImageFeature:
-        """With the weights that torchvision or timm offers for the backbone of this name."""
-        return cls(regions, Grid.of(name, side, pretrained=True).backbone)
 
     @property
     def contract(self) -> FeatureContract:
@@ -64,15 +59,13 @@ class WithImageFeature:
 
     def save(self, folder: Path) -> None:
         self.regions.save(folder / REGIONS)
-        write_detector(
-            folder, {"kind": KIND, "backbone": self.backbone.name, "side": self.backbone.side}, self.backbone
-        )
+        write_detector(folder, {"kind": KIND, **self.backbone.described}, self.backbone)
 
     @classmethod
     def from_folder(
         cls, described: dict[str, Any], weights: dict[str, Tensor], source: str, regions: Detector
     ) -> WithImageFeature:
-        return cls(regions, fill(Backbone(described["backbone"], described["side"]), weights, source))
+        return cls(regions, Backbone.from_described(described, weights, source))
 
 
 def _mean(cells: Float[Tensor, "F h w"], share: Float[Tensor, "2"]) -> Float[Tensor, "F"]:

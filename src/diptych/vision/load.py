@@ -31,10 +31,12 @@ def load_detector(folder: Path, selection: Selection | None = None) -> Detector:
         from diptych.vision.faster_rcnn import FasterRCNN
         from diptych.vision.image_feature import WithImageFeature
 
-        detector = detector.regions if isinstance(detector, WithImageFeature) else detector
-        if not isinstance(detector, StorybookDetector | FasterRCNN):
-            raise RecipeError(f"{detector.contract.extractor} finds no boxes to select from; leave the selection out")
-        detector.selection = selection
+        finder = detector.regions if isinstance(detector, WithImageFeature) else detector
+        if not isinstance(finder, StorybookDetector | FasterRCNN):
+            raise RecipeError(
+                f"{finder.contract.extractor} takes no other selection of regions than its own; leave it out"
+            )
+        finder.selection = selection
     return detector
 
 

@@ -28,7 +28,8 @@ from diptych.models.checkpoint import (
     vocabulary_for,
 )
 from diptych.models.tden.model import Tden, TdenResolvedConfig
-from diptych.models.weights import Report, Tensors, read_weights
+from diptych.models.weights import Report
+from diptych.weight_files import Tensors, read_weights
 
 WORDS = "token_embed.embeddings.weight"
 # Theirs -> ours, without the ending .weight or .bias. `#` is a layer's number.

@@ -24,7 +24,8 @@ from diptych.models.checkpoint import (
     vocabulary_for,
 )
 from diptych.models.unified_vlp.model import UnifiedVLP, UnifiedVLPResolvedConfig
-from diptych.models.weights import Report, Tensors, read_weights
+from diptych.models.weights import Report
+from diptych.weight_files import Tensors, read_weights
 
 INNER = "bert.encoder.layer.0.intermediate.dense.weight"
 

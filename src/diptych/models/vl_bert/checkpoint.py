@@ -30,9 +30,10 @@ from diptych.models.checkpoint import (
 )
 from diptych.models.vl_bert.model import VLBert, VLBertResolvedConfig
 from diptych.models.vl_bert.network import Network, begin_from_resnet, of_torchvision
-from diptych.models.weights import Report, Tensors, read_weights
+from diptych.models.weights import Report
 from diptych.vision.weights import read_detector
 from diptych.vision.weights import read_weights as read_detector_weights
+from diptych.weight_files import Tensors, read_weights
 
 WORDS = "vlbert.word_embeddings.weight"
 LOOKS = "image_feature_extractor.obj_downsample.1.weight"

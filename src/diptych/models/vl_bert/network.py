@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
 from diptych.errors import CheckpointError
-from diptych.models.weights import Report, Tensors, load_into
+from diptych.models.weights import Report, load_into
+from diptych.weight_files import Tensors
 
 Network = Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
 Stride = Literal["1x1", "3x3"]

@@ -1,0 +1,101 @@
+"""The networks for pictures of open_clip's models."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any, cast
+
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from diptych.errors import CheckpointError, RecipeError, nearest
+from diptych.extras import wanted
+from diptych.vision.backbones.backbone import Opened, Reading, Three
+from diptych.vision.backbones.download import downloading, first_line
+
+# What its loading raises on files that are none of a model's.
+UNREADABLE = (
+    RuntimeError, KeyError, ValueError, OSError, StopIteration, AttributeError, TypeError, EOFError, SafetensorError,
+    UnpicklingError,
+)  # fmt: skip
+
+
+class _LastMap(nn.Module):
+    def __init__(self, visual: Any) -> None:
+        super().__init__()
+        self.visual = visual
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        found = self.visual.forward_intermediates(
+            pixels, indices=1, normalize_intermediates=True, intermediates_only=True, output_fmt="NCHW"
+        )
+        return cast(Tensor, found["image_intermediates"][-1])
+
+
+def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> Opened:
+    with wanted(f"open_clip/{name}", "open-clip"):
+        import open_clip
+    architecture, _, tag = name.partition("/")
+    model_config = open_clip.get_model_config(architecture)
+    if model_config is None:
+        raise RecipeError(f"open_clip has no {architecture!r}; {nearest(architecture, open_clip.list_models())}")
+    tags = open_clip.list_pretrained_tags_by_model(architecture)
+    if (tag and tag not in tags) or (pretrained and weights is None and not tag):
+        raise RecipeError(
+            f"open_clip/{name} does not say which weights; wanted open_clip/{architecture}/WEIGHTS: {', '.join(tags)}"
+        )
+    normal = open_clip.get_pretrained_cfg(architecture, tag) if tag else {}
+    settings: dict[str, Any] = {
+        "force_image_size": side, "pretrained_text": False,
+        "force_preprocess_cfg": {key: normal[key] for key in ("mean", "std") if key in normal},
+    }  # fmt: skip
+    if weights is not None:
+        try:
+            model = _created(open_clip, architecture, pretrained=str(weights), **settings)
+        except UNREADABLE as error:
+            raise CheckpointError(
+                f"{weights} is no file of open_clip/{architecture} ({first_line(error)}); give one of its weights, "
+                ".safetensors or .pt without anything but tensors"
+            ) from error
+    elif pretrained:
+        way_out = f"fetch {_address(normal)} where there is a network, and give the file with --weights"
+        with downloading(f"the weights of open_clip/{name}", way_out):
+            model = _created(open_clip, architecture, pretrained=tag, **settings)
+    else:
+        model = _created(open_clip, architecture, pretrained=None, **settings)
+    visual = model.visual
+    size = int(visual.image_size[0] if isinstance(visual.image_size, tuple) else visual.image_size)
+    mean, deviation = (cast(Three, tuple(visual.preprocess_cfg[key])) for key in ("mean", "std"))
+    config = {
+        "embed_dim": model_config["embed_dim"], "vision_cfg": model_config["vision_cfg"],
+        "quick_gelu": bool(model_config.get("quick_gelu", False)),
+    }  # fmt: skip
+    return Opened(_LastMap(visual.float().eval()), Reading(size, mean, deviation), config)
+
+
+def built(config: Mapping[str, Any], side: int) -> nn.Module:
+    with wanted("a backbone of open_clip", "open-clip"):
+        from open_clip.model import _build_vision_tower
+    shape = {**config["vision_cfg"], "image_size": side, "timm_model_pretrained": False}
+    return _LastMap(_build_vision_tower(config["embed_dim"], shape, config["quick_gelu"]).eval())
+
+
+def _created(open_clip: Any, architecture: str, **settings: Any) -> Any:
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        model = open_clip.create_model(architecture, **settings)
+    if any("QuickGELU mismatch" in str(one.message) for one in raised):
+        raise RecipeError(
+            f"these weights of {architecture} were trained with the other of GELU and QuickGELU; give "
+            f"open_clip/{architecture.removesuffix('-quickgelu')}"
+            f"{'' if architecture.endswith('-quickgelu') else '-quickgelu'}/..."
+        )
+    return model
+
+
+def _address(normal: Mapping[str, Any]) -> str:
+    hub = str(normal.get("hf_hub", "")).rstrip("/")
+    return f"open_clip_model.safetensors of https://huggingface.co/{hub}" if hub else str(normal.get("url"))

@@ -1,0 +1,71 @@
+"""Classifiers of torchvision (`resnet18`, `convnext_tiny`) up to the map before their last pooling layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torchvision import models
+from torchvision.models import get_model, get_model_weights, list_models
+from torchvision.models.feature_extraction import create_feature_extractor, get_graph_node_names
+
+from diptych.errors import RecipeError, nearest
+from diptych.vision.backbones.backbone import SIDE, Opened, Reading
+from diptych.vision.backbones.download import downloading
+from diptych.vision.weights import fill
+from diptych.weight_files import read_weights
+
+# GoogLeNet's released weights want other means and deviations, into which it turns the usual ones by itself.
+BUILDING: dict[str, dict[str, bool]] = {
+    "googlenet": {"init_weights": False, "aux_logits": False, "transform_input": True}
+}
+
+
+class _LastMap(nn.Module):
+    """The one output of torchvision's extractor, as a tensor (B, F, h, w)."""
+
+    def __init__(self, extractor: nn.Module) -> None:
+        super().__init__()
+        self.extractor = extractor
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return cast(Tensor, self.extractor(pixels)["map"])
+
+
+def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> Opened:
+    trunk = _built(name)
+    if weights is not None or pretrained:
+        tensors = _downloaded(name) if weights is None else read_weights(weights)
+        wanted = trunk.state_dict().keys()
+        kept = {f"extractor.{key}": value for key, value in tensors.items() if f"extractor.{key}" in wanted}
+        fill(trunk, kept, name if weights is None else str(weights))
+    return Opened(trunk, Reading(side or SIDE))
+
+
+def _built(name: str) -> nn.Module:
+    known = list_models(module=models)
+    if name not in known:
+        raise RecipeError(
+            f"torchvision has no backbone {name!r}; {nearest(name, known)}; those of other libraries begin with timm/, "
+            "open_clip/ or hf/"
+        )
+    model = get_model(name, weights=None, **BUILDING.get(name, {}))
+    nodes = get_graph_node_names(model)[1]
+    pooling = [node for node in nodes if "avgpool" in node or "avg_pool" in node]
+    if not pooling or nodes.index(pooling[-1]) == 0:
+        raise RecipeError(f"{name} has no map of cells before a pooling layer; take a ResNet, or a timm/ backbone")
+    before = nodes[nodes.index(pooling[-1]) - 1]
+    return _LastMap(create_feature_extractor(model.eval(), {before: "map"}))
+
+
+def _downloaded(name: str) -> dict[str, Tensor]:
+    weights = cast(Any, get_model_weights(name)).DEFAULT
+    way_out = (
+        f"fetch {weights.url} where there is a network, and give the file with --weights, or put it in "
+        f"{torch.hub.get_dir()}/checkpoints"
+    )
+    with downloading(f"the weights of {name}", way_out):
+        tensors: dict[str, Tensor] = weights.get_state_dict(progress=False, check_hash=True)
+    return tensors
