@@ -20,7 +20,7 @@ HEAD = f"""# Results
 Made by `make docs` from `experiments/results/` (what is learnt) and `benchmarks/results/` (how fast): no figure is
 typed by hand. Scores are times 100. **Bold** is the best of what is compared; {AT_CHANCE} is at chance: the 95%
 interval reaches the blind baseline, or, where none was kept, the score is less than {NEAR:.0f} points above it. Blind
-is what is had without looking at the picture, the ceiling what a person gets against the others. Each title leads to
+is the score without the picture, the ceiling what a person gets against the others. Each title leads to
 all figures of the study, with command, machine, date and commit.
 """
 SPEED_HEAD = """## Speed

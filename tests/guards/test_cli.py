@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from diptych.cli import app
+from diptych.models import SYSTEMS
 
 ROOT = Path(__file__).parent.parent.parent
 HEAVY = ("torch", "pydantic", "numpy", "PIL", "tokenizers", "rich.console")
@@ -57,3 +58,9 @@ def test_each_verb_is_in_the_documents() -> None:
     pages = "\n".join(page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
     unknown = [verb for verb in VERBS if not re.search(rf"\bdiptych {verb}\b", pages)]
     assert not unknown
+
+
+def test_the_systems_are_named_in_help() -> None:
+    """They are written out, since importing the models would keep help waiting."""
+    (option,) = (one for one in VERBS["demo"].params if one.name == "system")
+    assert [name for name in SYSTEMS if name not in option.help] == []

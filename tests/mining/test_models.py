@@ -87,11 +87,9 @@ def test_a_scorer_learns_from_labels_and_is_used_by_a_run(
     small_web: Path,
     mined: tuple[Path, dict[str, Any]],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Of 44 held-out pairs a fifth is true: words alone reach no precision of 0.9 there, for sure.
-    monkeypatch.setattr("diptych.runs.mining.PRECISION", 0.4)
-    card = train_scorer([labels], tmp_path / "scorer")
+    card = train_scorer([labels], tmp_path / "scorer", precision=0.4)
     assert card["auc"] > 0.8  # prose beside pictures is easily told from captions
     folder = str(tmp_path / "scorer")
     out = tmp_path / "out"

@@ -1,4 +1,4 @@
-"""Every filled cell of systems x objectives in the README: eight samples learnt by heart. The others are refused."""
+"""Every filled cell of docs/objectives.md: eight samples learnt by heart. The others are refused."""
 
 import re
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from diptych.runs.tasks import make_task
 from tests.deciding import ANSWERS, REASONS, TOKENS
 from tests.tasks.test_overfit import EIGHT, SMALLER, built
 
-README = (Path(__file__).parent.parent.parent / "README.md").read_text()
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "objectives.md").read_text()
 # The objectives of each paper, all switched off.
 OFF = {
     "unified-vlp": ("words=null", "seq2seq=1"),
@@ -39,7 +39,7 @@ OFF = {
 }
 # Learnt in fine-tuning: tests/tasks/test_overfit.py.
 OF_TASKS = {AnswerQuestion, ChooseText, GroundExpression, ClassifyStatement, MatchGroups}
-# What the README says of a cell for want of this; the first that is missing.
+# What the page says of a cell for want of this; the first that is missing.
 WHY = {
     "target": "no decoder",
     "text after regions": "its decoder writes",
@@ -104,7 +104,7 @@ class Contrast:
         return "RegionContrast"
 
 
-# A row of the README -> the ways to choose it.
+# A row of the page -> the ways to choose it.
 ROWS: dict[str, list[Chosen | Contrast]] = {
     "hidden words, all read (MLM)": [
         Chosen("image-bert", ("words=1",)),
@@ -207,7 +207,7 @@ def test_eight_samples_are_learnt_by_heart(row: str, way: Chosen | Contrast, sys
 
 
 @pytest.mark.parametrize(("row", "way", "system"), CELLS, ids=str)
-def test_the_readme_says_which_cells_are_filled(row: str, way: Chosen | Contrast, system: str) -> None:
+def test_the_page_says_which_cells_are_filled(row: str, way: Chosen | Contrast, system: str) -> None:
     try:
         way.recipe(system)
         said = "yes"
@@ -231,6 +231,6 @@ def _objectives(way: Chosen | Contrast, system: str) -> list[Objective]:
 
 
 def table() -> dict[str, dict[str, str]]:
-    lines = README[README.index("\n| objective |") :].strip().split("\n\n")[0].splitlines()
+    lines = PAGE[PAGE.index("\n| objective |") :].strip().split("\n\n")[0].splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return {row[0]: dict(zip(rows[0][1:], row[1:], strict=True)) for row in rows[2:]}

@@ -69,8 +69,15 @@ def test_answers(save: Callable[[str, Any], str], capsys: pytest.CaptureFixture[
 def test_what_does_not_go_together_is_said(captions: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match="allow missing ones"):
         evaluate(*captions)
-    for wrong in (["evaluate"], captions[:3], [*captions, "--model", "m"], [*captions, "--questions", "q.json"]):
-        with pytest.raises(RecipeError, match=r"need|want"):
+    alone, wanted = "evaluate needs --model and --data, or --results", "--results needs --references .*, or --questions"
+    refused = {
+        ("evaluate",): alone,
+        tuple(captions[:3]): wanted,
+        (*captions, "--model", "m"): alone,
+        (*captions, "--questions", "q.json"): wanted,
+    }
+    for wrong, message in refused.items():
+        with pytest.raises(RecipeError, match=message):
             evaluate(*wrong)
     monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(RecipeError, match="METEOR needs Java on the PATH"):

@@ -43,6 +43,12 @@ Set = Annotated[
 OwnData = Annotated[
     Path, typer.Option(help="Store to train on, or data of your own, whose regions are then extracted first.")
 ]
+OwnDetector = Annotated[
+    str | None,
+    typer.Option(
+        "--detector", help="Detector that extracts the regions of data that are no store; default: that of --model."
+    ),
+]
 SplitSeed = Annotated[
     int, typer.Option(help="Seed by which data that name no splits are divided into train, val and test.")
 ]

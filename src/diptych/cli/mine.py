@@ -17,55 +17,91 @@ if TYPE_CHECKING:
 
     from diptych.mining.settings import Settings
 
-mine = typer.Typer(help="From web pages to records (ImageBERT's LAIT).", no_args_is_help=True, rich_markup_mode=None)
+mine = typer.Typer(
+    help="Make records of pictures and texts from web pages (ImageBERT's LAIT).",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 app.add_typer(mine, name="mine")
 
 
-Inputs = Annotated[list[Path], typer.Argument(help="WARC files, folders of .html, lists of addresses, tars, .jsonl.")]
-Base = Annotated[str | None, typer.Option(help="Where a folder of .html comes from, such as https://example.org/.")]
-Engine = Annotated[str, typer.Option(help="What runs the shards: local, daft or ray; the result is the same.")]
-Processes = Annotated[int, typer.Option(min=1, help="Shards under way at once.")]
-Until = Annotated[str, typer.Option(help="Stop after this stage: pages, fetch, decode, score or keep.")]
+Inputs = Annotated[
+    list[Path],
+    typer.Argument(help="WARC files, folders of .html, lists of addresses, img2dataset tars or .jsonl to read."),
+]
+Base = Annotated[str | None, typer.Option(help="Base address of a folder of .html, such as https://example.org/.")]
+Engine = Annotated[str, typer.Option(help="Engine that runs the shards: local, daft or ray, with the same result.")]
+Processes = Annotated[int, typer.Option(min=1, help="Shards that run at once.")]
+Until = Annotated[str, typer.Option(help="Last stage to run: pages, fetch, decode, score or keep.")]
 Rule = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a rule, such as rules.sides=400 or =off.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set a rule, such as rules.sides=400 or rules.sides=off; may be given several times.",
+    ),
 ]
-Offline = Annotated[bool, typer.Option("--offline", help="Take the pictures that the inputs hold, fetch none.")]
-Retry = Annotated[bool, typer.Option("--retry-failed", help="Fetch again what failed and may pass.")]
-Chance = Annotated[int, typer.Option("--seed", help="Of what is drawn by chance.")]
+Offline = Annotated[
+    bool, typer.Option("--offline", help="Take only the pictures that the inputs hold, and fetch none.")
+]
+Retry = Annotated[
+    bool, typer.Option("--retry-failed", help="Fetch again what failed for a passing reason, such as a timeout.")
+]
+Chance = Annotated[int, typer.Option("--seed", help="Seed of the random draws.")]
 ScorerName = Annotated[
-    str, typer.Option("--scorer", help="A folder from `diptych mine scorer`; none keeps every pair.")
+    str, typer.Option("--scorer", help="Scorer folder from `diptych mine scorer`, or none to keep every pair.")
 ]
-Realism = Annotated[str | None, typer.Option(help="A judge of pictures: a folder, hub:ID or module:function.")]
-Nsfw = Annotated[str | None, typer.Option(help="A judge of what is safe: a folder, hub:ID or module:function.")]
-NoNsfw = Annotated[bool, typer.Option("--no-nsfw", help="Go on without one; all is told to be «not judged».")]
-Contact = Annotated[str, typer.Option(help="A page or address by which hosts can reach you; sent to each of them.")]
-Licence = Annotated[str | None, typer.Option(help="Keep only this licence's; cc is all of Creative Commons.")]
-Refuse = Annotated[list[Path] | None, typer.Option(help="A list of hosts, addresses or hashes that are not wanted.")]
+Realism = Annotated[
+    str | None, typer.Option(help="Judge of realism: a judge folder, hub:ID or module:function; default: none.")
+]
+Nsfw = Annotated[
+    str | None, typer.Option(help="Judge of unsafe pictures: a judge folder, hub:ID or module:function; default: none.")
+]
+NoNsfw = Annotated[
+    bool, typer.Option("--no-nsfw", help="Run without an NSFW judge; run and report then say «not judged».")
+]
+Contact = Annotated[
+    str, typer.Option(help="Page or e-mail address by which hosts can reach you, sent in the user agent.")
+]
+Licence = Annotated[
+    str | None, typer.Option(help="Keep only pictures of this licence; cc is any of Creative Commons; default: all.")
+]
+Refuse = Annotated[
+    list[Path] | None,
+    typer.Option(help="File of hosts, addresses, sha256 or dHash to drop; may be given several times."),
+]
 Exclude = Annotated[
-    list[Path] | None, typer.Option(help="A store or data; pictures of its val and test splits are dropped.")
+    list[Path] | None,
+    typer.Option(help="Store or data whose val and test pictures are dropped; may be given several times."),
 ]
-Words = Annotated[Path | None, typer.Option(help="Words that drop a text, one a line, in place of the short list.")]
-Vocab = Annotated[Path | None, typer.Option(help="Words that texts are made of, such as BERT's vocab.txt.")]
-Tars = Annotated[Path | None, typer.Option(help="Write WebDataset tars there too, named as img2dataset does.")]
-PerHost = Annotated[int | None, typer.Option("--max-pairs-per-host", min=1, help="The most that one host may give.")]
+Words = Annotated[Path | None, typer.Option(help="File of bad words, one a line, in place of the short list.")]
+Vocab = Annotated[Path | None, typer.Option(help="Vocabulary that texts are held against, such as BERT's vocab.txt.")]
+Tars = Annotated[
+    Path | None, typer.Option(help="Folder to write WebDataset tars to as well, named as img2dataset names them.")
+]
+PerHost = Annotated[
+    int | None, typer.Option("--max-pairs-per-host", min=1, help="Pairs of one host at most; default: no limit.")
+]
 Connections = Annotated[
-    int, typer.Option("--connections-per-host", min=1, help="Requests to a host under way at once.")
+    int, typer.Option("--connections-per-host", min=1, help="Requests to one host that run at once.")
 ]
 Rate = Annotated[float, typer.Option(min=0.001, help="Requests a second to one host.")]
-AtOnce = Annotated[int, typer.Option(min=1, help="Requests under way at once in one process.")]
+AtOnce = Annotated[int, typer.Option(min=1, help="Requests that run at once in one process.")]
 Allow = Annotated[
-    list[str] | None, typer.Option(metavar="NETWORK", help="A network that is not public, such as 127.0.0.0/8.")
+    list[str] | None,
+    typer.Option(metavar="NETWORK", help="Network to allow though it is not public, such as 127.0.0.0/8."),
 ]
-Port = Annotated[list[int] | None, typer.Option(help="A port that may be asked beside 80 and 443.")]
+Port = Annotated[list[int] | None, typer.Option(help="Port to allow besides 80 and 443; may be given several times.")]
 Resolve = Annotated[
-    list[str] | None, typer.Option(metavar="NAME=ADDRESS:PORT", help="Where a name is; *.test=127.0.0.1:8080 for many.")
+    list[str] | None,
+    typer.Option(metavar="NAME=ADDRESS:PORT", help="Address of a host name, such as *.test=127.0.0.1:8080 for many."),
 ]
 
 
 @mine.command("run")
 def mine_run(
     inputs: Inputs,
-    out: Annotated[Path, typer.Option(help="Where all of it goes; the same command goes on where it stopped.")],
+    out: Annotated[Path, typer.Option(help="Folder to write to; the same command continues where it was interrupted.")],
     base: Base = None,
     engine: Engine = "local",
     processes: Processes = PROCESSES,
@@ -93,7 +129,7 @@ def mine_run(
     port: Port = None,
     resolve: Resolve = None,
 ) -> None:
-    """Everything: pages, texts, pictures, scores, and the best pair of each picture as a record."""
+    """Make records from web pages: texts, pictures, scores, and the best pair of each picture."""
     from diptych.mining.run import Mine, not_judged
     from diptych.mining.settings import Settings, changed, checked
     from diptych.reports.mined import summary, write_page
@@ -127,10 +163,10 @@ def mine_run(
 
 @mine.command("report")
 def mine_report(
-    out: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    out: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     as_json: AsJson = False,
 ) -> None:
-    """The funnel again, from the verdicts on disk."""
+    """Print the funnel of a run again, from its decisions on disk."""
     from diptych.mining import funnel
     from diptych.mining.layout import Layout
     from diptych.mining.tables import read_json
@@ -186,15 +222,16 @@ def _progress() -> Any:
 
 @storybook.command("web")
 def storybook_web(
-    folder: Annotated[Path, typer.Argument(help="The folder that the web goes to.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to write the test web to.")],
     pages: Annotated[
-        int, typer.Option(min=1, help="Pages to write; left alone where the folder has a web already.")
+        int, typer.Option(min=1, help="Pages to write; a folder that has them already is left as it is.")
     ] = 5000,
     serve: Annotated[
-        int | None, typer.Option(metavar="PORT", help="Then answer for all its hosts on 127.0.0.1:PORT.")
+        int | None,
+        typer.Option(metavar="PORT", help="Port of 127.0.0.1 on which to serve all its hosts; default: only write."),
     ] = None,
     processes: Annotated[
-        int, typer.Option(min=1, help="Processes that draw; the result does not depend on it.")
+        int, typer.Option(min=1, help="Processes that draw; the pages are the same for any number.")
     ] = PROCESSES,
     seed: Seed = 0,
 ) -> None:
@@ -213,15 +250,22 @@ def storybook_web(
 
 @mine.command("scorer")
 def mine_scorer(
-    labelled: Annotated[list[Path], typer.Argument(help="Lines from `diptych mine label`, with `true` set.")],
-    out: Annotated[Path, typer.Option(help="The folder that the scorer goes to.")],
-    model: Annotated[str | None, typer.Option(help="A model that matches texts and pictures.")] = None,
-    detector: Annotated[str | None, typer.Option(help="What finds objects that texts name.")] = None,
+    labelled: Annotated[list[Path], typer.Argument(help="Files from `diptych mine label` in which `true` is set.")],
+    out: Annotated[Path, typer.Option(help="Scorer folder to write.")],
+    model: Annotated[
+        str | None, typer.Option(help="Model that matches texts and pictures; default: no such feature.")
+    ] = None,
+    detector: Annotated[
+        str | None, typer.Option(help="Detector of the objects that texts name; default: no such feature.")
+    ] = None,
+    precision: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of the pairs kept that should be true, on labels held out.")
+    ] = 0.9,
 ) -> None:
     """Train the weak semantic model, which tells texts that are about their pictures, on a few labels."""
     from diptych.runs.mining import train_scorer
 
-    card = train_scorer(labelled, out, model, detector)
+    card = train_scorer(labelled, out, model, detector, precision)
     print(
         f"{card['labels']} labels of {card['pictures']} pictures; AUC on {card['held_out']} held out "
         f"{card['auc']:.3f} ({card['interval'][0]:.3f} to {card['interval'][1]:.3f}); pairs from {card['least']:.3f} "
@@ -230,14 +274,16 @@ def mine_scorer(
     if card["least"] >= 1:
         print(
             f"no score reaches a precision of {card['precision_wanted']} on the pairs held out, so this scorer keeps "
-            "none: label more pictures, or give --model or --detector"
+            "none: label more pictures, give --model or --detector, or take a lower --precision"
         )
 
 
 @mine.command("judge")
 def mine_judge(
-    folder: Annotated[Path, typer.Argument(help="One subfolder a class: natural or safe, and others.")],
-    out: Annotated[Path, typer.Option(help="The folder that the judge goes to.")],
+    folder: Annotated[
+        Path, typer.Argument(help="Folder with one subfolder of pictures a class: natural or safe, and others.")
+    ],
+    out: Annotated[Path, typer.Option(help="Judge folder to write.")],
 ) -> None:
     """Train a picture filter for --realism or --nsfw from a folder of examples."""
     from diptych.mining.picture_judge import train_judge
@@ -251,10 +297,12 @@ def mine_judge(
 
 @mine.command("label")
 def mine_label(
-    run: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of a run.")],
-    sample: Annotated[int, typer.Option(min=1, help="How many pairs are drawn.")] = 400,
-    out: Annotated[Path, typer.Option(help="Lines to write; verdicts there are kept.")] = Path("labels.jsonl"),
-    seed: Annotated[int, typer.Option(help="Draws the pairs: the same seed, the same ones.")] = 0,
+    run: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of a finished run.")],
+    sample: Annotated[int, typer.Option(min=1, help="Pairs to draw, evenly over their scores.")] = 400,
+    out: Annotated[Path, typer.Option(help="File to write the lines to; verdicts that it has are kept.")] = Path(
+        "labels.jsonl"
+    ),
+    seed: Annotated[int, typer.Option(help="Seed of the pairs that are drawn.")] = 0,
 ) -> None:
     """Pairs for people to judge, drawn evenly over scores: set each line's `true`; OUT.html shows the pictures."""
     from diptych.mining.labelling import sample as draw
@@ -267,10 +315,10 @@ def mine_label(
 
 @mine.command("forget")
 def mine_forget(
-    run: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of a run.")],
-    hosts: Annotated[list[Path] | None, typer.Option(help="A list of hosts; those below them go too.")] = None,
-    addresses: Annotated[list[Path] | None, typer.Option(help="A list of addresses of pictures or pages.")] = None,
-    pictures: Annotated[list[Path] | None, typer.Option(help="A list of sha256 or dHash.")] = None,
+    run: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of a finished run.")],
+    hosts: Annotated[list[Path] | None, typer.Option(help="File of hosts, whose subdomains go too.")] = None,
+    addresses: Annotated[list[Path] | None, typer.Option(help="File of addresses of pictures or pages.")] = None,
+    pictures: Annotated[list[Path] | None, typer.Option(help="File of pictures as sha256 or dHash.")] = None,
 ) -> None:
     """Take pictures out of a run, with their lines and verdicts; no later run into OUT brings them back."""
     from diptych.mining.forgetting import forget

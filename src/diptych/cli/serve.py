@@ -77,7 +77,7 @@ def _prepare(service: Service) -> None:
                 f"--pictures {folder} wants a model that searches, and {', '.join(service.tasks)} do not; add one: "
                 "diptych finetune retrieval"
             )
-        print(f"looking at the pictures in {folder}", file=sys.stderr, flush=True)
+        print(f"extracting regions of the pictures in {folder}", file=sys.stderr, flush=True)
     service.warm()
 
 

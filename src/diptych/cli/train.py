@@ -18,6 +18,7 @@ from diptych.cli.app import (
     NoRepeatNgram,
     Out,
     OwnData,
+    OwnDetector,
     Seed,
     Set,
     SplitSeed,
@@ -95,10 +96,7 @@ def pretrain(
         str | None,
         typer.Option(help="Vocabulary file (vocab.txt) of --init; default: --model's, or one learnt from the data."),
     ] = None,
-    detector: Annotated[
-        str | None,
-        typer.Option(help="Detector that extracts the regions of data that are no store; default: that of --model."),
-    ] = None,
+    detector: OwnDetector = None,
     features: Features = None,
     seed: TrainingSeed = None,
     split_seed: SplitSeed = 0,
@@ -140,10 +138,7 @@ def finetune(
     recipe: Annotated[
         str | None, typer.Option(help="Recipe to train by; default: SYSTEM/small/TASK, with the system of --model.")
     ] = None,
-    detector: Annotated[
-        str | None,
-        typer.Option(help="Detector that extracts the regions of data that are no store; default: that of --model."),
-    ] = None,
+    detector: OwnDetector = None,
     features: Features = None,
     seed: TrainingSeed = None,
     split_seed: SplitSeed = 0,

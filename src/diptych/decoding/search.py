@@ -163,7 +163,7 @@ def _settled(frames: Frames, end: int, options: DecodingOptions) -> bool:
 def finished(frames: Frames, row: int, end: int, options: DecodingOptions) -> list[Hypothesis]:
     """Beams that ended, and those that `max_words` cut short, by score; of equal ones the earlier.
 
-    As the authors track back: nothing is looked at after the first frame in which all beams ended. What a beam writes
+    As the authors track back: nothing counts after the first frame in which all beams ended. What a beam writes
     after its [SEP] is no text.
     """
     words = [frame[row].tolist() for frame in frames.words]

@@ -47,7 +47,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """What a cell came to; scores are those of the test split, looked at once."""
+    """What a cell came to; scores are those of the test split, evaluated once."""
 
     task: str  # a name in TASKS
     arm: str
@@ -95,7 +95,7 @@ def run_cell(cell: Cell) -> Row:
 
 
 def train_cell(cell: Cell, store: Store) -> Run:
-    """Without a look at the test split, as the choice of a learning rate wants it."""
+    """Without the test split, as the choice of a learning rate wants it."""
     torch.set_num_threads(1)
     start = open_model(Path(cell.start)) if cell.start is not None else None
     recipe = find_recipe(f"{cell.system}/small/{cell.task}")

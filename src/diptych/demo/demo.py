@@ -1,6 +1,6 @@
 """The main job, end to end, on drawn pictures: draw, find regions, pre-train, fine-tune, caption and answer.
 
-OUT/world, detector, store     drawn and looked at once, for whichever systems are run
+OUT/world, detector, store     drawn and extracted once, whichever systems are run
 OUT/pretrain, arms, ...        Unified VLP, the default
 OUT/NAME/pretrain, arms, ...   any other system
 """
@@ -254,7 +254,7 @@ def _link(out: Path) -> None:
 def arm_settings(config: DemoConfig, labels: int, system: str = DEFAULT) -> tuple[str, ...]:
     """Of every arm. Nobody knows when val stops rising, so the rate stays and a running average stands in for decay.
 
-    It is looked at as often, and averaged over as long, as the labelled scenes are many. RATES are AdamW's.
+    It is validated as often, and averaged over as long, as the labelled scenes are many. RATES are AdamW's.
     """
     every = max(config.validate_every, labels // 5)
     return (

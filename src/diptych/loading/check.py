@@ -208,7 +208,7 @@ class _Check:
             finding.examples.append(printable(example))
 
     def opened(self, records: Iterable[Record]) -> Iterator[Record]:
-        """The records, each after its picture was looked at; threads do that ahead of time."""
+        """The records, each after its picture was opened; threads do that ahead of time."""
         if not self.pictures:
             yield from records
             return

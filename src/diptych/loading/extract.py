@@ -1,4 +1,4 @@
-"""Fill a store: look at each picture once, keep what was seen, name what could not be."""
+"""Fill a store: extract the regions of each picture once, and name the pictures that failed."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def _windows(opened: Iterable[Opened], most: int) -> Iterator[list[Opened]]:
 def _seen(
     window: list[Whole], detector: Detector, batch_size: int, failed: dict[str, str]
 ) -> list[tuple[Record, Regions]]:
-    """In the window's order, though looked at in the order of shapes."""
+    """In the window's order, though extracted in the order of shapes."""
     order = sorted(range(len(window)), key=lambda i: _shape(window[i][1]))
     regions: dict[int, Regions] = {}
     for start in range(0, len(order), batch_size):

@@ -26,7 +26,7 @@ WEIGHTS = {
     "paragraph": 0.5,  # text stands beside it
     "order": -0.25,  # for each picture before it, up to eight
 }
-LEVELS = 14  # of ancestors that are looked at: a page may be 10,000 deep
+LEVELS = 14  # of ancestors that are read: a page may be 10,000 deep
 
 _ASIDE_TAGS = frozenset({"header", "nav", "footer", "aside"})
 _ASIDE = re.compile(

@@ -146,7 +146,7 @@ def page_addresses(folder: Path, base: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Line:
-    """A picture with text, before either is looked at. `bad` says why it cannot be."""
+    """A picture with text, before either is read. `bad` says why it cannot be."""
 
     address: str = ""
     texts: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Candidates for people to judge: drawn evenly over scores, as lines and as a sheet to look at."""
+"""Candidates for people to judge: drawn evenly over scores, as lines and as an HTML sheet."""
 
 from __future__ import annotations
 

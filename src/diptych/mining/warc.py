@@ -16,7 +16,7 @@ from typing import Any, Literal
 from diptych.extras import wanted
 
 MOST_BODY = 10_000_000  # bytes of a body as decoded; what is longer is counted as too large
-MOST_MEMBER = 64 * 2**20  # of a gzip member that is looked at again after a fault
+MOST_MEMBER = 64 * 2**20  # of a gzip member that is read again after a fault
 GZIP, RECORD = b"\x1f\x8b\x08", b"WARC/1."
 
 Kind = Literal["page", "picture", "request", "revisit", "other", "large", "bad"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 from torch import nn
@@ -19,6 +19,8 @@ from diptych.loading.pixels import Colours
 from diptych.models.weights import Report
 from diptych.vision.selection import Selection
 from diptych.weight_files import Tensors
+
+C = TypeVar("C", bound="ModelConfig")
 
 
 class ModelConfig(BaseModel):
@@ -54,6 +56,11 @@ class ModelConfig(BaseModel):
     # Switches whose other side is another model: one that has learnt with either cannot go on by a recipe that names
     # the other.
     structural: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def base(cls: type[C], **changes: Any) -> C:
+        """The paper's base size, with these changes."""
+        return cls(**changes)
 
     @property
     def reads_pixels(self) -> bool:

@@ -15,7 +15,7 @@ _own_group: list[tuple[Any, Any]] = []  # the process group of a run, and ours o
 def of_all_ranks(own: Float[Tensor, "n S"]) -> tuple[Float[Tensor, "N S"], slice]:
     """The rows of all processes, in the order of ranks, and which are this one's. Gradients go back to their owners.
 
-    Alone, and where no gradient is wanted (validation, when each process may look at the same batch), the rows are
+    Alone, and where no gradient is wanted (validation, when each process may have the same batch), the rows are
     this process's alone. Every process has to call it.
     """
     if not (distributed.is_available() and distributed.is_initialized() and torch.is_grad_enabled()):

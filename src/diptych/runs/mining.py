@@ -54,7 +54,7 @@ class Reader:
         if model is not None:
             if model.detector is None:
                 raise CheckpointError(
-                    f"{model.folder} has no detector/ folder, so it cannot look at pictures; give another"
+                    f"{model.folder} has no detector/ folder, so it cannot read pictures; give another"
                 )
             self.looker = load_detector(model.detector)
             self.names += tuple(name for name in features.MODEL if self._can(name))
@@ -220,9 +220,14 @@ def _picture(path: Path, where: str) -> tuple[bytes, dict[str, Any]]:
 
 
 def train_scorer(
-    paths: Sequence[Path], out: Path, model: str | None = None, detector: str | None = None
+    paths: Sequence[Path],
+    out: Path,
+    model: str | None = None,
+    detector: str | None = None,
+    precision: float = PRECISION,
 ) -> dict[str, Any]:
-    """Writes the scorer; hands back its card. Every fourth picture, with all its texts, is held out."""
+    """Writes the scorer; hands back its card. Every fourth picture, with all its texts, is held out: a pair is kept
+    from the score on of which, among those, `precision` (0 to 1) are true."""
     pairs, labels, names = labelled(paths)
     if len(set(names)) < 2 * HELD_OUT:
         raise DataError(f"{len(set(names))} labelled pictures; wanted {2 * HELD_OUT} at the least: label more")
@@ -235,14 +240,14 @@ def train_scorer(
     held = order[numbers] % HELD_OUT == HELD_OUT - 1
     fitted = Logistic.fit(table[~held], truth[~held])
     scores = fitted(table[held])
-    least = threshold(scores, truth[held], PRECISION)
+    least = threshold(scores, truth[held], precision)
     low, high = auc_interval(scores, truth[held], numbers[held].astype(np.int64))
     ranked = sorted(zip(reader.names, fitted.weights.tolist(), strict=True), key=lambda one: -abs(one[1]))
     card = {
         "version": digest([fitted.weights.tolist(), fitted.bias, reader.names]), "least": round(least, 6),
         "features": list(reader.names), "labels": len(labels), "true": int(truth.sum()), "pictures": len(set(names)),
         "held_out": int(held.sum()), "auc": round(auc(scores, truth[held]), 4),
-        "interval": [round(low, 4), round(high, 4)], "precision_wanted": PRECISION,
+        "interval": [round(low, 4), round(high, 4)], "precision_wanted": precision,
         "weights": {name: round(weight, 4) for name, weight in ranked},
     }  # fmt: skip
     fitted.save(out)

@@ -8,7 +8,6 @@ from diptych.errors import RecipeError
 from diptych.loading.corpus import Corpus, Lines
 from diptych.loading.tokens import Tokens
 from diptych.models import SYSTEMS
-from diptych.recipes.objectives import XgptObjectives
 from diptych.recipes.recipe import Recipe
 from diptych.tasks import find_task
 
@@ -43,8 +42,8 @@ def check_text(recipe: Recipe) -> None:
         raise RecipeError(
             f"{recipe.system} reads no text without a picture; leave out data.text, or take {' or '.join(can)}"
         )
-    elif isinstance(recipe.objectives, XgptObjectives) and (pictured := recipe.objectives.of_pictures):
+    elif pictured := recipe.objectives.of_pictures:
         raise RecipeError(
-            f"{recipe.name} has tasks of pictures ({', '.join(pictured)}), and XGPT's tasks take turns with whole "
-            "batches; learn from data.text in a stage of its own (xgpt/text), and go on from its model with --model"
+            f"{recipe.name} has tasks of pictures ({', '.join(pictured)}), which take turns with whole batches; "
+            "learn from data.text in a stage of its own (xgpt/text), and go on from its model with --model"
         )

@@ -88,7 +88,7 @@ def draw_sheet(query: str, hits: Sequence[Hit]) -> Image.Image:
 def _thumbnail(path: Path) -> Image.Image:
     try:
         image = Image.fromarray(open_picture(path).permute(1, 2, 0).numpy())
-    except DataError:  # it was there when it was looked at
+    except DataError:  # it was there when the gallery was read
         return Image.new("RGB", (SIDE, SIDE), "#E8EAED")
     image.thumbnail((SIDE, SIDE))
     return image

@@ -29,7 +29,7 @@ class ModelFacts(Message):
     parameters: int
     vocabulary: int  # words and pieces of words
     detector: str
-    sees: tuple[str, ...]  # kinds of things that the detector tells apart
+    sees: tuple[str, ...]  # classes of the detector
 
 
 def taught(folder: ModelFolder) -> tuple[str, ...]:

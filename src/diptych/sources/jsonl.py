@@ -170,7 +170,7 @@ def _options(entry: Entry, texts: str, right: str) -> tuple[tuple[str, ...], int
 
 
 def _named(record: Record, file: str) -> None:
-    """Refuse a tag that names no thing. Things may stand in a later line, so it is looked at last."""
+    """Refuse a tag that names no thing. Objects may stand in a later line, so this is checked last."""
     for choices in record.choices:
         for text in (choices.question, *choices.answers, *choices.rationales):
             for tag in tags(text):

@@ -74,11 +74,6 @@ class ImageBertConfig(ModelConfig):
         return derive(self, whole_region=whole_region(self.whole_region, whole))
 
     @classmethod
-    def base(cls, **changes: Any) -> ImageBertConfig:
-        """The paper's: BERT base over 100 regions."""
-        return cls(**changes)
-
-    @classmethod
     def tiny(cls, **changes: Any) -> ImageBertConfig:
         """Trains in minutes on one core."""
         small = {"width": 128, "layers": 3, "heads": 4, "ffn": 512, "positions": 64, "max_regions": 32}

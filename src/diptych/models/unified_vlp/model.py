@@ -94,11 +94,6 @@ class UnifiedVLPConfig(ModelConfig):
         return derive(self, whole_region=whole_region(self.whole_region, whole))
 
     @classmethod
-    def base(cls, **changes: Any) -> UnifiedVLPConfig:
-        """The paper's: BERT base over 100 regions."""
-        return cls(**changes)
-
-    @classmethod
     def tiny(cls, **changes: Any) -> UnifiedVLPConfig:
         """Trains in a minute on one core."""
         small = {"width": 128, "layers": 3, "heads": 4, "ffn": 512, "positions": 96, "max_regions": 32}

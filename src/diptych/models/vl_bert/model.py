@@ -105,10 +105,6 @@ class VLBertConfig(ModelConfig):
         return self.max_text if self.region_budget == "paper" else min(self.max_text, TOGETHER // 2)
 
     @classmethod
-    def base(cls, **changes: Any) -> VLBertConfig:
-        return cls(**changes)
-
-    @classmethod
     def large(cls, **changes: Any) -> VLBertConfig:
         """ICLR version; v1 has no such size."""
         return cls(**{"width": 1024, "layers": 24, "heads": 16, "ffn": 4096, **changes})

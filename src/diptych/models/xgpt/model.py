@@ -96,11 +96,6 @@ class XgptConfig(ModelConfig):
         return self.positions
 
     @classmethod
-    def base(cls, **changes: Any) -> XgptConfig:
-        """The paper's: 12 layers."""
-        return cls(**changes)
-
-    @classmethod
     def tiny(cls, **changes: Any) -> XgptConfig:
         """The paper's Tiny: 6 layers, as wide as the base."""
         return cls(**{"layers": 6, **changes})

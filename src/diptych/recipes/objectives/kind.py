@@ -27,6 +27,11 @@ class Objectives(BaseModel):
         """Whether retrieval reads a picture and a text together, and not apart."""
         return False
 
+    @property
+    def of_pictures(self) -> list[str]:
+        """Tasks of pictures that take turns with whole batches, so that text alone wants a stage of its own."""
+        return []
+
     def without_pixels(self) -> Self:
         """For a model that reads stored features: nothing is asked of pixels."""
         return self

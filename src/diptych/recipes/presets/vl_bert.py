@@ -5,7 +5,7 @@ decay 1e-4, 10 epochs on 16 V100; VQA 20 epochs at rate 1e-4, warm-up 2,000; VCR
 it from epochs 14 and 18 on; RefCOCO+ 20 epochs at 2e-4, warm-up 500. `official` is the released code: no relation,
 80/10/10, soft region labels, centre and size, text and regions in 64 places in pre-training, rates times the batch,
 half of the samples mirrored (docs/fidelity.md).
-VCR and RefCOCO+ look at pixels, from the objects' own boxes and masks (`diptych extract DATA STORE --detector
+VCR and RefCOCO+ read pixels, with the objects' own boxes and masks (`diptych extract DATA STORE --detector
 ground-truth`), or from detected ones; started from a model on stored features they stay on those:
 
     diptych import vl-bert vl-bert-base-e2e.model imported --vocab vocab.txt
@@ -59,7 +59,9 @@ _OBJECTIVES: dict[Task, Objectives] = {
     "referring": ReferringObjectives(),
 }
 _LOOKING: tuple[Task, ...] = ("vcr", "referring")  # at pixels
-_OWN_GROUP = {NETWORK: 1.0}  # times the rate, of what looks at pixels: the code's configurations change it nowhere
+_OWN_GROUP = {
+    NETWORK: 1.0
+}  # times the rate, of the network that reads pixels: the code's configurations change it nowhere
 
 
 def paper(task: Task) -> Recipe:
@@ -181,7 +183,7 @@ def small(task: Task) -> Recipe:
     """For small worlds and one core; soft labels, and no relation in pre-training, as the ICLR version has it.
 
     The visual norms begin at 0, as in the code: at 1, beside words that no BERT has learnt, the picture's feature
-    drowns them, and masked words stay where a look at the words alone leaves them (docs/log.md).
+    drowns them, and masked words stay where words alone leave them (docs/log.md).
     """
     own = VLBertObjectives(relation=0.0, region_labels="soft")
     return Recipe(

@@ -192,7 +192,7 @@ async function ask(event) {
   state.asking?.abort();
   state.asking = new AbortController();
   byId("go").disabled = true;
-  say(pictured ? "The picture is on its way; the model looks at it…" : "The model looks through the pictures…");
+  say(pictured ? "The picture was sent; the model is working…" : "Searching the pictures…");
   const picture = state.address;
   const answers = await Promise.allSettled(models.map((model) => post(task, model, asked)));
   byId("go").disabled = false;

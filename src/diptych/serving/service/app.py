@@ -40,7 +40,7 @@ ENDPOINTS: dict[str, Kinds] = {
     "verify": (messages.VerifyRequest, messages.Verified, "Say whether a statement is true of a picture."),
     "search": (messages.SearchRequest, messages.Hits, "Rank the service's pictures by how well they fit a text."),
 }
-WARMING = "a picture"  # a search for it looks at the pictures before anybody asks
+WARMING = "a picture"  # a search for it extracts the gallery before the first request
 REFUSALS = {
     401: "The token is missing or wrong.",
     408: "The request took too long to arrive.",
@@ -73,7 +73,7 @@ class Service:
             self.examples = drawn_examples()
 
     def warm(self) -> None:
-        """The first pass of a model takes longer than the next, and the first search looks at every picture. Raises
+        """The first pass of a model takes longer than the next, and the first search extracts every picture. Raises
         what a detector or a gallery lacks, before anybody asks.
         """
         for name, predictor in self.models.items():

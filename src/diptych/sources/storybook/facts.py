@@ -1,4 +1,4 @@
-"""A scene looked at once for all that is asked and said of it."""
+"""What is true of a scene, worked out once for its captions, questions and expressions."""
 
 from collections import Counter, defaultdict
 from functools import cached_property
