@@ -24,7 +24,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.machine import save_result
-from benchmarks.vlp import VOCABULARY, samples, seconds
+from benchmarks.steps import cpu_seconds
+from benchmarks.vlp import VOCABULARY, samples
 from diptych.core import TEXT_AFTER_REGIONS, Batch, attention_mask, collate
 from diptych.decoding import DecodingOptions, Frames, search
 from diptych.models import UnifiedVLP, UnifiedVLPResolvedConfig
@@ -118,14 +119,14 @@ def main() -> None:
     taken: dict[str, list[float]] = {name: [] for name in writers}
     for _ in range(given.rounds):
         for name, writer in writers.items():
-            taken[name].append(seconds(lambda writer=writer: run(*writer)))
+            taken[name].append(cpu_seconds(lambda writer=writer: run(*writer)))
 
     def ratio(name: str) -> float:
         return median(theirs / ours for theirs, ours in zip(taken["hidden states, fp32"], taken[name], strict=True))
 
     figures = {
         "threads": given.threads,
-        "seconds, median": {name: round(median(all_), 3) for name, all_ in taken.items()},
+        "CPU seconds, median": {name: round(median(all_), 3) for name, all_ in taken.items()},
         "hidden states, fp32, over ours, bf16 (goal 8)": round(ratio("ours, bf16"), 2),
         "hidden states, fp32, over ours, fp32": round(ratio("ours, fp32"), 2),
         "largest difference of scores in fp32, all words the same": apart,

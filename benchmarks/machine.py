@@ -23,6 +23,7 @@ def machine() -> dict[str, Any]:
         "processor": model or platform.processor(),
         "cores": os.cpu_count(),
         "amx": "amx_bf16" in _read("/proc/cpuinfo"),
+        "onednn": os.environ.get("ONEDNN_MAX_CPU_ISA", "all that the processor has"),
         "load": [round(x, 1) for x in os.getloadavg()],
         "python": platform.python_version(),
         "torch": torch.__version__,

@@ -101,7 +101,7 @@ def published(sizes: Sizes) -> dict[str, float]:
             with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=half):
                 match_scores(model, batch)
 
-        taken = in_turn({"bf16": lambda: score(True), "fp32": lambda: score(False)}, sizes.rounds)
+        taken = in_turn({"bf16": lambda: score(True), "fp32": lambda: score(False)}, sizes.rounds, seconds)
         found |= {f"{system}, {name}": round(sizes.pictures / median(all_), 1) for name, all_ in taken.items()}
     return found
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from statistics import median
+from typing import TypeVar
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from diptych.core import Regions
+from diptych.training import OptimizerConfig
+from diptych.training.optimizer import build_optimizer, clip
 
 Step = Callable[[], object]
 Made = TypeVar("Made")
+ADAMW = OptimizerConfig(kind="adamw", lr=1e-5, weight_decay=0.01)
 
 
 def seconds(run: Step) -> float:
@@ -27,22 +31,38 @@ def timed(run: Callable[[], Made]) -> tuple[float, Made]:
     return time.perf_counter() - began, made
 
 
-def in_turn(steps: Mapping[str, Step], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each step in each round, after one that is not counted: what is held together ran together."""
+def cpu_seconds(run: Step) -> float:
+    """Of all threads. Under OMP_WAIT_POLICY=passive a thread that waits takes none, so that other processes of a busy
+    machine change little."""
+    began = time.process_time()
+    run()
+    return time.process_time() - began
+
+
+def in_turn(
+    steps: Mapping[str, Step], rounds: int, measured: Callable[[Step], float] = cpu_seconds
+) -> dict[str, list[float]]:
+    """What each step took in each round, after one that is not counted: what is held together ran together."""
     taken: dict[str, list[float]] = {name: [] for name in steps}
     for step in steps.values():
         step()
     for _ in range(rounds):
         for name, step in steps.items():
-            taken[name].append(seconds(step))
+            taken[name].append(measured(step))
     return taken
 
 
-def stepping(parameters: Any, loss: Callable[[], torch.Tensor]) -> Callable[[], None]:
-    optimizer = torch.optim.AdamW(parameters, lr=1e-5, fused=True)
+def stepping(
+    module: nn.Module, loss: Callable[[], torch.Tensor], recipe: OptimizerConfig | None = None
+) -> Callable[[], None]:
+    """Forward, backward and the optimizer: a recipe's with its clipping, as the trainer does it, or plain AdamW."""
+    module.train()
+    optimizer = build_optimizer(module, recipe or ADAMW, torch.device("cpu"))
 
     def step() -> None:
         loss().backward()
+        if recipe is not None:
+            clip(module.parameters(), recipe)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
@@ -71,14 +91,14 @@ def bert_step(
             total = total + F.cross_entropy(told(states.flatten(0, 1)[:regions]), wanted)
         return total
 
-    return stepping([*bert.parameters(), *([] if told is None else told.parameters())], loss)
+    return stepping(nn.ModuleList([bert, *([] if told is None else [told])]), loss)
 
 
 def matmul_seconds(rows: int, width: int = 768, inner: int = 3072, layers: int = 12) -> float:
-    """Seconds that the matrix products of one step would take at this machine's rate in bf16."""
+    """CPU seconds that the matrix products of one step would take at this machine's rate in bf16."""
     a, b = torch.rand(rows, width).bfloat16(), torch.rand(width, inner).bfloat16()
     a @ b
-    one = min(seconds(lambda: a @ b) for _ in range(20))
+    one = median(cpu_seconds(lambda: a @ b) for _ in range(20))
     products = layers * (4 * width * width + 2 * width * inner) / (width * inner)  # in units of that one
     return 3 * products * one  # forward, and backward twice as much
 

@@ -20,7 +20,7 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks.machine import save_result
-from benchmarks.vlp import seconds
+from benchmarks.steps import seconds
 from diptych.loading.tokens import Tokens
 from diptych.models import Tden, TdenConfig, TdenResolvedConfig
 from diptych.sources.storybook import record, scene

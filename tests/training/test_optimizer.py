@@ -134,6 +134,25 @@ def test_bert_adam_by_hand():
         assert p.item() == pytest.approx(value, rel=1e-6)
 
 
+def test_bert_adam_is_the_formula_on_many_tensors():
+    """Five steps of BERT's code, written out."""
+    torch.manual_seed(0)
+    found = [nn.Parameter(torch.randn(shape)) for shape in [(40, 30), (30,), (3, 2, 1, 1)]]
+    wanted = [p.detach().clone() for p in found]
+    means, squares = ([torch.zeros_like(p) for p in wanted] for _ in range(2))
+    optimizer = BertAdam(found, lr=0.01, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01)
+    for _ in range(5):
+        for number, p in enumerate(found):
+            p.grad = torch.randn_like(p)
+            means[number] = 0.9 * means[number] + 0.1 * p.grad
+            squares[number] = 0.999 * squares[number] + 0.001 * p.grad**2
+            update = means[number] / (squares[number].sqrt() + 1e-6) + 0.01 * wanted[number]
+            wanted[number] -= 0.01 * update
+        optimizer.step()
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one.detach(), other, rtol=0, atol=2e-6)
+
+
 def clipped(**options) -> tuple[float, list[list[float]]]:
     a, b = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(1))
     a.grad, b.grad = torch.tensor([3.0, 4.0]), torch.tensor([12.0])

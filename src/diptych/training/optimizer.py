@@ -12,13 +12,14 @@ from diptych.training.config import OptimizerConfig
 from diptych.training.muon import ORTHOGONAL, Muon
 
 MULTIPLIER = "multiplier"  # a group's share of the learning rate, kept in the group itself
+LATE = 1e12  # a step at which 1 - beta ** step is 1 for every beta below 1 - 1e-10
 
 
 class BertAdam(torch.optim.Optimizer):
     """Adam as BERT's code has it: no bias correction, eps outside the root, decoupled decay.
 
     Without the correction the first steps are larger than Adam's (about 3 times with betas .9 and .999), which is why
-    BERT needs its warm-up.
+    BERT needs its warm-up. It is torch's fused AdamW at a step so late that its correction is 1.
     """
 
     def __init__(
@@ -36,20 +37,22 @@ class BertAdam(torch.optim.Optimizer):
             for p in params:
                 if not self.state[p]:
                     self.state[p] = {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
-            gradients = [p.grad for p in params]
-            means = [self.state[p]["exp_avg"] for p in params]
-            squares = [self.state[p]["exp_avg_sq"] for p in params]
             beta1, beta2 = group["betas"]
-            torch._foreach_mul_(means, beta1)
-            torch._foreach_add_(means, gradients, alpha=1 - beta1)
-            torch._foreach_mul_(squares, beta2)
-            torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
-            roots = torch._foreach_sqrt(squares)
-            torch._foreach_add_(roots, group["eps"])
-            updates = torch._foreach_div(means, roots)
-            if group["weight_decay"]:
-                torch._foreach_add_(updates, params, alpha=group["weight_decay"])
-            torch._foreach_add_(params, updates, alpha=-group["lr"])
+            torch._fused_adamw_(
+                params,
+                [p.grad for p in params],
+                [self.state[p]["exp_avg"] for p in params],
+                [self.state[p]["exp_avg_sq"] for p in params],
+                [],
+                [torch.full((), LATE, device=params[0].device)] * len(params),
+                lr=group["lr"],
+                beta1=beta1,
+                beta2=beta2,
+                weight_decay=group["weight_decay"],
+                eps=group["eps"],
+                amsgrad=False,
+                maximize=False,
+            )
 
 
 def learning_rate(config: OptimizerConfig, step: int, steps: int, batch: int) -> float:
@@ -154,18 +157,17 @@ def clip(parameters: Iterable[nn.Parameter], config: OptimizerConfig) -> float:
     gradients = [p.grad for p in parameters if p.grad is not None]
     if not gradients:
         return 0.0
-    norm = plain(torch.nn.utils.get_total_norm(gradients))
+    norms = plain(torch.stack(torch._foreach_norm(gradients)))
+    norm = torch.linalg.vector_norm(norms)
+    # By hand, as clip_grads_with_norm_ wants parameters; the 1e-6 is torch's and BERT's.
     if config.clip is not None:
-        # By hand, as clip_grads_with_norm_ wants parameters; the 1e-6 is torch's and BERT's.
-        torch._foreach_mul_(gradients, torch.clamp(config.clip / (norm + 1e-6), max=1.0).item())
+        torch._foreach_mul_(gradients, torch.clamp(config.clip / (norm + 1e-6), max=1.0))
     elif config.clip_each is not None:
-        for gradient in gradients:
-            size = plain(torch.linalg.vector_norm(gradient))
-            gradient.mul_(torch.clamp(config.clip_each / (size + 1e-6), max=1.0).item())
+        torch._foreach_mul_(gradients, torch.clamp(config.clip_each / (norms + 1e-6), max=1.0).unbind())
     elif config.clip_value is not None:
         torch._foreach_clamp_min_(gradients, -config.clip_value)
         torch._foreach_clamp_max_(gradients, config.clip_value)
-    return norm.item()
+    return float(norm)
 
 
 def plain(tensor: Tensor) -> Tensor:
