@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from diptych.progress import bar, time_left
-from diptych.terminal import WIDE, columns, make_console
+from diptych.terminal import WIDE, columns, heading, make_console
 
 ROOT = Path(__file__).parents[1]
 # Wider than any window, with what rich reads as markup, an emoji, a number and a link.
@@ -105,3 +105,7 @@ def test_a_log_file_is_told_now_and_then_how_long_it_takes(monkeypatch: pytest.M
 @pytest.mark.parametrize(("seconds", "words"), [(12, "12 s"), (89, "89 s"), (95, "2 min"), (5400, "1.5 h")])
 def test_a_time_left_is_said_in_what_it_is_counted_in(seconds: float, words: str) -> None:
     assert time_left(seconds).startswith(f"{words} left, until ")
+
+
+def test_a_heading_in_a_pipe_is_no_line_of_ten_thousand_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert in_a_pipe(monkeypatch, lambda: heading(make_console(), "learn to see")) == "learn to see\n"

@@ -21,6 +21,14 @@ def columns(stream: TextIO) -> int | None:
     return None if stream.isatty() else WIDE
 
 
+def heading(console: Console, text: str) -> None:
+    """A line across a terminal; elsewhere the text alone."""
+    if console.is_terminal:
+        console.rule(text, align="left")
+    else:
+        console.print(text)
+
+
 def make_console(stderr: bool = True) -> Console:
     """The only place that makes consoles. What is printed is text: brackets in a path are no markup.
 

@@ -10,12 +10,25 @@ import os
 import sys
 from io import TextIOWrapper
 
-from diptych.cli import data, evaluate, importing, mine, predict, recipes, search, serve, train
+from diptych.cli import data, evaluate, importing, mine, predict, recipes, search, serve, share, train
 from diptych.cli.app import app, holding
 from diptych.errors import DiptychError, Stopped, Terminated
 from diptych.terminal import columns
 
-__all__ = ["app", "data", "evaluate", "importing", "main", "mine", "predict", "recipes", "search", "serve", "train"]
+__all__ = [
+    "app",
+    "data",
+    "evaluate",
+    "importing",
+    "main",
+    "mine",
+    "predict",
+    "recipes",
+    "search",
+    "serve",
+    "share",
+    "train",
+]
 
 
 def main() -> None:

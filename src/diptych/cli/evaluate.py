@@ -126,6 +126,7 @@ def evaluate(
     from diptych.reports.tables import score_table
     from diptych.runs.extraction import store_of
 
+    of: dict[str, object] = {}
     ways: dict[str, Any] = {
         "beams": beams, "length_bonus": length_bonus, "length_penalty": length_penalty, "temperature": temperature,
         "top_k": top_k, "top_p": top_p, "min_words": min_words, "max_words": max_words,
@@ -144,6 +145,7 @@ def evaluate(
             predicted, scores = score_model(
                 opened, store, split, extra_metrics or (), task, extent, pairs, decoding, console()
             )
+        of = {"of": {"weights": opened.weights_checksum, "data": str(data), "split": split}}
         if predictions is not None:
             write_atomically(predictions, json.dumps(predicted, indent=1, ensure_ascii=False).encode())
     else:
@@ -152,7 +154,7 @@ def evaluate(
             + ("; --beams and its like are of --model" if asked else "")
         )
     if as_json:
-        print(json.dumps(scores.to_json(), indent=2, ensure_ascii=False))
+        print(json.dumps(scores.to_json() | of, indent=2, ensure_ascii=False))
     else:
         console(stderr=False).print(score_table(scores))
 

@@ -42,6 +42,7 @@ from diptych.sources import storybook
 from diptych.sources.formats import read
 from diptych.tasks import find_task
 from diptych.tasks.spec import Predicted
+from diptych.terminal import heading
 from diptych.vision.load import load_detector
 
 # The best of four on val, with 100 labelled scenes and a seed that the demo does not use (experiments/rates.py).
@@ -282,7 +283,7 @@ def pretraining(config: DemoConfig, seed: int, system: str = DEFAULT) -> Recipe:
 def _show(measured: Measured, times: Times, console: Console) -> None:
     for arms in measured.scores.values():
         for arm, scores in arms.items():
-            console.rule(arm, align="left")
+            heading(console, arm)
             console.print(score_table(scores))
     for task, gain in measured.gains.items():
         console.print(f"{task}: pre-training gains {gain.value:+.1f} {gain.name} ({gain.low:.1f} to {gain.high:.1f})")
@@ -309,7 +310,7 @@ class Times:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        self.console.rule(name, align="left")
+        heading(self.console, name)
         began = time.perf_counter()
         with peak_memory() as peak:
             try:

@@ -104,6 +104,11 @@ class ModelFolder:
             copy_folder(self.detector, folder / DETECTOR)
 
     @property
+    def weights_checksum(self) -> int:
+        """Of its weights, as they were written: it tells one model's scores from another's."""
+        return int(_json(self.folder / CHECKS)[WEIGHTS])
+
+    @property
     def untrained(self) -> bool:
         """Whether it was imported and has not been trained here."""
         return self.architecture.imported

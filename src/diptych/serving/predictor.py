@@ -305,23 +305,12 @@ def load(source: str | os.PathLike[str], features: str | os.PathLike[str] | None
     """
     path = Path(source)
     if not path.exists() and not path.is_absolute() and str(source).count("/") == 1:
-        path = _from_hub(str(source))
+        from diptych.serving.hub import fetch
+
+        path = fetch(str(source))
     if not path.exists():
         raise CheckpointError(f"no model at {path}; give a model folder, the folder of a run, or user/name on the hub")
     return Predictor(open_model(path), None if features is None else Path(features))
-
-
-def _from_hub(name: str) -> Path:
-    from huggingface_hub import snapshot_download
-
-    wanted = ["*.json", "*.safetensors", "detector/*"]
-    try:
-        return Path(snapshot_download(name, allow_patterns=wanted))
-    except Exception as error:  # the library raises many kinds, and they all mean: it could not be had
-        raise CheckpointError(
-            f"{name} is no folder here, and could not be fetched from the hub ({type(error).__name__}); without a "
-            f"network, copy the model folder here and give its path"
-        ) from error
 
 
 def _record(picture: AnyPicture, number: int) -> Record:

@@ -1,0 +1,56 @@
+"""The verbs that hand a model on: push."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from diptych.cli.app import app, open_folder
+
+
+@app.command()
+def push(
+    model: Annotated[str, typer.Argument(metavar="RUN", help="Model folder, or folder of a run, to push.")],
+    repository: Annotated[str, typer.Argument(metavar="REPO", help="Name on the Hugging Face hub, as user/name.")],
+    licence: Annotated[
+        str | None, typer.Option(help="Licence of the weights, as the hub names it, such as cc-by-4.0.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="What the model was trained on, in words, for its card.")] = None,
+    data_licence: Annotated[str | None, typer.Option(help="Licence of the data, in words, for the card.")] = None,
+    scores: Annotated[
+        list[Path] | None,
+        typer.Option(help="JSON file of `diptych evaluate --json` for the card; may be given several times."),
+    ] = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="Make a new repository private; an old one stays what it is.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write the folder with its card to --out, and push nothing.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder that --dry-run writes; default: the name of REPO without its user.")
+    ] = None,
+) -> None:
+    """Put a model on the Hugging Face hub, with a card of its facts."""
+    from diptych.errors import RecipeError
+    from diptych.serving import hub
+    from diptych.serving.card import Publisher, model_card
+
+    hub.check_name(repository)
+    if out is not None and not dry_run:
+        raise RecipeError("--out is the folder of --dry-run; give both, or neither")
+    folder = open_folder(model)
+    card = model_card(folder, repository, Publisher(licence, data, data_licence, tuple(scores or ())))
+    for line in hub.private_paths(folder):
+        print(f"diptych: recipe.json names a file of this machine, which the world could read: {line}", file=sys.stderr)
+    if dry_run:
+        target = out or Path(repository.partition("/")[2])
+        if target.exists() and not (target / hub.CARD).is_file():
+            raise RecipeError(f"{target} exists and is no folder of `diptych push`; choose another with --out")
+        hub.write(folder, target, card)
+        print(f"{target}: {len(hub.files_of(folder)) + 1} files; nothing was pushed")
+    else:
+        print(hub.push(folder, repository, card, private))

@@ -1,0 +1,134 @@
+"""Models on the Hugging Face hub: fetched by `user/name`, and pushed with a card."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from diptych.errors import CheckpointError, RecipeError
+from diptych.files import whole_folder
+from diptych.loading.store import DETECTOR
+from diptych.loading.tokens import FILE as TOKENS
+from diptych.models import SYSTEMS
+from diptych.recipes.recipe import FILE as RECIPE
+from diptych.runs.folder import CHECKS, CONFIG, FEATURES, WEIGHTS, ModelFolder, damaged_files
+from diptych.tasks.answers import FILE as ANSWERS
+
+CARD = "README.md"
+FILES = (WEIGHTS, CONFIG, RECIPE, TOKENS, CHECKS, FEATURES, ANSWERS)  # those of a model folder, beside its detector's
+NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+
+
+def fetch(name: str) -> Path:
+    """The model folder `user/name`, from the hub or from what an earlier call kept of it. Raises CheckpointError."""
+    from huggingface_hub import hf_hub_download, snapshot_download
+
+    with _asking(name, "copy the model folder here and give its path"):
+        config = Path(hf_hub_download(name, CONFIG))
+        if not _is_ours(config):  # before gigabytes of another kind of model are fetched
+            raise CheckpointError(
+                f"{name} on the hub is no model of Diptych (its {CONFIG} names none of its systems); `diptych push` "
+                "makes those, and `diptych import` takes in what the authors' code wrote"
+            )
+        return Path(snapshot_download(name, allow_patterns=[*FILES, f"{DETECTOR}/*"]))
+
+
+def _is_ours(config: Path) -> bool:
+    try:
+        found = json.loads(config.read_text("utf-8"))
+    except ValueError:
+        return False
+    return isinstance(found, dict) and found.get("system") in SYSTEMS
+
+
+def check_name(repository: str) -> None:
+    if not NAME.fullmatch(repository):
+        raise RecipeError(f"{repository!r} is no name on the hub; wanted user/name, such as me/kites-caption")
+
+
+def push(folder: ModelFolder, repository: str, card: str, private: bool = False) -> str:
+    """All files of a model folder and its card as one commit, which replaces those of an earlier model there; other
+    files are left alone. Hands back the address. Raises CheckpointError and RecipeError.
+    """
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
+
+    files = files_of(folder)
+    if get_token() is None:
+        raise RecipeError(
+            "pushing to the hub wants a token that may write: set HF_TOKEN, or run `hf auth login`; --dry-run writes "
+            "the folder without one"
+        )
+    api = HfApi()
+    with _asking(repository, "--dry-run writes the folder"):
+        address = api.create_repo(repository, private=private or None, exist_ok=True)
+        there = {name for name in api.list_repo_files(repository) if name in FILES or name.startswith(f"{DETECTOR}/")}
+        operations: list[Any] = [CommitOperationDelete(name) for name in sorted(there - files.keys())]
+        operations += [CommitOperationAdd(name, str(path)) for name, path in files.items()]
+        operations.append(CommitOperationAdd(CARD, card.encode()))
+        api.create_commit(repository, operations, commit_message=f"A model of {folder.architecture.system}")
+    return str(address)
+
+
+def write(folder: ModelFolder, target: Path, card: str) -> None:
+    """What `push` would send, as a folder."""
+    with whole_folder(target) as temporary:
+        for name, path in files_of(folder).items():
+            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, temporary / name)
+        (temporary / CARD).write_text(card, "utf-8")
+
+
+def files_of(folder: ModelFolder) -> dict[str, Path]:
+    """By their names in the repository. Raises CheckpointError where one is damaged or missing."""
+    if hurt := damaged_files(folder.folder):
+        raise CheckpointError(f"{hurt[0]}; nothing was pushed")
+    found = {name: folder.folder / name for name in FILES if (folder.folder / name).is_file()}
+    if folder.detector is not None:
+        below = (path for path in sorted(folder.detector.rglob("*")) if path.is_file())
+        found |= {f"{DETECTOR}/{path.relative_to(folder.detector).as_posix()}": path for path in below}
+    return found
+
+
+def private_paths(folder: ModelFolder) -> list[str]:
+    """Keys of the recipe that name files of this machine, which the world would read."""
+    recipe = folder.recipe
+    if recipe is None:
+        return []
+    named = {
+        "init": recipe.init,
+        "network_init": recipe.network_init,
+        "data.vocabulary": recipe.data.vocabulary,
+        "data.text": recipe.data.text,
+    }
+    return [f"{key}={value}" for key, value in named.items() if value is not None and Path(value).is_absolute()]
+
+
+@contextmanager
+def _asking(name: str, otherwise: str) -> Iterator[None]:
+    """What the hub or the way there refuses is one sentence; `otherwise` is what can be done without the hub."""
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RemoteEntryNotFoundError, RepositoryNotFoundError
+
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except Exception as error:  # the library and those below it raise many kinds
+        match error:
+            case GatedRepoError():
+                why = "is gated: ask for access on its page on the hub, then set HF_TOKEN to a token of yours"
+            case RepositoryNotFoundError():
+                why = "is not on the hub, or not for this token; check its spelling; for a private one set HF_TOKEN"
+            case RemoteEntryNotFoundError():
+                why = f"on the hub is no model of Diptych (it has no {CONFIG}); `diptych push` makes those"
+            case HfHubHTTPError() if error.response.status_code in (401, 403):
+                why = "was refused by the hub: HF_TOKEN is not valid, or may not do that; take another token"
+            case HfHubHTTPError():
+                why = f"was refused by the hub ({error.response.status_code}); try again later"
+            case _:
+                why = f"could not be asked of the hub ({type(error).__name__}); without a network, {otherwise}"
+        raise CheckpointError(f"{name} {why}") from error

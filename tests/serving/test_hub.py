@@ -1,0 +1,211 @@
+"""A model goes to the hub with its card and comes back the same; the hub is a stub of its API (`tests/hub.py`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
+
+import diptych
+from diptych.cli import app
+from diptych.errors import CheckpointError, DataError, RecipeError
+from diptych.runs.folder import open_model
+from diptych.serving import Predictor, hub
+from diptych.serving.card import Publisher, model_card
+from tests.hub import TOKEN, Hub, running_hub
+from tests.service import make_model, picture
+
+# hub 2.4 uploads files by an argument of httpx that is deprecated
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+ADDRESSES = "/{repo_id}/resolve/{revision}/{filename}"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Predictor:
+    return make_model(tmp_path_factory.mktemp("hub"))
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with running_hub() as running:
+        monkeypatch.setattr(constants, "ENDPOINT", running.address)
+        monkeypatch.setattr(
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", running.address + "/{repo_id}/resolve/{revision}/{filename}"
+        )
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        yield running
+
+
+def push(model: Predictor, *options: object) -> None:
+    app(["push", str(model.folder.folder), "me/kites", *map(str, options)], standalone_mode=False)
+
+
+def test_what_is_pushed_is_loaded_by_its_name(model: Predictor, stub: Hub, tmp_path: Path, capsys) -> None:
+    push(model, "--licence", "cc-by-4.0")
+    assert capsys.readouterr().out.strip() == f"{stub.address}/me/kites"
+    there = stub.repositories["me/kites"]
+    for name, path in hub.files_of(model.folder).items():
+        assert there[name] == path.read_bytes(), name
+    assert b"license: cc-by-4.0" in there["README.md"]
+    (shown := tmp_path / "a.png").write_bytes(picture())
+    loaded = diptych.load("me/kites")
+    assert loaded.caption(shown) == model.caption(shown)
+    stub.asked.clear()
+    assert diptych.load("me/kites").caption(shown) == model.caption(shown)
+    assert not [asked for asked in stub.asked if asked.startswith("GET") and "resolve" in asked], "fetched twice"
+
+
+def test_a_model_without_answers_takes_the_old_ones_away_and_leaves_files_of_others(
+    model: Predictor, stub: Hub, tmp_path: Path
+) -> None:
+    push(model)
+    stub.repositories["me/kites"]["picture.png"] = b"a picture for the card"
+    folder = open_model(model.folder.folder)
+    plain = type(folder)(**{**vars(folder), "answers": None}).save(tmp_path / "plain")
+    app(["push", str(plain.folder), "me/kites"], standalone_mode=False)
+    there = stub.repositories["me/kites"]
+    assert "answers.json" not in there
+    assert there["picture.png"] == b"a picture for the card"
+    assert diptych.load("me/kites").folder.answers is None
+
+
+def test_a_private_one_wants_the_token(model: Predictor, stub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    push(model, "--private")
+    assert stub.private == {"me/kites"}
+    monkeypatch.setenv("HF_TOKEN", "hf_another")
+    with pytest.raises(CheckpointError, match=r"me/kites is not on the hub, or not for this token; .* set HF_TOKEN"):
+        diptych.load("me/kites")
+
+
+def test_without_a_token_nothing_is_asked(model: Predictor, stub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_TOKEN")
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    with pytest.raises(RecipeError, match="wants a token that may write: set HF_TOKEN"):
+        push(model)
+    assert not stub.asked
+
+
+@pytest.mark.parametrize(("status", "said"), [(401, "HF_TOKEN is not valid"), (403, "may not do that"), (413, "(413)")])
+def test_what_the_hub_refuses_is_one_sentence(model: Predictor, stub: Hub, status: int, said: str) -> None:
+    stub.refuse = status
+    with pytest.raises(CheckpointError, match=r"^me/kites .*") as refused:
+        push(model)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_without_a_network_a_sentence_names_the_way_out(
+    model: Predictor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(
+        constants, "HUGGINGFACE_CO_URL_TEMPLATE", "http://127.0.0.1:9/{repo_id}/resolve/{revision}/{filename}"
+    )
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: None)  # between its five attempts
+    with pytest.raises(
+        CheckpointError, match=r"could not be asked of the hub .*; without a network, copy the model folder"
+    ):
+        diptych.load("me/kites")
+    with pytest.raises(CheckpointError, match="without a network, --dry-run writes the folder"):
+        push(model)
+
+
+def test_a_model_of_another_kind_is_told_before_it_is_fetched(stub: Hub) -> None:
+    stub.repositories["you/bert"] = {"config.json": b'{"model_type": "bert"}', "model.safetensors": b"x" * 1000}
+    with pytest.raises(
+        CheckpointError, match=r"you/bert on the hub is no model of Diptych .* names none of its systems"
+    ):
+        diptych.load("you/bert")
+    assert not [asked for asked in stub.asked if "safetensors" in asked]
+    stub.repositories["you/empty"] = {}
+    with pytest.raises(CheckpointError, match=r"you/empty on the hub is no model of Diptych \(it has no config.json\)"):
+        diptych.load("you/empty")
+
+
+def test_a_damaged_folder_is_not_pushed(stub: Hub, tmp_path: Path) -> None:
+    folder = make_model(tmp_path).folder
+    (folder.folder / "answers.json").write_text("[]")
+    with pytest.raises(CheckpointError, match=r"answers\.json is not what was written .*; nothing was pushed"):
+        hub.push(folder, "me/kites", "")
+    assert not stub.asked
+
+
+@pytest.mark.parametrize("name", ["kites", "me/", "me/a b", "../kites", "me/kites/more"])
+def test_a_name_that_cannot_be(model: Predictor, name: str) -> None:
+    with pytest.raises(RecipeError, match="is no name on the hub; wanted user/name"):
+        app(["push", str(model.folder.folder), name], standalone_mode=False)
+
+
+def test_a_dry_run_writes_what_would_be_pushed(model: Predictor, stub: Hub, tmp_path: Path) -> None:
+    push(model, "--dry-run", "--out", tmp_path / "kites")
+    assert not stub.asked
+    written = {p.relative_to(tmp_path / "kites").as_posix() for p in (tmp_path / "kites").rglob("*") if p.is_file()}
+    push(model)
+    assert written == stub.repositories["me/kites"].keys() - {".gitattributes"}
+    open_model(tmp_path / "kites")
+    push(model, "--dry-run", "--out", tmp_path / "kites")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(RecipeError, match="mine exists and is no folder of `diptych push`"):
+        push(model, "--dry-run", "--out", tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.txt").exists()
+
+
+def test_the_card_has_the_facts_of_the_folder_and_of_its_publisher(model: Predictor, tmp_path: Path) -> None:
+    scores = tmp_path / "scores.json"
+    saved = {
+        "task": "caption", "pictures": 60, "items": 60, "coverage": 1.0, "notes": ["blind: one caption | for all"],
+        "scores": {"CIDEr": {"value": 17.94, "interval": [13.5, 22.8], "blind": 2.5, "ceiling": 141.3}},
+        "of": {"weights": model.folder.weights_checksum, "data": "/home/me/kites.jsonl", "split": "test"},
+    }  # fmt: skip
+    scores.write_text(json.dumps(saved))
+    card = model_card(
+        model.folder, "me/kites", Publisher("cc-by-4.0", "Kites | of\nthe beach", "by permission", (scores,))
+    )
+    for wanted in (
+        "license: cc-by-4.0",
+        "pipeline_tag: image-to-text",
+        "[arXiv 1909.11059](https://arxiv.org/abs/1909.11059)",
+        'model = diptych.load("me/kites")',
+        "trained by the recipe `unified-vlp/small/caption`",
+        "| data | Kites \\| of the beach |",
+        "| licence of the data | by permission |",
+        "| CIDEr | 17.9 | 13.5 to 22.8 | 2.5 | 141.3 |",
+        "60 of 60 pictures, split `test` of `kites.jsonl`",
+        "It has seen drawn scenes alone",
+        "one of 7 answers",
+    ):
+        assert wanted in card, wanted
+    assert "/home/me" not in card
+    assert "licence of the weights | not stated" in model_card(model.folder, "me/kites", Publisher())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"of": {"weights": 1, "data": "d", "split": "s"}}, "scores of other weights"),
+        ({"of": {}}, "something else"),
+        ({"scores": 3}, "something else"),
+    ],
+)
+def test_scores_of_another_model_are_refused(model: Predictor, tmp_path: Path, change, said: str) -> None:
+    saved = {"task": "caption", "pictures": 1, "items": 1, "coverage": 1.0, "notes": [], "scores": {}}
+    saved["of"] = {"weights": model.folder.weights_checksum, "data": "d", "split": "s"}
+    (tmp_path / "s.json").write_text(json.dumps(saved | change))
+    with pytest.raises(DataError, match=said):
+        model_card(model.folder, "me/kites", Publisher(scores=(tmp_path / "s.json",)))
+
+
+def test_paths_of_this_machine_are_named_before_the_world_reads_them(model: Predictor, tmp_path: Path, capsys) -> None:
+    assert model.folder.recipe is not None
+    recipe = model.folder.recipe.model_copy(update={"init": "/home/me/secret/bert.bin"})
+    folder = type(model.folder)(**{**vars(model.folder), "recipe": recipe}).save(tmp_path / "model")
+    app(["push", str(folder.folder), "me/kites", "--dry-run", "--out", str(tmp_path / "out")], standalone_mode=False)
+    assert "which the world could read: init=/home/me/secret/bert.bin" in capsys.readouterr().err
