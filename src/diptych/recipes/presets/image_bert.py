@@ -79,6 +79,11 @@ def with_losses(losses: str) -> Recipe:
     return derive(recipe, name=f"image-bert/retrieval/{losses}", objectives=LOSSES[losses])
 
 
+def on_coco() -> Recipe:
+    """Retrieval on COCO (Table 2): 130 epochs of its 566,747 captions."""
+    return derive(paper("retrieval"), name="image-bert/retrieval/coco", training={"steps": 3_070_000})
+
+
 def changed(name: str) -> Recipe:
     """Table 4, parts 1 to 3: the whole picture's feature beside CC+SBU, MRFR beside CC, 36 regions."""
     baseline, changes = CHANGES[name]
@@ -134,6 +139,7 @@ CHANGES: dict[str, tuple[Recipe, dict[str, Any]]] = {
 
 MAKERS: list[Callable[[], Recipe]] = [
     *(partial(make, task) for make in (paper, small) for task in TASKS),
+    on_coco,
     *(partial(with_losses, losses) for losses in LOSSES),
     *(partial(changed, name) for name in CHANGES),
     *(partial(on, size, split) for size in ONE_STAGE for split in ONE_STAGE[size]),

@@ -118,6 +118,18 @@ def small(task: Task) -> Recipe:
     )
 
 
+def on_flickr30k() -> Recipe:
+    """Captions of Flickr30k (Table 8): its rate, and 30 epochs of its 145,000 captions."""
+    recipe = paper("caption")
+    return derive(recipe, name=f"{recipe.name}/flickr30k", optimizer={"lr": 3e-5}, training={"steps": 8500})
+
+
+def without_pretraining() -> Recipe:
+    """Captions of COCO by a model that has not been pre-trained on pictures (Table 8): three times the rate."""
+    recipe = paper("caption")
+    return derive(recipe, name=f"{recipe.name}/without-pretraining", optimizer={"lr": 3e-4})
+
+
 def with_lambda(seq2seq: float) -> Recipe:
     """A point of the paper's grid of lambda."""
     return derive(paper("pretrain"), name=f"unified-vlp/pretrain/lambda-{seq2seq:g}", objectives={"seq2seq": seq2seq})
@@ -170,6 +182,8 @@ MAKERS: list[Callable[[], Recipe]] = [
     *(partial(with_lambda, share) for share in LAMBDAS),
     of_train,
     region_class_pretext,
+    on_flickr30k,
+    without_pretraining,
     partial(masked_queries, "paper"),
     partial(masked_queries, "small"),
     retrieval,
