@@ -178,6 +178,33 @@ def test_two_towers_pick_the_shortlist_of_an_evaluation(tmp_path, photos, detect
         retrieve(pairs, store, "test", Extent(by=towers))
 
 
+def test_folds_are_galleries_of_their_own(tmp_path, photos, detector):
+    """As COCO's 1k test set is five of the 5,000 pictures: of each fold nothing but its own is looked at."""
+    paths = sorted([*photos.glob("*.png"), *photos.glob("below/*.png")])
+    records = [
+        Record(p.stem, "test", p, captions=(f"a {p.stem} kite", f"the {p.stem} one"))
+        for p in paths
+        if p.stem in COLOURS
+    ]
+    extract(records, detector, tmp_path / "store")
+    store, pairs = Store(tmp_path / "store"), opened(tmp_path, detector).folder
+    read: list[int] = []
+    pairs.model.heads["match"].register_forward_hook(lambda _, __, out: read.append(len(out)))
+    said, scores = retrieve(pairs, store, "test", Extent(folds=2), console=Console(quiet=True))
+    assert sum(read) == 3 * 6 + 2 * 4
+    keys = [record.key for record in records]
+    for told in said:
+        fold = keys[:3] if told["picture"] in keys[:3] else keys[3:]
+        found = told["first"] if told["asks"] == "pictures" else [key.split("#")[0] for key in told["first"]]
+        assert set(found[: len(fold)]) <= set(fold)
+        assert told["rank"] < (len(fold) if told["asks"] == "pictures" else 2 * len(fold))
+    assert any("in 2 galleries" in note for note in scores.notes)
+    with pytest.raises(RecipeError, match="leave out --queries and --shortlist"):
+        retrieve(pairs, store, "test", Extent(folds=2, queries=1))
+    with pytest.raises(RecipeError, match="the gallery has 5 pictures; give fewer folds"):
+        retrieve(pairs, store, "test", Extent(folds=6))
+
+
 def test_a_shortlist_that_cannot_be_is_refused(tmp_path, photos, detector):
     pairs, towers, cache = (
         opened(tmp_path, detector),

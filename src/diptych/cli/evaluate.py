@@ -75,6 +75,10 @@ Pairs = Annotated[
     Path | None,
     typer.Option(help="Retrieval: folder that keeps the scores of pairs, so that an interrupted run continues."),
 ]
+Folds = Annotated[
+    int,
+    typer.Option(min=1, help="Retrieval: galleries that the split is divided into: 5 for COCO's 1k test set."),
+]
 
 
 @app.command()
@@ -88,6 +92,13 @@ def evaluate(
     ] = None,
     split: Annotated[str, typer.Option(help="Split whose records are scored.")] = "test",
     predictions: Annotated[Path | None, typer.Option(help="JSON file to write the model's predictions to.")] = None,
+    submit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORM",
+            help="Form of a server, coco, vqa or vcr, in which --predictions is written; nothing is scored then.",
+        ),
+    ] = None,
     features: Features = None,
     split_seed: SplitSeed = 0,
     results: Annotated[
@@ -105,6 +116,7 @@ def evaluate(
     queries: Queries = None,
     shortlist: Shortlist = None,
     shortlist_by: ShortlistBy = None,
+    folds: Folds = 1,
     pairs: Pairs = None,
     beams: Beams = None,
     length_bonus: LengthBonus = None,
@@ -122,6 +134,7 @@ def evaluate(
     """Score a model, or a file of results: each figure with its interval, beside a blind baseline and a ceiling."""
     from diptych.evaluation.evaluate import score_file, score_model
     from diptych.evaluation.retrieve import Extent
+    from diptych.evaluation.submit import submit as write_for_a_server
     from diptych.files import write_atomically
     from diptych.reports.tables import score_table
     from diptych.runs.extraction import store_of
@@ -133,15 +146,21 @@ def evaluate(
         "no_repeat_ngram": no_repeat_ngram,
     }  # fmt: skip
     asked = sample or any(value is not None for value in ways.values())
+    if submit is not None and (predictions is None or results is not None):
+        raise RecipeError(f"--submit {submit} writes what --model says to a file: --predictions FILE")
     if results is not None and model is None and data is None and not asked:
         scores = score_file(results, references, questions, annotations, training, extra_metrics or (), allow_missing)
     elif results is None and model is not None and data is not None:
         opened = open_folder(model)
         with TemporaryDirectory() as scratch:  # of data that are no store; `extract` keeps what was seen
             store = store_of(data, Path(scratch) / "store", str(opened.folder), console(), split_seed, features)
-            by = open_folder(shortlist_by) if shortlist_by is not None else None
-            extent = Extent(queries, shortlist, by=by) if queries or shortlist or by else None
             decoding = _decoding(opened, sample, seed, ways) if asked else None
+            if submit is not None and predictions is not None:
+                print(write_for_a_server(opened, store, split, submit, predictions, decoding, console()))
+                return
+            by = open_folder(shortlist_by) if shortlist_by is not None else None
+            some = queries or shortlist or by or folds > 1
+            extent = Extent(queries, shortlist, by=by, folds=folds) if some else None
             predicted, scores = score_model(
                 opened, store, split, extra_metrics or (), task, extent, pairs, decoding, console()
             )

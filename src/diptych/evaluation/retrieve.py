@@ -41,6 +41,7 @@ class Extent:
     seed: int = 0
     batch: int = 64  # pairs at a time
     by: ModelFolder | None = None  # with two towers, picks the shortlist; None: a regression does
+    folds: int = 1  # galleries that the pictures are divided into, in their order, each searched by itself
 
 
 def retrieve(
@@ -56,12 +57,15 @@ def retrieve(
     model.accept(store.contract, store.folder)
     if extent.by is not None and not extent.shortlist:
         raise RecipeError("--shortlist-by picks the candidates of --shortlist N; give both")
+    if extent.folds > 1 and (extent.queries or extent.shortlist):
+        raise RecipeError("--folds ranks every pair of a fold; leave out --queries and --shortlist")
     gallery = Gallery.of(*_records(model, store, in_split(store, split, "--split")))
     task = _task(model)
     table = open_table(gallery, folder, fingerprint(model))
     sampled = extent.queries or (EXACT_BESIDE_SHORTLIST if extent.shortlist else None)
     pictures, captions = _drawn(len(gallery.keys), sampled, extent), _drawn(len(gallery.captions), sampled, extent)
-    cells = _cells(gallery, pictures, captions)
+    folds = _folds(gallery, extent.folds)
+    cells = _cells(gallery, pictures, captions) if folds is None else folds[0]
     short = None
     if extent.shortlist:
         short = _shortlist(model, store, split, gallery, extent.shortlist, extent.by)
@@ -70,7 +74,10 @@ def retrieve(
     with bar("pairs", console) as progress:
         scoring = progress.add_task("scoring", total=asked)
         task.fill(model.model, gallery, table, cells, extent.batch, partial(progress.advance, scoring))
-    found = rankings(gallery, table, pictures, captions)
+    found = rankings(gallery, table, pictures, captions, folds)
+    if folds is not None:
+        note = f"pictures and captions in {extent.folds} galleries, in their order, each searched by itself"
+        return found, recall_scores(gallery, found, [note], extent.folds)
     if short is None:
         notes = [] if sampled is None else [f"exact, on a sample of {sampled} queries each way"]
         return found, recall_scores(gallery, found, notes)
@@ -120,6 +127,20 @@ def _cells(gallery: Gallery, pictures: Sequence[int], captions: Sequence[int]) -
     """All captions of the asked pictures, and the asked captions of all."""
     whole, some, asked = np.arange(len(gallery.captions)), np.array(captions, dtype=np.int64), set(pictures)
     return [whole if row in asked else some for row in range(len(gallery.keys))]
+
+
+def _folds(gallery: Gallery, folds: int) -> tuple[Cells, Cells] | None:
+    """For each picture the captions, and for each caption the pictures, of its fold; None where there is one alone."""
+    if folds == 1:
+        return None
+    pictures = len(gallery.keys)
+    if folds > pictures:
+        raise RecipeError(f"--folds {folds}: the gallery has {pictures} pictures; give fewer folds")
+    whose = np.concatenate([np.full(len(fold), at) for at, fold in enumerate(np.array_split(range(pictures), folds))])
+    owners = whose[gallery.owners]
+    of_captions = [np.flatnonzero(owners == fold) for fold in range(folds)]
+    of_pictures = [np.flatnonzero(whose == fold) for fold in range(folds)]
+    return [of_captions[fold] for fold in whose], [of_pictures[fold] for fold in owners]
 
 
 def shortlist_cells(short: tuple[Cells, Cells]) -> Cells:

@@ -91,7 +91,7 @@ class Entry:
     @property
     def id(self) -> str:
         """Such as `xgpt/table-2/cc-ic-imlm`."""
-        slug = re.sub(r"[^a-z0-9+]+", "-", self.row.name.lower()).strip("-")
+        slug = re.sub(r"[^a-z0-9+]+", "-", self.row.name.lower().replace("*", " star")).strip("-")
         return f"{self.paper.system}/table-{self.table.number}/{slug}"
 
     @property

@@ -221,6 +221,11 @@ def predict(
     task = task_of(model, name)
     if decoding is not None and isinstance(task, Captioning):
         task = replace(task, decoding=decoding)
+    return predict_by(task, model, store, split, console)
+
+
+def predict_by(task: Task, model: ModelFolder, store: Store, split: str, console: Console | None = None) -> Predictions:
+    """Likewise, what it says when a task asks that was made otherwise than its recipe says."""
     model.accept(store.contract, store.folder)
     with_pixels = _pixel_reader(model.recipe) if model.recipe is not None else None
     most = model.architecture.config.max_regions

@@ -16,8 +16,10 @@ from diptych.tasks.matching import AT
 from diptych.tasks.scores import Score, Scores
 
 
-def recall_scores(gallery: Gallery, predictions: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()) -> Scores:
-    """R@1, R@5 and R@10 of the queries that `rankings` answered, both ways."""
+def recall_scores(
+    gallery: Gallery, predictions: Sequence[Mapping[str, Any]], notes: Sequence[str] = (), folds: int = 1
+) -> Scores:
+    """R@1, R@5 and R@10 of the queries that `rankings` answered, both ways, each in a gallery of `folds` alike."""
     scores = []
     for asks in RECALLS:
         found = [p for p in predictions if p["asks"] == asks]
@@ -26,7 +28,7 @@ def recall_scores(gallery: Gallery, predictions: Sequence[Mapping[str, Any]], no
         for at in AT:
             hits = np.array([p["rank"] < at for p in found], dtype=np.float64)
             interval = bootstrap_interval(rows_by_picture(hits, [p["picture"] for p in found]))
-            blind = _blind(gallery, found, asks, at)
+            blind = _blind(gallery, found, asks, at, folds)
             low, high = 100 * interval.low, 100 * interval.high
             scores.append(Score(f"{RECALLS[asks]} R@{at}", 100 * interval.value, low, high, 100 * blind))
     pictures, captions = gallery.shape
@@ -37,8 +39,8 @@ def recall_scores(gallery: Gallery, predictions: Sequence[Mapping[str, Any]], no
     return Scores("retrieval", tuple(scores), pictures, len(predictions), notes=(first, second, *notes))
 
 
-def _blind(gallery: Gallery, found: Sequence[Mapping[str, Any]], asks: str, at: int) -> float:
-    pictures, captions = gallery.shape
+def _blind(gallery: Gallery, found: Sequence[Mapping[str, Any]], asks: str, at: int, folds: int) -> float:
+    pictures, captions = (round(count / folds) for count in gallery.shape)
     if asks == "pictures":
         return recall_by_chance(1, pictures, at)
     own = Counter(gallery.keys[caption.picture] for caption in gallery.captions)

@@ -68,9 +68,13 @@ class Vcr:
         first = choices.question if part == "answer" or answered is None else answered
         texts = choices.answers if part == "answer" else choices.rationales
         right = choices.answer if part == "answer" else choices.rationale
+        return self.asked(record, f"{choices.key}/{part}", first, texts, right)
+
+    def asked(self, record: Record, key: str, first: str, texts: Sequence[str], right: int | None = None) -> Sample:
+        """Which of `texts` follows `first`, by one sample of several candidates."""
         candidates = [self.candidate(first, text, record.objects) for text in texts]
         return Sample(
-            key=f"{choices.key}/{part}",
+            key=key,
             picture=record.key,
             regions=record.regions,
             text=max((candidate.text for candidate in candidates), key=len),  # how long it is, for the loader

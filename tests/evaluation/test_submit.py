@@ -1,0 +1,142 @@
+"""What is written for a server, read back as the server's own code reads it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from contextlib import redirect_stdout
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from diptych.core import FeatureContract, Question, Record
+from diptych.errors import DataError, RecipeError
+from diptych.evaluation.submit import VCR_COLUMNS, Leaderboard, submit
+from diptych.loading.store import Store, StoreWriter
+from diptych.recipes import find_recipe
+from diptych.runs.folder import ModelFolder
+from diptych.runs.run import run
+from diptych.tasks.vcr import Vcr
+from tests import deciding
+
+SETTINGS = (
+    "model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32", "training.batch=2", "training.steps=2",
+    "training.validate_every=null", "training.precision=fp32", "training.threads=1", "model.max_regions=5",
+    "model.whole_region=false",
+)  # fmt: skip
+CONTRACT = FeatureContract("given", "", 6, deciding.KINDS)
+
+
+def test_record(number: int) -> Record:
+    """Of COCO's and VCR's kind, without any truth."""
+    known = deciding.record(number)
+    (choices,) = known.choices
+    return replace(
+        known,
+        key=f"COCO_test2014_{70 + number:012d}",
+        split="test",
+        questions=(Question(f"{number}001", "is it red?", ()), Question(f"{number}002", "what is it?", ())),
+        choices=(replace(choices, key=f"test-{number}", answer=-1, rationale=None),),
+    )
+
+
+def train_record(number: int) -> Record:
+    record = deciding.record(number)
+    asked = Question(f"{number}", "is it red?", ("yes" if number % 2 else "no",) * 10, "yes/no")
+    return replace(record, split="train", captions=(f"a {deciding.KINDS[number]}",), questions=(asked,))
+
+
+test_record.__test__ = False  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    folder = tmp_path_factory.mktemp("world") / "store"
+    with StoreWriter(folder, CONTRACT) as writer:
+        for number in range(4):
+            writer.add(train_record(number))
+        for number in range(3):
+            writer.add(test_record(number))
+    return Store(folder)
+
+
+def taught(task: str, store: Store, folder: Path) -> ModelFolder:
+    recipe = find_recipe(f"unified-vlp/small/{task}", SETTINGS)
+    return run(recipe, store, folder, console=Console(quiet=True)).model
+
+
+@pytest.fixture(scope="module")
+def captioner(store: Store, tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
+    return taught("caption", store, tmp_path_factory.mktemp("runs") / "caption")
+
+
+def test_captions_are_read_by_pycocotools(store: Store, captioner: ModelFolder, tmp_path: Path) -> None:
+    coco = pytest.importorskip("pycocotools.coco")
+    line = submit(captioner, store, "test", "coco", tmp_path / "captions_test2014_results.json")
+    assert line.endswith("captions_test2014_results.json: caption of 3 pictures of 'test', in the form of coco")
+    with redirect_stdout(StringIO()):
+        truths = coco.COCO()
+        truths.dataset = {"images": [{"id": 70 + n} for n in range(3)], "annotations": [], "info": {}}
+        truths.createIndex()
+        read = truths.loadRes(str(tmp_path / "captions_test2014_results.json"))
+    assert sorted(read.getImgIds()) == [70, 71, 72]
+    assert [type(one["caption"]) for one in read.dataset["annotations"]] == [str] * 3
+
+
+def test_answers_are_read_as_vqas_own_code_reads_them(store: Store, tmp_path: Path) -> None:
+    """A list; its question ids are those of the set, no more and no fewer (GT-Vision-Lab/VQA, `VQA.loadRes`)."""
+    submit(taught("vqa", store, tmp_path / "vqa"), store, "test", "vqa", tmp_path / "answers.json")
+    found = json.loads((tmp_path / "answers.json").read_text("utf-8"))
+    assert isinstance(found, list)
+    assert {one["question_id"] for one in found} == {1, 2, 1001, 1002, 2001, 2002}
+    assert len(found) == 6
+    assert {one["answer"] for one in found} <= {"yes", "no"}
+
+
+def test_a_line_of_vcr_has_the_leaderboards_columns(store: Store, tmp_path: Path) -> None:
+    """As models/eval_for_leaderboard.py of rowanz/r2c names and orders them."""
+    model = taught("vcr", store, tmp_path / "vcr")
+    submit(model, store, "test", "vcr", tmp_path / "vcr.csv")
+    groups = ["answer", *(f"rationale_conditioned_on_a{a}" for a in range(4))]
+    with (tmp_path / "vcr.csv").open(newline="") as file:
+        head, *lines = csv.reader(file)
+    assert head == ["annot_id", *(f"{group}_{n}" for group in groups for n in range(4))] == list(VCR_COLUMNS)
+    assert [line[0] for line in lines] == ["test-0", "test-1", "test-2"]
+    for line in lines:
+        shares = [float(share) for share in line[1:]]
+        assert [sum(shares[at : at + 4]) for at in range(0, 20, 4)] == pytest.approx([1.0] * 5, abs=1e-4)
+        assert len({tuple(shares[at : at + 4]) for at in range(4, 20, 4)}) == 4, "each answer is read with its own"
+
+
+def test_a_rationale_is_asked_after_each_answer_as_after_the_right_one(store: Store) -> None:
+    known = deciding.record(1)
+    (choices,) = known.choices
+    asked = Leaderboard(deciding.TOKENS).queries(known)
+    usual = Vcr(deciding.TOKENS).queries(known)
+    assert len(asked) == 20
+    of_right = [one for one in asked if one.group == f"{choices.key}/rationale_conditioned_on_a{choices.answer}"]
+    assert [one.text.tolist() for one in of_right] == [one.text.tolist() for one in usual[4:]]
+    assert [one.text.tolist() for one in asked[:4]] == [one.text.tolist() for one in usual[:4]]
+
+
+def test_what_no_server_takes_is_refused(store: Store, captioner: ModelFolder, tmp_path: Path) -> None:
+    path = tmp_path / "results"
+    with pytest.raises(RecipeError, match=r"--submit coca: no server's form is called so; did you mean coco\?"):
+        submit(captioner, store, "test", "coca", path)
+    with pytest.raises(RecipeError, match="has not learnt vqa; teach it"):
+        submit(captioner, store, "test", "vqa", path)
+    with pytest.raises(DataError, match=r"does not end with the number that COCO gave the picture \(record p0\)"):
+        submit(captioner, store, "train", "coco", path)
+    folder = tmp_path / "twice"
+    with StoreWriter(folder, CONTRACT) as writer:
+        writer.add(test_record(0))
+        writer.add(replace(test_record(0), key="COCO_val2014_000000000070"))
+    with pytest.raises(DataError, match="it has the image_id 70 of 'COCO_test2014_000000000070' too"):
+        submit(captioner, Store(folder), "test", "coco", path)
+    assert not path.exists()
+    odd = replace(deciding.record(0), choices=(replace(deciding.record(0).choices[0], rationales=()),))
+    with pytest.raises(DataError, match="4 answers and 0 rationales, and VCR's leaderboard takes 4 of each"):
+        Leaderboard(deciding.TOKENS).queries(odd)
