@@ -33,7 +33,27 @@ if TYPE_CHECKING:
     from diptych.decoding import DecodingOptions
     from diptych.runs.folder import ModelFolder
 
+ScoredModel = Annotated[
+    str | None, typer.Option(help="Model folder, folder of a run, or user/name on the Hugging Face hub, to score.")
+]
+ScoredData = Annotated[
+    Path | None, typer.Option(help="Store to score on, or data of your own, whose regions are then extracted first.")
+]
+TaskName = Annotated[
+    str | None, typer.Option(help="Task to score, where it is not the one that the model was trained for last.")
+]
+Submit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FORM",
+        help="Form of a server, coco, vqa or vcr, in which --predictions is written; nothing is scored then.",
+    ),
+]
+
 # Of a file of results.
+ResultsFile = Annotated[
+    Path | None, typer.Option(help="File of results in COCO's or VQA's format, to score instead of a model.")
+]
 References = Annotated[
     Path | None, typer.Option(help="Reference captions (captions_*.json) of a file of caption results.")
 ]
@@ -83,36 +103,21 @@ Folds = Annotated[
 
 @app.command()
 def evaluate(
-    model: Annotated[
-        str | None, typer.Option(help="Model folder, folder of a run, or user/name on the Hugging Face hub, to score.")
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="Store to score on, or data of your own, whose regions are then extracted first."),
-    ] = None,
+    model: ScoredModel = None,
+    data: ScoredData = None,
     split: Annotated[str, typer.Option(help="Split whose records are scored.")] = "test",
     predictions: Annotated[Path | None, typer.Option(help="JSON file to write the model's predictions to.")] = None,
-    submit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FORM",
-            help="Form of a server, coco, vqa or vcr, in which --predictions is written; nothing is scored then.",
-        ),
-    ] = None,
+    submit: Submit = None,
     features: Features = None,
     split_seed: SplitSeed = 0,
-    results: Annotated[
-        Path | None, typer.Option(help="File of results in COCO's or VQA's format, to score instead of a model.")
-    ] = None,
+    results: ResultsFile = None,
     references: References = None,
     questions: Questions = None,
     annotations: Annotations = None,
     training: TrainingCaptions = None,
     extra_metrics: ExtraMetrics = None,
     allow_missing: AllowMissing = False,
-    task: Annotated[
-        str | None, typer.Option(help="Task to score, where it is not the one that the model was trained for last.")
-    ] = None,
+    task: TaskName = None,
     queries: Queries = None,
     shortlist: Shortlist = None,
     shortlist_by: ShortlistBy = None,
