@@ -9,6 +9,12 @@ LONGEST = 2_000
 LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url", "data-hi-res-src", "data-img-src")
 LAZY_SETS = ("data-srcset", "data-lazy-srcset")
 _SAFE = "%/:=&?~#+!$,;'@()*[]"
+# What most addresses are, in parts, and neither of these functions would change: a tenth of the time of urllib's.
+_PLAIN = re.compile(
+    r"(https?://[a-z0-9][a-z0-9.-]*(?::[1-9]\d{0,3})?(?=[/?#]|\Z))"
+    r"(?:/(?![/.])(?:(?!/\.)[\w./%~,+=&@:!$*()-])*)?(?:\?[\w./%~,+=&:-]+)?",
+    re.A,
+)
 _SET = re.compile(r"\s*([^\s,](?:\S*[^\s,])?)(?:\s+([\d.]+)([wxh]))?\s*(?:,|$)")
 
 
@@ -16,6 +22,8 @@ def usable(address: str) -> bool:
     """http or https, a host, at most 2,000 letters, no name and password in it."""
     if len(address) > LONGEST:
         return False
+    if _PLAIN.fullmatch(address):
+        return True
     try:
         parts = urlsplit(address)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.username is None and parts.port != 0
@@ -28,6 +36,12 @@ def absolute(base: str, address: str) -> str:
     address = address.strip()
     if len(address) > LONGEST or address[:5].lower() == "data:":
         return address[: LONGEST + 1]
+    if address[:1] == "/" and (host := _PLAIN.match(base)):
+        plain = _PLAIN.fullmatch(whole := f"{host[1]}{address}")
+    else:
+        plain = _PLAIN.fullmatch(whole := address)
+    if plain:
+        return whole
     try:
         parts = urlsplit(urljoin(base, address))
         host = parts.hostname or ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 WEIGHTS = {
@@ -79,9 +80,9 @@ def features(node: Any, attributes: dict[str, str | None], order: int) -> Featur
         found["large"] = 1
     called = f"{attributes.get('class') or ''} {attributes.get('id') or ''}"
     source = (attributes.get("src") or "")[-200:].rsplit("/", 1)[-1]
-    if _NAMES.search(called) or _NAMES.search(source) or _NAMES.search((attributes.get("alt") or "")[:60]):
+    if "name" in _called(called) or _NAMES.search(source) or _NAMES.search((attributes.get("alt") or "")[:60]):
         found["name"] = 1
-    if _HERO.search(called):
+    if "hero" in _called(called):
         found["hero"] = 1
     if (attributes.get("itemprop") or "").lower() in ("image", "contenturl"):
         found["shared"] = 1
@@ -112,9 +113,10 @@ def _ancestors(node: Any, result: Features) -> None:
             target = attributes.get("href") or ""
             found["zoom" if _PICTURE.search(target) else "link"] = 1
         if called:
-            if _ASIDE.search(called):
+            meant = _called(called)
+            if "aside" in meant:
                 found["aside"] = 1
-            if level < 3 and _HERO.search(called):
+            if level < 3 and "hero" in meant:
                 found["hero"] = 1
         if level < 3:
             signature.append(f"{tag}.{called}")
@@ -122,6 +124,13 @@ def _ancestors(node: Any, result: Features) -> None:
     result.likeness = (*signature, *result.declared)
     if "link" in found and "zoom" in found:
         del found["link"]
+
+
+@lru_cache(10_000)
+def _called(name: str) -> tuple[str, ...]:
+    """What classes and id make of a tag; pages of one site share theirs."""
+    meant = (("aside", _ASIDE), ("hero", _HERO), ("name", _NAMES))
+    return tuple(what for what, pattern in meant if pattern.search(name))
 
 
 def _within(node: Any, tags: tuple[str, ...]) -> bool:

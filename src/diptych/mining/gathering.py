@@ -22,6 +22,7 @@ from diptych.errors import DiptychError
 from diptych.mining import addresses, warc
 from diptych.mining.fetching import Answer, Fetcher, Wanted
 from diptych.mining.layout import Layout
+from diptych.mining.pages import forbids
 from diptych.mining.reading import HERE, tar_members
 from diptych.mining.settings import Fetch
 from diptych.mining.tables import Row, digest, read_json, write_json, write_rows
@@ -87,11 +88,18 @@ class Take:
         wanted, path = set(spec["wanted"]), Path(spec["path"])
         blob = Blob(layout, name)
         if spec["kind"] == "warc":
-            for found in warc.read(path):
+            damaged: dict[str, str] = {}
+            for found in warc.read(path, bodies=("picture",)):
                 where = addresses.absolute(found.address, found.address)
                 if found.kind == "picture" and where in wanted:
                     wanted.discard(where)
-                    blob.add({"address": where, "status": 200, "final": where, "date": found.date}, found.body)
+                    blob.add(*_from_warc(where, found))
+                elif found.kind in ("bad", "large") and where in wanted:
+                    damaged[where] = "too large" if found.kind == "large" else "damaged in its file"
+            for where, why in sorted(damaged.items()):
+                if where in wanted:
+                    wanted.discard(where)
+                    blob.add({"address": where, "reason": why}, b"")
         elif spec["kind"] == "tar":
             for line, body in tar_members(path):
                 if line.address in wanted:
@@ -104,6 +112,13 @@ class Take:
         for where in sorted(wanted):
             blob.add({"address": where, "reason": "not in the file any more"}, b"")
         return blob.commit()
+
+
+def _from_warc(where: str, found: warc.Found) -> tuple[Row, bytes]:
+    row = {"address": where, "status": 200, "final": where, "date": found.date}
+    if forbids(found.headers):
+        return row | {"reason": "opt-out"}, b""
+    return row, found.body
 
 
 def _from_disk(where: str) -> tuple[Row, bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 UNKNOWN = "unknown"
@@ -10,19 +11,19 @@ COMMONS = re.compile(
     r"creativecommons\.org/(?:licenses/[a-z-]+(?:/[\d.]+)?|publicdomain/(?:zero|mark)(?:/[\d.]+)?)", re.I
 )
 _COMMONS_BYTES = re.compile(COMMONS.pattern.encode(), re.I)
-_SCHEMA = re.compile(rb"\"license\"\s*:\s*\"([^\"\\]{1,300})\"")
+_SCHEMA = re.compile(r"\"license\"\s*:\s*\"([^\"\\]{1,300})\"")
+_LINKS = 'a[rel~="license"], link[rel~="license"], a[href*="creativecommons.org/"], [itemprop="license"]'
+TELLING = f'{_LINKS}, script[type="application/ld+json"]'  # tags of a page that may tell one
 _XMP = re.compile(
     rb"(?:WebStatement|xmpRights:UsageTerms|cc:license)[^>]{0,40}[=>][^<\"]{0,8}[\"']?([^\"'<]{4,300})", re.I
 )
 _MARKS = (b"creativecommons.org", b"WebStatement", b"UsageTerms", b"cc:license")
-_HINTS = (b"license", b"creativecommons")
 LEVELS = 6
 
 
-def of_page(tree: Any, picture: Any, body: bytes) -> str:
-    """Near the picture first, then of the page; `unknown` where nothing tells one."""
-    lower = body.lower()
-    if not any(hint in lower for hint in _HINTS):
+def of_page(tree: Any, picture: Any, telling: Sequence[Any]) -> str:
+    """Near the picture first, then of the page, whose TELLING tags are given; `unknown` where nothing tells one."""
+    if not telling:
         return UNKNOWN
     parent = picture.parent
     for _ in range(LEVELS):
@@ -31,8 +32,9 @@ def of_page(tree: Any, picture: Any, body: bytes) -> str:
         if found := _link(parent):
             return found
         parent = parent.parent
-    if match := _SCHEMA.search(body):
-        return named(match[1].decode("utf-8", "replace"))
+    for node in telling:
+        if node.tag == "script" and (match := _SCHEMA.search(node.text() or "")):
+            return named(match[1])
     return _link(tree) or UNKNOWN
 
 
@@ -63,9 +65,7 @@ def is_free(licence: str, wanted: str) -> bool:
 
 
 def _link(node: Any) -> str | None:
-    found = node.css_first(
-        'a[rel~="license"], link[rel~="license"], a[href*="creativecommons.org/"], [itemprop="license"]'
-    )
+    found = node.css_first(_LINKS)
     if found is None:
         return None
     link = found.attributes.get("href") or found.attributes.get("content") or found.text() or ""

@@ -17,6 +17,7 @@ from diptych.mining.texts import KINDS, Text, Vocabularies, english, judged
 
 NEVER = frozenset({"noai", "noimageai", "noml", "noindex", "noimageindex", "none"})
 AGENTS = ("diptych", "diptych-mine")
+MOST_METAS = 500  # of a page; the others are not read
 MOST_PICTURES = 1_000  # of a page; the others are counted
 ENOUGH = 200  # letters of running text that its language is told by
 LITTLE = 20  # letters: with fewer, the page's title and the texts of its pictures join them
@@ -82,10 +83,9 @@ def read_page(
     """Never raises for what a page holds."""
     with wanted("diptych mine", "mine"):
         from selectolax.lexbor import LexborHTMLParser
-    rules, page = settings.pages, Page(address)
+    rules, page = settings.pages, Page(_plain(address))
     tree = LexborHTMLParser(decoded(body, charset))
-    metas = _metas(tree)
-    pictures = tree.css("img, amp-img")
+    metas, pictures, telling, base = _parts(tree, page.address)
     page.more_pictures = max(0, len(pictures) - MOST_PICTURES)
     pictures = pictures[:MOST_PICTURES]
     if rules.opt_out and (forbids(headers) or _opted_out(metas)):
@@ -93,19 +93,17 @@ def read_page(
     else:
         page.title = _title(tree)
         _tell_language(tree, page, pictures, rules.language)
-    base_tag = tree.css_first("base[href]")
-    base = addresses.absolute(address, base_tag.attributes.get("href") or "") if base_tag is not None else address
     if page.verdict:
         for number, picture in enumerate(pictures):
             page.rows.append(_row(page, number, addresses.absolute(base, _source(picture)), fails=[page.verdict]))
         return page
-    _pictures(tree, page, pictures, base, metas, settings, vocabularies, body)
+    _pictures(tree, page, pictures, base, metas, telling, settings, vocabularies)
     return page
 
 
 def _pictures(
     tree: Any, page: Page, pictures: list[Any], base: str, metas: list[dict[str, str | None]],
-    settings: Settings, vocabularies: Vocabularies, body: bytes,
+    telling: list[Any], settings: Settings, vocabularies: Vocabularies,
 ) -> None:  # fmt: skip
     shared = {
         addresses.absolute(base, meta.get("content") or "")
@@ -121,40 +119,44 @@ def _pictures(
             seen.found["shared"] = 1
         found.append((picture, seen, where))
     mark_alike([seen for _, seen, _ in found])
-    best, lead = _leading(found)
+    scores = [seen.score for _, seen, _ in found]
+    best, lead = _leading(scores, [where for _, _, where in found])
     rules = settings.pages
     for number, (picture, seen, where) in enumerate(found):
-        row = _row(page, number, where, seen)
+        row = _row(page, number, where, seen, scores[number])
         row["lead"] = lead if number == best else None
         if rules.address and not addresses.usable(where):
             row["fails"].append("address")
         least = rules.dominant_least
-        if rules.dominant is not None and (number != best or lead < rules.dominant or seen.score < least):
+        if rules.dominant is not None and (number != best or lead < rules.dominant or scores[number] < least):
             row["fails"].append("dominant")
         if number == best or rules.dominant is None:
             row["texts"] = [vars(text) for text in _texts(picture, seen, settings, vocabularies)]
-            row["licence"] = licences.of_page(tree, picture, body)
+            row["licence"] = licences.of_page(tree, picture, telling)
             if all(text["fails"] for text in row["texts"]):
                 row["fails"].append("no_text")
         page.rows.append(row)
 
 
-def _leading(found: list[tuple[Any, Features, str]]) -> tuple[int, float]:
+def _leading(scores: list[float], places: list[str]) -> tuple[int, float]:
     """The number of the best, and by how much it leads the best of another address; 99 where there is no other."""
-    if not found:
+    if not scores:
         return -1, 0.0
-    best = max(range(len(found)), key=lambda number: (found[number][1].score, -number))
-    others = [candidate.score for _, candidate, where in found if where != found[best][2]]
-    return best, round(found[best][1].score - max(others), 4) if others else 99.0
+    best = scores.index(max(scores))
+    others = [score for score, where in zip(scores, places, strict=True) if where != places[best]]
+    return best, round(scores[best] - max(others), 4) if others else 99.0
 
 
-def _row(page: Page, place: int, address: str, seen: Features | None = None, fails: Iterable[str] = ()) -> Row:
+def _row(
+    page: Page, place: int, address: str, seen: Features | None = None, score: float | None = None,
+    fails: Iterable[str] = (),
+) -> Row:  # fmt: skip
     width, height = seen.declared if seen is not None else (None, None)
     return {
-        "page": _plain(page.address), "address": _plain(address), "place": place, "title": _plain(page.title),
+        "page": page.address, "address": _plain(address), "place": place, "title": page.title,
         "declared": page.declared, "language": page.language, "english": page.english,
         "declared_width": width, "declared_height": height,
-        "dominant": round(seen.score, 4) if seen is not None else None, "lead": None,
+        "dominant": round(score, 4) if score is not None else None, "lead": None,
         "features": sorted(seen.found) if seen is not None else [], "texts": [], "licence": "unknown",
         "fails": list(fails),
     }  # fmt: skip
@@ -185,8 +187,23 @@ def _texts(picture: Any, seen: Features, settings: Settings, vocabularies: Vocab
     return list(found.values())
 
 
-def _metas(tree: Any) -> list[dict[str, str | None]]:
-    return [meta.attributes for meta in tree.css("meta")[:500]]
+def _parts(tree: Any, address: str) -> tuple[list[dict[str, str | None]], list[Any], list[Any], str]:
+    """What its <meta>s say, its pictures, tags that tell of licences, and its base; all found in one walk."""
+    metas: list[dict[str, str | None]] = []
+    pictures: list[Any] = []
+    telling: list[Any] = []
+    base = ""
+    for node in tree.css(f"meta, img, amp-img, base[href], {licences.TELLING}"):
+        if node.tag == "meta":
+            if len(metas) < MOST_METAS:
+                metas.append(node.attributes)
+        elif node.tag == "base":
+            base = base or addresses.absolute(address, node.attributes.get("href") or "")
+        elif node.tag in ("img", "amp-img"):
+            pictures.append(node)
+        else:
+            telling.append(node)
+    return metas, pictures, telling, base or address
 
 
 def _opted_out(metas: list[dict[str, str | None]]) -> bool:
@@ -201,7 +218,7 @@ def _opted_out(metas: list[dict[str, str | None]]) -> bool:
 
 def _title(tree: Any) -> str:
     title = tree.css_first("title")
-    return " ".join((title.text() or "").split())[:300] if title is not None else ""
+    return _plain(" ".join((title.text() or "").split())[:300]) if title is not None else ""
 
 
 def _tell_language(tree: Any, page: Page, pictures: list[Any], least: float | None) -> None:

@@ -83,7 +83,7 @@ class _Shard:
         self._add(read_page(address, body, self.settings, self.vocabularies, charset, headers))
 
     def _warc(self, path: Path) -> None:
-        for found in warc.read(path):
+        for found in warc.read(path, bodies=("page",)):
             self.counts["records"] += 1
             if found.kind == "bad":
                 self._refuse(found.why)

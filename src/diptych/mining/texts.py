@@ -22,9 +22,11 @@ _TAGS = re.compile(r"<[^<>]{0,500}>")
 _ADDRESSES = re.compile(r"(?:https?://|www\.)\S+", re.I)
 _MAIL = re.compile(r"\S+@\S+\.\w+")
 _TELEPHONE = re.compile(r"(?<!\w)\+?\(?\d(?:[\s().-]{0,2}\d){8,}(?!\w)")
+_DIGIT = re.compile(r"\d")
 _LOOSE = re.compile(r" +([,;:.!?])(?=\s|$)")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[\"'“‘(]?[A-Z0-9])")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_HYPHENS = re.compile(r"['’-]")
 _FILE = re.compile(r"^[^\s/]*\.(?:jpe?g|png|gif|webp|bmp|tiff?|svg|avif|heic)$|\S+\.(?:jpe?g|png|gif|webp)$", re.I)
 _NUMBERED = re.compile(
     r"^(?:img|dsc[nf]?|p|pict?|image|photo|picture|screen ?shot|untitled|scan|file|mvc|gopr|wp|vlcsnap)?"
@@ -43,7 +45,13 @@ _SPAM = tuple(
         r"#\w+ #\w+ #\w+",
     )
 )  # fmt: skip
-_ANY_SPAM = re.compile("|".join(f"(?:{mark.pattern})" for mark in _SPAM), re.I)
+# One of these is in whatever has a mark. To look for them takes a tenth of the time that the marks do.
+_SPAM_HINTS = (
+    "click", "buy ", "order ", "shop ", "call ", "act ", "free ", " price", "% off", "discount", "sale", "$", "€", "£",
+    "!!", "subscribe", "sign up", "newsletter", "limited", "coupon", "promo code", "casino", "viagra", "payday",
+    " more", "follow us", "guarantee", "#",
+)  # fmt: skip
+_CAPITALS = re.compile(r"[A-Z]{4}")
 
 
 @dataclass
@@ -123,7 +131,8 @@ def clean(text: str) -> str:
         text = _ADDRESSES.sub(" ", text)
     if "@" in text:
         text = _MAIL.sub(" ", text)
-    text = _TELEPHONE.sub(" ", text)
+    if _DIGIT.search(text):
+        text = _TELEPHONE.sub(" ", text)
     return _LOOSE.sub(r"\1", " ".join(text.split()))
 
 
@@ -160,7 +169,8 @@ def judged(kind: str, raw: str, rules: TextRules, vocabularies: Vocabularies) ->
 
 
 def spam_marks(text: str) -> int:
-    if not _ANY_SPAM.search(text):
+    lower = text.lower()
+    if not (any(hint in lower for hint in _SPAM_HINTS) or _CAPITALS.search(text)):
         return 0
     return sum(1 for mark in _SPAM if mark.search(text))
 
@@ -171,8 +181,10 @@ def _letters(text: str) -> float:
 
 
 def _unknown(words: Iterable[str], known: frozenset[str]) -> float:
-    spelled = [part for word in words for part in re.split(r"['’-]", word) if part.isalpha()]
-    if not known or not spelled:
+    if not known:
+        return 0.0
+    spelled = [part for word in words for part in _HYPHENS.split(word) if part.isalpha()]
+    if not spelled:
         return 0.0
     return sum(word not in known for word in spelled) / len(spelled)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import zlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +24,7 @@ Kind = Literal["page", "picture", "request", "revisit", "other", "large", "bad"]
 
 @dataclass
 class Found:
-    """One record. `body` is decoded (chunks, gzip, br), and empty unless it is a page or a picture."""
+    """One record. `body` is decoded (chunks, gzip, br); it and `headers` are empty unless the kind was asked for."""
 
     kind: Kind
     address: str = ""
@@ -36,8 +36,8 @@ class Found:
     why: str = ""
 
 
-def read(path: Path, bodies: bool = True) -> Iterator[Found]:
-    """Every record of the file, in its order. Never raises for what the file holds."""
+def read(path: Path, bodies: Container[Kind] = ("page", "picture")) -> Iterator[Found]:
+    """Every record of the file, in its order, with the bodies of those kinds. Never raises for what the file holds."""
     if path.stat().st_size == 0:
         yield Found("bad", why="an empty file")
         return
@@ -74,7 +74,7 @@ def read(path: Path, bodies: bool = True) -> Iterator[Found]:
                 yield Found("bad", why=fault if seen or start < len(content) else f"no WARC: {fault}")
 
 
-def _records(path: Path, start: int, bodies: bool) -> Iterator[tuple[int, Found]]:
+def _records(path: Path, start: int, bodies: Container[Kind]) -> Iterator[tuple[int, Found]]:
     with wanted("diptych mine", "mine"):
         from fastwarc.warc import ArchiveIterator
     with path.open("rb") as stream:
@@ -83,7 +83,7 @@ def _records(path: Path, start: int, bodies: bool) -> Iterator[tuple[int, Found]
             yield record.stream_pos, _found(record, bodies)
 
 
-def _found(record: Any, bodies: bool) -> Found:  # noqa: PLR0911  # a verdict a line
+def _found(record: Any, bodies: Container[Kind]) -> Found:  # noqa: PLR0911  # a verdict a line
     kind = str(record.record_type)
     address = (record.headers.get("WARC-Target-URI") or "").strip("<>").strip()
     if kind in ("request", "revisit"):
@@ -100,13 +100,14 @@ def _found(record: Any, bodies: bool) -> Found:  # noqa: PLR0911  # a verdict a 
         return Found("other", address, status)
     if not media.startswith("image/") and media not in ("text/html", "application/xhtml+xml"):
         return Found("other", address, status)
-    headers = [(str(name), str(value)) for name, value in http.items()] if http is not None else []
     found = Found(
-        "picture" if media.startswith("image/") else "page", address, status, headers,
-        record.http_charset if http is not None else None, date=record.headers.get("WARC-Date") or "",
+        "picture" if media.startswith("image/") else "page", address, status,
+        charset=record.http_charset if http is not None else None, date=record.headers.get("WARC-Date") or "",
     )  # fmt: skip
-    if not bodies:
+    if found.kind not in bodies:
         return found
+    if http is not None:
+        found.headers = [(str(name), str(value)) for name, value in http.items()]
     try:
         found.body = record.reader.read(MOST_BODY + 1)
     except (OSError, ValueError, RuntimeError) as error:
