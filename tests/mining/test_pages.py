@@ -1,9 +1,13 @@
 """Pages by hand: opt-outs, language, the dominant picture, where its address stands, its texts, its licence."""
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from diptych.mining.addresses import absolute, largest, usable
-from diptych.mining.pages import MOST_PICTURES, decoded, forbids, read_page
+from diptych.mining.pages import MOST_PICTURES, decoded, forbids, read_page, settle
 from diptych.mining.settings import Settings, changed
 from diptych.mining.texts import Vocabularies
 
@@ -14,7 +18,10 @@ PICTURE = '<img src="/kite.jpg" alt="a red kite over a beach" width="640" height
 
 def page(body: str, head: str = "", lang: str = ' lang="en"', settings: Settings | None = None, **more: object):
     html = f"<!doctype html><html{lang}><head><title>Kites</title>{head}</head><body>{body}</body></html>"
-    return read_page("http://a.test/x/y.html", html.encode(), settings or Settings(), NOTHING, **more)
+    settings = settings or Settings()
+    found = read_page("http://a.test/x/y.html", html.encode(), settings, NOTHING, **more)
+    settle(found.rows, settings.texts)
+    return found
 
 
 def test_the_large_picture_of_an_article_leads_and_has_its_texts() -> None:
@@ -118,6 +125,23 @@ def test_english_is_told_by_lang_and_text(body: str, lang: str, verdict: str) ->
 )
 def test_where_the_address_of_a_picture_stands(tag: str, address: str) -> None:
     assert page(TEXT + tag).rows[0]["address"] == address
+
+
+@given(
+    st.sampled_from(["http://a.test", "http://a.test/x/y.html", "https://b.test:81/x/?q=/..", "http://u:p@c.test/x"]),
+    st.lists(
+        st.sampled_from(["/", "//", ".", "..", "a", "B-_", "k.jpg", "?", "#", "q=1", "&", ";", "%20", "~", "@", ":80",
+                         "http://", "https://", "HTTP:", "h.test", ":0", " ", "\u00e4", "\\", "\n", ",", "[::1]"]),
+        max_size=7,
+    ).map("".join),
+)  # fmt: skip
+def test_what_is_plain_is_joined_as_urllib_does(base: str, address: str) -> None:
+    joined = absolute(base, address)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("diptych.mining.addresses._PLAIN", re.compile(r"(?!)"))
+        assert absolute(base, address) == joined
+        slowly = usable(joined)
+    assert usable(joined) is slowly
 
 
 def test_a_base_moves_relative_addresses() -> None:

@@ -7,19 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from diptych.mining import warc
+from diptych.mining import funnel, warc
+from diptych.mining.layout import Layout
+from diptych.mining.settings import Settings, changed
+
+from .conftest import run
 
 HTML = b"<html><body>" + b"<p>kite</p>" * 40 + b"</body></html>"
 
 
-def record(number: int, body: bytes = HTML, headers: str = "", length: int | None = None) -> bytes:
-    http = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n{headers}\r\n".encode() + body
+def record(
+    number: int | str, body: bytes = HTML, headers: str = "", length: int | None = None, media: str = "text/html"
+) -> bytes:
+    http = f"HTTP/1.1 200 OK\r\nContent-Type: {media}\r\n{headers}\r\n".encode() + body
     told = len(http) if length is None else length
     return (
         (
             f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: http://a.test/{number}\r\n"
             "WARC-Date: 2026-01-01T00:00:00Z\r\n"
-            f"WARC-Record-ID: <urn:uuid:{number:08d}-0000-0000-0000-000000000000>\r\n"
+            f"WARC-Record-ID: <urn:uuid:{number:0>8}-0000-0000-0000-000000000000>\r\n"
             f"Content-Type: application/http; msgtype=response\r\nContent-Length: {told}\r\n\r\n"
         ).encode()
         + http
@@ -108,3 +114,21 @@ def test_real_files_are_read(data_folder: Path) -> None:
     assert len(files) == 8
     for path in files:
         assert "bad" not in {found.kind for found in warc.read(path)}, path
+
+
+def test_a_picture_that_opts_out_or_is_too_large_is_not_taken(tmp_path: Path) -> None:
+    """Its verdict is that of a fetch; the page that shows it is read all the same."""
+    names = ("good", "asks", "huge")
+    page = "".join(f'<article><img src="/{name}.jpg" alt="a red kite over a beach"></article>' for name in names)
+    parts = [record(0, f'<html lang="en">{page}'.encode())]
+    for name in names:
+        body = b"k" * (warc.MOST_BODY + 1 if name == "huge" else 3000)
+        headers = "X-Robots-Tag: noai\r\n" if name == "asks" else ""
+        parts.append(record(f"{name}.jpg", body, headers, media="image/jpeg"))
+    (tmp_path / "x.warc").write_bytes(b"".join(parts))
+    out = tmp_path / "out"
+    run(out, tmp_path / "x.warc", settings=changed(Settings(offline=True), ["rules.dominant=off"]))
+    rows = {row["address"].rpartition("/")[2]: row for row in funnel.decisions(Layout(out))}
+    assert {name: rows[f"{name}.jpg"]["reason"] for name in names} == {
+        "good": "", "asks": "opt-out", "huge": "too large",
+    }  # fmt: skip

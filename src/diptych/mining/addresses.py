@@ -36,11 +36,8 @@ def absolute(base: str, address: str) -> str:
     address = address.strip()
     if len(address) > LONGEST or address[:5].lower() == "data:":
         return address[: LONGEST + 1]
-    if address[:1] == "/" and (host := _PLAIN.match(base)):
-        plain = _PLAIN.fullmatch(whole := f"{host[1]}{address}")
-    else:
-        plain = _PLAIN.fullmatch(whole := address)
-    if plain:
+    rooted = _PLAIN.match(base) if address[:1] == "/" else None
+    if _PLAIN.fullmatch(whole := f"{rooted[1]}{address}" if rooted is not None else address):
         return whole
     try:
         parts = urlsplit(urljoin(base, address))

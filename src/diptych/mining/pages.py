@@ -11,9 +11,9 @@ from typing import Any
 from diptych.extras import wanted
 from diptych.mining import addresses, licences
 from diptych.mining.dominant import Features, features, mark_alike
-from diptych.mining.settings import Settings
+from diptych.mining.settings import Settings, TextRules
 from diptych.mining.surroundings import around
-from diptych.mining.texts import KINDS, Text, Vocabularies, english, judged
+from diptych.mining.texts import KINDS, Text, Vocabularies, english, judge_languages, judged
 
 NEVER = frozenset({"noai", "noimageai", "noml", "noindex", "noimageindex", "none"})
 AGENTS = ("diptych", "diptych-mine")
@@ -80,7 +80,7 @@ def read_page(
     address: str, body: bytes, settings: Settings, vocabularies: Vocabularies,
     charset: str | None = None, headers: Iterable[tuple[str, str]] = (),
 ) -> Page:  # fmt: skip
-    """Never raises for what a page holds."""
+    """Never raises for what a page holds. What language its texts are in is left to `settle`."""
     with wanted("diptych mine", "mine"):
         from selectolax.lexbor import LexborHTMLParser
     rules, page = settings.pages, Page(_plain(address))
@@ -136,6 +136,15 @@ def _pictures(
             if all(text["fails"] for text in row["texts"]):
                 row["fails"].append("no_text")
         page.rows.append(row)
+
+
+def settle(rows: Iterable[Row], rules: TextRules) -> None:
+    """The language of texts, of many pages at once; and what that leaves without any."""
+    rows = [row for row in rows if row["texts"]]
+    judge_languages((text for row in rows for text in row["texts"]), rules)
+    for row in rows:
+        if "no_text" not in row["fails"] and all(text["fails"] for text in row["texts"]):
+            row["fails"].append("no_text")
 
 
 def _leading(scores: list[float], places: list[str]) -> tuple[int, float]:

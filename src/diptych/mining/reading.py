@@ -13,7 +13,7 @@ from typing import Any
 from diptych.engine import Counts
 from diptych.mining import addresses, inputs, warc
 from diptych.mining.layout import Layout
-from diptych.mining.pages import Page, Row, read_page
+from diptych.mining.pages import Page, Row, read_page, settle
 from diptych.mining.settings import Settings
 from diptych.mining.tables import read_json, read_rows, write_json, write_rows
 from diptych.mining.texts import LONGEST, Vocabularies, judged
@@ -35,6 +35,7 @@ class ReadPages:
         vocabularies = Vocabularies.of(self.words, self.vocabulary)
         shard = _Shard(self.settings, vocabularies, layout)
         shard.read(read_json(layout.plan(name)))
+        settle(shard.rows, self.settings.texts)
         write_rows(layout.table("pages", name), shard.rows, "pages")
         counts = dict(shard.counts) | {"pictures": len(shard.rows), "bad": shard.bad, "held": sorted(shard.held)}
         write_json(layout.counts("pages", name), counts)

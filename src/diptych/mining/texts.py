@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from diptych.errors import RecipeError
 from diptych.extras import wanted
@@ -105,6 +108,7 @@ def english() -> Callable[[str], tuple[str, float, float]]:
     with wanted("diptych mine", "mine"):
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    identifier.nb_ptc = identifier.nb_ptc.astype(np.float32)  # 57 MB in place of half, and half the time to read a row
 
     def judge(text: str) -> tuple[str, float, float]:
         name, sure = identifier.classify(text)
@@ -145,7 +149,7 @@ def words_of(text: str) -> list[str]:
 
 
 def judged(kind: str, raw: str, rules: TextRules, vocabularies: Vocabularies) -> Text | None:
-    """The cleaned text with every rule that it breaks; None where nothing is left of it."""
+    """The cleaned text with every rule that it breaks but `text_language`; None where nothing is left of it."""
     text = clean(raw)
     if not text:
         return None
@@ -161,7 +165,6 @@ def judged(kind: str, raw: str, rules: TextRules, vocabularies: Vocabularies) ->
         ("repeats", rules.repeats is not None and len(set(lower)) < rules.repeats * len(lower)),
         ("letters", rules.letters is not None and _letters(text) < rules.letters),
         ("vocabulary", rules.vocabulary is not None and _unknown(lower, vocabularies.known) > rules.vocabulary),
-        ("text_language", _foreign(text, len(words), rules)),
     ):
         if broken:
             found.fails.append(name)
@@ -189,7 +192,19 @@ def _unknown(words: Iterable[str], known: frozenset[str]) -> float:
     return sum(word not in known for word in spelled) / len(spelled)
 
 
-def _foreign(text: str, words: int, rules: TextRules) -> bool:
-    if rules.text_language is None or words < rules.text_language_from:
-        return False
-    return english()(text)[2] < rules.text_language
+def judge_languages(texts: Iterable[dict[str, Any]], rules: TextRules) -> None:
+    """The last rule, `text_language`, for all texts of a shard at once; each is `vars` of a Text.
+
+    The model of languages has 40 MB and is read here and there: by itself it is thrice as fast as between two pages.
+    """
+    if rules.text_language is None:
+        return
+    probability = english()
+    foreign: dict[str, bool] = {}
+    for entry in texts:
+        text = entry["text"]
+        if text not in foreign:
+            long = len(words_of(text)) >= rules.text_language_from
+            foreign[text] = long and probability(text)[2] < rules.text_language
+        if foreign[text]:
+            entry["fails"].append("text_language")
