@@ -56,10 +56,9 @@ def cluster(workers: int) -> Iterator[None]:
     where = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
     try:
         ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **where)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise DiptychError(
-            f"no Ray cluster at {address or 'this machine'}: {error}; unset RAY_ADDRESS to start one here"
-        ) from error
+    except Exception as error:  # a bare one where the machine is too busy for it to start in time
+        way_out = "unset RAY_ADDRESS to start one here" if address else "give the command again, or --engine local"
+        raise DiptychError(f"no Ray cluster at {address or 'this machine'}: {error}; {way_out}") from error
     try:
         if address:
             _same_versions(ray)
