@@ -80,10 +80,13 @@ def test_the_loss_by_hand(baseline: str) -> None:
         (losses,) = one.losses(model, batch)
     assert float(losses["self_critical"]) == pytest.approx(float(-((rewards - against) * logs).sum()), abs=1e-4)
     assert float(losses["reward"]) == pytest.approx(9.5)
-    assert float(losses["baseline"]) == pytest.approx(float(against.sum()))
+    assert float(losses["advantage"]) == pytest.approx(float((rewards - against).abs().sum()))
+    if baseline == "rival":
+        assert float(losses["baseline"]) == pytest.approx(float(against.sum()))
     assert float(losses["length"]) == 3 * (2 + 3)
     assert all(float(count) == 6 for count in one.counts(batch).values())
-    assert one.weights == {"reward": 0.0, "baseline": 0.0, "length": 0.0}
+    assert one.weights == dict.fromkeys(losses.keys() - {"self_critical"}, 0.0)
+    assert ("baseline" in losses) == (baseline == "rival"), "the mean of the others is the mean reward again"
 
 
 def test_what_is_shown_is_what_was_drawn() -> None:

@@ -147,11 +147,11 @@ def test_a_run_keeps_frequencies_and_logs_rewards_and_captions(
     lines = [json.loads(line) for line in (tmp_path / "one" / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3]
     for line in lines:
-        assert set(line["losses"]) == {"self_critical", "reward", "baseline", "length"}
+        assert set(line["losses"]) == {"self_critical", "reward", "advantage", "length"}
         assert line["total"] == line["losses"]["self_critical"]
         assert 1 <= line["losses"]["length"] <= 6
-        assert 1 <= len(line["said"]) <= 3
-        assert set(line["said"][0]) == {"key", "caption", "reward", "baseline"}
+        assert 1 <= len(line["examples"]) <= 3
+        assert set(line["examples"][0]) == {"key", "caption", "reward", "baseline"}
     assert "CIDEr" in lines[-1]["validation"]
 
 
@@ -165,7 +165,7 @@ def test_every_system_that_writes_is_rewarded(system: str, world: Store, tmp_pat
     made = run(recipe, world, tmp_path / "scst", start, Console(quiet=True))
     assert made.result.step == 2
     (first, *_) = (tmp_path / "scst" / "metrics.jsonl").read_text().splitlines()
-    assert set(json.loads(first)["losses"]) == {"self_critical", "reward", "baseline", "length"}
+    assert set(json.loads(first)["losses"]) == {"self_critical", "reward", "advantage", "length"}
     moved = [n for n, p in made.model.model.state_dict().items() if not torch.equal(p, start.model.state_dict()[n])]
     assert any({"tden": "decoder", "xgpt": "encoder"}[system] in name for name in moved), "XGPT's layers are one set"
 

@@ -20,7 +20,7 @@ UNWANTED = (
     "diptych.training.trainer", "diptych.training.optimizer", "diptych.training.distribution", "diptych.training.log",
     "diptych.evaluation", "diptych.reports", "diptych.demo", "diptych.runs.run", "diptych.runs.prepare",
     "diptych.runs.stages", "diptych.serving.drawing", "diptych.serving.contact_sheet", "diptych.serving.search",
-    "diptych.sources", "torchvision", "torch._dynamo", "torch._inductor", "sympy", "matplotlib", "jinja2", "scipy",
+    "diptych.sources", "torchvision", "torch._dynamo", "torch._inductor", "sympy", "jinja2", "scipy",
     "huggingface_hub", "rich.console", "tensorboard", "faiss", "timm", "pycocotools", "sacremoses",
 )  # fmt: skip
 CODE = """

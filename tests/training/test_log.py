@@ -14,7 +14,7 @@ from toy import ToyBatches, ToyModel, ToySchedule, lines, toy_train
 from diptych.errors import RecipeError, Stopped, TrainingError
 from diptych.training import OptimizerConfig, TrainingConfig
 from diptych.training.devices import Ranks, choose_device
-from diptych.training.log import Line, Log
+from diptych.training.log import SMOOTHED, Line, Log
 from diptych.training.prefetch import prefetched
 from diptych.training.stopping import StopWish
 from diptych.training.trainer import _Run
@@ -48,6 +48,30 @@ def test_sparse_lines_without_a_terminal(tmp_path):
     assert said[0] == "adamw, learning rate 0.004 = 0.001 x batch 4, linear; 6 steps of 4 samples, fp32 on cpu"
     assert [text.split("  ")[0] for text in said[1:]] == ["step 1/6", "step 6/6"]
     assert "samples/s" in said[1]
+
+
+def test_lines_show_means_of_the_last_steps_and_the_time_left(tmp_path, monkeypatch):
+    """A step that predicts another thing keeps the last means of the others; a resumed run those from before."""
+    clock = [0.0]
+    monkeypatch.setattr("diptych.training.log.time.monotonic", lambda: clock[0])
+
+    def written(after: int, *found: tuple[int, dict[str, float]]) -> list[str]:
+        out = StringIO()
+        with Log(tmp_path, after, 50, Console(file=out, width=1000)) as log:
+            for step, losses in found:
+                clock[0] += 60
+                log.write(Line(step, losses, 1.0, 0.1, 2.0, 30.0))
+        return out.getvalue().splitlines()
+
+    first, second = written(0, (1, {"word": 3.0}), (2, {"word": 1.0}))
+    assert first.startswith("step 1/50  word 3.0000  30 samples/s  49 min left, until ")
+    assert second.startswith("step 2/50  word 2.0000  30 samples/s  48 min left")
+    (third,) = written(2, (3, {"region": 5.0}))
+    assert third.startswith("step 3/50  word 2.0000  region 5.0000  ")
+    lasting = written(3, *((3 + n, {"word": 8.0}) for n in range(1, SMOOTHED + 1)))
+    assert lasting[-1].startswith("step 23/50  word 8.0000  30 samples/s")
+    assert lines(tmp_path)[1]["losses"] == {"word": 1.0}, "the file has each step's own"
+    assert written(23, (50, {"word": 8.0}))[-1].endswith("30 samples/s"), "at the end no time is left"
 
 
 def test_a_bar_on_a_terminal(tmp_path):

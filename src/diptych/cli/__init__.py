@@ -10,7 +10,7 @@ import os
 import sys
 from io import TextIOWrapper
 
-from diptych.cli import data, evaluate, importing, mine, predict, recipes, search, serve, share, train
+from diptych.cli import data, evaluate, importing, mine, plot, predict, recipes, search, serve, share, train
 from diptych.cli.app import app, holding
 from diptych.errors import DiptychError, Stopped, Terminated
 from diptych.terminal import columns
@@ -22,6 +22,7 @@ __all__ = [
     "importing",
     "main",
     "mine",
+    "plot",
     "predict",
     "recipes",
     "search",

@@ -44,7 +44,9 @@ class SelfCritical:
     dropout  draws and rewrites with dropout, each with masks of its own (Unified VLP's code draws with dropout). Off:
              the probabilities are those the words were drawn with, and the gradient is of what will write captions
 
-    Logged beside the loss, without weight in it: the mean reward, the mean baseline and the mean length with its [SEP].
+    Logged beside the loss, without weight in it: the mean reward, the mean distance of a reward from its baseline (what
+    there is to learn from: 0 where all captions of a picture are alike), the mean length with its [SEP], and of a rival
+    the baseline. The mean of the others is none to log: over a batch it is the mean reward again.
     """
 
     ask: Objective
@@ -71,14 +73,18 @@ class SelfCritical:
 
     @property
     def weights(self) -> Mapping[str, float]:
-        return dict.fromkeys(("reward", "baseline", "length"), 0.0)
+        return dict.fromkeys(self._logged, 0.0)
+
+    @property
+    def _logged(self) -> tuple[str, ...]:
+        return ("reward", "advantage", "length", *(("baseline",) if self.rival is not None else ()))
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
         return samples
 
     def counts(self, batch: Batch) -> Losses:
         drawn = torch.tensor(len(batch) * self.samples)
-        return dict.fromkeys((self.name, "reward", "baseline", "length"), drawn)
+        return dict.fromkeys((self.name, *self._logged), drawn)
 
     def losses(self, model: Any, batch: Batch) -> Iterator[Losses]:
         with torch.no_grad(), _mode(model, self.dropout):
@@ -97,12 +103,9 @@ class SelfCritical:
         with _mode(model, self.dropout):
             logs = self.log_probabilities(model, batch, drawn)
         length = sum(len(caption) for captions in drawn for caption in captions)
-        yield {
-            self.name: -(advantage * logs).sum(),
-            "reward": rewards.sum().to(device),
-            "baseline": baseline.sum().to(device),
-            "length": torch.tensor(float(length), device=device),
-        }
+        logged = {"reward": rewards.sum(), "advantage": advantage.abs().sum(), "length": torch.tensor(float(length)),
+                  "baseline": baseline.sum()}  # fmt: skip
+        yield {self.name: -(advantage * logs).sum()} | {name: logged[name].to(device) for name in self._logged}
 
     def log_probabilities(self, model: Any, batch: Batch, captions: list[list[Caption]]) -> Float[Tensor, "N"]:
         """Of whole captions, those of the first picture first, in one pass with a gradient."""

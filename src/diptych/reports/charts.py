@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from diptych.reports.report import Chart, Curve
 from diptych.training.log import METRICS
@@ -14,28 +16,54 @@ from diptych.training.log import METRICS
 WIDTH, HEIGHT = 440, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 18, 12, 34  # margins for the numbers of the axes
 STEPS = (1, 2, 2.5, 5, 10)  # what a reader counts in
+LOSS = "loss"
+COURSE = {"lr": "learning rate", "gradient_norm": "gradient norm", "samples_per_second": "samples a second"}
+Point = tuple[float, float]  # step, value
 
 
-def curve(name: str, run: Path, what: str = "loss") -> Curve | None:
+@dataclass
+class Logged:
+    """What a run has logged by step: losses, scores of validations, and how it went."""
+
+    losses: dict[str, list[Point]] = field(default_factory=dict)  # `loss` is the weighted sum, the others by objective
+    scores: dict[str, list[Point]] = field(default_factory=dict)  # by name, such as CIDEr
+    course: dict[str, list[Point]] = field(default_factory=dict)  # by the name that COURSE gives a field
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        step = float(line["step"])
+        for name, value in {LOSS: line.get("total"), **(line.get("losses") or {})}.items():
+            _add(self.losses, name, step, value)
+        for name, value in (line.get("validation") or {}).items():
+            _add(self.scores, name, step, value)
+        for key, name in COURSE.items():
+            _add(self.course, name, step, line.get(key))
+
+
+def _add(series: dict[str, list[Point]], name: str, step: float, value: object) -> None:
+    if isinstance(value, int | float) and math.isfinite(value):
+        series.setdefault(name, []).append((step, float(value)))
+
+
+def read_log(run: Path) -> Logged:
+    """Of a run's folder; nothing where it has logged nothing."""
+    logged, path = Logged(), run / METRICS
+    for text in path.read_text("utf-8", "replace").splitlines() if path.is_file() else ():
+        with suppress(ValueError, KeyError, TypeError, AttributeError):  # a line that a kill cut short
+            logged.add(json.loads(text))
+    return logged
+
+
+def curve(name: str, run: Path, what: str = LOSS) -> Curve | None:
     """`loss`, or a score of the validation such as CIDEr, by step; None where the run has logged none."""
-    path = run / METRICS
-    points = []
-    for text in path.read_text("utf-8").splitlines() if path.is_file() else ():
-        try:
-            line = json.loads(text)
-            value = line["total"] if what == "loss" else line.get("validation", {}).get(what)
-            step = float(line["step"])
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue  # a line that a kill cut short
-        if isinstance(value, int | float) and math.isfinite(value):
-            points.append((step, float(value)))
+    logged = read_log(run)
+    points = (logged.losses if what == LOSS else logged.scores).get(what)
     return Curve(name, tuple(points)) if points else None
 
 
-def chart(title: str, runs: Mapping[str, Path], what: str = "loss", y: str = "") -> Chart | None:
+def chart(title: str, runs: Mapping[str, Path], what: str = LOSS, y: str = "") -> Chart | None:
     """One curve a run, by its name; None where no run has any."""
     curves = [found for name, run in runs.items() if (found := curve(name, run, what)) is not None]
-    return Chart(title, tuple(curves), y=y or what, from_zero=what != "loss") if curves else None
+    return Chart(title, tuple(curves), y=y or what, from_zero=what != LOSS) if curves else None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -13,9 +14,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from diptych.extras import wanted
+from diptych.progress import SPARSE_SECONDS, time_left
 
 METRICS = "metrics.jsonl"
-SPARSE_SECONDS = 10.0  # between lines where there is no terminal
+SMOOTHED = 20  # logged steps over whose losses the lines for people show the mean
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class Log:
     def __init__(self, folder: Path, after: int, steps: int, console: Console, tensorboard: bool = False) -> None:
         self.path, self.console, self.steps = folder / METRICS, console, steps
         folder.mkdir(parents=True, exist_ok=True)
-        _drop_lines(self.path, after)
+        kept = _drop_lines(self.path, after)
+        self.recent = deque(map(_losses_of, kept[-SMOOTHED:]), SMOOTHED)
         self.writer = _tensorboard(folder, after) if tensorboard else None
         self.file = self.path.open("a")
         self.bar: Progress | None = None
@@ -46,9 +49,10 @@ class Log:
             columns = TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
             self.bar = Progress(*columns, TextColumn("{task.description}"), console=console)
             self.task = self.bar.add_task("", total=steps, completed=after)
-        self.shown_at = 0.0
+        self.shown_at, self.after, self.began = 0.0, after, time.monotonic()
 
     def __enter__(self) -> Self:
+        self.began = time.monotonic()
         if self.bar is not None:
             self.bar.start()
         return self
@@ -67,12 +71,19 @@ class Log:
         if self.writer is not None:
             for name, value in _flat({name: value for name, value in fields.items() if name != "examples"}):
                 self.writer.add_scalar(name, value, line.step)
-        text = _sentence(line)
+        self.recent.append(line.losses)
+        text = _sentence(line, self.recent)
         if self.bar is not None:
             self.bar.update(self.task, completed=line.step, description=text)
         elif time.monotonic() - self.shown_at > SPARSE_SECONDS or line.validation or line.step == self.steps:
             self.shown_at = time.monotonic()
-            self.say(f"step {line.step}/{self.steps}  {text}")
+            self.say(f"step {line.step}/{self.steps}  {text}{self._left(line.step)}")
+
+    def _left(self, step: int) -> str:
+        if step >= self.steps:
+            return ""
+        a_step = (time.monotonic() - self.began) / (step - self.after)
+        return f"  {time_left((self.steps - step) * a_step)}"
 
     def say(self, text: str) -> None:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -83,16 +94,21 @@ class Log:
         os.fsync(self.file.fileno())
 
 
-def _sentence(line: Line) -> str:
-    losses = "  ".join(f"{name} {value:.4f}" for name, value in line.losses.items())
+def _sentence(line: Line, recent: Iterable[dict[str, float]]) -> str:
+    """Losses are means over the recent steps that have them, as single ones jump; scores and speed are of this step."""
+    known: dict[str, list[float]] = {}
+    for losses in recent:
+        for name, value in losses.items():
+            known.setdefault(name, []).append(value)
+    means = "  ".join(f"{name} {sum(values) / len(values):.4f}" for name, values in known.items())
     scores = "".join(f"  {name} {value:.4f}" for name, value in (line.validation or {}).items())
-    return f"{losses}{scores}  {line.samples_per_second:.0f} samples/s"
+    return f"{means}{scores}  {line.samples_per_second:.0f} samples/s"
 
 
-def _drop_lines(path: Path, after: int) -> None:
-    """Keeps whole lines of steps up to `after`; the file is replaced at once or not at all."""
+def _drop_lines(path: Path, after: int) -> Sequence[str]:
+    """Keeps, and hands back, whole lines of steps up to `after`; the file is replaced at once or not at all."""
     if not path.exists():
-        return
+        return ()
     kept = [text for text in path.read_text().splitlines() if _step_of(text) <= after]
     aside = path.with_suffix(".aside")
     with aside.open("w") as file:
@@ -100,6 +116,12 @@ def _drop_lines(path: Path, after: int) -> None:
         file.flush()
         os.fsync(file.fileno())
     aside.replace(path)
+    return kept
+
+
+def _losses_of(text: str) -> dict[str, float]:
+    losses = json.loads(text).get("losses")
+    return {name: float(value) for name, value in losses.items()} if isinstance(losses, dict) else {}
 
 
 def _step_of(text: str) -> float:

@@ -1,0 +1,113 @@
+"""Curves of one run or several beside each other, as an HTML page or one SVG: `diptych plot`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+from diptych.errors import DataError, RecipeError
+from diptych.files import write_atomically
+from diptych.recipes.recipe import FILE as RECIPE
+from diptych.recipes.recipe import Recipe
+from diptych.reports.charts import Point, draw, read_log
+from diptych.reports.environment import environment
+from diptych.reports.html import COLOURS, page
+from diptych.reports.report import Chart, Curve, Report
+from diptych.training.log import METRICS
+
+MOST_POINTS = 1000  # of a curve: a page of 20 runs stays small
+ENDINGS = (".html", ".svg")
+
+
+def find_runs(folders: Iterable[Path]) -> dict[str, Path]:
+    """Runs by the names of their folders; of a run in stages each stage, of a model folder the run around it.
+
+    Raises DataError for a folder in which no run has logged anything.
+    """
+    found: dict[str, Path] = {}
+    for folder in folders:
+        inside = [folder, folder.parent] if folder.name == "model" else [folder, *sorted(folder.glob("stage-*"))]
+        runs = [one for one in inside if (one / METRICS).is_file()]
+        if not runs:
+            raise DataError(
+                f"found no {METRICS} in {folder}, wanted the folder of a run (--out of pretrain or finetune)"
+            )
+        found |= {str(run): run for run in runs}
+    return found
+
+
+def charts(runs: Mapping[str, Path], smooth: int) -> list[Chart]:
+    """Losses (means over `smooth` logged steps), validation scores, and how training went; a curve a run in each."""
+    logged = {name: read_log(run) for name, run in runs.items()}
+    if empty := [name for name, one in logged.items() if not one.losses]:
+        raise DataError(
+            f"{', '.join(empty)}: {METRICS} holds no logged step yet; wait for the first (training.log_every)"
+        )
+    of_losses = {name: one.losses for name, one in logged.items()}
+    means = f", mean of {smooth} logged steps" if smooth > 1 else ""
+    made = [_chart(what, of_losses, what + means, smooth) for what in _names(of_losses)]
+    if len(made) == 2:
+        made = made[:1]  # of one objective, whose loss is the loss
+    of_scores = {name: one.scores for name, one in logged.items()}
+    made += [_chart(what, of_scores, f"{what} of the validation", 1, from_zero=True) for what in _names(of_scores)]
+    of_course = {name: one.course for name, one in logged.items()}
+    return made + [_chart(what, of_course, what, 1, from_zero=True) for what in _names(of_course)]
+
+
+def _names(series: Mapping[str, Mapping[str, Sequence[Point]]]) -> list[str]:
+    return list(dict.fromkeys(chain.from_iterable(series.values())))
+
+
+def _chart(
+    what: str, series: Mapping[str, Mapping[str, Sequence[Point]]], y: str, smooth: int, from_zero: bool = False
+) -> Chart:
+    curves = [Curve(name, _thinned(_means(one[what], smooth))) for name, one in series.items() if what in one]
+    return Chart(what, tuple(curves), y=y, from_zero=from_zero)
+
+
+def _means(points: Sequence[Point], over: int) -> tuple[Point, ...]:
+    """Each value as the mean of itself and those before it, as far as there are any."""
+    total, made = 0.0, []
+    for number, (step, value) in enumerate(points):
+        total += value - (points[number - over][1] if number >= over else 0.0)
+        made.append((step, total / min(number + 1, over)))
+    return tuple(made)
+
+
+def _thinned(points: tuple[Point, ...]) -> tuple[Point, ...]:
+    every = -(-len(points) // MOST_POINTS)
+    return points if every <= 1 else (*points[::every], *(points[-1:] if (len(points) - 1) % every else ()))
+
+
+def write_plot(folders: Iterable[Path], out: Path, smooth: int) -> list[Chart]:
+    """The page, or by the ending of `out` the SVG. Raises RecipeError for another ending, DataError for no run."""
+    if out.suffix.lower() not in ENDINGS:
+        raise RecipeError(f"--out {out}: wanted a name ending in {' or '.join(ENDINGS)}")
+    runs = find_runs(folders)
+    made = charts(runs, smooth)
+    if out.suffix.lower() == ".svg":
+        text = _svg(made, list(runs))
+    else:
+        lead = f"Losses are means over {smooth} logged steps. The files: " if smooth > 1 else "The files: "
+        paths = ", ".join(str(run / METRICS) for run in runs.values())
+        text = page(Report("Learning curves", f"{lead}{paths}.", _settings(runs), charts=tuple(made)))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(out, text.encode("utf-8", "replace"))
+    return made
+
+
+def _svg(made: Sequence[Chart], names: Sequence[str]) -> str:
+    hues = {name: number % COLOURS for number, name in enumerate(names)}
+    return environment().get_template("plot.svg.jinja").render(drawings=[draw(chart) for chart in made], hues=hues)
+
+
+def _settings(runs: Mapping[str, Path]) -> dict[str, str]:
+    """What the recipe of each run is, and in what it differs from that of the first."""
+    recipes = {name: Recipe.load(run) for name, run in runs.items() if (run / RECIPE).is_file()}
+    first = next(iter(recipes.values()), None)
+    found: dict[str, str] = {}
+    for name, recipe in recipes.items():
+        differs = recipe.differences(first) if first is not None else []
+        found[name] = "; ".join([recipe.name, *(line.replace(", was ", ", first run: ") for line in differs)])
+    return found

@@ -1,0 +1,99 @@
+"""Curves of runs: what is averaged, which charts there are, and what cannot be drawn."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from diptych.errors import DataError, RecipeError
+from diptych.runs.plots import charts, find_runs, write_plot
+
+
+def logged(folder: Path, losses: list[dict[str, float]], cider: float = 50.0) -> Path:
+    folder.mkdir(parents=True)
+    lines: list[dict[str, Any]] = [
+        {"step": 10 * number, "losses": found, "total": sum(found.values()), "lr": 1e-3 / number,
+         "gradient_norm": 2.0, "samples_per_second": 30.0}
+        for number, found in enumerate(losses, start=1)
+    ]  # fmt: skip
+    lines[-1]["validation"] = {"CIDEr": cider, "BLEU-4": float("nan")}
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / "metrics.jsonl").write_text(text + '{"step": 99, "los')  # a kill cut it short
+    return folder
+
+
+def test_losses_are_means_of_what_came_before(tmp_path: Path) -> None:
+    run = logged(tmp_path / "one", [{"word": value} for value in (6.0, 4.0, 2.0, 0.0)])
+    loss, cider, *course = charts({"one": run}, smooth=2)
+    assert loss.curves[0].points == ((10, 6), (20, 5), (30, 3), (40, 1))
+    assert loss.y == "loss, mean of 2 logged steps"
+    assert (cider.title, cider.curves[0].points) == ("CIDEr", ((40, 50.0),)), "a score that is no number is left out"
+    assert [chart.title for chart in course] == ["learning rate", "gradient norm", "samples a second"]
+    assert charts({"one": run}, smooth=1)[0].curves[0].points[1] == (20, 4)
+
+
+def test_runs_of_several_objectives_stand_beside_each_other(tmp_path: Path) -> None:
+    runs = find_runs([logged(tmp_path / "a", [{"word": 1.0, "region": 2.0}]), logged(tmp_path / "b", [{"word": 3.0}])])
+    made = {chart.title: [curve.name for curve in chart.curves] for chart in charts(runs, 20)}
+    both = [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert made["loss"] == made["word"] == made["CIDEr"] == both
+    assert made["region"] == both[:1]
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_end(tmp_path: Path) -> None:
+    run = logged(tmp_path / "long", [{"word": float(number)} for number in range(2502)])
+    points = charts({"long": run}, 1)[0].curves[0].points
+    assert len(points) <= 1001
+    assert points[-1] == (25020, 2501.0)
+
+
+def test_stages_and_model_folders_lead_to_runs(tmp_path: Path) -> None:
+    for name in ("stage-1", "stage-2"):
+        logged(tmp_path / "staged" / name, [{"word": 1.0}])
+    (tmp_path / "staged/stage-2/model").mkdir()
+    assert list(find_runs([tmp_path / "staged"])) == [str(tmp_path / "staged" / f"stage-{n}") for n in (1, 2)]
+    assert list(find_runs([tmp_path / "staged/stage-2/model"])) == [str(tmp_path / "staged/stage-2")]
+
+
+def test_a_page_and_a_drawing(tmp_path: Path) -> None:
+    hostile = tmp_path / '<script>alert("x")'
+    runs = [logged(hostile, [{"word": 2.0}, {"word": 1.0}]), logged(tmp_path / "b", [{"word": 3.0}])]
+    write_plot(runs, tmp_path / "new" / "plot.html", 20)
+    page = (tmp_path / "new" / "plot.html").read_text()
+    assert page.count('<svg class="chart"') == 5
+    assert "<script" not in page
+    assert "http://www.w3.org" not in page
+    write_plot(runs, tmp_path / "plot.svg", 20)
+    drawing = ElementTree.parse(tmp_path / "plot.svg").getroot()
+    titles = [text.text for text in drawing.iter("{http://www.w3.org/2000/svg}text") if text.get("class") == "title"]
+    assert titles[0] == "loss, mean of 20 logged steps, by step"
+    assert len(titles) == 5
+    assert not re.search(r"(?:href|src)=", (tmp_path / "plot.svg").read_text())
+
+
+def test_the_page_says_in_what_runs_differ(tmp_path: Path) -> None:
+    from diptych.recipes import find_recipe
+
+    runs = [logged(tmp_path / name, [{"word": 1.0}]) for name in ("a", "b")]
+    for run, settings in zip(runs, ([], ["optimizer.lr=0.5"]), strict=True):
+        find_recipe("unified-vlp/small/caption", settings).save(run)
+    write_plot(runs, tmp_path / "plot.html", 20)
+    assert "optimizer.lr: 0.5, first run: " in (tmp_path / "plot.html").read_text()
+
+
+def test_what_is_no_run_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"no metrics\.jsonl in .*empty, wanted the folder of a run"):
+        write_plot([tmp_path / "empty"], tmp_path / "plot.html", 20)
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "metrics.jsonl").write_text("")
+    with pytest.raises(DataError, match=r"begun: metrics\.jsonl holds no logged step yet"):
+        write_plot([tmp_path / "begun"], tmp_path / "plot.html", 20)
+    with pytest.raises(RecipeError, match=r"plot\.png: wanted a name ending in \.html or \.svg"):
+        write_plot([tmp_path / "begun"], tmp_path / "plot.png", 20)
+    assert not list(tmp_path.glob("plot.*"))
