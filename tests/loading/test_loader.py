@@ -3,7 +3,7 @@ from random import Random
 import pytest
 import torch
 
-from diptych.core import Record, Sample, Update
+from diptych.core import Partners, Record, Sample, Update
 from diptych.errors import DataError
 from diptych.loading.loader import Loader
 from diptych.loading.store import Store
@@ -14,9 +14,10 @@ class Noisy:
     """An update that only adds a random word to each sample."""
 
     objectives = ()
+    needs: frozenset[str] = frozenset()
     weights: dict[str, float] = {}  # noqa: RUF012
 
-    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+    def prepare(self, samples: list[Sample], rng: Random, partners: Partners | None = None) -> list[Sample]:
         return [
             Sample(s.key, s.picture, s.regions, torch.cat([s.text, torch.tensor([rng.randrange(9)])])) for s in samples
         ]

@@ -51,7 +51,7 @@ class Watched:
 def run(update: ScheduledSampling, monkeypatch: pytest.MonkeyPatch) -> tuple[Watched, Batch, list[Any]]:
     watched = Watched()
 
-    def guess(self: Any, model: Any, states: torch.Tensor, batch: Batch) -> torch.Tensor:
+    def guess(self: Any, model: Any, states: torch.Tensor, batch: Batch, draw: int = 0) -> torch.Tensor:
         reader = torch.equal(states, watched.latest.text)
         return torch.where(batch.text_labels != IGNORE, ENCODER if reader else DECODER, batch.text)
 

@@ -92,7 +92,7 @@ class ToyUpdate:
     weights: dict[str, float] = field(default_factory=lambda: {"kind": 0.5})
     objectives: tuple[Any, ...] = ()
 
-    def prepare(self, samples: Any, rng: Random) -> Any:
+    def prepare(self, samples: Any, rng: Random, partners: Any = None) -> Any:
         return samples
 
     def counts(self, batch: ToyBatch) -> dict[str, Tensor]:

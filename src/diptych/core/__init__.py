@@ -22,10 +22,10 @@ from diptych.core.attention import (
 )
 from diptych.core.batch import Batch, collate
 from diptych.core.contract import FeatureContract
-from diptych.core.protocols import Capability, Losses, Model, Objective, Task, Update, Writer
+from diptych.core.protocols import Capability, Losses, Model, Objective, PairObjective, Task, Update, Writer
 from diptych.core.record import MASK_CELLS, Choices, Expression, GeneratedCaption, Object, Question, Record, Statement
 from diptych.core.regions import Regions, iou
-from diptych.core.sample import IGNORE, Sample
+from diptych.core.sample import IGNORE, Partners, Sample
 from diptych.core.states import States, Stream
 from diptych.core.tags import names_for_tags, split_at_tags, tags
 from diptych.core.vocabulary import Vocabulary
@@ -50,6 +50,8 @@ __all__ = [
     "Model",
     "Object",
     "Objective",
+    "PairObjective",
+    "Partners",
     "Question",
     "Record",
     "Regions",

@@ -47,6 +47,8 @@ class Batch:
     target_labels: Int[Tensor, "B U"] | None = None
     target_start: list[int] | None = None  # None: 0 for all
     grounded: Bool[Tensor, "B"] | None = None  # None: no text is
+    seeds: Int[Tensor, "B"] | None = None  # of what the model draws (`core.randomness`); None: torch's generator
+    idle: bool = False  # nothing is learnt from it: its records cannot be read, and another holds their place
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -86,6 +88,7 @@ def collate(samples: Sequence[Sample]) -> Batch:
     count = max(len(r) for r in regions)
     targets = [s.target if s.target is not None else torch.zeros(0, dtype=torch.long) for s in samples]
     has_target = any(s.target is not None for s in samples)
+    seeds = [s.seed for s in samples]
     return Batch(
         keys=[s.key for s in samples],
         pictures=[s.picture for s in samples],
@@ -106,6 +109,7 @@ def collate(samples: Sequence[Sample]) -> Batch:
         else None,
         target_start=[s.target_start for s in samples] if any(s.target_start for s in samples) else None,
         grounded=torch.tensor([s.grounded for s in samples]) if any(s.grounded for s in samples) else None,
+        seeds=torch.tensor(seeds) if None not in seeds else None,
         boxes=_stack(regions, count, lambda r: r.boxes),
         scores=_stack(regions, count, lambda r: r.scores),
         sizes=torch.tensor([r.size for r in regions]),

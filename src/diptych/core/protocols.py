@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from diptych.core.batch import Batch
 from diptych.core.record import Record
-from diptych.core.sample import Sample
+from diptych.core.sample import Partners, Sample
 from diptych.core.states import States
 from diptych.core.vocabulary import Vocabulary
 
@@ -89,6 +89,13 @@ class Objective(Protocol):
 
 
 @runtime_checkable
+class PairObjective(Objective, Protocol):
+    """An objective that makes wrong pairs. It is handed one sample at a time, as all are, and the batch beside it."""
+
+    def pair(self, samples: list[Sample], rng: Random, partners: Partners) -> list[Sample]: ...
+
+
+@runtime_checkable
 class Update(Protocol):
     """Objectives that share forward passes. Each item that `losses` yields is one optimizer step."""
 
@@ -101,7 +108,8 @@ class Update(Protocol):
     @property
     def weights(self) -> Mapping[str, float]: ...  # objective -> weight in the sum; 1 where absent
 
-    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]: ...
+    # Of one sample, with randomness of its own; it may become several. Without `partners` the samples are each other's.
+    def prepare(self, samples: list[Sample], rng: Random, partners: Partners | None = None) -> list[Sample]: ...
 
     def counts(self, batch: Any) -> Losses: ...
 

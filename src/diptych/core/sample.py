@@ -1,5 +1,6 @@
 """One picture and some words about it, ready for an objective: tokens, not yet padded."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,7 @@ class Sample:
     matched: bool = True  # whether text and picture belong together
     group: str | None = None  # samples that are scored against each other
     truth: dict[str, Any] = field(default_factory=dict)  # of the task: answers, references
+    seed: int | None = None  # of what the model draws for it while it learns, such as words; None: torch's generator
 
     def __post_init__(self) -> None:
         for name in ("text", "target"):
@@ -42,3 +44,17 @@ class Sample:
     def __len__(self) -> int:
         """Positions, without marks: what length bucketing sorts by."""
         return sum(len(x) for x in (self.regions, self.text, self.target) if x is not None)
+
+
+@dataclass(frozen=True)
+class Partners:
+    """The global batch of which a sample is one, where wrong pairs find their other half. Text alone is none of it."""
+
+    samples: Sequence[Sample]  # their words; `regions` may not be read yet
+    read: Callable[[int], Sample | None]  # one of them with its regions; None where they cannot be read
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> "Partners":
+        """Samples that are all there."""
+        pictured = [sample for sample in samples if sample.regions is not None]
+        return cls(pictured, pictured.__getitem__)

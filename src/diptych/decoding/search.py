@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from diptych.core import Batch, Vocabulary, Writer
+from diptych.core.randomness import pick, uniform
 from diptych.decoding.options import DecodingOptions
 
 # Added once to a word that follows [SEP], and to each that an option refuses. Finite, as in the authors' code, so that
@@ -56,7 +57,10 @@ def search(model: Writer, batch: Batch, options: DecodingOptions) -> Frames:
     early = options.stop_early and not several
     while True:
         logs = _refuse(scores.float().log_softmax(-1), frames, model.vocabulary, options)
-        (_draw if options.sample else _choose)(logs, frames, model.vocabulary, options)
+        if options.sample:
+            _draw(logs, frames, model.vocabulary, options, batch.seeds)
+        else:
+            _choose(logs, frames, model.vocabulary, options)
         if len(frames) == options.max_words or (early and _settled(frames, model.vocabulary.sep, options)):
             return frames
         scores = model.follow(memory, frames.words[-1], frames.parents[-1])
@@ -97,7 +101,13 @@ def _choose(logs: Float[Tensor, "B J V"], frames: Frames, vocabulary: Vocabulary
     _take(frames, words.flatten(1).gather(1, which), chosen, which // options.beams, vocabulary, options)
 
 
-def _draw(logs: Float[Tensor, "B J V"], frames: Frames, vocabulary: Vocabulary, options: DecodingOptions) -> None:
+def _draw(
+    logs: Float[Tensor, "B J V"],
+    frames: Frames,
+    vocabulary: Vocabulary,
+    options: DecodingOptions,
+    seeds: Int[Tensor, "B"] | None,
+) -> None:
     """A word for each text; one that has ended writes [PAD] at no cost. Scores are the model's own, untempered."""
     count = options.width
     logs = logs.expand(-1, count, -1)
@@ -105,7 +115,11 @@ def _draw(logs: Float[Tensor, "B J V"], frames: Frames, vocabulary: Vocabulary, 
     refused = refused & ~refused.all(-1, keepdim=True)
     tempered = (logs - logs.amax(-1, keepdim=True)) / options.temperature
     chances = _narrowed(tempered.masked_fill(refused, float("-inf")), options).softmax(-1)
-    words = torch.multinomial(chances.flatten(0, 1), 1).view(-1, count)
+    if seeds is None:
+        words = torch.multinomial(chances.flatten(0, 1), 1).view(-1, count)
+    else:  # a function of the sample, the text and the place: parts and processes draw alike
+        texts = torch.arange(count, device=chances.device)
+        words = pick(chances, uniform(seeds[:, None].expand(-1, count), texts, len(frames)))
     scores = logs.gather(-1, words[..., None])[..., 0]
     if len(frames):
         words = torch.where(frames.ended[-1], vocabulary.pad, words)

@@ -1,4 +1,4 @@
-"""From a store to batches: a pure function of (seed, step, part), with no state to save."""
+"""From a store to batches: a pure function of (seed, step), cut into parts, with no state to save."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from diptych.core import Batch, Record, Sample, Update, collate
+from diptych.core import Batch, Partners, Record, Regions, Sample, Update, collate
 from diptych.errors import DataError
 from diptych.loading.corpus import Corpus
 from diptych.loading.mirror import mirrored
@@ -94,39 +94,46 @@ class Loader:
     def at(self, step: int, part: int, parts: int) -> Batch:
         """Part `part` of `parts` of the global batch of `step`, prepared by the update of that step.
 
-        Its randomness depends on (seed, step, part) alone, so one process that accumulates equals many that share.
+        Randomness depends on (seed, step, the sample's key), and wrong pairs are made of the global batch, so that the
+        parts together are the same samples however many there are. A part of which nothing can be read has another's
+        sample, from which nothing is learnt.
         """
-        chosen = self._chosen(step)
-        turn = Random(f"{self.seed}/{step}/{part}/mirror")
-        read = (self._read(item, turn) if pictured else self._text(item) for pictured, item in chosen[part::parts])
-        samples = [sample for sample in read if sample is not None]
-        if not samples:
-            if self.corrupt:
-                key, why = next(iter(self.corrupt.items()))
-                raise DataError(
-                    f"step {step}: none of the {len(chosen)} records of the batch can be read ({len(self.corrupt)} "
-                    f"were not so far; the first, {key}: {why}); `diptych check {self.store.folder}` shows all of them"
-                )
+        whole = _GlobalBatch(self, step)
+        own = range(part, len(whole), parts)
+        if not own:
             raise DataError(
-                f"step {step}, part {part} of {parts} is empty: a batch of {len(chosen)} cannot be cut into "
+                f"step {step}, part {part} of {parts} is empty: a batch of {len(whole)} cannot be cut into "
                 f"{parts} parts; use fewer processes"
             )
-        rng = Random(f"{self.seed}/{step}/{part}")
-        return collate(self.updates.at(step).prepare(samples, rng))
+        there = [number for number in own if whole.read(number) is not None]
+        idle = not there
+        if idle:
+            there = [number for number in range(len(whole)) if whole.read(number) is not None][:1]
+        if not there:
+            key, why = next(iter(self.corrupt.items()))
+            raise DataError(
+                f"step {step}: none of the {len(whole)} records of the batch can be read ({len(self.corrupt)} "
+                f"were not so far; the first, {key}: {why}); `diptych check {self.store.folder}` shows all of them"
+            )
+        update = self.updates.at(step)
+        return replace(collate([sample for number in there for sample in whole.prepared(number, update)]), idle=idle)
 
-    def _chosen(self, step: int) -> list[tuple[bool, int]]:
-        """The items of the global batch: those with pictures first, so that every part gets its share of both."""
-        orders = ((True, self.order), (False, self.text_order))
-        return [(pictured, int(item)) for pictured, order in orders if order is not None for item in order.batch(step)]
+    def draw(self, step: int, key: str, what: str) -> Random:
+        """The randomness of a sample at a step."""
+        return Random(f"{self.seed}/{step}/{key}/{what}")
 
-    def _text(self, line: int) -> Sample:
-        assert self.corpus is not None
-        return self.corpus.sample(line)
-
-    def _read(self, item: int, turn: Random) -> Sample | None:
+    def words(self, step: int, item: int) -> tuple[Sample, bool]:
+        """A sample of a picture without its regions, and whether it is seen in a mirror."""
         index, position = self._items[item]
         sample = self._samples(index)[position]
-        turned = self._mirrored(index).get(sample.key) if turn.random() < self.mirror else None
+        if self.mirror and self.draw(step, sample.key, "mirror").random() < self.mirror:
+            turned = self._mirrored(index).get(sample.key)
+            return (sample, False) if turned is None else (turned, True)
+        return sample, False
+
+    def regions(self, item: int) -> Regions | None:
+        """What the model takes of a picture; None, and a line in `corrupt`, where it cannot be read."""
+        index, position = self._items[item]
         try:
             regions = self.store.regions(index)
             if self.pixels is not None and len(regions):
@@ -136,9 +143,46 @@ class Loader:
             return None
         regions = regions if self.max_regions is None else regions.first(self.max_regions)
         if self.most_regions is not None:
-            regions = regions.first(self.most_regions(len(sample.text)))
-        return replace(sample, regions=regions) if turned is None else replace(turned, regions=regions.mirrored())
+            regions = regions.first(self.most_regions(len(self._samples(index)[position].text)))
+        return regions
 
     def _region_count(self, index: int) -> int:
         count = self.store.region_count(index)
         return count if self.max_regions is None else min(count, self.max_regions)
+
+
+class _GlobalBatch:
+    """The samples of a step, those with pictures first, so that every part gets its share of both.
+
+    Words are cheap. Regions are read when they are wanted, and once: a part wants its own, and those of the pictures
+    that its wrong pairs take.
+    """
+
+    def __init__(self, loader: Loader, step: int) -> None:
+        self.loader, self.step = loader, step
+        self.items = [] if loader.order is None else loader.order.batch(step).tolist()
+        self.lines = [] if loader.text_order is None else loader.text_order.batch(step).tolist()
+        self.words = [loader.words(step, item) for item in self.items]
+        self.read = lru_cache(maxsize=None)(self._read)
+        self.partners = Partners([sample for sample, _ in self.words], self.read)
+
+    def __len__(self) -> int:
+        return len(self.items) + len(self.lines)
+
+    def _read(self, number: int) -> Sample | None:
+        """A sample with its regions, or of text alone; None where it cannot be read."""
+        if number >= len(self.items):
+            assert self.loader.corpus is not None
+            return self.loader.corpus.sample(self.lines[number - len(self.items)])
+        sample, turned = self.words[number]
+        regions = self.loader.regions(self.items[number])
+        if regions is None:
+            return None
+        return replace(sample, regions=regions.mirrored() if turned else regions)
+
+    def prepared(self, number: int, update: Update) -> list[Sample]:
+        """By the update of the step, with randomness of its own."""
+        sample = self.read(number)
+        assert sample is not None
+        rng = self.loader.draw(self.step, sample.key, "masks")
+        return update.prepare([replace(sample, seed=rng.getrandbits(63))], rng, self.partners)

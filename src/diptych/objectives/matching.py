@@ -1,5 +1,6 @@
 """Whether a text belongs to a picture (ImageBERT's ITM; VL-BERT's sentence-image relation)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 from typing import ClassVar, Literal
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, States
+from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Partners, Sample, States
 
 Negatives = Literal["captions", "pictures", "both"]
 
@@ -32,14 +33,16 @@ class ImageTextMatching:
     changes: ClassVar = "pairs"
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        return [self._perhaps_broken(sample, samples, rng) for sample in samples]
+        return self.pair(samples, rng, Partners.of(samples))
 
-    def _perhaps_broken(self, sample: Sample, samples: list[Sample], rng: Random) -> Sample:
-        sample = replace(sample, attention=BIDIRECTIONAL)
-        others = foreign(sample, samples) if rng.random() < self.rate and sample.regions is not None else []
-        if not others:
+    def pair(self, samples: list[Sample], rng: Random, partners: Partners) -> list[Sample]:
+        return [self._perhaps_wrong(replace(sample, attention=BIDIRECTIONAL), rng, partners) for sample in samples]
+
+    def _perhaps_wrong(self, sample: Sample, rng: Random, partners: Partners) -> Sample:
+        if rng.random() >= self.rate or sample.regions is None:
             return sample
-        return broken(sample, rng.choice(others), self.negatives if self.negatives != "both" else rng.choice(_EITHER))
+        negative = self.negatives if self.negatives != "both" else rng.choice(_EITHER)
+        return next(wrong_pairs(sample, negative, rng, partners), sample)
 
     def count(self, batch: Batch) -> Tensor:
         return batch.regions_present.any(1).sum()
@@ -53,18 +56,26 @@ class ImageTextMatching:
 _EITHER: tuple[Literal["captions", "pictures"], ...] = ("captions", "pictures")
 
 
-def foreign(own: Sample, samples: list[Sample]) -> list[Sample]:
-    """Those of other pictures with other words."""
-    return [
-        other
-        for other in samples
-        if other.regions is not None and other.picture != own.picture and not torch.equal(other.text, own.text)
-    ]
+def wrong_pairs(
+    own: Sample, negative: Literal["captions", "pictures"], rng: Random, partners: Partners
+) -> Iterator[Sample]:
+    """Pairs that do not belong together, in an order drawn: the caption, or the picture, is another's, of another
+    picture and with other words. A picture is read when it is its turn, and passed over where it cannot be."""
+    for number in _shuffled(len(partners.samples), rng):
+        other = partners.samples[number]
+        if other.picture == own.picture or torch.equal(other.text, own.text):
+            continue
+        wrong = replace(own, key=f"{own.key}|{other.key}", text_regions=None, matched=False)
+        if negative == "captions":
+            yield replace(wrong, text=other.text)
+        elif (read := partners.read(number)) is not None:
+            yield replace(wrong, picture=read.picture, regions=read.regions)
 
 
-def broken(own: Sample, other: Sample, negative: str) -> Sample:
-    """A pair that does not belong together: its caption, or its picture, is another's."""
-    key = f"{own.key}|{other.key}"
-    if negative == "captions":
-        return replace(own, key=key, text=other.text, text_regions=None, matched=False)
-    return replace(own, key=key, picture=other.picture, regions=other.regions, text_regions=None, matched=False)
+def _shuffled(count: int, rng: Random) -> Iterator[int]:
+    """The numbers below `count`, drawn one by one as they are asked for (Fisher and Yates)."""
+    moved: dict[int, int] = {}
+    for last in reversed(range(count)):
+        at = rng.randint(0, last)
+        yield moved.get(at, at)
+        moved[at] = moved.get(last, last)

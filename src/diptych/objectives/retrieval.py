@@ -1,6 +1,7 @@
 """Matching pictures and captions in groups: fine-tuning for retrieval (ImageBERT, section 4.4)."""
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from random import Random
 from typing import ClassVar, Literal
 
@@ -10,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, States
-from diptych.objectives.matching import Negatives, broken, foreign
+from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Partners, Sample, States
+from diptych.objectives.matching import Negatives, wrong_pairs
 
 Form = Literal["binary", "choice", "triplet"]
 
@@ -46,20 +47,23 @@ class MatchGroups:
         return f"match_{self.form}"
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+        return self.pair(samples, rng, Partners.of(samples))
+
+    def pair(self, samples: list[Sample], rng: Random, partners: Partners) -> list[Sample]:
         if any(sample.group is not None for sample in samples):
             return samples
-        return [pair for number in range(len(samples)) for pair in self._group(samples, number, rng)]
+        return [pair for sample in samples for pair in self._group(sample, rng, partners)]
 
-    def _group(self, samples: list[Sample], number: int, rng: Random) -> list[Sample]:
-        own = samples[number]
-        group = f"{number}:{own.key}"
-        right = replace(own, group=group, attention=BIDIRECTIONAL)
-        others = foreign(own, samples)
+    def _group(self, own: Sample, rng: Random, partners: Partners) -> list[Sample]:
+        """As many wrong pairs as there are, each once; few batches have fewer than are wanted."""
+        right = replace(own, group=own.key, attention=BIDIRECTIONAL)
         wanted = self.pairs - 1
         captions = {"captions": wanted, "pictures": 0, "both": (wanted + rng.randrange(2)) // 2}[self.negatives]
-        wrong = [broken(right, other, "captions") for other in _some(others, captions, rng)]
-        wrong += [broken(right, other, "pictures") for other in _some(others, wanted - captions, rng)]
-        return [right, *wrong]
+        return [
+            right,
+            *islice(wrong_pairs(right, "captions", rng, partners), captions),
+            *islice(wrong_pairs(right, "pictures", rng, partners), wanted - captions),
+        ]
 
     def count(self, batch: Batch) -> Tensor:
         """Pairs, or groups with something to choose from."""
@@ -96,8 +100,3 @@ def group_sizes(batch: Batch) -> list[int]:
         sizes[-1] += 1
         last = group
     return sizes
-
-
-def _some(others: list[Sample], wanted: int, rng: Random) -> list[Sample]:
-    """As many as there are, each once; few batches have fewer than are wanted."""
-    return rng.sample(others, min(wanted, len(others)))

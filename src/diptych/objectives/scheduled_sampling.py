@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from diptych.core import IGNORE, Batch, Capability, Losses, Objective, Sample, States, Vocabulary
+from diptych.core import IGNORE, Batch, Capability, Losses, Objective, Partners, Sample, States, Vocabulary
+from diptych.core.randomness import pick, uniform
 from diptych.errors import RecipeError
 from diptych.objectives.updates import OneForward
 
@@ -60,8 +61,8 @@ class ScheduledSampling:
     def weights(self) -> Mapping[str, float]:
         return {}
 
-    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        return OneForward(self.objectives).prepare(samples, rng)
+    def prepare(self, samples: list[Sample], rng: Random, partners: Partners | None = None) -> list[Sample]:
+        return OneForward(self.objectives).prepare(samples, rng, partners)
 
     def counts(self, batch: Batch) -> Losses:
         counts = {objective.name: objective.count(batch) for objective in self.objectives}
@@ -77,7 +78,7 @@ class ScheduledSampling:
         states = model(batch, objects)
         found = self._of(model, states, batch, self.objectives)
         by_encoder = self._guess(model, states.text, batch)
-        by_decoder = self._guess(model, states.target, batch)
+        by_decoder = self._guess(model, states.target, batch, 1)
         del states
         read, written = (by_encoder, by_decoder) if self.scheme == "A" else (by_decoder, by_encoder)
         again = replace(batch, text=read, target=self._shifted(written))
@@ -102,20 +103,23 @@ class ScheduledSampling:
             return found | self._of(model, model(alone, objects), batch, [self.write])
         states = model(batch, objects, cross=False)
         found = self._of(model, states, batch, [*match, self.write])
-        again = replace(batch, text=self._guess(model, states.target, batch), target=None)
+        again = replace(batch, text=self._guess(model, states.target, batch, 1), target=None)
         return found | self._of(model, model(again, objects), batch, self.read)
 
     def _of(self, model: Any, states: States, batch: Batch, objectives: Sequence[Objective]) -> Losses:
         return {objective.name: objective.loss(model, states, batch) for objective in objectives}
 
     @torch.no_grad()
-    def _guess(self, model: Any, states: Tensor, batch: Batch) -> Int[Tensor, "B T"]:
+    def _guess(self, model: Any, states: Tensor, batch: Batch, draw: int = 0) -> Int[Tensor, "B T"]:
         """The text with a guess at every word that the first pass asked for. `states` say word t at place t: the
         encoder's of the text, or the decoder's of the target, which reads the word before."""
         asked = batch.text_labels != IGNORE
         scores = model.heads["word"](states[asked]).float()
         if self.form == "official":
             guessed = scores.argmax(-1)
+        elif batch.seeds is not None:  # a function of the sample and the place: parts and processes guess alike
+            row, place = asked.nonzero(as_tuple=True)
+            guessed = pick(scores.softmax(-1), uniform(batch.seeds[row], place, draw))
         else:
             guessed = torch.multinomial(scores.softmax(-1), 1)[:, 0] if len(scores) else scores.new_zeros(0).long()
         return batch.text.masked_scatter(asked, guessed)

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from diptych.core import IGNORE, Batch, Capability, Losses, Objective, Sample, collate
+from diptych.core import IGNORE, Batch, Capability, Losses, Objective, Partners, Sample, collate
 from diptych.errors import RecipeError, TrainingError
 from diptych.objectives.words import word_losses
 
@@ -79,7 +79,7 @@ class SelfCritical:
     def _logged(self) -> tuple[str, ...]:
         return ("reward", "advantage", "length", *(("baseline",) if self.rival is not None else ()))
 
-    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+    def prepare(self, samples: list[Sample], rng: Random, partners: Partners | None = None) -> list[Sample]:
         return samples
 
     def counts(self, batch: Batch) -> Losses:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, ClassVar
 
-from diptych.core import Batch, Capability, Losses, Objective, Sample
+from diptych.core import Batch, Capability, Losses, Objective, PairObjective, Partners, Sample
 from diptych.errors import RecipeError
 
 
@@ -39,9 +39,12 @@ class OneForward:
             if objective.changes == "input":
                 hiding = objective.name
 
-    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+    def prepare(self, samples: list[Sample], rng: Random, partners: Partners | None = None) -> list[Sample]:
         for objective in self.objectives:
-            samples = objective.prepare(samples, rng)
+            if partners is not None and isinstance(objective, PairObjective):
+                samples = objective.pair(samples, rng, partners)
+            else:
+                samples = objective.prepare(samples, rng)
         return samples
 
     def counts(self, batch: Batch) -> Losses:

@@ -23,7 +23,8 @@ Counts = dict[str, float]
 
 class Batches(Protocol[B_co]):
     """A pure function, called from threads. The global batch of a step is cut into `parts`; a part may have nothing to
-    predict, but it has samples. A batch moves by `.to(device)` if it has that; a list `.keys` names its records."""
+    predict, but it has samples, and of one that is `.idle` nothing is learnt. A batch moves by `.to(device)` if it has
+    that; a list `.keys` names its records."""
 
     def at(self, step: int, part: int, parts: int) -> B_co: ...
 
@@ -85,7 +86,9 @@ class Stepper:
         """The part of (step, part), in a loading thread. Counting here, on the CPU, spares the GPU a wait."""
         step, part = place
         batch = self.batches.at(step, part, self.parts)
-        return Part(batch, {name: float(number) for name, number in self.updates.at(step).counts(batch).items()})
+        counts = self.updates.at(step).counts(batch)
+        idle = getattr(batch, "idle", False)
+        return Part(batch, {name: 0.0 if idle else float(number) for name, number in counts.items()})
 
     def run(self, step: int, parts: list[Part], rate: float) -> Report:
         """Step `step`, counted from 0; messages and logs count from 1, as steps done."""

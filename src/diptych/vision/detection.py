@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid, max_pool2d
 
-from diptych.core import IGNORE, Capability, Losses, Objective, Record, Sample, Update
+from diptych.core import IGNORE, Capability, Losses, Objective, Partners, Record, Sample, Update
 from diptych.errors import DataError
 from diptych.vision.detector import Picture
 from diptych.vision.letterbox import letterbox, to_square
@@ -90,7 +90,7 @@ class Detection:
     def at(self, step: int) -> Update:
         return self
 
-    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+    def prepare(self, samples: list[Sample], rng: Random, partners: Partners | None = None) -> list[Sample]:
         return samples
 
     def counts(self, batch: DetectionBatch) -> Losses:

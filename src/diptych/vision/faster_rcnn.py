@@ -23,7 +23,18 @@ from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
 from torchvision.models.detection.faster_rcnn import FasterRCNN as Network
 from torchvision.ops import clip_boxes_to_image
 
-from diptych.core import IGNORE, Capability, FeatureContract, Losses, Objective, Record, Regions, Sample, Update
+from diptych.core import (
+    IGNORE,
+    Capability,
+    FeatureContract,
+    Losses,
+    Objective,
+    Partners,
+    Record,
+    Regions,
+    Sample,
+    Update,
+)
 from diptych.errors import CheckpointError, RecipeError, nearest
 from diptych.vision.detection import DetectionBatch
 from diptych.vision.detector import Picture
@@ -210,7 +221,7 @@ class FasterRCNNDetection:
     def at(self, step: int) -> Update:
         return self
 
-    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+    def prepare(self, samples: list[Sample], rng: Random, partners: Partners | None = None) -> list[Sample]:
         return samples
 
     def counts(self, batch: DetectionBatch) -> Losses:

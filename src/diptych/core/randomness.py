@@ -1,0 +1,37 @@
+"""Randomness that belongs to a sample and not to the batch it is in: a pure function of its seed and a place."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+_STEP, _MIX = -0x61C8864680B583EB, (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)  # of SplitMix64, as signed numbers
+
+
+def uniform(seeds: Int[Tensor, "*n"], *place: Int[Tensor, "*n"] | int) -> Float[Tensor, "*n"]:
+    """A number in [0, 1) for each seed at each place (a word, a draw), the same on every device.
+
+    SplitMix64 (Steele et al. 2014), its state the seed and then what it made of each number of the place.
+    """
+    found = _mixed(seeds)
+    for number in place:
+        found = _mixed(found + number * _STEP)
+    return ((found >> 40) & 0xFFFFFF).float() / 2**24
+
+
+def pick(chances: Float[Tensor, "*n V"], at: Float[Tensor, "*n"]) -> Int[Tensor, "*n"]:
+    """The index at which the running sum of `chances` passes the share `at`; never one without a chance."""
+    sums = chances.cumsum(-1)
+    return torch.searchsorted(sums, (at * sums[..., -1])[..., None], right=True)[..., 0]
+
+
+def _mixed(state: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
+    state = state + _STEP
+    for shift, factor in zip((30, 27), _MIX, strict=True):
+        state = (state ^ _unsigned_shift(state, shift)) * factor
+    return state ^ _unsigned_shift(state, 31)
+
+
+def _unsigned_shift(state: Int[Tensor, "*n"], by: int) -> Int[Tensor, "*n"]:
+    return (state >> by) & ((1 << (64 - by)) - 1)
