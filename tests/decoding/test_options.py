@@ -1,5 +1,6 @@
 """What each way of choosing words does, over the made-up writer, and options that cannot be."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -137,3 +138,17 @@ def test_options_that_cannot_be(values, message):
 def test_wider_than_the_vocabulary(options, message):
     with pytest.raises(RecipeError, match=message):
         decode(Table(), pictures(1), DecodingOptions(**options))
+
+
+def test_a_sample_draws_its_own_words_whichever_batch_it_is_in() -> None:
+    """With seeds of samples, and whatever torch's generator says."""
+    options = DecodingOptions(sample=True, captions=3, max_words=4, temperature=3.0)
+
+    def drawn(*seeds: int) -> list[list[list[int]]]:
+        batch = replace(pictures(len(seeds)), seeds=torch.tensor(seeds))
+        return [[text.tokens for text in texts] for texts in decode(Table(7, sharp=1.0), batch, options)]
+
+    one, other = drawn(5, 2**60, -9), drawn(7, 2**60)
+    assert one[1] == other[1]
+    assert one[0] != other[0]
+    assert len({tuple(text) for texts in one for text in texts}) > 3

@@ -1,5 +1,6 @@
 """Two passes: who reads whose guesses, how many steps, what is asked again."""
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -162,6 +163,26 @@ def test_words_are_drawn_and_the_code_takes_the_likeliest():
         assert torch.equal(guesses[0][~asked], batch.text[~asked])
         if not differs:
             assert torch.equal(guesses[0][asked], model.heads["word"](states.text[asked]).argmax(-1))
+
+
+@pytest.mark.parametrize("scheme", ["A", "C"])
+def test_a_sample_s_guesses_are_its_own(scheme: str) -> None:
+    """Whichever batch it is in, and whatever torch's generator says."""
+    model, update = toy.tden(std=0.05), ScheduledSampling(**parts(), scheme=scheme)
+    prepared = [
+        sample for n in range(6) for sample in update.prepare([replace(toy.sample(n), seed=n * 2**50)], Random(n))
+    ]
+
+    def guess(samples: list[Any], draw: int = 0) -> torch.Tensor:
+        batch = collate(samples)
+        return update._guess(model, model(batch).text, batch, draw)
+
+    whole = guess(prepared)
+    for number, sample in enumerate(prepared):
+        assert torch.equal(guess([sample])[0], whole[number, : len(sample.text)])
+    assert not torch.equal(guess(prepared, 1), whole), "the decoder's guesses are drawn by themselves"
+    asked = torch.cat([guess([replace(s, seed=n)])[0][s.text_labels != IGNORE] for n in range(9) for s in prepared])
+    assert len(asked.unique()) > 5
 
 
 def test_nothing_hidden_is_no_trouble():

@@ -166,3 +166,16 @@ def test_clipping():
     assert clipped(clip=6.5) == (13, [[1.5, 2], [6]])
     assert clipped(clip_each=6.0) == (13, [[3, 4], [6]])
     assert clipped(clip_value=3.5) == (13, [[3, 3.5], [3.5]])
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adamw", "adam"])
+def test_a_head_may_have_its_first_gradient_later(kind):
+    """Schedules in turn train some heads from the second step on."""
+    module = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
+    optimizer = build_optimizer(module, OptimizerConfig(kind=kind, lr=0.1), torch.device("cpu"))
+    for used in (1, 2):
+        before = module[1].weight.clone()
+        sum(layer(torch.ones(2)).sum() for layer in module[:used]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert not torch.equal(module[1].weight, before)

@@ -9,14 +9,14 @@ from torch import Tensor
 _STEP, _MIX = -0x61C8864680B583EB, (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)  # of SplitMix64, as signed numbers
 
 
-def uniform(seeds: Int[Tensor, "*n"], *place: Int[Tensor, "*n"] | int) -> Float[Tensor, "*n"]:
+def uniform(seeds: Int[Tensor, "*n"], *place: Int[Tensor, "..."] | int) -> Float[Tensor, "*n"]:
     """A number in [0, 1) for each seed at each place (a word, a draw), the same on every device.
 
     SplitMix64 (Steele et al. 2014), its state the seed and then what it made of each number of the place.
     """
     found = _mixed(seeds)
     for number in place:
-        found = _mixed(found + number * _STEP)
+        found = _mixed(found + number)
     return ((found >> 40) & 0xFFFFFF).float() / 2**24
 
 

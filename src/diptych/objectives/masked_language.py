@@ -40,7 +40,7 @@ class MaskedLanguage:
     # ImageBERT: a mismatched caption is not guessed from its picture. Its words are hidden all the same, or a [MASK]
     # would tell which pairs match.
     only_matched: bool = False
-    drop_worst: float = 0.0  # this share of the batch, the samples with the greatest loss, is left out
+    drop_worst: float = 0.0  # this share of a part, the samples with the greatest loss, is left out
     label_smoothing: float = 0.0
     hides_end: bool = True  # whether the final [SEP] may be chosen; where a decoder learns the end, it need not be
     whole_words: bool = False  # each word by itself with chance `rate`, all of its pieces alike (VL-BERT's code)

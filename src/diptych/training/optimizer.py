@@ -141,8 +141,9 @@ def build_optimizer(module: nn.Module, config: OptimizerConfig, device: torch.de
             )
         return Muon(groups, config.lr, config.betas, config.eps, config.weight_decay)
     if config.kind == "sgd":
-        # torch (2.15) has no rule by which the fused step of SGD would go over slices (FSDP); of Adam it has.
-        return torch.optim.SGD(groups, config.lr, momentum=config.momentum, fused=fused and not sharded)
+        # Not fused: torch's (2.15) fused step of SGD goes over no slices (FSDP), and over no weights of which some have
+        # a momentum and others have not had a gradient yet.
+        return torch.optim.SGD(groups, config.lr, momentum=config.momentum)
     kind = torch.optim.AdamW if config.kind == "adamw" else torch.optim.Adam
     return kind(groups, config.lr, betas=config.betas, eps=config.eps, fused=fused)
 

@@ -1,8 +1,8 @@
 """The one loop. It knows modules, updates and batches, and nothing of language or pictures.
 
 Every part of every step is a pure function of (seed, step, part): batches, updates and dropout. So there is no loader
-state and no generator state to save, a resumed run equals one that was never stopped, and N processes equal one that
-accumulates N parts.
+state and no generator state to save, and a resumed run equals one that was never stopped. What a sample draws does not
+depend on its part: without dropout N processes equal one, with it they equal one that accumulates N parts.
 """
 
 import math
