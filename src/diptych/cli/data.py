@@ -175,7 +175,8 @@ def extract(
     detector: Annotated[
         str,
         typer.Option(
-            help="Detector or model folder, torchvision name, grid:BACKBONE, hub:NAME@COMMIT, given or ground-truth."
+            help="Detector or model folder, torchvision name, grid:BACKBONE, hf:NAME, onnx:FILE, hub:NAME@COMMIT, "
+            "given or ground-truth."
         ),
     ],
     weights: Annotated[
@@ -183,6 +184,9 @@ def extract(
         typer.Option(
             help="File of the weights of a detector or backbone (hf/...: folder of its files); default: downloaded."
         ),
+    ] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="For hf: and onnx:, backbone of the features of their boxes, such as timm/NAME.")
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -220,11 +224,17 @@ def extract(
     ] = None,
 ) -> None:
     """Extract the regions of every picture into a store, which training reads."""
+    from diptych.progress import tell
     from diptych.runs.detectors import open_detector, with_image_feature
     from diptych.runs.extraction import extract_with_progress, read_records
 
     records = read_records(data, console(), pictures, split, split_seed, need_pictures=features is None)
-    found = open_detector(detector, records, features, weights, region_selection, boxes, settings or ())
+    notes: list[str] = []
+    found = open_detector(
+        detector, records, features, weights, region_selection, boxes, settings or (), backbone, notes=notes
+    )
+    for note in notes:
+        tell(console(), note)
     opened = with_image_feature(found, image_feature)
     hold(out)
     done = extract_with_progress(records, opened, out, console(), batch, processes)

@@ -18,7 +18,10 @@ def import_(
     system: Annotated[
         str, typer.Argument(help="System whose code wrote the checkpoint: unified-vlp, tden or vl-bert; or `detector`.")
     ],
-    file: Annotated[Path, typer.Argument(help="Official checkpoint, or file of an official detector, to import.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="Official checkpoint; of a detector its official file, grid:NAME, hf:NAME or onnx:FILE."),
+    ],
     out: Annotated[Path, typer.Argument(help="Model folder or detector folder to write.")],
     vocab: Annotated[
         Path | None,
@@ -54,21 +57,31 @@ def import_(
             help="Set a key of the detector, such as least=36; may be given several times.",
         ),
     ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="For grid: and hf:, file or folder of the weights; default: downloaded.")
+    ] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="For hf: and onnx:, backbone of the features of their boxes, such as timm/NAME.")
+    ] = None,
 ) -> None:
     """Turn an official checkpoint into a model folder, or a detector's file into a detector folder."""
+    of_models = (vocab, uncased, detector, answers, any_detector or None)
+    of_detectors = (class_names, settings, weights, backbone)
     if system == DETECTOR:
-        if any(option is not None for option in (vocab, uncased, detector, answers)) or any_detector:
+        if any(option is not None for option in of_models):
             raise RecipeError(
                 "--vocab, --cased, --detector and --answers are a model's, not a detector's; leave them out"
             )
-        from diptych.runs.detector_files import import_detector
+        from diptych.runs.detectors import keep_detector
 
-        lines = import_detector(file, out, settings or (), class_names)
+        lines = keep_detector(str(file), out, weights, backbone, settings or (), class_names)
     else:
         if vocab is None:
             raise RecipeError(f"{system} reads words, and its file does not say which; give --vocab vocab.txt")
-        if class_names is not None or settings:
-            raise RecipeError("--class-names and --set are for `import detector`; leave them out")
+        if any(of_detectors):
+            raise RecipeError(
+                "--class-names, --set, --weights and --backbone are for `import detector`; leave them out"
+            )
         from diptych.runs.importing import import_checkpoint
 
         lines = import_checkpoint(system, file, out, vocab, uncased, detector, answers, any_detector)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from diptych import unpickle
+from diptych.core import FeatureContract
 from diptych.errors import CheckpointError, RecipeError
 from diptych.files import whole_folder
 from diptych.models.weights import Report
@@ -43,20 +44,30 @@ def open_file(path: Path, settings: Sequence[str] = (), class_names: Path | None
     tensors, cfg = _read(path)
     done = convert(tensors, cfg, str(path))
     report = Report(loaded=sorted(done.tensors), renamed=done.renamed, left=done.left)
-    detector = OfficialDetector.of(done.tensors, with_settings(done.settings, changes), _names(class_names), str(path))
+    detector = OfficialDetector.of(
+        done.tensors, with_settings(done.settings, changes), names_of(class_names), str(path)
+    )
     notes = [note for note in done.notes if not any(note.startswith(f"assumed: {name}=") for name in changes)]
     return OpenedFile(detector, report, notes)
 
 
 def import_detector(path: Path, out: Path, settings: Sequence[str] = (), class_names: Path | None = None) -> list[str]:
     """Write the detector folder `out`; hands back a line for each key and for what was found out or assumed."""
+    refuse_existing(out)
+    opened = open_file(path, settings, class_names)
+    save_whole(opened.detector, out)
+    return [*opened.report.lines(), *opened.notes, line_of(opened.detector.contract)]
+
+
+def refuse_existing(out: Path) -> None:
     if out.exists():
         raise RecipeError(f"{out} is there already; give another folder, or delete it")
-    opened = open_file(path, settings, class_names)
-    _save(opened.detector, out)
-    contract = opened.detector.contract
-    chosen = f"{contract.feature_size} values a region, {len(contract.class_names)} classes with the background"
-    return [*opened.report.lines(), *opened.notes, f"{contract.extractor}: {contract.selection}; {chosen}"]
+
+
+def line_of(contract: FeatureContract) -> str:
+    """What a detector is, in a line."""
+    classes = f"{len(contract.class_names)} classes" if contract.class_names else "no classes"
+    return f"{contract.extractor}: {contract.selection}; {contract.feature_size} values a region, {classes}"
 
 
 def from_hub(name: str) -> Detector:
@@ -128,7 +139,7 @@ def _read(path: Path) -> tuple[Tensors, str | None]:
     return {name: torch.from_numpy(value) for name, value in arrays.items()}, cfg if isinstance(cfg, str) else None
 
 
-def _names(path: Path | None) -> list[str]:
+def names_of(path: Path | None) -> list[str]:
     """Visual Genome's list has a line for each class but the background."""
     if path is None:
         return []
@@ -141,7 +152,7 @@ def _names(path: Path | None) -> list[str]:
     return names[1:] if names and names[0].strip("_").lower() == "background" else names
 
 
-def _save(detector: OfficialDetector, out: Path) -> None:
+def save_whole(detector: Detector, out: Path) -> None:
     """Whole or not at all."""
     try:
         with whole_folder(out) as temporary:

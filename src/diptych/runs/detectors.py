@@ -10,8 +10,18 @@ from diptych.core import Record
 from diptych.errors import RecipeError, nearest
 from diptych.loading.store import DETECTOR
 from diptych.models import SYSTEMS
-from diptych.runs.detector_files import HUB, from_hub, settings_of
+from diptych.runs.detector_files import (
+    HUB,
+    from_hub,
+    import_detector,
+    line_of,
+    names_of,
+    refuse_existing,
+    save_whole,
+    settings_of,
+)
 from diptych.runs.folder import INNER
+from diptych.vision.backbones import of_onnx
 from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.detector import Detector
 from diptych.vision.faster_rcnn import WHOLE_NETWORKS, FasterRCNN, coco_shape
@@ -21,10 +31,18 @@ from diptych.vision.grid import Grid
 from diptych.vision.ground_truth import GroundTruth
 from diptych.vision.image_feature import WithImageFeature
 from diptych.vision.load import load_detector
+from diptych.vision.pooled import PooledDetector
+from diptych.vision.proposers.of_onnx import OnnxProposer, is_backbone
+from diptych.vision.proposers.of_transformers import TransformersProposer
 from diptych.vision.selection import EXACTLY_100, SELECTIONS, Selection
 
-GRID = "grid:"
+GRID, HF, ONNX = "grid:", "hf:", "onnx:"
 TRUTH = "ground-truth"
+# Which options a network takes besides --region-selection.
+TAKEN: Mapping[str, tuple[str, ...]] = {
+    "hf": ("--weights", "--backbone"), "onnx": ("--set", "--backbone", "--class-names"),
+    **dict.fromkeys(WHOLE_NETWORKS, ("--weights",)),
+}  # fmt: skip
 
 
 def open_detector(
@@ -35,53 +53,67 @@ def open_detector(
     select: str | None = None,
     boxes: str | None = None,
     settings: Sequence[str] = (),
+    backbone: str | None = None,
+    class_names: Sequence[str] = (),
+    notes: list[str] | None = None,
 ) -> Detector:
     """By name: a detector folder, of a store, of a model or of the run that made one; or what no folder need hold.
 
     ground-truth    the objects of the records
     given           files in `features`, of any format of `diptych.vision.features`; `boxes` "whole" if they have none
     grid:BACKBONE   cells of a backbone (`diptych.vision.backbones`); `settings`: side=, cells=
+    hf:NAME         boxes of a detector of transformers, features of `backbone`
+    onnx:FILE       an ONNX network, told by `settings`: boxes, with features of `backbone` or its own, or a grid
     hub:NAME@COMMIT a detector of the Hugging Face hub
     fasterrcnn_...  a torchvision detector with torchvision's 91 classes
 
-    `weights` is a local file or folder of them, where they are not to be downloaded. Raises RecipeError for an unknown
-    name and for an option that a kind does not take.
+    `weights` is a local file or folder of them, where they are not to be downloaded; `backbone` a name of one, a folder
+    of a grid detector, or onnx:FILE. What was guessed of an ONNX file is added to `notes`. Raises RecipeError for an
+    unknown name and for an option that a kind does not take.
     """
     if (name == GIVEN) != (features is not None):
         raise RecipeError("--detector given and --features PATH belong together: give both, or neither")
     if boxes not in (None, "whole") or (boxes is not None and features is None):
         raise RecipeError(f"--boxes {boxes}: wanted `whole`, with --features PATH that has no boxes")
-    options = {"--weights": weights, "--region-selection": select, "--set": tuple(settings) or None}
+    options = {"--weights": weights, "--region-selection": select, "--set": tuple(settings) or None,
+               "--backbone": backbone, "--class-names": tuple(class_names) or None}  # fmt: skip
+    rule = _selection(select)
     if name in (GIVEN, TRUTH) or name.startswith(HUB):
         _only((), options, f"--detector {name}")
     if features is not None:
         return Given.of(features, records, whole_boxes=boxes is not None)
-    if name == TRUTH:
-        return GroundTruth.of(records)
     if name.startswith(HUB):
         return from_hub(name)
     if name.startswith(GRID):
         _only(("--weights", "--set"), options, "a grid, whose regions are all of its cells")
         return _grid(name.removeprefix(GRID), weights, settings)
-    selection = _selection(select)
-    if name in WHOLE_NETWORKS:
-        _only(("--weights", "--region-selection"), options, name)
-        return _of_torchvision(name, weights, selection or EXACTLY_100)
+    if name.startswith((HF, ONNX)) or name in WHOLE_NETWORKS:
+        _only((*TAKEN[name.partition(":")[0]], "--region-selection"), options, f"--detector {name}")
+        if name.startswith(ONNX):
+            return _onnx(name, settings_of(settings), backbone, rule, class_names, [] if notes is None else notes)
+        return _with_network(name, weights, backbone, rule or EXACTLY_100)
+    return GroundTruth.of(records) if name == TRUTH else _of_folder(name, rule, options)
+
+
+def _with_network(name: str, weights: Path | None, backbone: str | None, rule: Selection) -> Detector:
+    if name.startswith(HF):
+        return PooledDetector(TransformersProposer.of(name.removeprefix(HF), weights), _maybe(backbone), rule)
+    if weights is None:
+        return FasterRCNN.from_torchvision(name, selection=rule)
+    return FasterRCNN.from_file(weights, coco_shape(name), rule)
+
+
+def _of_folder(name: str, rule: Selection | None, options: Mapping[str, Any]) -> Detector:
     folder = Path(name)
     for inside in (folder, folder / DETECTOR, folder / INNER / DETECTOR):
         if (inside / "detector.json").is_file():
             _only(("--region-selection",), options, f"{inside}, which has its own")
-            return load_detector(inside, selection)
+            return load_detector(inside, rule)
     raise RecipeError(
         f"no detector {name!r}; wanted a folder with detector.json (of a detector, a store or a model), ground-truth, "
-        f"given, grid:BACKBONE, hub:NAME@COMMIT, or one of torchvision's: {', '.join(WHOLE_NETWORKS)}"
+        "given, grid:BACKBONE, hf:NAME, onnx:FILE, hub:NAME@COMMIT, or one of torchvision's: "
+        + ", ".join(WHOLE_NETWORKS)
     )
-
-
-def _of_torchvision(name: str, weights: Path | None, selection: Selection) -> FasterRCNN:
-    if weights is None:
-        return FasterRCNN.from_torchvision(name, selection=selection)
-    return FasterRCNN.from_file(weights, coco_shape(name), selection)
 
 
 def with_image_feature(detector: Detector, backbone: str | None) -> Detector:
@@ -89,7 +121,60 @@ def with_image_feature(detector: Detector, backbone: str | None) -> Detector:
     return detector if backbone is None else WithImageFeature(detector, _backbone(backbone, "--image-feature"))
 
 
+def keep_detector(
+    name: str,
+    out: Path,
+    weights: Path | None,
+    backbone: str | None,
+    settings: Sequence[str],
+    class_names: Path | None,
+) -> list[str]:
+    """Write the detector folder `out` of an official file, or of what `open_detector` finds under this name.
+
+    Hands back a line for each key or for what was guessed, and one for what it is.
+    """
+    if not name.startswith((GRID, HF, ONNX)) and not name.endswith(".onnx"):
+        _only(("--set", "--class-names"), {"--weights": weights, "--backbone": backbone}, "an official file")
+        return import_detector(Path(name), out, settings, class_names)
+    refuse_existing(out)
+    notes: list[str] = []
+    name = f"{ONNX}{name}" if name.endswith(".onnx") and not name.startswith(ONNX) else name
+    detector = open_detector(
+        name, (), weights=weights, settings=settings, backbone=backbone, class_names=names_of(class_names), notes=notes
+    )
+    save_whole(detector, out)
+    return [*notes, line_of(detector.contract)]
+
+
+def _onnx(
+    name: str,
+    values: dict[str, Any],
+    backbone: str | None,
+    selection: Selection | None,
+    class_names: Sequence[str],
+    notes: list[str],
+) -> Detector:
+    """A grid where the file has a map and nothing says that it finds boxes."""
+    path = Path(name.removeprefix(ONNX))
+    if backbone is None and selection is None and "boxes" not in values and is_backbone(path, values):
+        if class_names:
+            raise RecipeError(f"{path} gives a map of features and no classes; leave out --class-names")
+        cells = values.pop("cells", None)
+        grid, found = of_onnx.read(path, values)
+        notes += found
+        return Grid(grid, cells)
+    proposer, found = OnnxProposer.read(path, values, class_names)
+    notes += found
+    return PooledDetector(proposer, _maybe(backbone), selection or EXACTLY_100)
+
+
+def _maybe(backbone: str | None) -> Backbone | None:
+    return None if backbone is None else _backbone(backbone, "--backbone")
+
+
 def _backbone(name: str, option: str) -> Backbone:
+    if name.startswith(ONNX):
+        return of_onnx.read(Path(name.removeprefix(ONNX)), {})[0]
     if not (Path(name) / "detector.json").is_file():
         return Backbone.of(name)
     grid = load_detector(Path(name))

@@ -51,8 +51,7 @@ class Grid:
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         if not pictures:
             return []
-        device = next(self.backbone.parameters()).device
-        squares, shares = letterbox(pictures, self.backbone.side, device)
+        squares, shares = letterbox(pictures, self.backbone.side, self.backbone.device)
         maps = adaptive_avg_pool2d(self.backbone(squares), self.cells).float()
         return [self._one(*one) for one in zip(pictures, maps, shares, strict=True)]
 

@@ -51,8 +51,7 @@ class WithImageFeature:
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         if not pictures:
             return []
-        device = next(self.backbone.parameters()).device
-        squares, shares = letterbox(pictures, self.backbone.side, device)
+        squares, shares = letterbox(pictures, self.backbone.side, self.backbone.device)
         maps = self.backbone(squares).float()
         seen = self.regions.detect(pictures if self.regions.needs_pictures else [], records)
         return [replace(one, whole=_mean(*of)) for one, *of in zip(seen, maps, shares, strict=True)]

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from diptych.vision.faster_rcnn import FasterRCNN
     from diptych.vision.grid import Grid
     from diptych.vision.official.detector import OfficialDetector
+    from diptych.vision.pooled import PooledDetector
 
-KINDS = ("ground-truth", "given", "storybook-detector", "faster-rcnn", "grid", "official", "with-whole")
+KINDS = ("ground-truth", "given", "storybook-detector", "faster-rcnn", "grid", "official", "pooled", "with-whole")
 
 
 def load_detector(folder: Path, selection: Selection | None = None) -> Detector:
@@ -30,9 +31,10 @@ def load_detector(folder: Path, selection: Selection | None = None) -> Detector:
     if selection is not None:
         from diptych.vision.faster_rcnn import FasterRCNN
         from diptych.vision.image_feature import WithImageFeature
+        from diptych.vision.pooled import PooledDetector
 
         finder = detector.regions if isinstance(detector, WithImageFeature) else detector
-        if not isinstance(finder, StorybookDetector | FasterRCNN):
+        if not isinstance(finder, StorybookDetector | FasterRCNN | PooledDetector):
             raise RecipeError(
                 f"{finder.contract.extractor} takes no other selection of regions than its own; leave it out"
             )
@@ -53,7 +55,7 @@ def _load(folder: Path) -> Detector:
                 )
             case "storybook-detector":
                 return StorybookDetector.from_folder(described, read_weights(folder, described), source)
-            case "faster-rcnn" | "grid" | "official" as kind:
+            case "faster-rcnn" | "grid" | "official" | "pooled" as kind:
                 return _of_torchvision(kind).from_folder(described, read_weights(folder, described), source)
             case "with-whole":
                 from diptych.vision.image_feature import REGIONS, WithImageFeature
@@ -65,7 +67,7 @@ def _load(folder: Path) -> Detector:
     raise CheckpointError(f"{folder / DETECTOR} is of an unknown kind; {nearest(str(described['kind']), KINDS)}")
 
 
-def _of_torchvision(kind: str) -> type[FasterRCNN | Grid | OfficialDetector]:
+def _of_torchvision(kind: str) -> type[FasterRCNN | Grid | OfficialDetector | PooledDetector]:
     match kind:
         case "faster-rcnn":
             from diptych.vision.faster_rcnn import FasterRCNN
@@ -75,6 +77,10 @@ def _of_torchvision(kind: str) -> type[FasterRCNN | Grid | OfficialDetector]:
             from diptych.vision.grid import Grid
 
             return Grid
+        case "pooled":
+            from diptych.vision.pooled import PooledDetector
+
+            return PooledDetector
     from diptych.vision.official.detector import OfficialDetector
 
     return OfficialDetector

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from math import isqrt
 from pathlib import Path
 from typing import Any, cast
@@ -64,6 +65,10 @@ class Backbone(nn.Module):
     @property
     def side(self) -> int:
         return self.reading.side
+
+    @property
+    def device(self) -> torch.device:
+        return next(chain(self.parameters(), self.buffers())).device
 
     def forward(self, squares: UInt8[Tensor, "B 3 side side"]) -> Float[Tensor, "B F h w"]:
         pixels = normalize(squares.float() / 255, list(self.reading.mean), list(self.reading.deviation))
@@ -133,6 +138,10 @@ def _built(name: str, side: int, config: Mapping[str, Any]) -> nn.Module:
             from diptych.vision.backbones import of_transformers
 
             return of_transformers.built(config)
+        case "onnx":
+            from diptych.vision.backbones import of_onnx
+
+            return of_onnx.built(config)
     from diptych.vision.backbones import of_torchvision
 
     return of_torchvision.opened(name, side, None, False).trunk
@@ -144,3 +153,13 @@ def as_map(found: Float[Tensor, "B N F"], cells: int | None = None) -> Float[Ten
     batch, count, width = found.shape
     side = isqrt(count if cells is None or cells > count else cells)
     return found[:, count - side * side :].transpose(1, 2).reshape(batch, width, side, side)
+
+
+def three(key: str, value: Any) -> Three:
+    """A number for each colour, or one for all."""
+    values = (value,) * 3 if isinstance(value, int | float) else value
+    if not isinstance(values, list | tuple) or len(values) != 3 or not all(isinstance(v, int | float) for v in values):
+        raise RecipeError(f"{key}={value!r}; wanted a number for each of three colours, such as [0.5,0.5,0.5]")
+    if key == "deviation" and not all(v > 0 for v in values):
+        raise RecipeError(f"{key}={value!r}; wanted numbers over 0")
+    return cast(Three, tuple(map(float, values)))

@@ -1,0 +1,82 @@
+"""Any ONNX network with a map of features, or a transformer's tokens, among its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from diptych.errors import RecipeError, nearest
+from diptych.vision.backbones.backbone import DEVIATION, MEAN, SIDE, Backbone, Opened, Reading, as_map, three
+from diptych.vision.onnx_graph import Feed, Graph
+
+KEYS = ("input", "layout", "colours", "side", "mean", "deviation", "map")
+
+
+class _LastMap(nn.Module):
+    def __init__(self, graph: Graph, feed: Feed, output: str) -> None:
+        super().__init__()
+        self.graph, self.feed, self.output = graph, feed, output
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        at_once = 1 if self.feed.one_by_one(self.graph) else len(pixels)
+        parts = [self._run(some) for some in torch.split(pixels, at_once)]
+        return torch.cat(parts).to(pixels.device)
+
+    def _run(self, pixels: Tensor) -> Tensor:
+        (array,) = self.graph.run([self.output], self.feed.feeds(self.graph, pixels))
+        found = torch.from_numpy(array.astype(np.float32))
+        found = found[None] if found.ndim == 3 and self.feed.layout == "chw" else found
+        if found.ndim == 3:
+            return as_map(found)
+        if found.ndim == 4:
+            # Channels are last where the first of the three axes is a side of the map.
+            last = found.shape[1] == found.shape[2] != found.shape[3] or self.feed.layout == "nhwc"
+            return found.permute(0, 3, 1, 2) if last else found
+        raise RecipeError(
+            f"{self.output} of the ONNX file is {tuple(found.shape)}, wanted a map (B, F, h, w) or tokens (B, N, F): "
+            f"name another of {', '.join(self.graph.outputs)} with --set map="
+        )
+
+
+def read(path: Path, settings: Mapping[str, Any]) -> tuple[Backbone, list[str]]:
+    """And a line for each thing that was guessed."""
+    for key in settings:
+        if key not in KEYS:
+            raise RecipeError(f"no setting {key!r} of an ONNX backbone; {nearest(key, KEYS)}")
+    graph = Graph.read(path)
+    feed = Feed.guess(graph, settings)
+    height, width = feed.side(graph)
+    if height != width:
+        raise RecipeError(f"{path} wants {width} x {height} pixels, and grids are of squares; export it for a square")
+    side = settings.get("side", height or SIDE)
+    if not isinstance(side, int) or (height is not None and side != height):
+        raise RecipeError(f"side={side}; wanted {height or 'a whole number of pixels'}")
+    usual = ((0.0, 0.0, 0.0), (1 / 255,) * 3) if feed.reads_bytes(graph) else (MEAN, DEVIATION)
+    mean, deviation = (
+        three(key, settings.get(key, one)) for key, one in zip(("mean", "deviation"), usual, strict=True)
+    )
+    outputs = graph.outputs
+    maps = [name for name, axes in outputs.items() if len(axes) == 4] or [n for n, a in outputs.items() if len(a) == 3]
+    if "map" not in settings and not maps:
+        raise RecipeError(
+            f"no output of {path} is a map (B, F, h, w) or tokens (B, N, F); it has {', '.join(outputs)}: export one, "
+            "or name it with --set map="
+        )
+    output = graph.named("map", str(settings.get("map", maps[-1] if maps else "")), outputs)
+    config = {"feed": feed.model_dump(), "map": output, "bytes": graph.size}
+    backbone = Backbone(
+        f"onnx/{path.stem}", Opened(_LastMap(graph, feed, output), Reading(side, mean, deviation), config)
+    )
+    _ = backbone.map_size  # whether it runs
+    guessed = {"input": feed.input, "layout": feed.layout, "colours": feed.colours, "side": side, "map": output,
+               "mean": list(mean), "deviation": list(deviation)}  # fmt: skip
+    return backbone, [f"assumed: {key}={value}" for key, value in guessed.items() if key not in settings]
+
+
+def built(config: Mapping[str, Any]) -> nn.Module:
+    return _LastMap(Graph(config["bytes"]), Feed.model_validate(config["feed"]), config["map"])
