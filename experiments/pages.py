@@ -10,10 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.studies import SPEED, STUDIES, SYSTEMS, Study
+from experiments.claims.page import page, plot
+from experiments.studies import SPEED, STUDIES, SYSTEMS, Study, page_of
 from experiments.tables import AT_CHANCE, NEAR, leaves, markdown, number, whole
 
 ROOT = Path(__file__).parent.parent
+CLAIMS = "claims"
 BEGIN, END = "<!-- results: made by make docs -->", "<!-- end of results -->"
 HEAD = f"""# Results
 
@@ -30,8 +32,9 @@ The machine is shared and noisy: what counts are the ratios within one file, all
 
 
 def results(root: Path = ROOT) -> dict[str, Any]:
-    """All result files by name."""
+    """All result files by name; the claims have a page of their own."""
     files = [path for folder in ("experiments", "benchmarks") for path in (root / folder / "results").glob("*.json")]
+    files = [path for path in files if path.stem != CLAIMS]
     names = Counter([path.stem for path in files] + [name for name in STUDIES if name not in _in_studies()])
     if twice := [name for name, count in names.items() if count > 1]:
         raise ValueError(f"two results would be docs/results/{twice[0]}.md; give one another name")
@@ -44,6 +47,13 @@ def pages(found: Mapping[str, Any]) -> dict[str, str]:
     parts |= {name: (name.replace("_", " ").capitalize(), {"": name}) for name in found if name not in _in_studies()}
     made = {f"results/{name}.md": "\n".join(_details(*part, found)) for name, part in parts.items()}
     return {"results.md": "\n".join([HEAD, *_overview(found)])} | made
+
+
+def claims(root: Path) -> dict[str, str]:
+    """docs/claims.md and its plot."""
+    kept = root / "experiments" / "results" / f"{CLAIMS}.json"
+    figures = json.loads(kept.read_text("utf-8"))["figures"] if kept.exists() else {}
+    return {f"{CLAIMS}.md": page(figures), f"{CLAIMS}.svg": plot(figures)}
 
 
 def readme(text: str, found: Mapping[str, Any]) -> str:
@@ -68,12 +78,6 @@ def _overview(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _in_studies() -> set[str]:
     return {file for study in STUDIES.values() for file in study.files.values()}
-
-
-def page_of(file: str) -> str:
-    """Where the figures of a result file stand, below docs/."""
-    study = next((name for name, study in STUDIES.items() if file in study.files.values()), file)
-    return f"results/{study}.md"
 
 
 def _figures(study: Study, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,8 +116,10 @@ def main() -> None:
     for name, text in made.items():
         (docs / name).parent.mkdir(exist_ok=True)
         (docs / name).write_text(text, "utf-8")
-    page = ROOT / "README.md"
-    page.write_text(readme(page.read_text("utf-8"), found), "utf-8")
+    for name, text in claims(ROOT).items():
+        (docs / name).write_text(text, "utf-8")
+    front = ROOT / "README.md"
+    front.write_text(readme(front.read_text("utf-8"), found), "utf-8")
 
 
 if __name__ == "__main__":

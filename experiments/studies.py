@@ -220,3 +220,9 @@ SPEED: tuple[tuple[str, Path, str], ...] = (
     ("demo", ("seconds", "all stages"), "The demo, all stages: seconds"),
     ("demo", ("memory, MiB", "most"), "The demo: memory of all its processes, MiB"),
 )
+
+
+def page_of(file: str) -> str:
+    """Where the figures of a result file stand, below docs/."""
+    study = next((name for name, study in STUDIES.items() if file in study.files.values()), file)
+    return f"results/{study}.md"

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from experiments.figures import FIELDS, is_figure
-from experiments.pages import page_of, pages, readme, results
+from experiments.pages import pages, readme, results
+from experiments.studies import page_of
 from experiments.tables import leaves, number
 
 ROOT = Path(__file__).parent.parent.parent

@@ -1,0 +1,1 @@
+"""The papers' claims, each as a difference between small models that are trained here (docs/claims.md)."""

@@ -1,0 +1,154 @@
+"""What a claim compares: a chain of trainings and what its last model is scored on. Equal chains are trained once.
+
+The rules, fixed before any run was scored (docs/claims.md repeats them):
+
+- Size and data: each system's small recipes on the drawn world of `diptych demo`, in the regions of its detector.
+  Pre-training reads the split web (10,000 scenes, one careless caption each), fine-tuning 300 scenes of train unless
+  a claim says otherwise. No dropout anywhere: at this width it is what holds learning back (docs/log.md).
+- Budget: `SHARE` of a recipe's own steps in pre-training, with batches of `BATCH`, so that rows that are compared keep
+  the paper's proportion of work; `STEPS[task]` steps of fine-tuning.
+- Choice: val, looked at `LOOKS` times, chooses the weights of fine-tuning. Pre-training keeps its last weights. Test is
+  scored once, at the end.
+- Seeds: one for a whole chain; two arms are compared seed by seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from diptych.configs import derive
+from diptych.evaluation.evaluate import score_model
+from diptych.evaluation.retrieve import Extent
+from diptych.files import write_atomically
+from diptych.loading.store import Store
+from diptych.recipes import find_recipe
+from diptych.recipes.recipe import Recipe
+from diptych.runs.folder import INNER, ModelFolder, open_model
+from diptych.runs.run import fit_to, run
+from diptych.tasks import find_task
+
+SHARE, BATCH, LABELS, LOOKS = 0.75, 32, 300, 5
+STEPS = {"caption": 300, "vqa": 600, "vcr": 400, "referring": 400, "nlvr": 400, "retrieval": 600}
+BATCHES = {"vcr": 8, "retrieval": 16}
+DROPOUT = ("model.dropout=0", "model.attention_dropout=0")
+QUERIES = 100  # pictures, and captions, whose ranking among all of test is exact
+SCORES = "scores.json"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One training: a small recipe, what is changed in it, and the training whose weights it begins from."""
+
+    recipe: str
+    settings: tuple[str, ...] = ()
+    after: Stage | None = None
+    store: str = "detected"
+
+    def then(self, recipe: str, *settings: str, store: str | None = None) -> Stage:
+        return Stage(recipe, settings, self, store or self.store)
+
+    @property
+    def chain(self) -> tuple[Stage, ...]:
+        return (*(self.after.chain if self.after is not None else ()), self)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A chain of trainings and the task that its last model is scored on."""
+
+    last: Stage
+    task: str
+
+    @property
+    def stores(self) -> frozenset[str]:
+        return frozenset(stage.store for stage in self.last.chain)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Stores by name, a file of text alone, and the folder of the runs; `real`: by the papers' own recipes."""
+
+    stores: tuple[tuple[str, str], ...]
+    out: str
+    text: str = ""
+    real: bool = False
+
+    def store(self, name: str) -> Path:
+        return Path(dict(self.stores)[name])
+
+
+def recipe_of(stage: Stage, seed: int, place: Place) -> Recipe:
+    """The stage's recipe under the rules; at `--scale real` the paper's own, with what the stage changes alone."""
+    name = stage.recipe.replace("/small/", "/") if place.real else stage.recipe
+    recipe = find_recipe(name)
+    settings = [one.replace("TEXT", place.text) for one in stage.settings]
+    if place.real:
+        return recipe.override([*settings, f"training.seed={seed}"])
+    own = [*DROPOUT, f"training.seed={seed}", "training.threads=1", "training.loading_threads=1"]
+    if find_task(recipe.task).pretrains:
+        steps = round(recipe.training.steps * SHARE)
+        own += ["data.split=web", f"training.batch={BATCH}", f"training.steps={steps}", "training.validate_every=null"]
+        own += [f"training.checkpoint_every={steps}"]
+    else:
+        steps = STEPS[recipe.task]
+        own += [f"data.records={LABELS}", f"training.batch={BATCHES.get(recipe.task, BATCH)}"]
+        own += [f"training.steps={steps}", f"training.validate_every={steps // LOOKS}"]
+        own += [f"training.checkpoint_every={steps}"]
+    return recipe.override([*own, *settings])
+
+
+def key_of(stage: Stage, seed: int, place: Place) -> str:
+    """Of the resolved recipes of a chain: the same key is the same training."""
+    recipes: list[tuple[str, dict[str, Any]]] = []
+    for one in stage.chain:
+        recipe = recipe_of(one, seed, place).model_dump(mode="json")
+        recipe["data"]["text"] = bool(recipe["data"]["text"])  # where the file lies says nothing
+        recipes.append((one.store, recipe))
+    return hashlib.sha256(json.dumps(recipes, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def train_chain(stage: Stage, seed: int, place: Place) -> ModelFolder:
+    """Each training once: its folder is named by its key, and a run that was stopped goes on."""
+    start = train_chain(stage.after, seed, place) if stage.after is not None else None
+    folder = Path(place.out) / key_of(stage, seed, place)
+    if (folder / "done").exists():
+        return open_model(folder / INNER)
+    recipe = recipe_of(stage, seed, place)
+    if start is not None:
+        fitted = fit_to(recipe, start)
+        recipe = derive(fitted, model={"max_regions": recipe.model.max_regions})
+    made = run(recipe, Store(place.store(stage.store)), folder, start, Console(quiet=True))
+    write_atomically(folder / "done", b"")
+    return made.model
+
+
+def scores_of(arm: Arm, seed: int, place: Place) -> dict[str, float]:
+    """Of the test split, scored once; kept beside the run."""
+    torch.set_num_threads(1)
+    kept = Path(place.out) / key_of(arm.last, seed, place) / f"{arm.task}-{SCORES}"
+    if not kept.exists():
+        model = train_chain(arm.last, seed, place)
+        ranked = Extent(queries=QUERIES, seed=seed) if arm.task == "retrieval" and not _is_fast(model) else None
+        _, scores = score_model(model, Store(place.store(arm.last.store)), "test", task=arm.task, extent=ranked)
+        values = {name: round(score["value"], 3) for name, score in scores.to_json()["scores"].items()}
+        write_atomically(kept, json.dumps(values).encode())
+    found: dict[str, float] = json.loads(kept.read_text("utf-8"))
+    return found
+
+
+def _is_fast(model: ModelFolder) -> bool:
+    """Whether it searches by vectors."""
+    return "similarity" in model.architecture.heads
+
+
+def describe(stage: Stage) -> Iterator[dict[str, Any]]:
+    for one in stage.chain:
+        yield {"recipe": one.recipe, "settings": list(one.settings), "store": one.store}

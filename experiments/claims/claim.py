@@ -1,0 +1,39 @@
+"""What a claim is: what a paper says is better than what, and by how much; the arms here that test it.
+
+A claim is a sum of weighted arms, `+1` what should be better and `-1` what it is compared with; of a gain that should
+be larger in one place than in another, four. `paper` is the paper's own difference in the same score, where it has one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from experiments.claims.arms import Arm
+
+CIDER, ACCURACY, Q_A = "CIDEr", "accuracy", "Q->A"
+IMAGE_R1 = "image retrieval R@1"
+IMAGE_R10 = "image retrieval R@10"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """`terms` are weighted arms; `study` names committed results that test it, where it has no arms of its own."""
+
+    id: str
+    system: str
+    says: str
+    source: str
+    score: str = CIDER
+    paper: float | None = None
+    terms: tuple[tuple[float, Arm], ...] = ()
+    study: str = ""
+    note: str = ""
+
+
+def over(better: Arm, worse: Arm) -> tuple[tuple[float, Arm], ...]:
+    return (1.0, better), (-1.0, worse)
+
+
+def gain_over(gain: tuple[Arm, Arm], other: tuple[Arm, Arm]) -> tuple[tuple[float, Arm], ...]:
+    """The first gain (better, worse) beside the second."""
+    return (1.0, gain[0]), (-1.0, gain[1]), (-1.0, other[0]), (1.0, other[1])

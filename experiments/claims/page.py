@@ -1,0 +1,107 @@
+"""docs/claims.md and its plot, from experiments/results/claims.json."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from experiments.claims.claim import Claim
+from experiments.claims.table import CLAIMS
+from experiments.studies import page_of
+
+HEAD = """# The papers' claims, tested
+
+Made by `make docs` from `experiments/results/claims.json`; `uv run python -m experiments.claims --help` says how the
+arms are trained. A row is a claim of a paper: the paper's own difference, and that of small models trained here, paired
+by seed, with Student's 95% interval. **seen**: the interval is above 0. **reversed**: below. **too close**: all of it
+within a point of 0. **not seen**: it holds 0, and more. **not run**: fewer than three seeds. Differences are points.
+
+The rules stood before any run was scored (`experiments/claims/arms.py`). What is seen here is seen in a drawn world at
+width 128; it neither proves nor refutes what the papers measured on photographs.
+
+![Each claim's difference with its interval](claims.svg)
+"""
+ROW, LEFT, WIDTH, REACH = 16, 250, 420, 30.0  # pixels, and the points at which the plot ends
+COLOURS = {
+    "seen": "#0072b2",
+    "reversed": "#d55e00",
+    "too close": "#777777",
+    "not seen": "#999999",
+    "not run": "#cccccc",
+}
+
+
+def page(figures: Mapping[str, Any]) -> str:
+    """A table a system, then what is not run and why."""
+    found = figures.get("claims", {})
+    counts = Counter(found.get(claim.id, {}).get("verdict", "not run") for claim in CLAIMS)
+    lines = [
+        HEAD,
+        ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common()) + f", of {len(CLAIMS)}.",
+        "",
+    ]
+    for system in dict.fromkeys(claim.system for claim in CLAIMS):
+        lines += [
+            f"## {system}",
+            "",
+            "| claim | id | score | paper | ours | 95% | seeds | verdict |",
+            "|---|---|---|---|---|---|---|---|",
+        ]
+        lines += [_row(claim, found.get(claim.id, {})) for claim in CLAIMS if claim.system == system]
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _row(claim: Claim, kept: Mapping[str, Any]) -> str:
+    ran = "value" in kept
+    cells = [
+        f"{claim.says} ({claim.source}{'; ' + claim.note if claim.note else ''})",
+        f"`{claim.id}`",
+        claim.score,
+        "–" if claim.paper is None else f"{claim.paper:+.1f}",
+        f"{kept['value']:+.1f}" if ran else "–",
+        f"{kept['low']:+.1f} to {kept['high']:+.1f}" if ran else "–",
+        str(kept.get("seeds", 0)),
+        f"**{kept.get('verdict', 'not run')}**" + (f" ([study]({page_of(claim.study)}))" if claim.study else ""),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def plot(figures: Mapping[str, Any]) -> str:
+    """An SVG: a line a claim that ran, with its interval, its difference as a dot, and the paper's as a bar."""
+    found = figures.get("claims", {})
+    shown = [(claim, found[claim.id]) for claim in CLAIMS if "value" in found.get(claim.id, {})]
+    height = ROW * (len(shown) + 3)
+    body = list(_rows(shown))
+    middle = _x(0)
+    ticks = "".join(
+        f'<text x="{_x(at):.0f}" y="{height - 6}" text-anchor="middle">{at:+d}</text>'
+        for at in (-30, -20, -10, 0, 10, 20, 30)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 20}" height="{height}" '
+        'font-family="sans-serif" font-size="11"><rect width="100%" height="100%" fill="white"/>'
+        f'<line x1="{middle:.0f}" x2="{middle:.0f}" y1="4" y2="{height - ROW - 4}" stroke="#bbb"/>'
+        + "".join(body) + ticks + "</svg>\n"
+    )  # fmt: skip
+
+
+def _rows(shown: Sequence[tuple[Claim, Mapping[str, Any]]]) -> Iterator[str]:
+    for number, (claim, kept) in enumerate(shown):
+        y, colour = ROW * (number + 1), COLOURS[kept["verdict"]]
+        low, value, high = (_x(kept[name]) for name in ("low", "value", "high"))
+        yield f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{escape(claim.id)}</text>'
+        yield f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="2"/>'
+        yield f'<circle cx="{value:.1f}" cy="{y}" r="3.5" fill="{colour}"/>'
+        if claim.paper is not None:
+            at = _x(claim.paper)
+            yield f'<path d="M{at:.1f} {y - 5}v10" stroke="black" stroke-width="1.5"><title>the paper</title></path>'
+
+
+def _x(points: float) -> float:
+    """Where so many points lie; the ends of the plot hold what is beyond them."""
+    inside = max(-REACH, min(REACH, 0.0 if math.isnan(points) else points))
+    return LEFT + WIDTH * (inside + REACH) / (2 * REACH)

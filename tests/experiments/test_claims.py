@@ -1,0 +1,121 @@
+"""The papers' claims: arms resolve, equal ones are trained once, and a verdict follows from scores by seed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diptych.loading.extract import extract
+from diptych.sources.storybook import record, scene
+from diptych.vision.ground_truth import GroundTruth
+from experiments.claims.__main__ import judge, run, waiting
+from experiments.claims.arms import Arm, Place, Stage, key_of, recipe_of
+from experiments.claims.claim import Claim, over
+from experiments.claims.page import page, plot
+from experiments.claims.table import CLAIMS
+from experiments.claims.verdicts import difference
+from experiments.pages import claims as pages
+
+ROOT = Path(__file__).parents[2]
+PLACE = Place((("detected", ""),), "")
+
+
+@pytest.mark.parametrize(
+    ("scores", "verdict"),
+    [
+        ((5.0, 6.0, 5.5), "seen"),
+        ((-5.0, -6.0, -5.5), "reversed"),
+        ((0.1, -0.1, 0.0), "too close"),
+        ((9.0, -7.0, 3.0), "not seen"),
+        ((9.0, 9.1), "not run"),
+        ((9.0,), "not run"),
+    ],
+)
+def test_a_verdict_by_hand(scores: tuple[float, ...], verdict: str) -> None:
+    assert difference(scores).verdict == verdict
+
+
+def test_the_interval_is_students() -> None:
+    """1, 2, 3: mean 2, spread 1, and 4.303 / sqrt(3) = 2.484 on either side."""
+    found = difference((1.0, 2.0, 3.0))
+    assert (found.low, found.high) == (pytest.approx(2 - 2.4843, abs=1e-3), pytest.approx(2 + 2.4843, abs=1e-3))
+
+
+def test_every_claim_has_an_id_of_its_own_and_arms_that_resolve() -> None:
+    assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
+    for claim in CLAIMS:
+        assert bool(claim.terms) != bool(claim.study), claim.id
+        assert sum(weight for weight, _ in claim.terms) == 0, claim.id
+        for stage in {stage for _, arm in claim.terms for stage in arm.last.chain}:
+            recipe = recipe_of(stage, 3, PLACE)
+            assert (recipe.training.seed, recipe.model.dropout) == (3, 0), claim.id
+        keys = [key_of(arm.last, 0, PLACE) + arm.task for _, arm in claim.terms]
+        assert len(set(keys)) == len(keys), f"{claim.id} compares an arm with itself"
+
+
+def test_rows_that_are_compared_get_equal_work() -> None:
+    """XGPT's tasks take turns: captioning has as many batches in row 5, with four tasks, as in row 1."""
+    one, five = (recipe_of(Stage(f"xgpt/small/pretrain/table-2-row-{row}"), 0, PLACE).training.steps for row in (1, 5))
+    assert five == 4 * one
+
+
+def test_an_arm_of_several_claims_is_trained_once_and_seed_by_seed() -> None:
+    arms = [Arm(Stage("tden/small/caption", (f"optimizer.lr={rate}",)), "caption") for rate in (1e-3, 2e-3, 3e-3)]
+    claims = [Claim(f"c{n}", "TDEN", "", "", terms=over(arms[n], arms[n + 1])) for n in range(2)]
+    jobs = waiting(claims, 2, PLACE, {})
+    assert [(arms.index(arm), seed) for arm, seed in jobs] == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]
+    name = f"{key_of(arms[1].last, 0, PLACE)}/caption"
+    assert len(waiting(claims, 2, PLACE, {name: {"seeds": {"0": {"CIDEr": 1.0}}}})) == 5
+    elsewhere = Claim(
+        "e", "", "", "", terms=over(Arm(Stage("tden/small/caption", (), store="true"), "caption"), arms[0])
+    )
+    assert [arm for arm, _ in waiting([elsewhere], 1, PLACE, {})] == [arms[0]]
+
+
+def test_a_difference_is_paired_by_seed() -> None:
+    better, worse = (Arm(Stage("tden/small/caption", (f"optimizer.lr={rate}",)), "caption") for rate in (1e-3, 2e-3))
+    scores = {better: (10.0, 30.0, 20.5), worse: (5.0, 25.0, 15.0)}
+    kept: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
+    for arm, values in scores.items():
+        for seed, value in enumerate(values):
+            kept.setdefault(f"{key_of(arm.last, seed, PLACE)}/caption", {"seeds": {}})["seeds"][str(seed)] = {
+                "CIDEr": value
+            }
+    claim = Claim("c", "TDEN", "", "", terms=over(better, worse))
+    assert judge(claim, 3, PLACE, kept) == {"value": 5.17, "low": 4.45, "high": 5.88, "seeds": 3, "verdict": "seen"}
+    assert judge(claim, 4, PLACE, kept)["seeds"] == 3
+    assert judge(Claim("s", "XGPT", "", "", study="captions_as_data"), 3, PLACE, {})["verdict"] == "seen"
+
+
+def test_the_page_is_made_from_the_kept_figures() -> None:
+    for name, text in pages(ROOT).items():
+        assert (ROOT / "docs" / name).read_text() == text, f"{name}: run `make docs`"
+    figures = {"claims": {CLAIMS[0].id: {"value": 3.0, "low": 1.0, "high": 5.0, "seeds": 3, "verdict": "seen"}}}
+    assert "+3.0 | +1.0 to +5.0 | 3 | **seen**" in page(figures)
+    assert all(f"`{claim.id}`" in page({}) for claim in CLAIMS)
+    assert plot(figures).count("<circle") == 1
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    splits = {"train": 6, "val": 2, "test": 3}
+    records = [record(scene(0, split, index)) for split, count in splits.items() for index in range(count)]
+    extract(records, GroundTruth.of(records), tmp_path / "store")
+    return tmp_path / "store"
+
+
+def test_arms_are_trained_scored_and_kept(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two arms on a store of a few scenes; given again, nothing is left."""
+    small = ("training.steps=2", "training.validate_every=null", "training.batch=2", "model.width=16", "model.ffn=16",
+             "model.heads=2", "training.checkpoint_every=2", "training.precision=fp32")  # fmt: skip
+    start = Stage("vl-bert/small/pretrain", (*small, "data.split=train"))
+    arms = [Arm(start.then("vl-bert/small/vqa", *small), "vqa"), Arm(Stage("vl-bert/small/vqa", small), "vqa")]
+    claim = Claim("c", "VL-BERT", "", "", "accuracy", terms=over(*arms))
+    place = Place((("detected", str(store)),), str(tmp_path / "out"))
+    figures: dict[str, Any] = {}
+    monkeypatch.setattr("experiments.claims.__main__.save", lambda *given: None)
+    run([claim], 1, place, figures, processes=1)
+    rows = figures["arms"]
+    assert sorted(len(row["chain"]) for row in rows.values()) == [1, 2]
+    assert all(0 <= row["seeds"]["0"]["accuracy"] <= 100 for row in rows.values())
+    assert waiting([claim], 1, place, rows) == []
