@@ -57,10 +57,6 @@ def test_a_bar_does_not_move_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     assert in_a_pipe(monkeypatch, say) == "done\n"
 
 
-def test_a_heading_fills_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert in_a_pipe(monkeypatch, lambda: heading(make_console(), "draw")) == "-- draw\n"
-
-
 def test_a_terminal_is_one() -> None:
     leader, follower = pty.openpty()
     with os.fdopen(follower, "w") as terminal, pytest.MonkeyPatch.context() as patch:

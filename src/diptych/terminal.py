@@ -48,11 +48,3 @@ def make_console(stderr: bool = True) -> Console:
         emoji=False,
         highlight=False,
     )
-
-
-def heading(console: Console, title: str) -> None:
-    """A line across a terminal; a plain one in a file or a pipe."""
-    if console.is_terminal:
-        console.rule(title, align="left")
-    else:
-        console.print(f"-- {title}")
