@@ -6,5 +6,5 @@ from experiments.claims import image_bert, tden, unified_vlp, vl_bert, xgpt
 from experiments.claims.claim import Claim
 
 CLAIMS: tuple[Claim, ...] = tuple(
-    claim for paper in (unified_vlp, vl_bert, image_bert, xgpt, tden) for claim in paper.claims()
+    claim for paper in (unified_vlp, vl_bert, image_bert, xgpt, tden) for claim in paper.CLAIMS
 )
