@@ -96,18 +96,30 @@ def test_the_encoder_is_looked_up_once():
 
 
 def test_a_shared_layer_without_an_encoder_is_the_encoder_s_own():
-    layer, plain = random(SharedLayer(SIZES)), Layer(SIZES).eval()
+    layer, plain = random(SharedLayer(SIZES, signal="learnt")), Layer(SIZES).eval()
     plain.load_state_dict({name: layer.state_dict()[name] for name in plain.state_dict()})
     assert set(layer.state_dict()) - set(plain.state_dict()) == {"signal", "cross_norm.weight", "cross_norm.bias"}
     x, closed = torch.randn(2, 3, 16), causal(3, torch.zeros(1))
     assert torch.equal(layer(x, closed), plain(x, closed))
 
 
+@pytest.mark.parametrize("cross", ["after", "joint"])
+@torch.no_grad()
+def test_a_flag_adds_nothing_to_what_the_encoder_says(cross):
+    """It only says which states are read: as a learnt signal of zeros."""
+    flag, learnt = random(SharedLayer(SIZES, cross)), SharedLayer(SIZES, cross, "learnt").eval()
+    assert flag.signal is None
+    learnt.load_state_dict({**flag.state_dict(), "signal": torch.zeros(2, 16)})
+    x, encoded = torch.randn(2, 3, 16), torch.randn(2, 4, 16)
+    closed = causal(3, x), encoded, torch.zeros(2, 1, 1, 4)
+    assert torch.equal(flag(x, *closed), learnt(x, *closed))
+
+
 @pytest.mark.parametrize(("cross", "keys_count"), [("after", False), ("joint", True)])
 @torch.no_grad()
 def test_the_signal_tells_where_values_come_from(cross, keys_count):
     """In a softmax of their own all keys of the encoder gain the same; beside the words' keys they do not."""
-    layer, x, encoded = random(SharedLayer(SIZES, cross)), torch.randn(2, 3, 16), torch.randn(2, 4, 16)
+    layer, x, encoded = random(SharedLayer(SIZES, cross, "learnt")), torch.randn(2, 3, 16), torch.randn(2, 4, 16)
 
     def out(keys: float, values: float) -> Tensor:
         spread = torch.linspace(-1, 1, 16)

@@ -37,6 +37,13 @@ def entered(one: ImageBert, batch: Batch) -> torch.Tensor:
     return one(batch).layers[0]
 
 
+def test_classes_of_regions_are_told_by_one_layer():
+    """Section 4.3, Task 2: "we add a fully-connected layer"."""
+    head = model("region_class").heads["region_class"]
+    assert isinstance(head, torch.nn.Linear)
+    assert head.weight.shape == (toy.KINDS, 32)
+
+
 def test_words_are_bert_s_and_regions_the_formula_s():
     one, batch = model(), batch_of(2)
     found = entered(one, batch)[0]

@@ -10,10 +10,12 @@ import torch
 from diptych.core import BIDIRECTIONAL, Batch, Sample, collate
 from diptych.errors import DataError
 from diptych.models import VLBert, VLBertConfig, VLBertResolvedConfig
+from diptych.recipes import find_recipe
 from diptych.recipes.objectives import VLBertObjectives
 from tests import toy
 
 SEP = toy.VOCABULARY.sep
+OFFICIAL = find_recipe("vl-bert/official/pretrain").objectives
 
 
 def model(*heads: str, **changes: Any) -> VLBert:
@@ -148,6 +150,41 @@ def test_geometry_is_corners_or_centre_and_size() -> None:
     torch.testing.assert_close(centre[0], torch.tensor([49.5, 100 * 39.5 / 80, 99.0, 100 * 79 / 80]))  # 100 x 80
 
 
+def hiding(vlbert: VLBert, **changed: Any) -> torch.Tensor:
+    """What the model makes of a region that is hidden."""
+    sample = toy.sample(0, 3)
+    assert sample.regions is not None
+    regions = replace(sample.regions, **changed).hide(torch.tensor([False, True, False]))
+    return vlbert(collate([replace(sample, regions=regions, attention=BIDIRECTIONAL)])).regions[0, 1]
+
+
+def test_a_hidden_region_is_one_learnt_vector_or_keeps_its_place() -> None:
+    """v1, Task 3: its visual feature embedding, of which its geometry is a part, is replaced."""
+    boxes = toy.regions(3).boxes.clone()
+    boxes[1] = torch.tensor([0.1, 0.7, 0.3, 0.9])
+    paper, official = model(hidden_regions="paper"), model(hidden_regions="official")
+    assert torch.equal(hiding(paper), hiding(paper, boxes=boxes))
+    assert not torch.allclose(hiding(official), hiding(official, boxes=boxes))
+    before = hiding(paper)
+    with torch.no_grad():
+        paper.hidden.weight[0, 0] += 1.0
+    assert not torch.allclose(hiding(paper), before), "it is learnt"
+    assert set(official.state_dict()) - set(paper.state_dict()) == {"regions.hidden"}
+
+
+def test_the_end_sees_the_whole_picture_or_nothing() -> None:
+    """v1: "For the non-visual elements", [END] among them, "features extracted on the whole input image"."""
+
+    def entered(form: str, feature: float) -> torch.Tensor:
+        vlbert, seen = model(end_visual=form, whole="given"), batch(2)
+        vlbert.keep_layers = True
+        seen = replace(seen, whole=torch.full((1, 6), feature))
+        return vlbert(seen).layers[0][0, 3]  # r0, two regions, [END]
+
+    assert not torch.allclose(entered("paper", 0.0), entered("paper", 1.0))
+    assert torch.equal(entered("official", 0.0), entered("official", 1.0))
+
+
 @pytest.mark.parametrize("relation", [0.0, 1.0])
 def test_pretraining_learns_eight_samples(relation: float) -> None:
     objectives = VLBertObjectives(relation=relation, region_labels="soft", rate=0.3)
@@ -192,6 +229,8 @@ def test_v1_always_masks_and_the_code_does_not() -> None:
                     found.add(kind)
         return found
 
+    hidden = [objectives.region_hidden for objectives in (VLBertObjectives(), OFFICIAL)]
+    assert hidden == [1.0, 0.9], "v1 masks each region that it chooses"
     assert changed_to("paper") == {"mask"}
     assert changed_to("official") == {"mask", "kept", "random"}
 

@@ -159,7 +159,8 @@ def test_table_3_shares_what_it_says():
     enc, apart, shared = (model(structure=structure) for structure in STRUCTURES)
     layer, attention, norm = 4 * 32 * 33 + 32 * 64 + 64 + 64 * 32 + 32 + 4 * 32, 4 * 32 * 33, 2 * 32
     assert count(apart) - count(enc) == 2 * (layer + attention + norm)
-    assert count(shared) - count(enc) == 2 * (norm + 2 * 32)
+    assert count(shared) - count(enc) == 2 * norm
+    assert count(model(signal="learnt")) - count(shared) == 2 * 2 * 32, "for keys and for values"
     assert not any("decoder" in name for name in shared.state_dict())
 
 

@@ -111,6 +111,20 @@ def test_what_the_switches_of_vcr_add() -> None:
         assert not one.regions.hidden.any()
 
 
+def test_v1_hides_all_that_it_masks_in_vcr_too() -> None:
+    def kept(**switches: object) -> tuple[int, int]:
+        """Words that are asked and not [MASK], and regions that are asked and not hidden."""
+        objectives = VcrObjectives(words=1.0, region_classes="masked", rate=0.5, **switches)
+        (update,) = (u for u, _ in objectives.schedule(toy.VOCABULARY).updates)
+        asked = [replace(question(f"q{n}", 1), regions=toy.regions(5, n)) for n in range(40)]
+        made = collate(update.prepare(asked, Random(0)))
+        words = (made.text_labels >= 0) & (made.text != toy.VOCABULARY.mask)
+        return int(words.sum()), int((made.chosen & ~made.hidden).sum())
+
+    assert kept() == (0, 0)
+    assert min(kept(masking="official", region_hidden=0.9)) > 0
+
+
 @pytest.mark.parametrize(
     ("thing", "boxes", "wanted"),
     [

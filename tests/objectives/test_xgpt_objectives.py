@@ -113,6 +113,33 @@ def test_span_lengths_are_poisson():
     assert lengths.count(3) / len(lengths) == pytest.approx(0.224, abs=0.03)
 
 
+def one_word(words, **changes):
+    """The share of the spans of such captions that have one word."""
+    rng = Random(0)
+    lengths = [end - start for _ in range(4000) for start, end in draw_spans(words, 0.3, 3.0, rng, **changes)]
+    return lengths.count(1) / len(lengths)
+
+
+def test_a_third_of_the_spans_of_short_captions_are_one_word():
+    """docs/fidelity.md: for these Table 4's two ways of masking are the same."""
+    assert one_word(10) == pytest.approx(0.34, abs=0.02)
+    assert one_word(40) == pytest.approx(0.26, abs=0.02)
+    assert one_word(10, at_least=2) == 0
+
+
+@given(words=st.integers(0, 40), share=st.floats(0.01, 1.0), least=st.integers(1, 5), seed=SEEDS)
+def test_spans_are_as_long_as_asked_for_wherever_there_are_words(words, share, least, seed):
+    spans = draw_spans(words, share, 3.0, Random(seed), least)
+    assert all(end - start >= min(least, words) for start, end in spans)
+    assert sum(end - start for start, end in spans) == min(words, max(least, round(share * words)))
+
+
+def test_the_least_length_of_spans_is_a_key_of_recipes():
+    (update,) = (u for u, _ in XgptObjectives(captions=0, fragments=0, regions=0, span_at_least=2).schedule(V).updates)
+    (damaged,) = update.prepare([text_of(*range(5, 15))], Random(0))
+    assert (damaged.text == V.mask).sum() == 1, "3 of 10 words, in spans of 2 at least"
+
+
 def test_single_and_multi_mask():
     """Table 4."""
     text, spans = torch.tensor([5, 6, 7, 8, 9, V.sep]), [(0, 2), (3, 4)]

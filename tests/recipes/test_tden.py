@@ -1,9 +1,11 @@
 """TDEN's recipes: the paper's numbers, the code's, the rows of its tables."""
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from diptych.core import collate
 from diptych.errors import RecipeError
 from diptych.loading.extract import extract
 from diptych.loading.store import Store
@@ -15,6 +17,8 @@ from diptych.sources.storybook import record, scene
 from diptych.training.optimizer import learning_rate
 from diptych.vision.ground_truth import GroundTruth
 from tests import toy
+
+V = toy.VOCABULARY
 
 
 def test_the_papers_numbers() -> None:
@@ -28,6 +32,7 @@ def test_the_papers_numbers() -> None:
         assert recipe.optimizer.kind == "adam"
     objectives = RECIPES["tden/pretrain"]().objectives
     assert (objectives.two_pass, objectives.sampling, objectives.matching) == ("A", "paper", "paper")
+    assert (objectives.masking, objectives.region_hidden) == ("paper", 1.0)
 
 
 def test_warm_up_and_decay_are_the_codes_or_none() -> None:
@@ -51,6 +56,7 @@ def test_the_codes_numbers() -> None:
     objectives = pretrain.objectives
     assert (objectives.two_pass, objectives.sampling, objectives.matching) == ("A", "official", "official")
     assert (objectives.msg_input, objectives.region_suppression) == ("official", "official")
+    assert (objectives.masking, objectives.region_hidden) == ("official", 0.9)
     assert (pretrain.model.decoder_memory, pretrain.model.vqa_fusion) == ("official", "official")
     assert (pretrain.model.max_regions, RECIPES["tden/official/vqa"]().model.max_regions) == (50, 100)
     assert caption.objectives.label_smoothing == 0.1
@@ -94,6 +100,15 @@ def test_what_is_drawn_step_by_step_follows_the_seed_of_the_run(tmp_path: Path) 
 
 def objectives_of(name: str) -> list[str]:
     return [objective.name for objective in RECIPES[name]().objectives.schedule(toy.VOCABULARY).objectives]
+
+
+@pytest.mark.parametrize(("recipe", "kept"), [("tden/pretrain", False), ("tden/small/pretrain", True)])
+def test_the_paper_masks_all_that_it_chooses(recipe: str, kept: bool) -> None:
+    """MLM: "by replacing each masked word token with a mask token", and MOC likewise. Small ones do as BERT."""
+    update = find_recipe(recipe, ["objectives.rate=0.5", "objectives.region_rate=0.5"]).objectives.schedule(V).at(0)
+    made = collate(update.prepare([toy.sample(number) for number in range(60)], Random(0)))
+    assert bool(((made.text_labels >= 0) & (made.text != V.mask)).any()) == kept
+    assert bool((made.chosen & ~made.hidden).any()) == kept
 
 
 WORDS, REGIONS, WRITE, MATCH = "masked_language", "masked_region_class", "generate_text", "similarity"

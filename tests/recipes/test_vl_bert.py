@@ -1,9 +1,19 @@
 """VL-BERT's recipes: the paper's numbers, and the code's where they differ."""
 
+from pathlib import Path
+
+import pytest
+
+from diptych.errors import RecipeError
+from diptych.loading.extract import extract
+from diptych.loading.store import Store
 from diptych.models import VLBertConfig
 from diptych.recipes import Recipe, find_recipe
 from diptych.recipes.objectives import ReferringObjectives, VcrObjectives
+from diptych.runs.prepare import plan
+from diptych.sources.storybook import record, scene
 from diptych.training.optimizer import highest_rate, learning_rate
+from diptych.vision.ground_truth import GroundTruth
 
 
 def shape_of(recipe: Recipe) -> VLBertConfig:
@@ -58,6 +68,35 @@ def test_what_the_code_mirrors() -> None:
     shares = {task: find_recipe(f"vl-bert/official/{task}").data.mirror for task in ("pretrain", "vqa", "referring")}
     assert shares == {"pretrain": 0.0, "vqa": 0.5, "referring": 0.5}  # stored features of captions are not
     assert find_recipe("vl-bert/official/end-to-end").data.mirror == 0.5
+
+
+def test_v1_learns_from_pixels_throughout() -> None:
+    """Figure 1: "jointly trained in both pre-training and fine-tuning phase". The code answers from stored features."""
+    tasks = ("pretrain", "vqa", "vcr", "referring")
+    assert {shape_of(find_recipe(f"vl-bert/{task}")).network for task in tasks} == {"resnet101"}
+    assert all(find_recipe(f"vl-bert/{task}").optimizer.lr_multipliers for task in tasks)
+    assert {find_recipe(f"vl-bert/{task}").data.pixels_colours for task in tasks} == {"bgr"}
+    code = {task: shape_of(find_recipe(f"vl-bert/official/{task}")).network for task in tasks}
+    assert code == {"pretrain": None, "vqa": None, "vcr": "resnet101", "referring": "resnet101"}
+    assert shape_of(find_recipe("vl-bert/official/end-to-end")).network == "resnet101"
+
+
+def test_forms_of_what_is_hidden_and_of_the_end() -> None:
+    for task in ("pretrain", "vqa", "vcr", "referring"):
+        for name, form in ((f"vl-bert/{task}", "paper"), (f"vl-bert/official/{task}", "official")):
+            shape = shape_of(find_recipe(name))
+            assert (shape.hidden_regions, shape.end_visual) == (form, form), name
+
+
+def test_the_code_cuts_captions_at_half_of_its_places(tmp_path: Path) -> None:
+    """32 of 64, [CLS] and [SEP] among them (conceptual_captions.py)."""
+    records = [record(scene(0, "train", number)) for number in range(4)]
+    extract(records, GroundTruth.of(records), tmp_path / "store")
+    recipe = find_recipe("vl-bert/official/pretrain", ["init=none", "model.width=48", "model.layers=1"])
+    assert recipe.data.max_words == 30
+    plan(recipe, Store(tmp_path / "store"), tmp_path / "run", None)
+    with pytest.raises(RecipeError, match=r"leaves 32 places for words, and data.max_words=32 wants 33"):
+        plan(recipe.override(["data.max_words=32"]), Store(tmp_path / "store"), tmp_path / "run", None)
 
 
 def test_large_is_as_deep_for_every_task() -> None:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from diptych.models.dropout import Dropout
 from diptych.models.transformer import CLOSED, Layer, LayerSizes, SelfAttention, take_beams
 
+Signal = Literal["flag", "learnt"]
 KeysValues = tuple[Float[Tensor, "B H P d"], Float[Tensor, "B H P d"]]
 
 
@@ -52,18 +53,19 @@ class DecoderLayer(nn.Module):
 class SharedLayer(Layer):
     """A layer of the encoder and of the decoder at once, with one attention for its own states and for the encoder's.
 
-    A signal, learnt, is added to keys and values that come from the encoder's final states: it tells them from those of
-    the words (XGPT, section 4.2). One module with one `forward`, so that FSDP gathers it wherever it is used.
+    A signal tells keys and values of the encoder's final states from those of the words (XGPT, section 4.2): a flag,
+    which is what `forward` is given, or learnt, and added to them. One module with one `forward`, so that FSDP gathers
+    it wherever it is used.
 
-    after   words attend to words, then to the encoder: two softmaxes. There the keys' half of the signal cancels, since
-            it adds the same to all that a softmax weighs
+    after   words attend to words, then to the encoder: two softmaxes. There the keys' half of a learnt signal cancels,
+            since it adds the same to all that a softmax weighs
     joint   words attend to both in one softmax, and both halves count
     """
 
-    def __init__(self, sizes: LayerSizes, cross: Literal["after", "joint"] = "after") -> None:
+    def __init__(self, sizes: LayerSizes, cross: Literal["after", "joint"] = "after", signal: Signal = "flag") -> None:
         super().__init__(sizes)
         self.joint = cross == "joint"
-        self.signal = nn.Parameter(torch.zeros(2, sizes.width))  # for keys, for values
+        self.signal = nn.Parameter(torch.zeros(2, sizes.width)) if signal == "learnt" else None  # for keys, for values
         if not self.joint:
             self.cross_norm = nn.LayerNorm(sizes.width, sizes.norm_eps)
 
@@ -77,6 +79,8 @@ class SharedLayer(Layer):
 
     def look_up(self, encoded: Float[Tensor, "B P D"]) -> KeysValues:
         keys, values = self.attention.keys_values(encoded)
+        if self.signal is None:
+            return keys, values
         of_keys, of_values = self.signal.view(2, 1, self.attention.heads, 1, -1).to(keys.dtype)
         return keys + of_keys, values + of_values
 

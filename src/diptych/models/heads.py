@@ -34,7 +34,8 @@ class HeadSizes:
     region_layers: int = 1  # how many of the last layers over regions the similarity reads
     batch_norm: bool = False  # over those vectors
     answer_width: int = 0  # of the pooled vectors from which answers are told
-    class_norm: bool = True  # in the head "region_class"
+    class_layers: int = 2  # of the head "region_class"
+    class_norm: bool = True  # between them
     dropout: float = 0.0  # before the last layer of the heads "choice" and "nlvr"
 
     @classmethod
@@ -199,6 +200,8 @@ def region_feature(sizes: HeadSizes) -> nn.Module:
 def region_class(sizes: HeadSizes) -> nn.Module:
     """The detector's classes, from the state of a region."""
     _needs_size(sizes.classes, "classes")
+    if sizes.class_layers == 1:
+        return nn.Linear(sizes.width, sizes.classes)
     norm = [nn.LayerNorm(sizes.width, sizes.norm_eps)] if sizes.class_norm else []
     inner = nn.Linear(sizes.width, sizes.width)
     return nn.Sequential(inner, nn.GELU(), *norm, nn.Linear(sizes.width, sizes.classes))

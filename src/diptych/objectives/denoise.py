@@ -19,8 +19,9 @@ from diptych.objectives.words import word_losses
 class Denoise:
     """Text infilling (BART's, Lewis et al. 2019) beside a picture: XGPT, section 4.3, Eq. 4 and appendix A.2.
 
-    About `share` of the words are hidden, in spans whose lengths are drawn from a Poisson distribution. A span longer
-    than what is left to hide is cut, and there is a word between two spans wherever there are enough.
+    About `share` of the words are hidden, in spans whose lengths are drawn from a Poisson distribution, `at_least` so
+    long. A span longer than what is left to hide is cut, and there is a word between two spans wherever there are
+    enough.
 
     single   each span becomes one [MASK]: nothing tells how many words it had
     multi    each word of a span becomes a [MASK] (Table 4)
@@ -32,6 +33,7 @@ class Denoise:
     vocabulary: Vocabulary
     share: float = 0.3
     mean_length: float = 3.0  # lambda
+    at_least: int = 1
     masks: Literal["single", "multi"] = "single"
     grounded: bool = True
     label_smoothing: float = 0.0
@@ -48,7 +50,7 @@ class Denoise:
         return [self._damage(sample, rng) for sample in samples]
 
     def _damage(self, sample: Sample, rng: Random) -> Sample:
-        spans = draw_spans(len(sample.text) - 1, self.share, self.mean_length, rng)
+        spans = draw_spans(len(sample.text) - 1, self.share, self.mean_length, rng, self.at_least)
         return replace(
             sample,
             attention=TARGET_AFTER_BOTH,
@@ -70,13 +72,14 @@ class Denoise:
         return word_losses(model, states.target, batch.target_labels, self.label_smoothing).sum()
 
 
-def draw_spans(words: int, share: float, mean_length: float, rng: Random) -> list[tuple[int, int]]:
+def draw_spans(words: int, share: float, mean_length: float, rng: Random, at_least: int = 1) -> list[tuple[int, int]]:
     """Where spans begin and end (exclusive) in a sentence of so many words, in order. Together they have the nearest
-    number of words to `share`, at least one where there is one."""
-    hidden = min(words, max(1, round(share * words)))
+    number of words to `share`, or `at_least` so many, where there are."""
+    hidden = min(words, max(at_least, round(share * words)))
     lengths: list[int] = []
     while (left := hidden - sum(lengths)) > 0:
-        lengths.append(min(left, max(1, _poisson(mean_length, rng))))
+        length = max(at_least, _poisson(mean_length, rng))
+        lengths.append(left if left - length < at_least else length)
     seen = words - hidden
     while len(lengths) > seen + 1:  # too few words to part them all
         lengths[-2:] = [lengths[-2] + lengths[-1]]

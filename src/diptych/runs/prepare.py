@@ -249,7 +249,8 @@ def _architecture(
 
 def _check_room(recipe: Recipe, config: ResolvedConfig) -> None:
     """Whether the longest texts that the recipe reads have places."""
-    marks = 3 if config.answer_slot else find_task(recipe.task).separators
+    task = find_task(recipe.task)
+    marks = 3 if config.answer_slot and not task.pretrains else task.separators
     read = {"data.max_words": (recipe.data.max_words, marks, config.max_beside)}
     if recipe.data.text is not None:
         read["data.text_words"] = (recipe.data.text_words, 1, config.max_text)

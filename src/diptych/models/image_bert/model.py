@@ -110,7 +110,7 @@ class ImageBert(SystemModel):
             LayerSizes.of(config),
             config.layers,
         )
-        sizes = HeadSizes.of(config)
+        sizes = HeadSizes.of(config, class_layers=1)  # "we add a fully-connected layer" (Task 2)
         self.heads = make_heads(heads, sizes, self.text.words)
         for module in self.modules():
             as_bert(module, config.init_std)

@@ -226,4 +226,6 @@ def _sizes(ours: Tensors, feature: int | None) -> dict[str, Any]:
         "network": DEPTHS.get(len(blocks)),
         "geometry": "official",
         "visual_norm_init": "official",
+        "hidden_regions": "official",
+        "end_visual": "official",
     }

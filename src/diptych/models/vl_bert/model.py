@@ -5,8 +5,9 @@ of the region that it names (VCR); so words see before attention does. Regions h
 
     block      text                                  regions
               [CLS] w1 w2 [SEP] v1 v2 [SEP]          r0 r1 ... rR           [END]
-    token     its word                               [IMG], or a hidden one  a vector of its own
-    visual    of r0, or of the region it names       its own                 none
+    token     its word                               [IMG]                   a vector of its own
+    visual    of r0, or of the region it names       its own, or a hidden    of r0
+                                                     one's
     segment    A ----------- A   B ------ B           C ------------------------- C
     position   0  1  2  ...                T          T+1 (all the same)     T+2
 
@@ -58,6 +59,10 @@ class VLBertConfig(ModelConfig):
     """The whole picture's feature: the mean of the visible regions, or given by the store."""
     visual_norm_init: Source = "paper"
     """paper: the visual norms begin with weight 1; official: with 0, so that training begins as BERT."""
+    hidden_regions: Source = "paper"
+    """paper: of a hidden region a learnt vector alone is read; official: a learnt token, and where it is."""
+    end_visual: Source = "paper"
+    """paper: [END] has the visual feature of the whole picture, as words have; official: none."""
     region_budget: Source = "paper"
     """paper: max_regions; official: 64 places for text and regions together."""
     network: Network | None = None
@@ -70,7 +75,7 @@ class VLBertConfig(ModelConfig):
     network_stride: Stride = "1x1"
     """Which convolution of a bottleneck has the stride of its stage: 1x1, or 3x3 for torchvision's weights."""
 
-    structural: ClassVar = frozenset({"geometry"})
+    structural: ClassVar = frozenset({"geometry", "hidden_regions", "end_visual"})
 
     @model_validator(mode="after")
     def _fits(self) -> VLBertConfig:
@@ -137,7 +142,7 @@ class VLBert(SystemModel):
             dropout=config.dropout,
             norm_eps=config.norm_eps,
         )
-        # One row each: [IMG], a hidden region's token, [END], and the visual feature of text alone.
+        # One row each: [IMG], a hidden region (official: its token), [END], and the visual feature of text alone.
         self.image, self.hidden, self.end, self.alone = (nn.Embedding(1, config.width) for _ in range(4))
         self.regions = VisualFeatures(config)
         self.word_norm = nn.LayerNorm(config.width, config.norm_eps)
@@ -229,10 +234,15 @@ class VLBert(SystemModel):
         """r0, the regions and [END]."""
         refuse_more_regions(batch, self.config.max_regions)
         hidden = torch.cat([torch.zeros_like(pictured)[:, None], batch.hidden], 1)[..., None]
-        tokens = torch.where(hidden, self.hidden.weight, self.image.weight) + self.region_norm(visual)
+        if self.config.hidden_regions == "paper":
+            tokens = self.image.weight + self.region_norm(torch.where(hidden, self.hidden.weight, visual))
+        else:
+            tokens = torch.where(hidden, self.hidden.weight, self.image.weight) + self.region_norm(visual)
         after_text = (batch.text_present.sum(1) + pictured)[:, None]
         place = self.text.positions(after_text) + self.text.segments.weight[REGIONS]
         end: Tensor = self.end.weight + self.text.positions(after_text + 1) + self.text.segments.weight[REGIONS]
+        if self.config.end_visual == "paper":
+            end = end + self.word_norm(torch.where(pictured[:, None, None], visual[:, :1], self.alone.weight))
         return torch.cat([tokens + place, end], 1)
 
     def _within_budget(self, batch: Batch) -> Bool[Tensor, "B R"]:
@@ -263,8 +273,9 @@ class VisualFeatures(nn.Module):
             else None
         )
         self.size = config.feature_size if self.network is None else self.network.size
-        # The feature of a hidden region; where there are pixels, that of a blank.
-        self.hidden = nn.Parameter(torch.zeros(self.size)) if self.network is None else None
+        # The feature of a hidden region that keeps its place; where there are pixels, that of a blank.
+        stays = self.network is None and config.hidden_regions == "official"
+        self.hidden = nn.Parameter(torch.zeros(self.size)) if stays else None
         self.dropout = Dropout(config.dropout)
         self.out = nn.Linear(8 * config.coordinates + self.size, config.width)
 
@@ -280,8 +291,8 @@ class VisualFeatures(nn.Module):
     def _stored(self, batch: Batch) -> Float[Tensor, "B P F"]:
         features = region_features(batch, self.config.feature_size)
         whole = self._whole(batch, features)
-        assert self.hidden is not None
-        features = torch.where(batch.hidden[..., None], self.hidden, features)
+        if self.hidden is not None:
+            features = torch.where(batch.hidden[..., None], self.hidden, features)
         return torch.cat([whole[:, None], features], 1)
 
     def _seen(self, batch: Batch, network: FastRCNN) -> Float[Tensor, "B P F"]:

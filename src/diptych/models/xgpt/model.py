@@ -1,8 +1,8 @@
 """XGPT (Xia, Huang, Duan et al. 2020, arXiv 2003.01473): an encoder-decoder of one set of layers, that writes.
 
 What is special: every task is one of generation. The decoder is the encoder once more, down to its attention, which
-reads the encoder's states with the weights that it reads its own with; a learnt signal tells the two apart. There was
-never any code: docs/fidelity.md lists what had to be chosen.
+reads the encoder's states with the weights that it reads its own with; a signal tells the two apart. There was never
+any code: docs/fidelity.md lists what had to be chosen.
 
     block      regions          text                         target
                r1 r2 ... rR     w1 w2 ... wT [SEP]           [CLS] w1 w2 ... wT        says w1 w2 ... wT [SEP]
@@ -46,6 +46,7 @@ from diptych.models.decoder import (
     DecoderMemory,
     Past,
     SharedLayer,
+    Signal,
     causal,
     closed_of,
     write_word,
@@ -71,6 +72,8 @@ class XgptConfig(ModelConfig):
     """Encoder alone, encoder and decoder, or both sharing their weights (Table 3)."""
     cross: Literal["after", "joint"] = "after"
     """Whether words of encdec-share attend to the encoder after themselves, or to both at once."""
+    signal: Signal = "flag"
+    """How encdec-share marks keys and values of the encoder: by where it reads them (flag), or by learnt vectors."""
     refining_layers: MaybeLayers = 1
     """Layers of attention on attention over the regions (A.1); 0: none."""
     positions: Size = 60
@@ -80,7 +83,7 @@ class XgptConfig(ModelConfig):
 
     needs_regions: ClassVar = True
     regions_fixed: ClassVar = True  # as many learnt queries
-    structural: ClassVar = frozenset({"structure", "cross"})
+    structural: ClassVar = frozenset({"structure", "cross", "signal"})
 
     @model_validator(mode="after")
     def _fits(self) -> XgptConfig:
@@ -104,7 +107,7 @@ class XgptConfig(ModelConfig):
     def small(cls, **changes: Any) -> XgptConfig:
         """Ours, for small worlds: trains in minutes on one core."""
         sizes = {"width": 128, "heads": 4, "ffn": 512, "layers": 3, "positions": 64, "max_regions": 32}
-        return cls(**{**sizes, "init_std": 0.05, **changes})
+        return cls(**{**sizes, "init_std": 0.05, "signal": "learnt", **changes})
 
 
 class XgptResolvedConfig(XgptConfig, ResolvedConfig):
@@ -136,7 +139,7 @@ class Xgpt(SystemModel):
         self.queries = nn.Embedding(config.max_regions, config.width)
         shared = config.structure == "encdec-share"
         self.encoder = nn.ModuleList(
-            SharedLayer(sizes, config.cross) if shared else Layer(sizes) for _ in range(config.layers)
+            SharedLayer(sizes, config.cross, config.signal) if shared else Layer(sizes) for _ in range(config.layers)
         )
         own = config.layers if config.structure == "encdec" else 0
         self.own_decoder = nn.ModuleList(DecoderLayer(sizes) for _ in range(own))
@@ -144,7 +147,7 @@ class Xgpt(SystemModel):
         self.heads = make_heads(names, head_sizes, self.text.words)
         for module in self.modules():
             as_bert(module, config.init_std)
-            if isinstance(module, SharedLayer):
+            if isinstance(module, SharedLayer) and module.signal is not None:
                 nn.init.normal_(module.signal, std=config.init_std)
 
     @property

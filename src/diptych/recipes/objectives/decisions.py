@@ -8,6 +8,7 @@ from pydantic import NonNegativeFloat
 
 from diptych.core import BIDIRECTIONAL, Vocabulary
 from diptych.core.shares import Share
+from diptych.models.visual import Source
 from diptych.objectives import (
     ChooseText,
     ClassifyStatement,
@@ -18,7 +19,7 @@ from diptych.objectives import (
     SeenRegionClass,
     together,
 )
-from diptych.recipes.objectives.kind import Objectives, SeenClasses, weighed
+from diptych.recipes.objectives.kind import SCHEMES, Objectives, SeenClasses, weighed
 
 
 class VcrObjectives(SeenClasses):
@@ -34,14 +35,24 @@ class VcrObjectives(SeenClasses):
     """Weight of the regions' classes."""
     words: NonNegativeFloat = 0.0
     """Weight of masked words of all four texts; 0: none is hidden."""
+    masking: Source = "paper"
+    """paper: a chosen piece becomes [MASK]; official: 80/10/10, as VL-BERT's code does in pre-training."""
     rate: Share = 0.15
     """Share of the words and of the regions that are hidden."""
+    region_hidden: Share = 1.0
+    """Share of the chosen regions that are hidden, where masked ones are asked; the others keep their feature."""
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         """What makes the groups comes first, or four texts would share what is hidden."""
-        hidden = MaskedLanguage(vocabulary, rate=self.rate, attention=((BIDIRECTIONAL, 1.0),), hides_end=False)
+        hidden = MaskedLanguage(
+            vocabulary,
+            rate=self.rate,
+            scheme=SCHEMES[self.masking],
+            attention=((BIDIRECTIONAL, 1.0),),
+            hides_end=False,
+        )
         every = self.region_classes == "every"
-        regions = MaskedRegionClass(rate=1.0, hidden=0.0) if every else MaskedRegionClass(rate=self.rate)
+        regions = MaskedRegionClass(*(1.0, 0.0) if every else (self.rate, self.region_hidden))
         return weighed(
             (ChooseText(self.vcr_loss), 1.0),
             (hidden, self.words),

@@ -6,8 +6,12 @@ from pydantic import BaseModel, ConfigDict, NonNegativeFloat
 
 from diptych.configs import derive
 from diptych.core import Objective, Vocabulary
+from diptych.models.visual import Source
 from diptych.objectives import OneForward, Schedule
+from diptych.objectives.words import Scheme
 from diptych.tasks.spec import AnswerForm
+
+SCHEMES: dict[Source, Scheme] = {"paper": (1.0, 0.0, 0.0), "official": (0.8, 0.1, 0.1)}
 
 
 class Objectives(BaseModel):

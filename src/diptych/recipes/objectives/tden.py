@@ -8,6 +8,7 @@ from pydantic import NonNegativeFloat, model_validator
 
 from diptych.core import BIDIRECTIONAL, Objective, Vocabulary
 from diptych.core.shares import Share
+from diptych.models.visual import Source
 from diptych.objectives import (
     GenerateText,
     ImageTextMatching,
@@ -19,9 +20,8 @@ from diptych.objectives import (
     Similarity,
     two_pass_c,
 )
-from diptych.recipes.objectives.kind import Objectives
+from diptych.recipes.objectives.kind import SCHEMES, Objectives
 
-Source = Literal["paper", "official"]
 OVERLAP = 0.4  # IoU, func_pretrain.py:44
 
 
@@ -50,12 +50,14 @@ class TdenObjectives(Objectives):
     """What the decoder reads: the words of the sentence (paper), or the sentence with its [MASK]s (official)."""
     region_suppression: Source = "paper"
     """paper: none; official: all regions that overlap a chosen one are hidden too."""
+    masking: Source = "paper"
+    """paper: a chosen piece becomes [MASK]; official: 80/10/10."""
     rate: Share = 0.15
     """Share of the words that are hidden."""
     region_rate: Share = 0.15
     """Share of the regions that are hidden."""
-    region_hidden: Share = 0.9
-    """Share of the chosen regions that are hidden; the others keep their feature."""
+    region_hidden: Share = 1.0
+    """Share of the chosen regions that are hidden (the code: 0.9); the others keep their feature."""
 
     @model_validator(mode="after")
     def _fits(self) -> TdenObjectives:
@@ -96,7 +98,12 @@ class TdenObjectives(Objectives):
     def _read(self, vocabulary: Vocabulary) -> tuple[Objective, ...]:
         across = self._across
         words = MaskedLanguage(
-            vocabulary, rate=self.rate, attention=((BIDIRECTIONAL, 1.0),), only_matched=across, hides_end=False
+            vocabulary,
+            rate=self.rate,
+            scheme=SCHEMES[self.masking],
+            attention=((BIDIRECTIONAL, 1.0),),
+            only_matched=across,
+            hides_end=False,
         )
         regions = MaskedRegionClass(
             rate=self.region_rate,

@@ -11,10 +11,7 @@ from diptych.core import BIDIRECTIONAL, Vocabulary
 from diptych.core.shares import Share
 from diptych.models.visual import Source
 from diptych.objectives import ImageTextMatching, MaskedLanguage, MaskedRegionClass, Schedule, SeenRegionClass
-from diptych.objectives.words import Scheme
-from diptych.recipes.objectives.kind import SeenClasses, weighed
-
-_SCHEMES: dict[Source, Scheme] = {"paper": (1.0, 0.0, 0.0), "official": (0.8, 0.1, 0.1)}
+from diptych.recipes.objectives.kind import SCHEMES, SeenClasses, weighed
 
 
 class VLBertObjectives(SeenClasses):
@@ -36,8 +33,8 @@ class VLBertObjectives(SeenClasses):
     """Share of the words that are hidden."""
     region_rate: Share = 0.15
     """Share of the regions that are hidden."""
-    region_hidden: Share = 0.9
-    """Share of the chosen regions that are hidden; the others keep their feature."""
+    region_hidden: Share = 1.0
+    """Share of the chosen regions that are hidden (the code: 0.9); the others keep their feature."""
     region_labels: Literal["hard", "soft"] = "hard"
     """hard: the detector's best class; soft (the code): all its probabilities."""
     label_sum_within: NonNegativeFloat | None = None
@@ -60,7 +57,7 @@ class VLBertObjectives(SeenClasses):
         words = MaskedLanguage(
             vocabulary,
             rate=self.rate,
-            scheme=_SCHEMES[self.masking],
+            scheme=SCHEMES[self.masking],
             attention=((BIDIRECTIONAL, 1.0),),
             of="pictured" if self.text_alone else "all",
             only_matched=self.only_matched,

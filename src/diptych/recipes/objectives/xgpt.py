@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from diptych.core import BIDIRECTIONAL, Objective, Vocabulary
 from diptych.core.shares import PartialShare, PositiveShare
@@ -47,6 +47,8 @@ class XgptObjectives(Objectives):
     """Share of the words that IDA hides."""
     span_length: PositiveFloat = 3.0
     """Mean length of IDA's spans, of a Poisson distribution."""
+    span_at_least: PositiveInt = 1
+    """Words of a span at least; of short captions a third have one word, for which both kinds of masks are the same."""
     masks: Literal["single", "multi"] = "single"
     """[MASK]s of a span: a single one, or one for each word (Table 4)."""
     grounded: bool = True
@@ -91,7 +93,13 @@ class XgptObjectives(Objectives):
                 return GenerateFragment(vocabulary, self.fragment_share, label_smoothing=smoothing)
             case "denoising":
                 return Denoise(
-                    vocabulary, self.span_share, self.span_length, self.masks, self.grounded, label_smoothing=smoothing
+                    vocabulary,
+                    self.span_share,
+                    self.span_length,
+                    self.span_at_least,
+                    self.masks,
+                    self.grounded,
+                    label_smoothing=smoothing,
                 )
             case "regions":
                 return GenerateRegions(vocabulary, self.region_error)

@@ -52,6 +52,10 @@ _OBJECTIVES: dict[Task, Objectives] = {
     "retrieval": TdenObjectives(**_MATCHING),
     "vcr": VcrObjectives(),
 }
+_SMALL_OBJECTIVES: dict[Task, Objectives] = {
+    "pretrain": TdenObjectives(masking="official", region_hidden=0.9),
+    "vqa": VqaObjectives(form="softmax"),
+}
 _OFFICIAL_SHAPE: dict[str, Any] = {
     "decoder_memory": "official",
     "cross_ffn": "official",
@@ -61,6 +65,8 @@ _OFFICIAL_SHAPE: dict[str, Any] = {
 }
 _OFFICIAL_OBJECTIVES: dict[str, Any] = {
     "matching": "official",
+    "masking": "official",
+    "region_hidden": 0.9,
     "sampling": "official",
     "msg_input": "official",
     "region_suppression": "official",
@@ -138,13 +144,13 @@ def official(task: Task) -> Recipe:
 
 
 def small(task: Task) -> Recipe:
-    """For small worlds and one core; answers are learnt against each other there."""
+    """For small worlds and one core; words are hidden as BERT's are, and answers learnt against each other."""
     return Recipe(
         name=f"tden/small/{task}",
         system="tden",
         task=task,
         model=TdenConfig.tiny(),
-        objectives=VqaObjectives(form="softmax") if task == "vqa" else _OBJECTIVES[task],
+        objectives=_SMALL_OBJECTIVES.get(task, _OBJECTIVES[task]),
         optimizer=muon("objects.", "sentence.", "cross.", "decoder."),
         training=TRAINING,
         decoding=DecodingOptions(beams=1),

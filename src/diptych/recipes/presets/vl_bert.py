@@ -5,8 +5,10 @@ decay 1e-4, 10 epochs on 16 V100; VQA 20 epochs at rate 1e-4, warm-up 2,000; VCR
 it from epochs 14 and 18 on; RefCOCO+ 20 epochs at 2e-4, warm-up 500. `official` is the released code: no relation,
 80/10/10, soft region labels, centre and size, text and regions in 64 places in pre-training, rates times the batch,
 half of the samples mirrored (docs/fidelity.md).
-VCR and RefCOCO+ read pixels, with the objects' own boxes and masks (`diptych extract DATA STORE --detector
-ground-truth`), or from detected ones; started from a model on stored features they stay on those:
+v1 trains Fast R-CNN with the rest "in both pre-training and fine-tuning phase" (Figure 1), so all of its recipes read
+pixels, in boxes of a detector of Visual Genome, or in VCR and RefCOCO+ in the objects' own (`diptych extract DATA STORE
+--detector ground-truth`). The code does so on VCR and RefCOCO+ and in `official/end-to-end`. Started from a model on
+stored features all stay on those:
 
     diptych import vl-bert vl-bert-base-e2e.model imported --vocab vocab.txt
     diptych finetune vcr --recipe vl-bert/official/vcr --data STORE --model imported --out runs/vcr
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from diptych.configs import derive
 from diptych.models.system import NETWORK
@@ -51,6 +53,15 @@ _OFFICIAL_STEPS = {"vqa": 13_000, "referring": 75_000}  # VQA: 5 epochs of train
 _OFFICIAL_RATES = {"pretrain": 1e-7, "vqa": 6.25e-7, "vcr": 7e-5, "referring": 8e-7}  # of one sample
 _OFFICIAL_WARMUP = {"pretrain": 8000, "vqa": 500, "vcr": 1000, "referring": 3750}
 _OFFICIAL_CLIP = {"pretrain": 10.0, "vcr": 10.0}
+_OFFICIAL_OBJECTIVES: dict[str, Any] = {
+    "relation": 0.0,
+    "masking": "official",
+    "region_hidden": 0.9,
+    "region_labels": "soft",
+    "label_sum_within": 0.1,
+}
+_OFFICIAL_INPUT = {"hidden_regions": "official", "end_visual": "official"}
+_OFFICIAL_SHAPE = {"geometry": "official", "visual_norm_init": "official", **_OFFICIAL_INPUT}
 _OBJECTIVES: dict[Task, Objectives] = {
     "pretrain": VLBertObjectives(),
     "vqa": VqaObjectives(form="softmax"),
@@ -58,10 +69,9 @@ _OBJECTIVES: dict[Task, Objectives] = {
     "vcr": VcrObjectives(region_classes="masked"),
     "referring": ReferringObjectives(),
 }
-_LOOKING: tuple[Task, ...] = ("vcr", "referring")  # at pixels
-_OWN_GROUP = {
-    NETWORK: 1.0
-}  # times the rate, of the network that reads pixels: the code's configurations change it nowhere
+_CODE_READS_PIXELS: tuple[Task, ...] = ("vcr", "referring")  # features elsewhere
+# Times the rate, of the network that reads pixels: the code's configurations change it nowhere.
+_OWN_GROUP = {NETWORK: 1.0}
 
 
 def paper(task: Task) -> Recipe:
@@ -69,20 +79,18 @@ def paper(task: Task) -> Recipe:
     optimizer = OptimizerConfig(kind="adam", lr=_RATES.get(task, 1e-4), weight_decay=1e-4, warmup_steps=_WARMUP[task])
     if task == "vcr":
         optimizer = _steps_down(optimizer, _STEPS[task])
-    looks = task in _LOOKING
-    optimizer = derive(optimizer, lr_multipliers=_OWN_GROUP if looks else {})
     return Recipe(
         name=f"vl-bert/{task}",
         system="vl-bert",
         task=task,
-        model=VLBertConfig.base(network="resnet101" if looks else None),
+        model=VLBertConfig.base(network="resnet101"),
         init="paper: BERT base",  # section 4.1
         objectives=_OBJECTIVES[task],
-        optimizer=optimizer,
+        optimizer=derive(optimizer, lr_multipliers=_OWN_GROUP),
         training=TrainingConfig(
             steps=_STEPS[task],
             batch=_BATCHES.get(task, 256),
-            micro_batch=4 if looks else 64,
+            micro_batch=4,
             precision="bf16",
             validate_every=5000,
         ),
@@ -97,23 +105,21 @@ def _steps_down(optimizer: OptimizerConfig, steps: int) -> OptimizerConfig:
 
 
 def _reading(task: Task) -> DataConfig:
-    """VCR: both sentences within 64 pieces (vcr.py), pictures of 600 x 1,200 pixels; RefCOCO+: of 600 x 1,000."""
-    if task not in _LOOKING:
-        return VQA2 if task == "vqa" else DataConfig()
+    """VCR: both sentences within 64 pieces (vcr.py), pictures of 600 x 1,200 pixels; else of 600 x 1,000."""
     if task == "vcr":
         return DataConfig(pixels_colours="bgr", max_words=64, pixels_longer=1200)
-    return DataConfig(pixels_colours="bgr")
+    return derive(VQA2 if task == "vqa" else DataConfig(), pixels_colours="bgr")
 
 
 def official(task: Task) -> Recipe:
     """As the released code does it, where that differs (docs/fidelity.md)."""
     objectives: dict[Task, Objectives] = {
         **_OBJECTIVES,
-        "pretrain": VLBertObjectives(relation=0.0, masking="official", region_labels="soft", label_sum_within=0.1),
+        "pretrain": VLBertObjectives(**_OFFICIAL_OBJECTIVES),
         "vqa": VqaObjectives(form="binary"),
         "vcr": VcrObjectives(vcr_loss="sigmoid", region_classes="every"),
     }
-    recipe = paper(task)
+    recipe, pixels = paper(task), task in _CODE_READS_PIXELS
     steps, batch = _OFFICIAL_STEPS.get(task, recipe.training.steps), _OFFICIAL_BATCHES.get(task, 256)
     optimizer = OptimizerConfig(
         kind="adamw",
@@ -123,20 +129,22 @@ def official(task: Task) -> Recipe:
         weight_decay=1e-4,
         decay_biases_and_norms=True,
         clip=_OFFICIAL_CLIP.get(task, 1.0),
-        lr_multipliers=recipe.optimizer.lr_multipliers,
+        lr_multipliers=_OWN_GROUP if pixels else {},
         warmup_steps=_OFFICIAL_WARMUP[task],
     )
-    model = {"geometry": "official", "visual_norm_init": "official"}
-    if task not in _LOOKING:
-        model["region_budget"] = "official"
+    data: dict[str, Any] = {"mirror": 0.5, **(AND_VAL if task == "vqa" else {})}
+    if task == "pretrain":
+        data = {"max_words": 30}  # a caption is cut where there are as many boxes (conceptual_captions.py): 32 and 32
+    of_features = {"network": None, "region_budget": "official"}
+    validate = {"validate_every": None} if task == "vqa" else {}
     return derive(
         recipe,
         name=f"vl-bert/official/{task}",
-        model=model,
+        model=_OFFICIAL_SHAPE | ({} if pixels else of_features),
         objectives=objectives[task],
         optimizer=_steps_down(optimizer, steps) if task == "vcr" else optimizer,
-        training={"steps": steps, "batch": batch, **({"validate_every": None} if task == "vqa" else {})},
-        data={} if task == "pretrain" else {"mirror": 0.5, **(AND_VAL if task == "vqa" else {})},
+        training={"steps": steps, "batch": batch, "micro_batch": 4 if pixels else 64, **validate},
+        data=data,
     )
 
 
@@ -185,12 +193,12 @@ def small(task: Task) -> Recipe:
     The visual norms begin at 0, as in the code: at 1, beside words that no BERT has learnt, the picture's feature
     drowns them, and masked words stay where words alone leave them (docs/log.md).
     """
-    own = VLBertObjectives(relation=0.0, region_labels="soft")
+    own = VLBertObjectives(relation=0.0, region_labels="soft", region_hidden=0.9)
     return Recipe(
         name=f"vl-bert/small/{task}",
         system="vl-bert",
         task=task,
-        model=VLBertConfig.tiny(whole="given", visual_norm_init="official"),
+        model=VLBertConfig.tiny(whole="given", visual_norm_init="official", **_OFFICIAL_INPUT),
         objectives=own if task == "pretrain" else _OBJECTIVES[task],
         optimizer=muon("encoder.layers."),
         training=PAIRS if task == "retrieval" else TRAINING,
@@ -200,8 +208,7 @@ def small(task: Task) -> Recipe:
 def large(task: Task) -> Recipe:
     """24 layers, 1,024 wide (ICLR version)."""
     recipe = paper(task)
-    assert isinstance(recipe.model, VLBertConfig)
-    model = VLBertConfig.large(network=recipe.model.network)
+    model = VLBertConfig.large(network="resnet101")
     return derive(recipe, name=f"vl-bert/large/{task}", model=model, init="paper: BERT large")
 
 
