@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 from diptych.core import Regions, Sample, collate
 from diptych.decoding import DecodingOptions, decode
-from diptych.decoding.influence import weigh_answer, weigh_words
+from diptych.decoding.influence import covering, weigh_answer, weigh_words
 from diptych.loading.tokens import Tokens
 from diptych.tasks.answers import UNKNOWN, Answers
 from diptych.tasks.spec import AnswerForm
@@ -26,6 +27,13 @@ def model(request: pytest.FixtureRequest) -> Any:
     return toy.tden("word", "answer", std=0.2, vqa_fusion="paper" if request.param == "tden" else "official").eval()
 
 
+def apart(regions: Regions | None) -> Regions:
+    """The same with boxes of which none covers another."""
+    assert regions is not None
+    starts = torch.arange(len(regions), dtype=torch.float)[:, None] / 10
+    return replace(regions, boxes=torch.cat([starts, starts, starts + 0.1, starts + 0.1], 1))
+
+
 def log_probability(model: Any, regions: Regions, words: list[int]) -> list[float]:
     """Of each word, asked one by one as decoding asks."""
     batch = collate([Sample("", "", regions, torch.zeros(0, dtype=torch.long))])
@@ -39,8 +47,7 @@ def log_probability(model: Any, regions: Regions, words: list[int]) -> list[floa
 
 @torch.no_grad()
 def test_a_weight_is_what_the_word_loses_without_the_region(model: Any) -> None:
-    regions = toy.sample(3).regions
-    assert regions is not None
+    regions = apart(toy.sample(3).regions)
     batch = collate([Sample("", "", regions, torch.zeros(0, dtype=torch.long))])
     words = decode(model, batch, DecodingOptions(max_words=4, min_words=4))[0][0].tokens
     weights = weigh_words(model, regions, torch.tensor(words))
@@ -58,6 +65,7 @@ def test_a_weight_is_what_the_word_loses_without_the_region(model: Any) -> None:
 def test_the_weights_of_an_answer(model: Any, form: AnswerForm) -> None:
     """They are of the probability that the task gives the answer, with the region and without it."""
     sample = toy.sample(3)
+    sample = replace(sample, regions=apart(sample.regions))
     assert sample.regions is not None
     task = Vqa(Tokens.train(["a dog"]), Answers((UNKNOWN, *"abcdef")), form=form)
     weights = weigh_answer(model, sample.regions, sample.text, 2, task.log_probabilities)
@@ -77,3 +85,21 @@ def test_no_words_and_a_single_region(model: Any) -> None:
     assert regions is not None
     assert weigh_words(model, regions, torch.zeros(0, dtype=torch.long)).shape == (0, len(regions))
     assert weigh_words(model, regions.first(1), torch.tensor([6, 7])).shape == (2, 1)
+
+
+@torch.no_grad()
+def test_regions_that_cover_one_another_are_taken_away_together(model: Any) -> None:
+    """What is seen twice can be missed once: each of the two weighs what both do."""
+    regions = toy.sample(3, 3).regions
+    assert regions is not None
+    boxes = torch.tensor([[0.1, 0.1, 0.5, 0.5], [0.6, 0.6, 0.9, 0.9], [0.1, 0.1, 0.5, 0.52]])
+    regions = replace(regions, boxes=boxes)
+    assert covering(regions) == [[0, 2], [1]]
+    assert covering(replace(regions, boxes=boxes[[0, 0, 0]])) == [[0, 1, 2]]
+    words = [6, 7]
+    weights = weigh_words(model, regions, torch.tensor(words))
+    assert weights[:, 0].equal(weights[:, 2])
+    everything, alone = (
+        torch.tensor(log_probability(model, seen, words)) for seen in (regions, regions.take(torch.tensor([1])))
+    )
+    assert weights[:, 0].allclose(everything - alone, atol=1e-5)

@@ -220,7 +220,7 @@ def test_an_empty_set_is_an_error() -> None:
 
 
 def test_only_the_first_examples_are_kept() -> None:
-    found = one(check([good(f"k{n}", captions=()) for n in range(50)]))
+    found = one(check([good("other"), *(good(f"k{n}", captions=()) for n in range(50))]))
     assert (found.count, len(found.examples)) == (50, 5)
 
 
@@ -237,3 +237,17 @@ def test_json_and_table() -> None:
     text = console.export_text()
     for part in ("2 records (train 2)", "captions 100.0%", "key twice", "k[0]", KINDS["key twice"][1], "would fail"):
         assert part in text, part
+
+
+def test_pictures_without_a_word_are_said_once_in_80_columns() -> None:
+    report = check([good(f"{number}.jpg", captions=()) for number in range(30)])
+    assert one(report).examples == []
+    console = Console(record=True, width=80, file=StringIO())
+    console.print(report)
+    text = console.export_text()
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.count("no text here") == 1
+    assert ".jpg" not in text
+    assert "captions 0" not in text
+    assert text.splitlines()[-1] == "There is nothing to train on."
+    assert report.ok, "regions can be extracted of them"

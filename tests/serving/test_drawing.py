@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 from diptych.core import Record, Regions
 from diptych.serving import Prediction
-from diptych.serving.drawing import COLOURS, draw
+from diptych.serving.drawing import COLOURS, _named, draw
 
 PICTURE = torch.full((3, 90, 120), 200, dtype=torch.uint8)
 
@@ -60,3 +61,18 @@ def test_at_most_eight_regions_have_a_colour() -> None:
     boxes = [[n / 20, n / 20, n / 20 + 0.1, n / 20 + 0.1] for n in range(12)]
     found = colours(prediction(["dog"], boxes, torch.arange(12.0)[None]))
     assert {rgb(place) for place in range(len(COLOURS))} <= found
+
+
+def test_regions_that_cover_one_another_have_one_column_and_their_class_is_named() -> None:
+    """The best stands for all, and the others of its group have no colour of their own."""
+    boxes = [[0.1, 0.1, 0.5, 0.5], [0.6, 0.6, 0.9, 0.9], [0.1, 0.1, 0.5, 0.52]]
+    alike = prediction(["a", "dog"], boxes, torch.tensor([[2.0, 1.0, 2.0], [2.0, 1.0, 2.0]]))
+    assert {rgb(0), rgb(1)} <= colours(alike)
+    assert rgb(2) not in colours(alike)
+    classes = torch.tensor([[0.2, 0.7], [0.9, 0.1], [0.2, 0.8]])
+    named = replace(alike, record=replace(alike.record, regions=replace(alike.regions, classes=classes)),
+                    class_names=("kite", "dog"))  # fmt: skip
+    assert _named(named, [0, 2]) == "dog 0.70, and 1 region that covers it"
+    assert _named(named, [1]) == "kite 0.90"
+    assert _named(alike, [0, 1, 2]) == "region, and 2 regions that cover it"
+    assert draw(named, PICTURE).tobytes() != draw(alike, PICTURE).tobytes()

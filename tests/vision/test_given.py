@@ -87,3 +87,16 @@ def test_any_bytes_are_read_or_refused_by_name(tmp_path: Path) -> None:
             assert "a.npz: found" in str(error)  # noqa: PT017
             refused += 1
     assert refused > 500
+
+
+def test_half_precision_is_read_without_a_warning_and_missing_names_are_said(tmp_path: Path) -> None:
+    half = {"features": np.full((3, 4), 60000), "boxes": np.array([[0, 0, 50, 25]] * 3), "scores": np.ones(3),
+            "classes": np.full((3, 2), 0.9), "width": np.array(100), "height": np.array(50)}  # fmt: skip
+    write(tmp_path / "a.npz", **{name: array.astype(np.float16) for name, array in half.items()})
+    given = Given.of(tmp_path, [Record("a.jpg")])
+    (regions,) = given.detect([], [Record("a.jpg")])
+    assert regions.features is not None
+    assert regions.features.max() == 60000
+    assert [note for note in given.files.notes if "classes.txt: the 2 classes go by number (class 0" in note]
+    (tmp_path / "classes.txt").write_text("dog\nkite\n")
+    assert not Given.of(tmp_path, [Record("a.jpg")]).files.notes

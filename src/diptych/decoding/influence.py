@@ -3,7 +3,8 @@
 Attention weights were the other choice. They say what a layer read, not what the word needed (Jain & Wallace 2019,
 arXiv 1902.10186): averaged over heads and layers they are never negative, add up to one even where no region mattered,
 and say nothing of what the residual path carries. Taking a region away asks the model itself, in log-probabilities,
-the unit that it decides in. Its limit: where two regions show one thing, either can be missed, and both weigh little.
+the unit that it decides in. Where several regions show one thing, each by itself can be missed and would weigh little,
+so regions that cover one another are taken away together, and each has the weight of all.
 """
 
 from __future__ import annotations
@@ -22,11 +23,27 @@ from diptych.objectives.generate_text import GenerateText
 from diptych.objectives.masked_queries import MaskedQueries
 
 BATCH = 32  # pictures with a region less at a time
+COVERS = 0.5  # IoU from which on two regions show one thing
+
+
+def covering(regions: Regions) -> list[list[int]]:
+    """Groups of regions that cover one another, each with its best region first: the best that is in no group yet, and
+    those that overlap it by COVERS. Regions are ordered best first; one that none covers is a group by itself."""
+    left = torch.ones(len(regions), dtype=torch.bool)
+    groups = []
+    for row in range(len(regions)):
+        if left[row]:
+            alike = left & (regions.overlaps(regions.boxes[row].tolist()) >= COVERS)
+            alike[row] = True
+            left &= ~alike
+            groups.append(alike.nonzero()[:, 0].tolist())
+    return groups
 
 
 @torch.inference_mode()
 def weigh_words(model: Any, regions: Regions, text: Int[Tensor, "T"]) -> Float[Tensor, "T R"]:
-    """Nats by which the log-probability of each token falls without each region, the tokens before it given.
+    """Nats by which the log-probability of each token falls without each region and those that cover it (`covering`),
+    the tokens before it given.
 
     Negative where the region spoke against the word. A query a token, or a decoder that reads the tokens before, asks
     what decoding asked, all in one pass.
@@ -63,12 +80,14 @@ def weigh_answer(
 
 
 def _falls(model: Any, regions: Regions, asked: Sample, logs: Callable[[Batch], Tensor]) -> Float[Tensor, "N R"]:
-    device, count = next(model.parameters()).device, len(regions)
-    rows = torch.arange(count)
-    seen = [regions, *(regions.take(rows != row) for row in range(count))]
+    device, groups = next(model.parameters()).device, covering(regions)
+    of_region = torch.zeros(len(regions), dtype=torch.long)
+    for number, group in enumerate(groups):
+        of_region[group] = number
+    seen = [regions, *(regions.take(of_region != number) for number in range(len(groups)))]
     samples = [replace(asked, regions=one) for one in seen]
     found = torch.cat([logs(collate(part).to(device)).cpu() for part in _parts(samples)])
-    return (found[:1] - found[1:]).T.contiguous()
+    return (found[:1] - found[1:])[of_region].T.contiguous()
 
 
 def _parts(samples: Sequence[Sample]) -> list[Sequence[Sample]]:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import torch
 from rich.console import Group
-from rich.table import Table
+from rich.padding import Padding
 from rich.text import Text
 from torch import Tensor
 
@@ -31,6 +31,7 @@ from diptych.vision.pictures import open_picture
 
 Severity = Literal["error", "warning"]
 EXAMPLES = 5
+NO_TEXT = "no text here"
 SCORED = ("val", "dev", "test")  # how the names of splits begin that are not trained on
 HALF, SHOWN = 0.5, 0.3  # IoU from which on a region is what an expression means, and shows what a text names
 SLACK = 1e-3  # of a picture's side: half precision and rounding may put a box end so far outside
@@ -55,6 +56,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "picture unreadable": ("error", "extraction would leave it out: replace the file"),
     "not extracted": ("warning", "the reasons are in failures.jsonl; the same extract command tries again"),
     "caption empty": ("warning", "a caption without a word teaches nothing"),
+    NO_TEXT: ("warning", "no picture has captions, questions or other words: they can be captioned and searched"),
     "no words": ("warning", "nothing is said about the picture, so no task reads it"),
     "tag of nothing": ("warning", "a text names [k], and the picture has no such thing: it is read as it is"),
     "tag without a region": ("warning", "no region shows the thing that a text names: it is read without one"),
@@ -80,6 +82,13 @@ class Finding:
     @property
     def way_out(self) -> str:
         return KINDS[self.kind][1]
+
+    def lines(self) -> Iterator[Text | Padding]:
+        """What it is and how often, below it the way out and examples: for windows of any width."""
+        colour = "red" if self.severity == "error" else "yellow"
+        yield Text.assemble((self.severity, colour), f": {self.kind}, {self.count:,}")
+        for line in (self.way_out, *(f"- {example}" for example in self.examples)):
+            yield Padding(Text(line), (0, 0, 0, 4), expand=False)
 
 
 @dataclass
@@ -119,31 +128,19 @@ class Report:
 
     def __rich__(self) -> Group:
         splits = ", ".join(f"{name} {count:,}" for name, count in self.splits.items())
-        covered = ", ".join(f"{name} {percent:.1f}%" for name, percent in self.coverage.items())
-        table = Table()
-        table.add_column("")
-        table.add_column("found")
-        table.add_column("count", justify="right")
-        table.add_column("such as", overflow="fold")
-        table.add_column("way out")
-        for finding in self.findings:
-            table.add_row(
-                Text(finding.severity, style="red" if finding.severity == "error" else "yellow"),
-                finding.kind,
-                f"{finding.count:,}",
-                Text("\n".join(finding.examples)),
-                finding.way_out,
-            )
-        return Group(Text(f"{self.records:,} records ({splits})"), Text(covered), table, Text(self._verdict()))
+        covered = ", ".join(f"{name} {percent:.1f}%" for name, percent in self.coverage.items() if percent)
+        lines = [line for finding in self.findings for line in finding.lines()]
+        return Group(Text(f"{self.records:,} records ({splits})"), Text(covered), *lines, Text(self._verdict()))
 
     def _verdict(self) -> str:
         if self.clean:
             return "Nothing wrong was found."
-        return (
-            "Training would run."
-            if self.ok
-            else "Training would fail, or its scores would mean nothing: see the errors."
-        )
+        if not self.ok:
+            return "Training would fail, or its scores would mean nothing: see the errors."
+        return "Training would run." if self._has_words() else "There is nothing to train on."
+
+    def _has_words(self) -> bool:
+        return not any(finding.kind == NO_TEXT for finding in self.findings)
 
 
 def check(data: Store | Iterable[Record], model: FeatureContract | None = None, pictures: bool = True) -> Report:
@@ -323,6 +320,9 @@ class _Check:
     def report(self) -> Report:
         if not self.records:
             self.add("no records", "")
+        elif (bare := self.found.get("no words")) is not None and bare.count == self.records:
+            del self.found["no words"]
+            self.found[NO_TEXT] = Finding(NO_TEXT, bare.severity, bare.count)
         order = list(KINDS)
         findings = sorted(self.found.values(), key=lambda f: (f.severity != "error", order.index(f.kind)))
         failed = self.found["not extracted"].count if "not extracted" in self.found else 0

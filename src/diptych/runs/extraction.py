@@ -72,7 +72,8 @@ def extract_with_progress(
         tell(console, f"  {printable(key)}: {printable(reason)}")
     if given is not None and given.bytes_read:
         seconds, size = max(perf_counter() - started, 1e-9), given.bytes_read / 1e9
-        tell(console, f"{size:.2f} GB of features converted, {size / seconds:.2f} GB/s")
+        amount = f"{size:.2f} GB" if size >= 0.1 else f"{1000 * size:.1f} MB"
+        tell(console, f"{amount} of features converted, {size / seconds:.2f} GB/s")
     return done
 
 

@@ -1,7 +1,8 @@
 """A picture with its regions, and beside it the words with what each region weighed on them.
 
 Each region that mattered has a number and a colour, on the picture and above its column; a row is a word. A cell says
-in nats what the word lost when the region was taken away, and is the fuller of colour the more it was.
+in nats what the word lost when the region was taken away, and is the fuller of colour the more it was. Regions that
+cover one another are taken away together, and the best of them stands for all. Below, what the detector took them for.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from diptych.core import Regions
+from diptych.decoding.influence import covering
 from diptych.serving.predictor import Prediction
 from diptych.vision.detector import Picture
 
@@ -29,10 +31,12 @@ def draw(prediction: Prediction, picture: Picture) -> Image.Image:
     """The regions that mattered most have a colour, at most eight; the others are thin and grey."""
     weights = prediction.weights
     most = weights.abs().amax(0) if len(weights) else torch.zeros(len(prediction.regions))
-    ranked = most.argsort(descending=True, stable=True)[: len(COLOURS)].tolist()
+    groups = {group[0]: group for group in covering(prediction.regions)}
+    ranked = sorted(groups, key=lambda row: -float(most[row]))[: len(COLOURS)]
     chosen = [row for row in ranked if most[row] >= WEIGHED]
     panel = _boxed(picture, prediction.regions, chosen)
-    table = _table(prediction, weights[:, chosen], panel.height)
+    names = [_named(prediction, groups[row]) for row in chosen]
+    table = _table(prediction, weights[:, chosen], panel.height, names)
     title = _wrapped(prediction.text or "(no words)", panel.width + table.width, _font(20))
     top = 2 * MARGIN + 26 * len(title)
     sheet = Image.new(
@@ -89,6 +93,18 @@ def _boxed(picture: Picture, regions: Regions, chosen: list[int]) -> Image.Image
     return image
 
 
+def _named(prediction: Prediction, group: list[int]) -> str:
+    """What the detector took a region for, and how many cover it: `dog 0.83, and 2 regions that cover it`."""
+    classes, more = prediction.regions.classes, len(group) - 1
+    name = "region"
+    if classes is not None and prediction.class_names:
+        best = int(classes[group[0]].argmax())
+        name = f"{prediction.class_names[best]} {float(classes[group[0], best]):.2f}"
+    return name + (
+        f", and {more} region{'s' if more > 1 else ''} that cover{'' if more > 1 else 's'} it" if more else ""
+    )
+
+
 def _inside(box: list[float], image: Image.Image) -> tuple[float, float, float, float]:
     """With room for the lines, so that a box of a pixel can be drawn."""
     x1, y1 = min(box[0], image.width - 9), min(box[1], image.height - 9)
@@ -100,13 +116,14 @@ def _number(pen: Any, x: float, y: float, place: int) -> None:
     pen.text((x + 11, y + 11), str(place + 1), PAPER, _font(15), anchor="mm")
 
 
-def _table(prediction: Prediction, weights: Float[Tensor, "W K"], height: int) -> Image.Image:
+def _table(prediction: Prediction, weights: Float[Tensor, "W K"], height: int, names: Sequence[str]) -> Image.Image:
     words = [word if len(word) <= 18 else f"{word[:17]}…" for word in prediction.words]
     label = max([60, *(round(_font(17).getlength(word)) for word in words)]) + 12
     most = float(weights.max()) if weights.numel() else 0.0
     note = NOTE if weights.numel() else f"no region alone changes a word by {WEIGHED} nats"
-    wide = max(label + CELL * weights.shape[1], round(_font(13).getlength(note)) + 4)
-    table = Image.new("RGB", (wide, max(height, ROW * (len(words) + 2) + 8)), PAPER)
+    widest = max([_font(13).getlength(note), *(ROW + _font(15).getlength(name) for name in names)])
+    wide = max(label + CELL * weights.shape[1], round(widest) + 4)
+    table = Image.new("RGB", (wide, max(height, ROW * (len(words) + len(names) + 2) + 8)), PAPER)
     pen = ImageDraw.Draw(table)
     for place in range(weights.shape[1]):
         _number(pen, label + CELL * place + CELL // 2 - 11, 2, place)
@@ -121,6 +138,10 @@ def _table(prediction: Prediction, weights: Float[Tensor, "W K"], height: int) -
                 ink = PAPER if weight / full > 0.5 else INK
                 pen.text((left + CELL // 2, upper + ROW // 2), f"{weight:+.1f}", ink, _font(14), anchor="mm")
     pen.text((0, ROW * (len(words) + 1) + 6), note, FAINT, _font(13))
+    for place, name in enumerate(names):
+        upper = ROW * (len(words) + 2 + place)
+        _number(pen, 0, upper, place)
+        pen.text((ROW, upper + 11), name, INK, _font(15), anchor="lm")
     return table
 
 

@@ -62,7 +62,8 @@ class Prediction:
 
     @cached_property
     def weights(self) -> Float[Tensor, "W R"]:
-        """What each region weighed on each word: the log-probability that the word loses without it (in nats)."""
+        """What each region weighed on each word: the log-probability (in nats) that the word loses without it and the
+        regions that cover it, which have the same weight."""
         return self.weigh()
 
 

@@ -73,6 +73,11 @@ class Given:
                 features.shape[1], () if classes is None else _names(folder, classes.shape[1]), folder, whole_boxes
             )
             given.files = files
+            if classes is not None and not (place := _names_file(folder)).is_file():
+                files.notes.append(
+                    f"no {place}: the {classes.shape[1]} classes go by number (class 0, class 1, ...); write their "
+                    "names there, one a line"
+                )
             return given
         reason = reason or f"no name there fits a picture's; it has {', '.join(list(files.exact)[:3]) or 'none'}"
         raise DataError(f"found no features in {folder} that can be read, wanted those of the pictures: {reason}")
@@ -210,7 +215,7 @@ def _fractions(raw: Raw, boxes: Floats, width: int, height: int) -> Floats:
 
 
 def _names(folder: Path, count: int) -> list[str]:
-    path = (folder if folder.is_dir() else folder.parent) / NAMES
+    path = _names_file(folder)
     if not path.is_file():
         return [f"class {number}" for number in range(count)]
     try:
@@ -221,3 +226,7 @@ def _names(folder: Path, count: int) -> list[str]:
     if len(names) != count:
         refuse(str(path), f"{len(names)} names", f"one for each of the {count} classes")
     return names
+
+
+def _names_file(folder: Path) -> Path:
+    return (folder if folder.is_dir() else folder.parent) / NAMES
