@@ -1,0 +1,312 @@
+"""What mining is worth to a model: pre-trained on what was mined, on the raw web, or on nothing, then taught by little.
+
+    uv run python -m experiments.mining --detector demo/detector --out runs/out/gain --keep
+
+A drawn web (`diptych storybook web`) has pictures whose texts are right, wrong, junk or another picture's. Arms:
+
+    nothing   no pre-training
+    raw       every picture over 300 pixels with its first text: all other rules are off
+    rules     mined without a scorer
+    mined     mined with a scorer that learnt from a few labelled pictures
+    oracle    the pictures of `mined` with captions that are true of them
+    fewer     as many pictures of `raw` as `mined` has
+    mixed     pictures of `mined` and the labelled scenes in one stage, where the others have two (Table 3's question)
+
+Each is pre-trained for as many steps, then taught retrieval by the same few labelled scenes, over several seeds, and
+searches the same test split, which no arm has seen (`--exclude`). One vocabulary and one detector serve all. Stopped at
+any moment, the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from diptych.core import Record
+from diptych.errors import RecipeError
+from diptych.evaluation.retrieve import retrieve
+from diptych.files import write_atomically
+from diptych.loading.store import INDEX, Store, StoreWriter
+from diptych.loading.tokens import FILE as TOKENS
+from diptych.loading.tokens import Tokens
+from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
+from diptych.metrics.retrieval import RECALLS
+from diptych.mining import funnel
+from diptych.mining.layout import Layout
+from diptych.mining.rules import RULES, TEXT_RULES
+from diptych.mining.run import Mine
+from diptych.mining.settings import Settings, changed
+from diptych.mining.tables import lines_of
+from diptych.recipes import find_recipe
+from diptych.runs.detectors import open_detector
+from diptych.runs.extraction import extract_regions
+from diptych.runs.folder import CONFIG, INNER, ModelFolder, open_model
+from diptych.runs.mining import held_out_hashes, load_scorer, scorer_version, train_scorer
+from diptych.runs.run import fit_to, run
+from diptych.sources import formats, storybook
+from diptych.sources.storybook import web
+from diptych.tasks.matching import AT
+from experiments.figures import of_interval, save
+
+ARMS = ("nothing", "raw", "rules", "mined", "oracle", "fewer", "mixed")
+GAINS = (("mined", "nothing"), ("mined", "raw"), ("mined", "fewer"), ("mined", "rules"), ("oracle", "raw"),
+         ("mined", "mixed"))  # fmt: skip
+STUDY, ROW, WORLD, LABELLED, MINED = "study.json", "row.json", "world", "labelled", "mined"
+KEPT_ON = ("address", "fetch", "unreadable", "pixels", "sides", "refused", "exclude", "no_text", "best_pair")
+SWITCHES = [rule.name for rule in (*RULES, *TEXT_RULES) if rule.name not in (*KEPT_ON, "score")]
+
+
+@dataclass(frozen=True)
+class GainStudy:
+    """What is compared, as plain values."""
+
+    detector: str
+    out: str
+    system: str = "tden"
+    pages: int = 2_000
+    labelled: int = 300  # scenes that teach retrieval
+    held_out: int = 64  # scenes of val, by which the best weights are chosen
+    gallery: int = 300  # scenes of the test split that are searched
+    scorer_pictures: int = 200
+    steps: int = 1_200  # of pre-training
+    taught: int = 600  # steps of retrieval
+    settings: tuple[str, ...] = ("training.threads=1", "training.batch=32")
+    seeds: int = 2
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.out)
+
+
+def study(plan: GainStudy, arms: Sequence[str]) -> dict[str, Any]:
+    """Does what is not done yet; hands back the figures of the seeds that are complete."""
+    _claim(plan)
+    labelled = make_labelled(plan)
+    mined = make_web(plan)
+    stores = make_stores(plan, mined, labelled)
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    for seed in range(plan.seeds):
+        for arm in arms:
+            rows[arm, seed] = one = teach(plan, arm, seed, stores, labelled)
+            print(json.dumps({name: value for name, value in one.items() if name != "found"}), flush=True)
+    return figures(plan, rows, arms, stores, mined)
+
+
+def _claim(plan: GainStudy) -> None:
+    """Make the folder this study's, or refuse it with the difference. More seeds go on from fewer."""
+    asked, kept = json.loads(json.dumps(asdict(plan))), plan.folder / STUDY
+    before = json.loads(kept.read_text("utf-8")) if kept.is_file() else asked
+    if different := [n for n in asked if n not in ("seeds", "out") and asked[n] != before.get(n)]:
+        changes = "; ".join(f"{name}: {asked[name]}, was {before.get(name)}" for name in different)
+        raise RecipeError(f"{plan.out} holds another study ({changes}); ask for the same, or give another folder")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(kept, json.dumps(asked, indent=1).encode())
+
+
+def make_labelled(plan: GainStudy) -> Store:
+    """The scenes that teach retrieval, choose the weights, and are searched."""
+    world, out = plan.folder / WORLD, plan.folder / LABELLED
+    if not (out / INDEX).exists():
+        storybook.write(world, {"train": plan.labelled, "val": plan.held_out, "test": plan.gallery}, 0)
+        extract_regions(formats.read(world), open_detector(plan.detector, []), out)
+    return Store(out)
+
+
+def make_web(plan: GainStudy) -> dict[str, list[Record]]:
+    """The records of each way to mine the same web."""
+    pages, every = plan.folder / "web", Settings(offline=True)
+    if not (pages / "truth.jsonl").exists():
+        web.write(pages, plan.pages)
+    raw = changed(every, ["rules.near_bits=off", *(f"rules.{name}=off" for name in SWITCHES)])
+    exclude = held_out_hashes(plan.folder / WORLD)
+
+    def mine(name: str, settings: Settings, scorer: Path | None = None) -> list[Record]:
+        with_scorer: dict[str, Any] = {} if scorer is None else {
+            "scorer": str(scorer), "scorer_version": scorer_version(str(scorer)), "load_scorer": load_scorer
+        }  # fmt: skip
+        Mine(plan.folder / name, [pages / "warc"], settings, exclude=exclude, tell=lambda _: None, **with_scorer).run()
+        return formats.read(plan.folder / name)
+
+    found = {"raw": mine("raw", raw), "rules": mine("rules", every)}
+    truth = _truth(pages)
+    found[MINED] = mine(MINED, every, _scorer(plan, truth))
+    true = {row["sha256"]: truth.get((row["page"], row["address"])) for row in _decisions(plan, MINED)}
+    found["oracle"] = [
+        replace(record, captions=tuple(about["captions"]))
+        for record in found[MINED]
+        if (about := true.get(_name(record))) and about.get("captions")
+    ]
+    found["fewer"] = Random(0).sample(found["raw"], min(len(found["raw"]), len(found[MINED])))
+    return found
+
+
+def _truth(pages: Path) -> dict[tuple[str, str | None], dict[str, Any]]:
+    lines = map(json.loads, (pages / "truth.jsonl").read_text("utf-8").splitlines())
+    return {(line["page"], line["address"]): line for line in lines}
+
+
+def _decisions(plan: GainStudy, name: str) -> Iterable[dict[str, Any]]:
+    return (row for row in funnel.decisions(Layout(plan.folder / name)) if row["kept"] is not None)
+
+
+def _scorer(plan: GainStudy, truth: Mapping[tuple[str, str | None], dict[str, Any]]) -> Path:
+    """Learnt from the texts of some pictures that the rules kept, told right or wrong by the truth of the web."""
+    out = plan.folder / "scorer"
+    if not (out / "scorer.json").exists():
+        rows = [row for row in _decisions(plan, "rules") if (row["page"], row["address"]) in truth]
+        lines = []
+        for row in Random(1).sample(rows, min(len(rows), plan.scorer_pictures)):
+            right = {text["text"]: text["right"] for text in truth[row["page"], row["address"]]["texts"]}
+            picture = Layout(plan.folder / "rules").picture(row["sha256"], row["type"])
+            for text in row["texts"]:
+                if not text["fails"]:
+                    lines.append({"image": str(picture.absolute()), "statement": text["text"], "kind": text["kind"],
+                                  "true": right.get(text["text"], False), "title": row["title"],
+                                  "address": row["address"]})  # fmt: skip
+        write_atomically(plan.folder / "labels.jsonl", lines_of(lines))
+        train_scorer([plan.folder / "labels.jsonl"], out, detector=plan.detector)
+    return out
+
+
+def _name(record: Record) -> str:
+    return "" if record.image is None else record.image.stem
+
+
+def make_stores(plan: GainStudy, mined: Mapping[str, list[Record]], labelled: Store) -> dict[str, Store]:
+    """Each picture is looked at once; the arms' stores take its regions from there."""
+    everything = plan.folder / "pictures"
+    if not (everything / INDEX).exists():
+        pictures = {_name(one): Record(_name(one), image=one.image) for records in mined.values() for one in records}
+        extract_regions(list(pictures.values()), open_detector(plan.detector, []), everything)
+    seen = Store(everything)
+    at = {seen.words(row).key: row for row in range(len(seen))}
+    train = [labelled.record(row) for row in labelled.split("train")]
+    stores = {}
+    for arm, records in {**mined, "mixed": mined[MINED]}.items():
+        out = plan.folder / f"store-{arm}"
+        if not (out / INDEX).exists():
+            with StoreWriter(out, seen.contract, len(records) + len(train)) as writer:
+                for record in records:
+                    if _name(record) in at:
+                        whole = seen.record(at[_name(record)])
+                        writer.add(replace(whole, split="train", captions=record.captions))
+                for record in train if arm == "mixed" else ():
+                    writer.add(record)
+        stores[arm] = Store(out)
+    if not (plan.folder / TOKENS).exists():
+        texts = [text for records in (*mined.values(), train) for record in records for text in record.captions]
+        Tokens.train(texts, 4_000).save(plan.folder)
+    return stores
+
+
+def teach(plan: GainStudy, arm: str, seed: int, stores: Mapping[str, Store], labelled: Store) -> dict[str, Any]:
+    """Pre-train, teach and score one arm of one seed."""
+    torch.set_num_threads(1)
+    out, quiet = plan.folder / f"{arm}-{seed}", Console(quiet=True)
+    if (out / ROW).exists():
+        kept: dict[str, Any] = json.loads((out / ROW).read_text("utf-8"))
+        return kept
+    own = [*plan.settings, f"training.seed={seed}"]
+    words = f"data.vocabulary={plan.folder / TOKENS}"
+    start: ModelFolder | None = None
+    if arm in stores:
+        recipe = find_recipe(f"{plan.system}/small/pretrain").override(
+            [*own, words, "data.split=train", "training.validate_every=null", f"training.steps={plan.steps}"]
+        )
+        folder = out / "pretrain"
+        if not (folder / INNER / CONFIG).is_file():
+            run(recipe, stores[arm], folder, None, quiet)
+        start = open_model(folder / INNER)
+    recipe = find_recipe(f"{plan.system}/small/retrieval")
+    recipe = fit_to(recipe, start) if start is not None else recipe.override([words])
+    recipe = recipe.override([*own, f"training.steps={plan.taught}", f"training.validate_every={plan.taught // 3}"])
+    made = run(recipe, labelled, out / "retrieval", start, quiet)
+    found, scores = retrieve(made.model, labelled, "test", folder=out / "pairs", console=quiet)
+    row: dict[str, Any] = {"arm": arm, "seed": seed, "best step": made.result.best_step}
+    row |= {score.name: round(score.value, 2) for score in scores.scores}
+    row["found"] = [[one["asks"], one["picture"], one["rank"]] for one in found]
+    write_atomically(out / ROW, json.dumps(row).encode())
+    return row
+
+
+def figures(
+    plan: GainStudy,
+    rows: Mapping[tuple[str, int], Mapping[str, Any]],
+    arms: Sequence[str],
+    stores: Mapping[str, Store],
+    mined: Mapping[str, list[Record]],
+) -> dict[str, Any]:
+    """Recalls of each arm over all seeds, and gains, with 95% intervals: a picture is drawn with its queries."""
+    seeds = range(plan.seeds)
+    counts = {arm: {"pictures": len(stores[arm])} for arm in arms if arm in stores}
+    true = _share_true(plan, mined)
+    hits = {
+        (arm, of, at): _hits([rows[arm, seed] for seed in seeds], asks, at)
+        for arm in arms for asks, of in RECALLS.items() for at in AT
+    }  # fmt: skip
+    recalls = {
+        arm: {
+            f"{of} R@{at}": of_interval(bootstrap_interval(hits[arm, of, at])) for of in RECALLS.values() for at in AT
+        }
+        for arm in arms
+    }
+    gains = {
+        f"{a} beside {b}": {
+            f"{of} R@{at}": of_interval(paired_interval(hits[a, of, at], hits[b, of, at]))
+            for of in RECALLS.values() for at in AT
+        }
+        for a, b in GAINS if a in arms and b in arms
+    }  # fmt: skip
+    return {"pictures": counts, "pairs that are true": true, "recall": recalls, "gains": gains,
+            "rounds": [{k: v for k, v in row.items() if k != "found"} for row in rows.values()]}  # fmt: skip
+
+
+def _share_true(plan: GainStudy, mined: Mapping[str, list[Record]]) -> dict[str, float]:
+    """Of the pairs of each way to mine, the percentage that the web's truth calls right."""
+    truth, shares = _truth(plan.folder / "web"), {}
+    for name in ("raw", "rules", MINED):
+        right = 0
+        for row in _decisions(plan, name):
+            texts = truth.get((row["page"], row["address"]), {}).get("texts", ())
+            right += any(one["right"] and one["text"] == row["texts"][row["kept"]]["text"] for one in texts)
+        shares[name] = round(100 * right / max(1, len(mined[name])), 1)
+    return shares
+
+
+def _hits(rows: Sequence[Mapping[str, Any]], asks: str, at: int) -> Any:
+    found = [each for row in rows for each in row["found"] if each[0] == asks]
+    return rows_by_picture([100.0 * (rank < at) for _, _, rank in found], [picture for _, picture, _ in found])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--detector", required=True, help="a folder, such as demo/detector")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--system", default=GainStudy.system, help="tden or image-bert")
+    parser.add_argument("--arms", default=",".join(ARMS), help="some of them, with commas between")
+    numbers = ("pages", "labelled", "held-out", "gallery", "scorer-pictures", "steps", "taught", "seeds")
+    for name in numbers:
+        parser.add_argument(f"--{name}", type=int, default=getattr(GainStudy, name.replace("-", "_")))
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for every run")
+    parser.add_argument("--keep", action="store_true", help="write experiments/results/mining.json")
+    given = parser.parse_args()
+    sizes = {name.replace("-", "_"): getattr(given, name.replace("-", "_")) for name in numbers}
+    plan = GainStudy(given.detector, given.out, given.system, settings=(*GainStudy.settings, *given.set), **sizes)
+    arms = given.arms.split(",")
+    if unknown := sorted(set(arms) - set(ARMS)):
+        parser.error(f"no arm {', '.join(unknown)}; there are {', '.join(ARMS)}")
+    found = {"asked": sizes | {"system": given.system}} | study(plan, arms)
+    command = f"uv run python -m experiments.mining --detector DETECTOR --out OUT --system {given.system} --keep"
+    print(save("mining", command, found) if given.keep else json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
