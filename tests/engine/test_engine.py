@@ -1,6 +1,13 @@
-"""Shards on engines: results in the order of their names, errors with their exit codes."""
+"""Shards on engines: results in the order of their names, errors with their exit codes, and no call to anybody."""
 
 import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from socket import create_server
+from threading import Thread
 
 import pytest
 
@@ -10,7 +17,7 @@ from diptych.errors import DiptychError, RecipeError
 
 
 def length(name: str) -> Counts:
-    return {"name": name, "length": len(name)}
+    return {"name": name, "length": len(name), "process": os.getpid()}
 
 
 def fails(name: str) -> Counts:
@@ -24,6 +31,14 @@ def test_results_come_in_the_order_of_the_names(workers: int) -> None:
     assert list(run(length, [], "local", workers)) == []
 
 
+@pytest.mark.parametrize("engine", ["local", "daft"])
+def test_one_worker_is_this_process(engine: str) -> None:
+    """Another takes seconds to start, for each stage."""
+    found = list(run(length, ["ccc", "a", "bb"], engine))
+    assert [one["length"] for one in found] == [3, 1, 2]
+    assert {one["process"] for one in found} == {os.getpid()}
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_what_a_shard_raises_is_raised_here(workers: int) -> None:
     with pytest.raises(RecipeError, match="a cannot be"):
@@ -31,7 +46,7 @@ def test_what_a_shard_raises_is_raised_here(workers: int) -> None:
 
 
 def test_an_error_goes_through_an_engine_as_data() -> None:
-    assert counts_of(outcome_of(length, "ab")) == {"name": "ab", "length": 2}
+    assert counts_of(outcome_of(length, "ab")) == length("ab")
     with pytest.raises(DiptychError, match="a cannot be") as raised:
         counts_of(outcome_of(fails, "a"))
     assert raised.value.exit_code == RecipeError.exit_code
@@ -40,6 +55,23 @@ def test_an_error_goes_through_an_engine_as_data() -> None:
 def test_an_engine_that_is_none_is_named() -> None:
     with pytest.raises(RecipeError, match="did you mean local"):
         list(run(length, ["a"], "locl"))
+
+
+def test_what_a_shard_raises_goes_through_daft() -> None:
+    with pytest.raises(DiptychError, match="a cannot be") as raised:
+        list(run(fails, ["a"], "daft"))
+    assert raised.value.exit_code == RecipeError.exit_code
+
+
+def test_ray_that_cannot_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray", reason="needs the extra ray")
+
+    def init(**_: object) -> None:
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(DiptychError, match=r"timed out during startup.*--engine local"):
+        list(run(length, ["a"], "ray"))
 
 
 def test_nothing_is_reported_to_anyone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,3 +83,60 @@ def test_nothing_is_reported_to_anyone(monkeypatch: pytest.MonkeyPatch) -> None:
         "0",
         "0",
     ]
+
+
+CALLS = """
+import os, sys, urllib.request
+from diptych.engine import run
+def work(name):
+    return {"name": name}
+if __name__ == "__main__":
+    engine = sys.argv[1]
+    if engine == "none":
+        try:
+            urllib.request.urlopen("http://usage.example.org/", timeout=5)
+        except OSError:
+            pass
+    else:
+        assert [one["name"] for one in run(work, ["a", "b"], engine, 2)] == ["a", "b"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("engine", "calls"), [("none", 1), ("daft", 0), pytest.param("ray", 0, marks=pytest.mark.slow)]
+)
+def test_no_engine_calls_home(tmp_path: Path, engine: str, calls: int) -> None:
+    """All ways out lead to a server here; `none` shows that a call would be seen."""
+    script = tmp_path / "calls.py"
+    script.write_text(CALLS)
+    with counting_server() as (address, seen):
+        ways = dict.fromkeys(
+            ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), address
+        )
+        subprocess.run([sys.executable, script, engine], check=True, env=os.environ | ways, timeout=250)
+        assert len(seen) == calls
+
+
+@contextmanager
+def counting_server() -> Iterator[tuple[str, list[bytes]]]:
+    """Its address, and the first bytes of every connection, which it then closes."""
+    seen: list[bytes] = []
+    server = create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            with connection:
+                seen.append(connection.recv(4096))
+
+    thread = Thread(target=answer)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}", seen
+    finally:
+        server.shutdown(2)
+        server.close()
+        thread.join()

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -177,12 +178,46 @@ def test_the_address_is_checked_when_the_socket_is_made() -> None:
         guard((socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", 80)))
 
 
-def test_a_host_is_never_asked_faster_than_its_rate_nor_more_at_once(tmp_path: Path) -> None:
-    web = Web({f"/{n}": PICTURE for n in range(6)})
-    web.fetch(tmp_path, *(f"/{n}" for n in range(6)), rate=20.0, connections_per_host=2)
-    times = [at for _, _, at in web.asked]
-    assert len(times) == 7
-    assert times[-1] - times[0] >= 6 / 20 - 0.02
+def test_a_host_is_asked_at_its_rate_and_no_more_at_once_than_the_gate_lets_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a clock of the test's own, which only sleeping moves."""
+    clock, starts, at_once = [100.0], list[float](), list[int]()
+
+    async def sleep(seconds: float) -> None:
+        clock[0] += seconds
+
+    async def ask(host: Host, gate: asyncio.Semaphore, under_way: set[object], ended: asyncio.Event) -> None:
+        async with host.turn(gate):
+            starts.append(clock[0])
+            under_way.add(request := object())
+            at_once.append(len(under_way))
+            if len(starts) == 2:
+                ended.set()  # the first two are under way together, and all others after them
+            await ended.wait()
+            under_way.remove(request)
+
+    async def run() -> None:
+        host, gate, under_way, ended = Host("a.test", 0.05), asyncio.Semaphore(2), set[object](), asyncio.Event()
+        await asyncio.gather(*(ask(host, gate, under_way, ended) for _ in range(6)))
+
+    monkeypatch.setattr("diptych.mining.hosts.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    asyncio.run(run())
+    assert starts == pytest.approx([100 + 0.05 * number for number in range(6)])
+    assert max(at_once) == 2
+
+
+def test_the_fetcher_gives_each_host_its_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, float]] = []
+
+    def host(name: str, every: float) -> Host:
+        made.append((name, every))
+        return Host(name, every)
+
+    monkeypatch.setattr("diptych.mining.fetching.Host", host)
+    Web({"/k": PICTURE}).fetch(tmp_path, "http://a.test/k", "http://b.test/k", rate=25.0)
+    assert sorted(made) == [("a.test", 0.04), ("b.test", 0.04)]
 
 
 def test_retry_after_and_complaints_are_a_rest() -> None:

@@ -127,23 +127,61 @@ def test_processes_and_the_order_of_inputs_give_the_same_bytes(small_web: Path, 
     parts = split(small_web, tmp_path)
     run(tmp_path / "one", *parts)
     run(tmp_path / "two", *reversed(parts), workers=2)
-    assert digest(tmp_path / "one") == digest(tmp_path / "two")
+    run(tmp_path / "three", parts[1], parts[2], parts[0], workers=3)
+    assert digest(tmp_path / "one") == digest(tmp_path / "two") == digest(tmp_path / "three")
+
+
+def test_a_great_file_in_parts_gives_the_same_records(
+    small_web: Path, mined: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diptych.mining.warc.PART", 500_000)
+    summary = run(tmp_path / "out", small_web / "warc")
+    assert len(list((tmp_path / "out" / "decisions").iterdir())) > 2
+    assert summary == mined[1]
+    for folder in ("records", "pictures"):
+        assert tree(tmp_path / "out" / folder) == tree(mined[0] / folder)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 BY_ENGINE = """
+import os
+import signal
 import sys
 from pathlib import Path
-from diptych.mining.run import Mine
+
+from diptych import engine
+from diptych.mining import run
 from diptych.mining.settings import Settings
-out, engine, *given = sys.argv[1:]
+
+out, name, *given = sys.argv[1:]
+mark = Path(out).with_suffix(".killed")
+
+
+class KilledOnce:
+    def __init__(self, work):
+        self.work = work
+
+    def __call__(self, name):
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.work(name)
+
+
 if __name__ == "__main__":
-    Mine(Path(out), [Path(one) for one in given], Settings(offline=True), engine=engine, workers=2).run()
+    if name == "ray":
+        run.run_shards = lambda work, *others: engine.run(KilledOnce(work), *others)
+    run.Mine(Path(out), [Path(one) for one in given], Settings(offline=True), engine=name, workers=2).run()
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["daft", "ray"])
 def test_engines_give_the_same_bytes(small_web: Path, tmp_path: Path, engine: str) -> None:
+    """Under Ray a worker is killed at its first shard."""
     parts = split(small_web, tmp_path)
     run(tmp_path / "one", *parts)
     (tmp_path / "by_engine.py").write_text(BY_ENGINE)
@@ -151,6 +189,7 @@ def test_engines_give_the_same_bytes(small_web: Path, tmp_path: Path, engine: st
         [sys.executable, tmp_path / "by_engine.py", tmp_path / "two", engine, *parts], check=True, timeout=250
     )
     assert digest(tmp_path / "one") == digest(tmp_path / "two")
+    assert (tmp_path / "two.killed").exists() == (engine == "ray")
 
 
 COMMAND = [sys.executable, "-m", "diptych.cli", "mine", "run", "--no-nsfw", "--offline", "--processes", "1", "--out"]

@@ -77,6 +77,14 @@ def test_a_length_that_lies_costs_its_record_alone(file: Path, packed: bool, len
     assert ("bad", "1") in found
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_several_faults_and_a_cut_each_cost_their_own_record(file: Path, packed: bool) -> None:
+    every = [record(n, length=10**9 if n in (1, 4) else None) for n in range(8)]
+    found = kinds(file, b"".join(gzip.compress(one) if packed else one for one in every)[:-40])
+    assert [one for one in found if one[0] == "page"] == [("page", str(n)) for n in (0, 2, 3, 5, 6)]
+    assert [one for one in found if one[0] == "bad" and one[1]] == [("bad", str(n)) for n in (1, 4, 7)]
+
+
 def test_rubbish_between_records_is_passed_over_and_told(file: Path) -> None:
     found = kinds(file, record(0) + record(1) + b"rubbish\r\n" * 9 + record(2) + record(3))
     assert [one for one in found if one[0] == "page"] == GOOD
@@ -106,6 +114,30 @@ def test_a_body_over_the_limit_is_told_and_not_kept(file: Path, monkeypatch: pyt
     monkeypatch.setattr(warc, "MOST_BODY", 1000)
     file.write_bytes(record(0, b"\0" * 5000) + record(1))
     assert [(found.kind, len(found.body) <= 1001) for found in warc.read(file)] == [("large", True), ("page", True)]
+
+
+@pytest.mark.parametrize("bad", [False, True])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_great_file_is_cut_between_records_and_its_parts_hold_them_all(
+    file: Path, monkeypatch: pytest.MonkeyPatch, packed: bool, bad: bool
+) -> None:
+    fake = b"\r\n\r\n" + record(99) + gzip.compress(record(98), 0)  # a page that holds what looks like records
+    every = [record(n, HTML + fake if n == 2 else HTML, length=900 if bad and n == 5 else None) for n in range(9)]
+    content = b"".join(gzip.compress(one, 0) if packed else one for one in every)
+    whole = kinds(file, content)
+    monkeypatch.setattr(warc, "PART", len(content) // 5)
+    parts = warc.parts(file)
+    assert len(parts) >= (2 if bad else 3)
+    assert [parts[0][0], parts[-1][1]] == [0, len(content)]
+    read = [(found.kind, found.address.rpartition("/")[2]) for part in parts for found in warc.read(file, part=part)]
+    assert read == whole
+    assert {f"page {n}" for n in range(9) if n != 5} <= {f"{kind} {name}" for kind, name in read}
+
+
+def test_a_file_that_is_one_member_is_not_cut(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds(file, gzip.compress(b"".join(record(n) for n in range(4)), 0))
+    monkeypatch.setattr(warc, "PART", 500)
+    assert warc.parts(file) == [(0, file.stat().st_size)]
 
 
 def test_real_files_are_read(data_folder: Path) -> None:

@@ -89,7 +89,7 @@ class Take:
         blob = Blob(layout, name)
         if spec["kind"] == "warc":
             damaged: dict[str, str] = {}
-            for found in warc.read(path, bodies=("picture",)):
+            for found in warc.read(path, ("picture",), tuple(spec["part"])):
                 where = addresses.absolute(found.address, found.address)
                 if found.kind == "picture" and where in wanted:
                     wanted.discard(where)

@@ -35,11 +35,13 @@ class Source:
     digest: str
     base: str = ""
 
-    def shards(self) -> list[dict[str, Any]]:
-        """What each shard reads, as JSON; `key` does not depend on where the file lies."""
+    def shards(self, parts: Sequence[Sequence[int]] = ()) -> list[dict[str, Any]]:
+        """What each shard reads, as JSON; `key` does not depend on where the file lies. `parts` are those of a WARC."""
         spec = {"kind": self.kind, "path": str(self.path), "base": self.base, "start": 0, "count": -1}
-        if self.kind in ("warc", "tar"):
+        if self.kind == "tar":
             return [spec | {"key": digest(self.kind, self.digest)}]
+        if self.kind == "warc":
+            return [spec | {"part": [*part], "key": digest(self.kind, self.digest, *part)} for part in parts]
         count = len(html_files(self.path)) if self.kind == "html" else sum(1 for _ in lines(self.path, self.kind))
         return [
             spec | {"start": start, "count": IN_A_SHARD, "key": digest(self.kind, self.digest, self.base, start)}

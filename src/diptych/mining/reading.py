@@ -56,7 +56,7 @@ class _Shard:
         path = Path(spec["path"])
         match spec["kind"]:
             case "warc":
-                self._warc(path)
+                self._warc(path, tuple(spec["part"]))
             case "html":
                 self._html(path, spec)
             case "fetched":
@@ -83,8 +83,8 @@ class _Shard:
     def _page(self, address: str, body: bytes, charset: str | None, headers: Iterable[tuple[str, str]]) -> None:
         self._add(read_page(address, body, self.settings, self.vocabularies, charset, headers))
 
-    def _warc(self, path: Path) -> None:
-        for found in warc.read(path, bodies=("page",)):
+    def _warc(self, path: Path, part: tuple[int, int]) -> None:
+        for found in warc.read(path, ("page",), part):
             self.counts["records"] += 1
             if found.kind == "bad":
                 self._refuse(found.why)

@@ -12,7 +12,7 @@ from diptych.engine import Work
 from diptych.engine import run as run_shards
 from diptych.engine.stopping import stoppable
 from diptych.errors import DataError, DiptychError, RecipeError
-from diptych.mining import funnel, inputs, keep, writing
+from diptych.mining import funnel, inputs, keep, warc, writing
 from diptych.mining.addresses import host_of
 from diptych.mining.fetching import PASSING, Wanted, check_contact
 from diptych.mining.found import gather
@@ -129,7 +129,7 @@ class Mine:
                 allowed = [address for address in every if not lists.refuse(address)]
                 specs += [{"kind": "fetched", "path": "", "index": one, "key": one} for one in self._rounds(allowed)]
             else:
-                specs += source.shards()
+                specs += source.shards(self._parts(source))
         names = sorted({self._plan(digest("pages", spec["key"], *same), spec) for spec in specs})
         self._make("pages", ReadPages(self.out, self.settings, self.words, self.vocabulary), names, "pages")
         for name in names:
@@ -137,6 +137,16 @@ class Mine:
             for why, count in read_json(self.layout.counts("pages", name))["bad"].items():
                 self.tell(f"{spec['path'] or 'pages fetched'}: {count} records passed over: {why}")
         return names
+
+    def _parts(self, source: inputs.Source) -> list[list[int]]:
+        """Where a WARC is cut, looked up once."""
+        if source.kind != "warc":
+            return []
+        name = digest("parts", source.digest)
+        if not self.layout.plan(name).exists():
+            self._plan(name, {"parts": warc.parts(source.path)})
+        found: list[list[int]] = read_json(self.layout.plan(name))["parts"]
+        return found
 
     def _lists(self) -> Lists:
         forgotten = sorted(self.layout.forgotten.glob("*.txt")) if self.layout.forgotten.is_dir() else []

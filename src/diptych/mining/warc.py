@@ -10,12 +10,14 @@ import mmap
 import zlib
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 from diptych.extras import wanted
 
 MOST_BODY = 10_000_000  # bytes of a body as decoded; what is longer is counted as too large
+PART = 64 * 2**20  # of a file: what one worker reads
 MOST_MEMBER = 64 * 2**20  # of a gzip member that is read again after a fault
 GZIP, RECORD = b"\x1f\x8b\x08", b"WARC/1."
 
@@ -36,14 +38,38 @@ class Found:
     why: str = ""
 
 
-def read(path: Path, bodies: Container[Kind] = ("page", "picture")) -> Iterator[Found]:
-    """Every record of the file, in its order, with the bodies of those kinds. Never raises for what the file holds."""
+def parts(path: Path) -> list[tuple[int, int]]:
+    """Where each part of some 64 MB begins and ends: at a record, found by going from one to the next.
+
+    Nothing else is a safe place to cut: a page may hold what looks like a record. What comes after a bad record, and a
+    file that is one gzip member, is not cut. A gigabyte is unpacked in seconds, once.
+    """
+    if path.stat().st_size <= PART:
+        return [(0, path.stat().st_size)]
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        starts, at = [0], 0
+        while at < len(content):
+            if at - starts[-1] >= PART:
+                starts.append(at)
+            whole, at = _extent(content, at)
+            if not whole:
+                break
+            while content[at : at + 2] == b"\r\n":  # between records that are not packed
+                at += 2
+        return list(pairwise([*starts, len(content)]))
+
+
+def read(
+    path: Path, bodies: Container[Kind] = ("page", "picture"), part: tuple[int, int] | None = None
+) -> Iterator[Found]:
+    """Every record of the file, or of a part of it, in order, with the bodies of those kinds; never raises for data."""
     if path.stat().st_size == 0:
         yield Found("bad", why="an empty file")
         return
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        start, seen = 0, False
-        while start < len(content):
+        start, limit = part or (0, len(content))
+        seen = False
+        while start < limit:
             held: tuple[int, Found] | None = None
             fault = ""
             records = _records(path, start, bodies)
@@ -55,23 +81,25 @@ def read(path: Path, bodies: Container[Kind] = ("page", "picture")) -> Iterator[
                 except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: the body of the record before
                     fault = str(error)
                     break
+                if limit < len(content) and position >= limit:
+                    break
                 if held is not None:
                     yield held[1]
-                held, seen = (position + start, found), True
-            end = len(content)
+                held, seen = (position, found), True
+            end = limit
             if held is not None:
                 whole, end = _extent(content, held[0])
                 yield (
                     held[1] if whole else Found("bad", held[1].address, why="cut short, or of another length than told")
                 )
-                if end >= len(content) and content[held[0] : held[0] + 3] != GZIP and _cut_inside(content):
+                if end >= limit and content[held[0] : held[0] + 3] != GZIP and _cut_inside(content):
                     yield Found("bad", why="cut short")
-            if not fault and (held is None or end >= len(content) or _nothing_but_space(content, end)):
+            if not fault and (held is None or end >= limit or not content[end : min(limit, end + 4096)].strip()):
                 break
             after = end if held is not None else start + 1
             start = _next_record(content, after)
-            if fault and (held is None or start > after or start >= len(content)):
-                yield Found("bad", why=fault if seen or start < len(content) else f"no WARC: {fault}")
+            if fault and (held is None or start > after or start >= limit):
+                yield Found("bad", why=fault if seen or start < limit else f"no WARC: {fault}")
 
 
 def _records(path: Path, start: int, bodies: Container[Kind]) -> Iterator[tuple[int, Found]]:
@@ -172,10 +200,6 @@ def _cut_inside(content: mmap.mmap) -> bool:
         if reader.eof:
             return False
     return True
-
-
-def _nothing_but_space(content: mmap.mmap, start: int) -> bool:
-    return content[start:].strip() == b"" if len(content) - start < 4096 else False
 
 
 def _next_record(content: mmap.mmap, start: int) -> int:
