@@ -182,6 +182,17 @@ def test_region_embedding_of_the_paper():
     torch.testing.assert_close(places[0, 0], place)
 
 
+def test_a_feature_may_pass_the_detectors_last_layer_first():
+    """Appendix: "the output of the fc6 layer as the feature representation, and fine-tune the fc7 layer"."""
+    plain, deeper, batch = toy.model().regions, toy.model(fc7=True).regions, one_box()
+    deeper.load_state_dict({name.replace("feature.0", "feature.2"): value for name, value in plain.state_dict().items()} | {
+        "feature.0.weight": 2 * torch.eye(6), "feature.0.bias": torch.zeros(6)})  # fmt: skip
+    twice = replace(batch, features=2 * batch.features)  # none is negative
+    assert (batch.features >= 0).all()
+    for ours, wanted in zip(deeper(batch, batch.hidden), plain(twice, batch.hidden), strict=True):
+        torch.testing.assert_close(ours, wanted)
+
+
 def test_region_embedding_of_the_code_has_two_layers_and_one():
     official = toy.model(region_embedding="official", geometry="official").regions
     assert [m.weight.shape for m in official.feature if hasattr(m, "weight")] == [(6, 6), (32, 6)]

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diptych.core import BIDIRECTIONAL, REGIONS_AFTER_TEXT, Batch, Sample, States, collate
+from diptych.core import BIDIRECTIONAL, IGNORE, REGIONS_AFTER_TEXT, Batch, Sample, States, collate
 from diptych.errors import RecipeError
 from diptych.objectives import (
     Denoise,
@@ -61,6 +61,24 @@ def test_a_fragment_s_words_are_hidden_as_bert_does():
             counts["mask" if word == V.mask else "kept" if word == 7 else "other"] += 1
     assert counts["mask"] / 2000 == pytest.approx(0.8 + 0.1 / 20, abs=0.03)
     assert counts["kept"] / 2000 == pytest.approx(0.1 + 0.1 / 20, abs=0.03)
+
+
+def test_the_words_before_a_fragment_may_be_read():
+    """Eq. 3 to the letter: given all that comes before, of which nothing is asked."""
+    (alone,), (sample,) = (
+        GenerateFragment(V, context=context).prepare([text_of(5, 6, 7, 8)], Random(1)) for context in (False, True)
+    )
+    start, end = alone.target_start, alone.target_start + 2
+    assert start > 0
+    assert sample.target_start == 0
+    assert sample.target.tolist() == [V.cls, 5, 6, 7, 8][:end]
+    assert sample.target_labels.tolist() == [IGNORE] * start + [5, 6, 7, 8][start:end]
+    assert alone.target_labels.tolist() == [5, 6, 7, 8][start:end]
+    assert torch.equal(alone.text, sample.text)
+    (update,) = (
+        u for u, _ in XgptObjectives(captions=0, denoising=0, regions=0, fragment_context=True).schedule(V).updates
+    )
+    assert update.objectives[0].context
 
 
 def test_on_text_alone_no_picture_is_read():

@@ -123,6 +123,8 @@ def test_the_paper_s_numbers() -> None:
     assert [r.training.batch for r in (pretrain, caption, vqa)] == [512, 512, 128]
     assert (pretrain.objectives.seq2seq, pretrain.objectives.rate) == (0.75, 0.15)
     assert pretrain.objectives.most is caption.objectives.most is None
+    official = find_recipe("unified-vlp/official/pretrain").model
+    assert (pretrain.model.norm_eps, pretrain.model.fc7, official.norm_eps) == (1e-12, True, 1e-5)
     assert (pretrain.model.layers, pretrain.model.width, pretrain.model.max_regions) == (12, 768, 100)
 
 

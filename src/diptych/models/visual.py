@@ -98,7 +98,7 @@ def place_input(
 class RegionEmbedding(nn.Module):
     """A region's feature and its place, embedded, as two vectors whose sum enters the transformer (Unified VLP, Eq. 1).
 
-    paper:     feature = W_r R;  place = W_p [norm(W_c C) | norm(W_g G)]; the biases and the nonlinearity that the paper
+    paper:     feature = W_r R, with `fc7` of one layer more, the detector's last, whose input R then is;  place = W_p [norm(W_c C) | norm(W_g G)]; the biases and the nonlinearity that the paper
                says it omits are there, the latter as ReLU where the released code has one
     official:  feature = two ReLU layers, the first of which is meant to start from the detector's fc7;
                place = one ReLU layer over G and C, each normalised over itself without weights
@@ -115,18 +115,17 @@ class RegionEmbedding(nn.Module):
         geometry_form: Source,
         dropout: float,
         norm_eps: float,
+        fc7: bool = False,
     ) -> None:
         super().__init__()
         self.form, self.box_norm, self.geometry_form = form, box_norm, geometry_form
         self.classes, self.feature_size, self.norm_eps = classes, feature_size, norm_eps
         numbers = 6 if geometry_form == "official" else 5
+        first = [nn.Linear(feature_size, feature_size), nn.ReLU()] if fc7 or form == "official" else []
+        self.feature = nn.Sequential(*first, nn.Linear(feature_size, width), nn.ReLU())
         if form == "official":
-            self.feature = nn.Sequential(
-                nn.Linear(feature_size, feature_size), nn.ReLU(), nn.Linear(feature_size, width), nn.ReLU()
-            )
             self.place = nn.Sequential(nn.Linear(numbers + classes, width), nn.ReLU())
         else:
-            self.feature = nn.Sequential(nn.Linear(feature_size, width), nn.ReLU())
             self.box = nn.Sequential(nn.Linear(numbers, width), nn.LayerNorm(width, norm_eps))
             if classes:
                 self.kind = nn.Sequential(nn.Linear(classes, width), nn.LayerNorm(width, norm_eps))

@@ -14,6 +14,7 @@ from diptych.objectives.masked_language import MaskedLanguage
 from diptych.objectives.masked_queries import MaskedQueries
 from diptych.objectives.masked_regions import MaskedRegionClass
 from diptych.objectives.matching import ImageTextMatching
+from diptych.objectives.per_pair import SummedByPair
 from diptych.objectives.region_contrast import RegionContrast
 from diptych.objectives.retrieval import MatchGroups
 from diptych.objectives.schedule import Schedule, together
@@ -47,6 +48,7 @@ __all__ = [
     "SeenRegionClass",
     "SelfCritical",
     "Similarity",
+    "SummedByPair",
     "region_of",
     "split_candidates",
     "together",

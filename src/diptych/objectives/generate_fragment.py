@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from diptych.core import IGNORE, TARGET_AFTER_BOTH, Batch, Capability, Model, Sample, States, Vocabulary
@@ -18,12 +19,15 @@ class GenerateFragment:
     The target holds the fragment alone, shifted by one, at its own places in the sentence (`Sample.target_start`), as
     in MASS (Song et al. 2019, section 3.1): all else has to come from the encoder. The [SEP] that ends the text is
     neither hidden nor written. XGPT, section 4.3, Eq. 3 and appendix A.2.
+
+    context   the decoder reads the words before the fragment too, as Eq. 3 read to the letter has it
     """
 
     vocabulary: Vocabulary
     share: float = 0.5
     scheme: Scheme = (0.8, 0.1, 0.1)
     alone: bool = False  # without the picture: pre-training on text
+    context: bool = False
     label_smoothing: float = 0.0
     name: str = "generate_fragment"
 
@@ -41,16 +45,17 @@ class GenerateFragment:
         words = len(sample.text) - 1
         length = fragment_length(words, self.share)
         start = rng.randint(0, words - length)
-        fragment = sample.text[start : start + length]
         places = ([place] for place in range(start, start + length))
+        read = 0 if self.context else start  # from where on
+        written = sample.text[read : start + length]
         return replace(
             sample,
             regions=None if self.alone else sample.regions,
             attention=TARGET_AFTER_BOTH,
             text=hide_words(sample.text, places, self.vocabulary, self.scheme, rng),
-            target=shifted(fragment, self.vocabulary.cls) if length else fragment,
-            target_labels=fragment,
-            target_start=start,
+            target=shifted(written, self.vocabulary.cls) if length else written,
+            target_labels=written.masked_fill(torch.arange(len(written)) < start - read, IGNORE),
+            target_start=read,
         )
 
     def count(self, batch: Batch) -> Tensor:

@@ -55,6 +55,8 @@ class UnifiedVLPConfig(ModelConfig):
     """Epsilon of the layer norms: the code's; BERT has 1e-12."""
     region_embedding: Source = "paper"
     """Region embedding of the paper or of the code (docs/fidelity.md)."""
+    fc7: bool = False
+    """Whether a region's feature passes one layer more first, as the detector's fc7; the code's always does."""
     box_norm: Source = "paper"
     """Norm of the boxes of the paper or of the code (docs/fidelity.md)."""
     geometry: Source = "paper"
@@ -70,7 +72,7 @@ class UnifiedVLPConfig(ModelConfig):
     """paper: a hidden region keeps its box; official: nothing but its segment."""
 
     regions_fixed: ClassVar = True
-    structural: ClassVar = frozenset({"region_embedding", "box_norm", "geometry", "class_input"})
+    structural: ClassVar = frozenset({"region_embedding", "fc7", "box_norm", "geometry", "class_input"})
 
     @model_validator(mode="after")
     def _fits(self) -> UnifiedVLPConfig:
@@ -142,6 +144,7 @@ class UnifiedVLP(SystemModel):
             geometry_form=config.geometry,
             dropout=config.dropout,
             norm_eps=config.norm_eps,
+            fc7=config.fc7,
         )
         self.keep_layers = False  # whether States.layers is filled
         self.provides = self.provided(config)

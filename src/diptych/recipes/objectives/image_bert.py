@@ -6,17 +6,16 @@ from typing import Literal
 
 from pydantic import NonNegativeFloat, model_validator
 
-from diptych.core import BIDIRECTIONAL, Objective, Vocabulary
+from diptych.core import BIDIRECTIONAL, Vocabulary
 from diptych.core.shares import Share
 from diptych.objectives import (
     ImageTextMatching,
     MaskedLanguage,
     MaskedRegionClass,
     MaskedRegionFeature,
-    OneForward,
     Schedule,
 )
-from diptych.recipes.objectives.kind import Objectives
+from diptych.recipes.objectives.kind import LossPer, Objectives, per, weighed
 
 
 class ImageBertObjectives(Objectives):
@@ -40,6 +39,8 @@ class ImageBertObjectives(Objectives):
     """Share of the chosen regions that are hidden; the others keep their feature."""
     distance: Literal["mean", "sum"] = "mean"
     """Whether MRFR takes the mean over the numbers of a feature or their sum, which drowns the other losses."""
+    loss_per: LossPer = "item"
+    """item: masked losses are means over all words or regions that are asked; pair: sums in a pair, as in the formulas."""
     broken: Share = 0.5
     """Share of the pairs that are mismatched; the paper does not give it."""
     negatives: Literal["captions", "pictures", "both"] = "both"
@@ -56,24 +57,14 @@ class ImageBertObjectives(Objectives):
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         """What swaps comes first, or a caption would be hidden for one picture and guessed for another."""
         matched = self.only_matched
-        weighed: list[tuple[Objective, float]] = [
+        words = MaskedLanguage(
+            vocabulary, rate=self.rate, attention=((BIDIRECTIONAL, 1.0),), only_matched=matched, hides_end=False
+        )
+        classes = MaskedRegionClass(self.region_rate, self.region_hidden, only_matched=matched)
+        features = MaskedRegionFeature(self.region_rate, self.region_hidden, self.distance, only_matched=matched)
+        return weighed(
             (ImageTextMatching(self.broken, self.negatives), self.matching),
-            (
-                MaskedLanguage(
-                    vocabulary,
-                    rate=self.rate,
-                    attention=((BIDIRECTIONAL, 1.0),),
-                    only_matched=matched,
-                    hides_end=False,
-                ),
-                self.words,
-            ),
-            (MaskedRegionClass(self.region_rate, self.region_hidden, only_matched=matched), self.region_classes),
-            (
-                MaskedRegionFeature(self.region_rate, self.region_hidden, self.distance, only_matched=matched),
-                self.region_features,
-            ),
-        ]
-        used = [(objective, weight) for objective, weight in weighed if weight]
-        weights = {objective.name: weight for objective, weight in used}
-        return Schedule(((OneForward(tuple(objective for objective, _ in used), weights), 1.0),))
+            (per(self.loss_per, words), self.words),
+            (per(self.loss_per, classes), self.region_classes),
+            (per(self.loss_per, features), self.region_features),
+        )

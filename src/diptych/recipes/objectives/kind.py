@@ -1,13 +1,13 @@
 """What is trained, as names and numbers, and how that becomes a schedule of objectives."""
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat
 
 from diptych.configs import derive
 from diptych.core import Objective, Vocabulary
 from diptych.models.visual import Source
-from diptych.objectives import OneForward, Schedule
+from diptych.objectives import OneForward, Schedule, SummedByPair
 from diptych.objectives.words import Scheme
 from diptych.tasks.spec import AnswerForm
 
@@ -52,6 +52,14 @@ class SeenClasses(Objectives):
 
     def without_pixels(self) -> Self:
         return derive(self, seen_classes=0.0)
+
+
+LossPer = Literal["item", "pair"]
+
+
+def per(unit: LossPer, objective: Objective) -> Objective:
+    """The objective with its loss a mean over what is asked, or over pairs."""
+    return SummedByPair(objective) if unit == "pair" else objective
 
 
 def weighed(*objectives: tuple[Objective, float]) -> Schedule:

@@ -17,7 +17,7 @@ from diptych.objectives import (
     OneForward,
     Schedule,
 )
-from diptych.recipes.objectives.kind import Objectives
+from diptych.recipes.objectives.kind import LossPer, Objectives, per
 
 
 class XgptObjectives(Objectives):
@@ -41,8 +41,12 @@ class XgptObjectives(Objectives):
     """Weight of masked words of data.text, without a picture; 0: off."""
     text_fragments: NonNegativeFloat = 0.0
     """Weight of MASS on data.text, without a picture; 0: off."""
+    loss_per: LossPer = "item"
+    """item: a loss of words is the mean over all that are asked; pair: summed in a sentence, as in Eqs. 2 to 4."""
     fragment_share: PositiveShare = 0.5
     """Share of the words that a fragment takes."""
+    fragment_context: bool = False
+    """Whether the decoder of a fragment reads the words before it too."""
     span_share: PositiveShare = 0.3
     """Share of the words that IDA hides."""
     span_length: PositiveFloat = 3.0
@@ -81,6 +85,7 @@ class XgptObjectives(Objectives):
         for name, weight in self.weights():
             if weight:
                 objective = self._objective(name, vocabulary)
+                objective = objective if name == "regions" else per(self.loss_per, objective)  # Eq. 5 has its own 1/N
                 updates.append((OneForward((objective,), {objective.name: weight}), 1.0))
         return Schedule(tuple(updates), order="in turn" if len(updates) > 1 else "together")
 
@@ -90,7 +95,9 @@ class XgptObjectives(Objectives):
             case "captions":
                 return GenerateText(vocabulary, reads="nothing", label_smoothing=smoothing)
             case "fragments":
-                return GenerateFragment(vocabulary, self.fragment_share, label_smoothing=smoothing)
+                return GenerateFragment(
+                    vocabulary, self.fragment_share, context=self.fragment_context, label_smoothing=smoothing
+                )
             case "denoising":
                 return Denoise(
                     vocabulary,

@@ -64,7 +64,7 @@ def paper(task: Task) -> Recipe:
         name=f"unified-vlp/{task}",
         system="unified-vlp",
         task=task,
-        model=UnifiedVLPConfig.base(),
+        model=UnifiedVLPConfig.base(fc7=True, norm_eps=1e-12),  # "the same as BERT-base", and fc7 is fine-tuned
         init="paper: UniLM",  # "the weights in our BERT model are initialized from UniLM" (Implementation details)
         objectives=_OBJECTIVES[task],
         optimizer=derive(_BERT, lr=_PAPER_RATES[task]),

@@ -1,0 +1,58 @@
+"""Losses as the formulas have them: summed over what is asked of a pair."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+import torch
+
+from diptych.core import Objective, collate
+from diptych.objectives import MaskedRegionClass, SummedByPair
+from diptych.recipes.objectives import ImageBertObjectives, XgptObjectives
+from tests import toy
+
+V = toy.VOCABULARY
+
+
+def asked(one: ImageBertObjectives | XgptObjectives) -> list[Objective]:
+    return list(one.schedule(V).objectives)
+
+
+def test_words_are_summed_in_a_pair_or_a_mean_over_all() -> None:
+    """XGPT's Eqs. 2 to 4; of the regions Eq. 5 takes the mean."""
+    made = {unit: asked(XgptObjectives(loss_per=unit)) for unit in ("item", "pair")}  # type: ignore[arg-type]
+    assert [one.name for one in made["item"]] == [one.name for one in made["pair"]]
+    samples, model = [toy.sample(seed, 4) for seed in range(3)], toy.xgpt("word", "region_feature")
+    for by_item, by_pair in zip(made["item"], made["pair"], strict=True):
+        batch = collate(by_pair.prepare(samples, Random(0)))
+        again = collate(by_item.prepare(samples, Random(0)))
+        torch.testing.assert_close(by_pair.loss(model, model(batch), batch), by_item.loss(model, model(again), again))
+        regions = by_item.name == "generate_regions"
+        assert int(by_pair.count(batch)) == (12 if regions else 3)
+        assert int(by_item.count(again)) > 3
+        assert (by_pair.needs, by_pair.heads, by_pair.changes) == (by_item.needs, by_item.heads, by_item.changes)
+
+
+def test_the_formulas_sum_over_regions_of_right_pairs() -> None:
+    """ImageBERT's Tasks 1 to 3: the expectation is over related pairs; matching is a mean over all pairs in both."""
+    names = {one.name: isinstance(one, SummedByPair) for one in asked(ImageBertObjectives(loss_per="pair"))}
+    assert names == {
+        "matching": False, "masked_language": True, "masked_region_class": True, "masked_region_feature": True,
+    }  # fmt: skip
+    assert not any(isinstance(one, SummedByPair) for one in asked(ImageBertObjectives()))
+    classes = MaskedRegionClass(rate=1.0, only_matched=True)
+    samples = [replace(toy.sample(seed, count), matched=seed < 2) for seed, count in enumerate((3, 5, 4))]
+    batch = collate(classes.prepare(samples, Random(0)))
+    assert (int(classes.count(batch)), int(SummedByPair(classes).count(batch))) == (8, 2)
+
+
+def test_of_a_batch_that_asks_nothing_no_pair_is_counted() -> None:
+    classes = MaskedRegionClass(rate=0.0)
+    batch = collate(classes.prepare([toy.sample(0)], Random(0)))
+    assert int(SummedByPair(classes).count(batch)) == 0
+
+
+@pytest.mark.parametrize("unit", ["sum", "", None])
+def test_other_units_are_refused(unit: object) -> None:
+    with pytest.raises(ValueError, match="loss_per"):
+        ImageBertObjectives.model_validate({"loss_per": unit})
