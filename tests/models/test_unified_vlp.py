@@ -185,8 +185,9 @@ def test_region_embedding_of_the_paper():
 def test_a_feature_may_pass_the_detectors_last_layer_first():
     """Appendix: "the output of the fc6 layer as the feature representation, and fine-tune the fc7 layer"."""
     plain, deeper, batch = toy.model().regions, toy.model(fc7=True).regions, one_box()
-    deeper.load_state_dict({name.replace("feature.0", "feature.2"): value for name, value in plain.state_dict().items()} | {
-        "feature.0.weight": 2 * torch.eye(6), "feature.0.bias": torch.zeros(6)})  # fmt: skip
+    first = {"feature.0.weight": 2 * torch.eye(6), "feature.0.bias": torch.zeros(6)}
+    later = {name.replace("feature.0", "feature.2"): value for name, value in plain.state_dict().items()}
+    deeper.load_state_dict({**later, **first})
     twice = replace(batch, features=2 * batch.features)  # none is negative
     assert (batch.features >= 0).all()
     for ours, wanted in zip(deeper(batch, batch.hidden), plain(twice, batch.hidden), strict=True):

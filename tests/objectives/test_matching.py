@@ -63,6 +63,22 @@ def test_both_kinds_of_negatives_and_the_rate():
     assert all(pair.picture == own.picture and not pair.matched for own, pair in zip(before, one, strict=True))
 
 
+@pytest.mark.parametrize(("negatives", "kinds"), [("both", [0, 1]), ("captions", [0]), ("pictures", [1])])
+def test_wrong_pairs_may_stand_beside_the_right_ones(negatives, kinds):
+    """Section 4.3: negative sentences for each image and negative images for each sentence are samples of their own."""
+    before = [*samples(5), replace(toy.sample(9), regions=None)]
+    after = ImageTextMatching(negatives=negatives, adds=True).prepare(before, Random(0))
+    assert len(after) == 5 * (1 + len(kinds)) + 1, "text alone has none"
+    right = [pair for pair in after if pair.matched]
+    assert [(pair.key, pair.picture) for pair in right] == [(own.key, own.picture) for own in before]
+    for own in before[:5]:
+        beside = [pair for pair in after if pair.key.startswith(f"{own.key}|")]
+        assert [int(pair.picture != own.picture) for pair in beside] == kinds
+        assert all(torch.equal(pair.text, own.text) == (pair.picture != own.picture) for pair in beside)
+    batch = collate(after)
+    assert int(ImageTextMatching().count(batch)) == 5 * (1 + len(kinds))
+
+
 def test_equal_words_are_no_mismatch():
     twins = [replace(toy.sample(n), text=torch.tensor([5, 3])) for n in range(3)]
     assert all(pair.matched for pair in ImageTextMatching(rate=1.0).prepare(twins, Random(0)))

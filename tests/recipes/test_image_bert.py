@@ -1,9 +1,13 @@
 """ImageBERT's recipes: each row of its Tables 3 and 4 is one, and differs from its baseline in what the row names."""
 
+from random import Random
+
 import pytest
 
+from diptych.errors import RecipeError
 from diptych.recipes import RECIPES, find_recipe, find_stages
 from diptych.recipes.objectives import ImageBertObjectives
+from tests import toy
 
 
 def differences(name: str, baseline: str) -> list[str]:
@@ -41,6 +45,26 @@ def test_mrfr_came_later_than_the_rows_without_lait() -> None:
 )
 def test_a_row_of_table_4_differs_from_its_baseline_in_one_thing(row: str, baseline: str, wanted: str) -> None:
     assert differences(f"image-bert/{row}", f"image-bert/{baseline}") == [wanted]
+
+
+def read(name: str, right: int) -> tuple[int, int]:
+    """Pairs of which a step reads, and the right ones among them, where the batch is `right`."""
+    made = [toy.sample(number) for number in range(right)]
+    update = find_recipe(name).objectives.schedule(toy.VOCABULARY).at(0)
+    pairs = update.prepare(made, Random(0))
+    return len(pairs), sum(pair.matched for pair in pairs)
+
+
+def test_batches_count_right_pairs_of_all_gpus() -> None:
+    """Sections 5.1 and 5.2. Wrong ones stand beside them, in pre-training one of each kind; small ones break half."""
+    batches = [find_recipe(f"image-bert/{task}").training.batch for task in ("pretrain", "retrieval")]
+    assert batches == [48, 24]
+    assert read("image-bert/pretrain", 48) == (3 * 48, 48)
+    assert read("image-bert/retrieval", 24) == (4 * 24, 24)
+    total, right = read("image-bert/small/pretrain", 48)
+    assert total == 48 > right
+    with pytest.raises(RecipeError, match="set wrong_pairs=instead"):
+        find_recipe("image-bert/pretrain", ["objectives.broken=0.4"])
 
 
 @pytest.mark.parametrize("size", ["", "small/"])

@@ -98,8 +98,9 @@ def place_input(
 class RegionEmbedding(nn.Module):
     """A region's feature and its place, embedded, as two vectors whose sum enters the transformer (Unified VLP, Eq. 1).
 
-    paper:     feature = W_r R, with `fc7` of one layer more, the detector's last, whose input R then is;  place = W_p [norm(W_c C) | norm(W_g G)]; the biases and the nonlinearity that the paper
-               says it omits are there, the latter as ReLU where the released code has one
+    paper:     feature = W_r R, with `fc7` of one layer more, the detector's last, whose input R then is;
+               place = W_p [norm(W_c C) | norm(W_g G)]; the biases and the nonlinearity that the paper says it omits are
+               there, the latter as ReLU where the released code has one
     official:  feature = two ReLU layers, the first of which is meant to start from the detector's fc7;
                place = one ReLU layer over G and C, each normalised over itself without weights
     """

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from random import Random
 from typing import ClassVar, Literal
 
@@ -20,12 +21,14 @@ class ImageTextMatching:
 
     negatives  what a broken pair gets from another: its caption, its picture, or either with even chances (ImageBERT:
                "negative sentences for each image" and "negative images for each sentence")
+    adds       one wrong pair of each kind beside every right one, in the place of a share `rate` of wrong ones
     Never within one picture, and never a caption of the same words: those would be right. Text alone is not
     asked. It prepares before anything is hidden, so that what is hidden is of the pair that is read.
     """
 
     rate: float = 0.5  # of the pairs that are broken
     negatives: Negatives = "both"
+    adds: bool = False
     name: str = "matching"
 
     needs: ClassVar[frozenset[Capability]] = frozenset({"text", "regions"})
@@ -36,12 +39,21 @@ class ImageTextMatching:
         return self.pair(samples, rng, Partners.of(samples))
 
     def pair(self, samples: list[Sample], rng: Random, partners: Partners) -> list[Sample]:
-        return [self._perhaps_wrong(replace(sample, attention=BIDIRECTIONAL), rng, partners) for sample in samples]
+        read = [replace(sample, attention=BIDIRECTIONAL) for sample in samples]
+        if not self.adds:
+            return [self._perhaps_wrong(sample, rng, partners) for sample in read]
+        return [pair for sample in read for pair in (sample, *self._wrong(sample, rng, partners))]
+
+    def _wrong(self, sample: Sample, rng: Random, partners: Partners) -> Iterator[Sample]:
+        """One of each kind, where the batch has another that will do."""
+        for negative in _KINDS if self.negatives == "both" else (self.negatives,):
+            if sample.regions is not None:
+                yield from islice(wrong_pairs(sample, negative, rng, partners), 1)
 
     def _perhaps_wrong(self, sample: Sample, rng: Random, partners: Partners) -> Sample:
         if rng.random() >= self.rate or sample.regions is None:
             return sample
-        negative = self.negatives if self.negatives != "both" else rng.choice(_EITHER)
+        negative = self.negatives if self.negatives != "both" else rng.choice(_KINDS)
         return next(wrong_pairs(sample, negative, rng, partners), sample)
 
     def count(self, batch: Batch) -> Tensor:
@@ -53,7 +65,7 @@ class ImageTextMatching:
         return F.binary_cross_entropy_with_logits(scores, batch.matched[pictured].to(scores), reduction="sum")
 
 
-_EITHER: tuple[Literal["captions", "pictures"], ...] = ("captions", "pictures")
+_KINDS: tuple[Literal["captions", "pictures"], ...] = ("captions", "pictures")
 
 
 def wrong_pairs(

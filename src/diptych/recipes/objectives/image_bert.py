@@ -40,9 +40,11 @@ class ImageBertObjectives(Objectives):
     distance: Literal["mean", "sum"] = "mean"
     """Whether MRFR takes the mean over the numbers of a feature or their sum, which drowns the other losses."""
     loss_per: LossPer = "item"
-    """item: masked losses are means over all words or regions that are asked; pair: sums in a pair, as in the formulas."""
-    broken: Share = 0.5
-    """Share of the pairs that are mismatched; the paper does not give it."""
+    """item: masked losses are means over all that is asked; pair: sums in a pair, as the formulas have it."""
+    wrong_pairs: Literal["added", "instead"] = "added"
+    """added: each right pair has one of each kind of `negatives` beside it; instead: a share of the pairs is wrong."""
+    broken: Share | None = None
+    """Share of the pairs that are mismatched, where they stand instead of right ones; null: half."""
     negatives: Literal["captions", "pictures", "both"] = "both"
     """What a mismatched pair gets from another: captions, pictures, or half of each."""
     only_matched: bool = True
@@ -52,18 +54,22 @@ class ImageBertObjectives(Objectives):
     def _some(self) -> ImageBertObjectives:
         if not (self.words or self.region_classes or self.region_features or self.matching):
             raise ValueError("words, region_classes, region_features and matching are all 0: nothing to train")
+        if self.wrong_pairs == "added" and self.broken is not None:
+            raise ValueError(
+                "broken is the share of wrong pairs that replace right ones: set wrong_pairs=instead"
+            )
         return self
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         """What swaps comes first, or a caption would be hidden for one picture and guessed for another."""
-        matched = self.only_matched
+        matched, broken = self.only_matched, 0.5 if self.broken is None else self.broken
         words = MaskedLanguage(
             vocabulary, rate=self.rate, attention=((BIDIRECTIONAL, 1.0),), only_matched=matched, hides_end=False
         )
         classes = MaskedRegionClass(self.region_rate, self.region_hidden, only_matched=matched)
         features = MaskedRegionFeature(self.region_rate, self.region_hidden, self.distance, only_matched=matched)
         return weighed(
-            (ImageTextMatching(self.broken, self.negatives), self.matching),
+            (ImageTextMatching(broken, self.negatives, self.wrong_pairs == "added"), self.matching),
             (per(self.loss_per, words), self.words),
             (per(self.loss_per, classes), self.region_classes),
             (per(self.loss_per, features), self.region_features),

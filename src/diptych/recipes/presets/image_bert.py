@@ -36,6 +36,10 @@ _OBJECTIVES: dict[Task, Objectives] = {
     "retrieval": RetrievalObjectives(),
     "vqa": VqaObjectives(),
 }
+_SMALL_OBJECTIVES: dict[Task, Objectives] = {
+    "pretrain": ImageBertObjectives(wrong_pairs="instead"),
+    "vqa": VqaObjectives(form="softmax"),
+}
 LOSSES: dict[str, dict[str, Any]] = {  # Table 4, part 4
     "binary+choice+triplet": {"binary": 1.0, "choice": 1.0, "triplet": 1.0},
     "choice": {"binary": 0.0, "choice": 1.0},
@@ -61,13 +65,13 @@ def paper(task: Task) -> Recipe:
 
 
 def small(task: Task) -> Recipe:
-    """For small worlds and one core; answers are learnt against each other there."""
+    """For small worlds and one core; half of the pairs are wrong, and answers are learnt against each other."""
     return Recipe(
         name=f"image-bert/small/{task}",
         system="image-bert",
         task=task,
         model=ImageBertConfig.tiny(whole_region="given", answer_slot=True),
-        objectives=VqaObjectives(form="softmax") if task == "vqa" else _OBJECTIVES[task],
+        objectives=_SMALL_OBJECTIVES.get(task, _OBJECTIVES[task]),
         optimizer=muon("encoder.layers."),
         training=PAIRS if task == "retrieval" else TRAINING,
     )
