@@ -66,7 +66,7 @@ def test_a_fragment_s_words_are_hidden_as_bert_does():
 def test_the_words_before_a_fragment_may_be_read():
     """Eq. 3 to the letter: given all that comes before, of which nothing is asked."""
     (alone,), (sample,) = (
-        GenerateFragment(V, context=context).prepare([text_of(5, 6, 7, 8)], Random(3)) for context in (False, True)
+        GenerateFragment(V, context=context).prepare([text_of(5, 6, 7, 8)], Random(0)) for context in (False, True)
     )
     start, end = alone.target_start, alone.target_start + 2
     assert start > 0
