@@ -25,7 +25,7 @@ def regions(**changed: Any) -> Regions:
         scores=torch.tensor([0.5]),
         size=(8, 8),
         classes=torch.tensor([[0.5, 0.5]]),
-        features=torch.ones(1, 2),
+        features=torch.rand(1, 2),
         whole=torch.ones(2),
     )
     return replace(right, **changed)
@@ -64,7 +64,7 @@ BROKEN_REGIONS = [
     ("features not finite", "error", {"features": torch.tensor([[1, NAN]])}),
     ("features not finite", "error", {"whole": torch.tensor([float("inf"), 1])}),
     ("features not finite", "error", {"classes": torch.tensor([[NAN, 1]])}),
-    ("features of another size", "error", {"features": torch.ones(1, 3), "whole": torch.ones(3)}),
+    ("features of another size", "error", {"features": torch.rand(1, 3), "whole": torch.ones(3)}),
     ("features of another size", "error", {"classes": torch.ones(1, 3)}),
     ("box not finite", "error", {"boxes": torch.tensor([[0, 0, NAN, 1]])}),
     ("box not finite", "error", {"scores": torch.tensor([NAN])}),

@@ -119,6 +119,5 @@ def _opened(models: list[str], features: Path | None) -> dict[str, Predictor]:
 
 
 def _reads_given(predictor: Predictor) -> bool:
-    from diptych.vision.given import KIND as GIVEN
 
-    return predictor.folder.contract.extractor == GIVEN or predictor.folder.detector is None
+    return predictor.folder.contract.is_given or predictor.folder.detector is None

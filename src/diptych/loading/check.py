@@ -27,6 +27,7 @@ from diptych.errors import CheckpointError, DataError
 from diptych.loading.store import FAILURES, Store
 from diptych.terminal import printable
 from diptych.vision.archives import read_bytes
+from diptych.vision.ground_truth import KIND as TRUTH
 from diptych.vision.pictures import open_picture
 
 Severity = Literal["error", "warning"]
@@ -46,6 +47,9 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "contract": ("error", "the model was trained on other features: extract with its own detector"),
     "features not finite": ("error", "NaN or infinite numbers: extract again, or leave the records out"),
     "features of another size": ("error", "not as the store's contract says: extract to a new folder"),
+    "features all zero": ("error", "nothing is seen in such: make the features anew, or leave the records out"),
+    "features constant": ("error", "every value is the same number, which tells nothing: make the features anew"),
+    "features repeated": ("warning", "pictures that differ have equal features: see whose they are"),
     "box not finite": ("error", "NaN or infinite numbers: extract again, or leave the records out"),
     "box upside down": ("error", "right of x1 must come x2, below y1 y2: corners, not width and height?"),
     "box outside": ("warning", "boxes are fractions of the picture, from 0 to 1"),
@@ -193,6 +197,8 @@ class _Check:
         self.splits: Counter[str] = Counter()
         self.covered: Counter[str] = Counter()
         self.keys: dict[str, str] = {}  # key -> its split
+        self.seen: dict[bytes, str] = {}  # digest of features -> key of their first record
+        self.files: dict[str, str] = {}  # key -> sha256 of the picture
         self.contents: dict[str, tuple[str, str]] = {}  # sha256 of a picture -> key and split of its first record
         self.unread: dict[str, str | None] = {}
 
@@ -223,6 +229,7 @@ class _Check:
                     yield record
 
     def _same(self, record: Record, content: str) -> None:
+        self.files[record.key] = content
         key, split = self.contents.setdefault(content, (record.key, record.split))
         if key == record.key and split == record.split:
             return
@@ -289,12 +296,28 @@ class _Check:
         numbers = {name: t for name, t in regions.tensors().items() if name in ("features", "classes", "whole")}
         if bad := [name for name, tensor in numbers.items() if not torch.isfinite(tensor).all()]:
             self.add("features not finite", f"{key}: {', '.join(bad)}")
+        if regions.features is not None and regions.features.numel():
+            self._values(key, regions.features)
         found = {name: tensor.shape[-1] for name, tensor in numbers.items()}
         wanted = {name: width for name, width in self._widths().items() if found.get(name, width) != width}
         if wanted:
             lines = (f"{name} of {found[name]}, wanted {width}" for name, width in wanted.items())
             self.add("features of another size", f"{key}: {'; '.join(lines)}")
         self._boxes(key, regions)
+
+    def _values(self, key: str, features: Tensor) -> None:
+        """Whether they can tell one picture from another. Equal ones of a ground truth are of equal things."""
+        low, high = features.min(), features.max()
+        if low == high and features.numel() > 1:
+            self.add("features all zero" if high == 0 else "features constant", key)
+        elif self.contract is None or self.contract.extractor != TRUTH:
+            digest = hashlib.sha256(features.contiguous().numpy().tobytes()).digest()[:16]
+            if (first := self.seen.setdefault(digest, key)) != key and not self._of_one_picture(first, key):
+                self.add("features repeated", f"{key} has those of {first}")
+
+    def _of_one_picture(self, *keys: str) -> bool:
+        """Whether the files of the pictures are equal, as far as they were read."""
+        return len({self.files.get(key, key) for key in keys}) == 1
 
     def _widths(self) -> dict[str, int]:
         """Of each field, as the contract has it."""

@@ -28,6 +28,7 @@ from diptych.vision.faster_rcnn import WHOLE_NETWORKS, FasterRCNN, coco_shape
 from diptych.vision.given import KIND as GIVEN
 from diptych.vision.given import Given
 from diptych.vision.grid import Grid
+from diptych.vision.ground_truth import KIND as TRUTH
 from diptych.vision.ground_truth import GroundTruth
 from diptych.vision.image_feature import WithImageFeature
 from diptych.vision.load import load_detector
@@ -37,7 +38,6 @@ from diptych.vision.proposers.of_transformers import TransformersProposer
 from diptych.vision.selection import EXACTLY_100, SELECTIONS, Selection
 
 GRID, HF, ONNX = "grid:", "hf:", "onnx:"
-TRUTH = "ground-truth"
 # Which options a network takes besides --region-selection.
 TAKEN: Mapping[str, tuple[str, ...]] = {
     "hf": ("--weights", "--backbone"), "onnx": ("--set", "--backbone", "--class-names"),

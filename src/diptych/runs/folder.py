@@ -31,7 +31,6 @@ from diptych.models.weights import load_into
 from diptych.recipes.recipe import Recipe, named_system, parse, system_of
 from diptych.tasks.answers import FILE as ANSWERS
 from diptych.tasks.answers import Answers
-from diptych.vision.given import KIND as GIVEN
 from diptych.vision.weights import check_detector
 from diptych.weight_files import read_weights
 
@@ -131,7 +130,7 @@ class ModelFolder:
         if different := self.contract.differences(contract):
             again = (
                 f"diptych extract DATA OUT --detector given --features PATH, {self.contract.feature_size} values each"
-                if self.contract.extractor == GIVEN
+                if self.contract.is_given
                 else f"diptych extract DATA OUT --detector {self.detector or 'DETECTOR, the folder of its detector'}"
             )
             raise DataError(

@@ -28,7 +28,6 @@ from diptych.tasks import VQA
 from diptych.tasks.caption import Captioning
 from diptych.tasks.vqa import Vqa
 from diptych.vision.detector import Detector, Picture
-from diptych.vision.given import KIND as GIVEN
 from diptych.vision.given import WHOLE_BOXES, Given
 from diptych.vision.load import load_detector
 from diptych.vision.pictures import open_picture, to_picture
@@ -85,7 +84,7 @@ class Predictor:
             given = Given(contract.feature_size, contract.class_names, self.features, whole)
             self.folder.accept(given.contract, self.features)
             return given
-        if contract.extractor == GIVEN:
+        if contract.is_given:
             raise ServingError(
                 f"{self.folder.folder} was trained on features that were given, and a picture alone has none; give a "
                 "file or folder of them: --features PATH, or diptych.load(model, features=PATH)"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from diptych.core import FeatureContract, Record
+from diptych.core import Record
 from diptych.errors import DataError, ServingError
 from diptych.loading.extract import extract
 from diptych.loading.store import Store
@@ -23,6 +23,8 @@ from diptych.serving.vectors import gallery_of
 from diptych.tasks.gallery import Caption, Gallery, Rows, open_table
 from diptych.tasks.matching import Retrieval, can_match, everything
 from diptych.tasks.two_towers import Found, TwoTowers, embed_sentences
+from diptych.vision.detector import Detector
+from diptych.vision.given import Given
 from diptych.vision.pictures import ENDINGS, find_pictures
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ def search(
         if one is not None:
             _check_query(one, query)
     records = _records(pictures)
-    folder = cache if cache is not None else _cache(pictures, predictor.detector.contract)
+    folder = cache if cache is not None else _cache(pictures, predictor.detector)
     if by is not None:
         by.folder.accept(predictor.detector.contract, folder)
     with (progress or _silent)("extracting", len(records)) as advance:
@@ -207,10 +209,11 @@ def _name(path: Path, folder: Path) -> str:
     return f"{path.relative_to(folder)} {state.st_size} {state.st_mtime_ns}"
 
 
-def _cache(pictures: Path, contract: FeatureContract) -> Path:
-    """One for each folder and each way of seeing."""
+def _cache(pictures: Path, detector: Detector) -> Path:
+    """One for each folder and each way of seeing; where features are given, for each state of their files."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    of = json.dumps([str(pictures.resolve()), contract.to_json()], sort_keys=True)
+    state = detector.state() if isinstance(detector, Given) else ""
+    of = json.dumps([str(pictures.resolve()), detector.contract.to_json(), state], sort_keys=True)
     return root / "diptych" / "galleries" / hashlib.sha256(of.encode()).hexdigest()[:20]
 
 

@@ -4,14 +4,16 @@ Our own is one npz a picture:
 
     features (R, F)   boxes (R, 4) x1 y1 x2 y2 in pixels   width, height       perhaps classes (R, C), scores (R,)
 
-The names of the classes stand in `FOLDER/classes.txt`, one a line.
+The names of the classes stand in `FOLDER/classes.txt`, one a line, and perhaps the name of what made the features in
+`FOLDER/extractor.txt`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,14 +23,16 @@ import numpy.typing as npt
 import torch
 
 from diptych.core import FeatureContract, Record, Regions
+from diptych.core.contract import GIVEN, FeatureProfile
 from diptych.errors import DataError
 from diptych.vision.detector import Picture
-from diptych.vision.features.files import FeatureFiles, open_features
+from diptych.vision.features.files import FeatureFiles, open_features, state_of
+from diptych.vision.features.profile import PICTURES, name_of, profile_of
 from diptych.vision.features.raw import Raw, read_as_data, refuse
 from diptych.vision.pictures import picture_size
 from diptych.vision.weights import write_detector
 
-KIND = "given"
+KIND = GIVEN
 NAMES = "classes.txt"
 WHOLE_BOXES = "all, each box the whole picture"  # the contract's `selection` where the features had no boxes
 MOST_REGIONS = 10_000
@@ -55,6 +59,8 @@ class Given:
         self.feature_size, self.class_names, self.folder = feature_size, tuple(class_names), folder
         self.whole_boxes = whole_boxes
         self.bytes_read = 0
+        self.name: str | None = None if folder is None else name_of(folder)
+        self.known: FeatureProfile | None = None  # of a model's, where there is no folder
 
     @classmethod
     def of(cls, folder: Path, records: Iterable[Record], whole_boxes: bool = False) -> Given:
@@ -88,10 +94,30 @@ class Given:
             raise DataError("the regions were given, and a picture alone has none; give them: --features PATH")
         return open_features(self.folder)
 
-    @property
+    @cached_property
     def contract(self) -> FeatureContract:
-        contract = FeatureContract(KIND, weights="", feature_size=self.feature_size, class_names=self.class_names)
+        contract = FeatureContract(
+            KIND if self.name is None else f"{KIND}: {self.name}",
+            weights="",
+            feature_size=self.feature_size,
+            class_names=self.class_names,
+            profile=self.known if self.folder is None else self._profile(),
+        )
         return replace(contract, selection=WHOLE_BOXES) if self.whole_boxes else contract
+
+    def _profile(self) -> FeatureProfile | None:
+        """Of pictures all over the files, whichever are asked for."""
+        features = []
+        for raw in self.files.some(PICTURES):
+            with suppress(DataError):  # it is named where it is asked for
+                found = _numbers(raw, raw.named, raw.features, 2)
+                if found is not None and len(found) and found.shape[1] == self.feature_size:
+                    features.append(found)
+        return profile_of(features)
+
+    def state(self) -> str:
+        """Another one where a file of the features is another, by sizes and times."""
+        return "" if self.folder is None else state_of(self.folder)
 
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         found = []
@@ -144,7 +170,17 @@ class Given:
 
     def save(self, folder: Path) -> None:
         described = {"kind": KIND, "feature_size": self.feature_size, "class_names": self.class_names}
-        write_detector(folder, described | {"whole_boxes": self.whole_boxes})
+        profile = self.contract.profile
+        described |= {"whole_boxes": self.whole_boxes, "extractor": self.name}
+        write_detector(folder, described | {"profile": None if profile is None else asdict(profile)})
+
+    @classmethod
+    def from_described(cls, described: dict[str, Any]) -> Given:
+        """What is known of features, without them."""
+        given = cls(described["feature_size"], described["class_names"], whole_boxes=described["whole_boxes"])
+        profile = described["profile"]
+        given.name, given.known = described["extractor"], None if profile is None else FeatureProfile.from_json(profile)
+        return given
 
 
 def _numbers(raw: Raw, name: str, array: Array | None, axes: int) -> Floats | None:

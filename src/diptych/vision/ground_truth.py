@@ -14,6 +14,8 @@ from diptych.errors import DataError
 from diptych.vision.detector import Picture
 from diptych.vision.weights import write_detector
 
+KIND = "ground-truth"
+
 
 class GroundTruth:
     """A region for each thing; its feature is one-hot over kinds and attribute values."""
@@ -48,7 +50,7 @@ class GroundTruth:
     @property
     def contract(self) -> FeatureContract:
         return FeatureContract(
-            extractor="ground-truth",
+            extractor=KIND,
             weights="",
             feature_size=len(self._columns),
             class_names=self.kinds,
@@ -85,5 +87,5 @@ class GroundTruth:
         return shown
 
     def save(self, folder: Path) -> None:
-        known = {"kind": "ground-truth", "kinds": self.kinds, "attributes": self.attributes, "masks": self.masks}
+        known = {"kind": KIND, "kinds": self.kinds, "attributes": self.attributes, "masks": self.masks}
         write_detector(folder, known)

@@ -50,9 +50,7 @@ def _load(folder: Path) -> Detector:
             case "ground-truth":
                 return GroundTruth(described["kinds"], described["attributes"], described.get("masks", False))
             case "given":
-                return Given(
-                    described["feature_size"], described["class_names"], whole_boxes=described.get("whole_boxes", False)
-                )
+                return Given.from_described(described)
             case "storybook-detector":
                 return StorybookDetector.from_folder(described, read_weights(folder, described), source)
             case "faster-rcnn" | "grid" | "official" | "pooled" as kind:

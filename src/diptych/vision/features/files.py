@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -97,6 +99,13 @@ class FeatureFiles:
         with read_as_data(f"{place.unit.path}, {place.name!r}"):
             return place.unit.read(place.name)
 
+    def some(self, count: int) -> Iterator[Raw]:
+        """Of so many pictures, evenly spaced over all; what cannot be read is left out."""
+        places = list(self.exact.values())
+        for place in places[:: max(1, -(-len(places) // count))]:
+            with suppress(DataError), read_as_data(f"{place.unit.path}, {place.name!r}"):
+                yield place.unit.read(place.name)
+
     def fitting(self, records: list[Record]) -> Iterator[Record]:
         """The records that have features; and a note of features that fit no picture."""
         used = set()
@@ -110,6 +119,15 @@ class FeatureFiles:
         unused = len(self.exact) - len(used)
         if unused and records:
             self.notes.append(f"{unused} of {len(self.exact)} features in {self.path} fit none of the pictures")
+
+
+def state_of(path: Path) -> str:
+    """A digest of the names, sizes and times of all files there."""
+    hashed = hashlib.sha256()
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        state = file.stat()
+        hashed.update(f"{file} {state.st_size} {state.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
+    return hashed.hexdigest()
 
 
 def open_features(path: Path) -> FeatureFiles:
