@@ -6,6 +6,7 @@ Heavy imports stand inside the verbs, so that `--help` takes no time.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from io import TextIOWrapper
@@ -30,6 +31,7 @@ __all__ = [
     "share",
     "train",
 ]
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def main() -> None:
@@ -72,4 +74,6 @@ def _run(arguments: list[str], debug: bool) -> int:
 def _unforeseen(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"cannot use {error.filename}: {error.strerror}; give another place"
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return f"{error.strerror}: make room, or give another place; the same command then goes on"
     return f"{type(error).__name__}: {error}; this is a fault of Diptych: please report it, with --debug"
