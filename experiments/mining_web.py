@@ -20,7 +20,7 @@ from PIL import Image
 
 from diptych.mining import funnel
 from diptych.mining.decode import measure
-from diptych.mining.judges import load_judge
+from diptych.mining.judges import load_judge, small
 from diptych.mining.layout import Layout
 from diptych.mining.logistic import Logistic, auc, auc_interval
 from diptych.mining.picture_judge import train_judge
@@ -143,10 +143,11 @@ def realism(scenes: int) -> dict[str, Any]:
             _save(unnatural(taught[number % 3], rng), folder / "classes" / "unnatural" / f"{number}.png")
         train_judge(folder / "classes", folder / "judge")
         judge = load_judge(str(folder / "judge"))
-        right = judge.judge([to_picture(Image.fromarray(render(one, 2))) for one in Storybook(0, "val", scenes)[:]])
+        val = Storybook(0, "val", scenes)[:]
+        right = judge.judge([to_picture(small(Image.fromarray(render(one, 2)))) for one in val])
         found = {}
         for kind in UNNATURAL:
-            wrong = judge.judge([to_picture(unnatural(kind, rng)) for _ in range(scenes // 2)])
+            wrong = judge.judge([to_picture(small(unnatural(kind, rng))) for _ in range(scenes // 2)])
             value = auc([*right, *wrong], [True] * len(right) + [False] * len(wrong))
             found[f"{kind}{'' if kind in taught else ', not taught'}"] = round(100 * value, 1)
     return found

@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import torchvision
 from PIL import Image
+from safetensors.torch import save_file
 from torch import Tensor
 
 from diptych.errors import CheckpointError, DataError, DiptychError
 from diptych.mining import funnel
 from diptych.mining.features import named_in, seen_and_named
 from diptych.mining.forgetting import forget
-from diptych.mining.judges import judged, load_judge
+from diptych.mining.judges import judged, load_judge, small
 from diptych.mining.labelling import sample
 from diptych.mining.layout import Layout
 from diptych.mining.lists import lists_of
@@ -27,6 +30,7 @@ from diptych.mining.settings import Settings
 from diptych.runs.mining import load_scorer, scorer_version, train_scorer
 from diptych.sources.storybook import Storybook, render
 from diptych.sources.storybook.web.pictures import unnatural
+from diptych.vision.pictures import to_picture
 
 from .conftest import run
 
@@ -137,6 +141,38 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
         save(unnatural(kind, rng), folder / "classes" / "unnatural" / f"{number}.png")
     train_judge(folder / "classes", folder / "judge")
     return folder / "judge"
+
+
+def test_a_judge_with_a_backbone_keeps_it_and_judges_without_its_file(
+    judge: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = tmp_path / "resnet18.safetensors"
+    torch.manual_seed(0)
+    save_file(torchvision.models.resnet18(weights=None).state_dict(), weights)
+    classes = tmp_path / "classes"
+    for kind in ("natural", "unnatural"):
+        (classes / kind).mkdir(parents=True)
+        for path in sorted((judge.parent / "classes" / kind).iterdir())[:12]:
+            shutil.copy(path, classes / kind)
+    card = train_judge(classes, tmp_path / "judge", backbone="resnet18", weights=weights)
+    weights.unlink()
+    assert (card["kind"], card["backbone"]) == ("backbone", "resnet18")
+    found = load_judge(str(tmp_path / "judge"))
+    natural, unnatural = (
+        found.judge([to_picture(small(Image.open(path))) for path in sorted((classes / kind).iterdir())[:3]])
+        for kind in ("natural", "unnatural")
+    )
+    assert min(natural) > max(unnatural)
+    with monkeypatch.context() as patched:  # the features count
+        patched.setattr(found.grid.backbone, "trunk", torch.nn.Conv2d(3, 512, 1))
+        again = found.judge(
+            [to_picture(small(Image.open(path))) for path in sorted((classes / "natural").iterdir())[:3]]
+        )
+    assert again != natural
+    (tmp_path / "judge" / "backbone" / "detector.safetensors").write_bytes(b"torn")
+    load_judge.cache_clear()
+    with pytest.raises(CheckpointError, match="copy the whole folder again"):
+        load_judge(str(tmp_path / "judge"))
 
 
 def save(image: Image.Image, path: Path) -> None:

@@ -12,7 +12,9 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from diptych.mining.layout import Layout
 from diptych.mining.settings import Settings, changed
 from diptych.mining.writing import write_tars
 from diptych.sources import formats
+from diptych.sources.storybook import Storybook, render
 from diptych.sources.storybook.web.serve import Live
 
 from .conftest import run
@@ -320,6 +323,53 @@ def test_pages_that_are_listed_are_fetched_and_not_offline(small_web: Path, tmp_
         told = run(tmp_path / "live", tmp_path / "pages.txt", settings=live(server.port))
         assert {f"http://{one.host}{one.path}" for one in server.log} >= set(pages)
     assert told["inputs"]["pages"] == len(pages)
+
+
+def test_what_failed_is_fetched_again_when_asked_and_only_what_may_pass(tmp_path: Path) -> None:
+    bodies = {f"/{n}.png": png(render(scene, 2)) for n, scene in enumerate(Storybook(0, "web", 2)[:])}
+    asked, mended = list[str](), list[bool]()
+
+    class Host(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            body = bodies.get(self.path, b"")
+            status = 503 if self.path == "/1.png" and not mended else 200 if body else 404
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    (tmp_path / "x.tsv").write_text(
+        "".join(
+            f"http://a.test/{n}.png\ta red kite over a beach, number {word}\n"
+            for n, word in enumerate(("one", "two", "three"))
+        )
+    )
+    with ThreadingHTTPServer(("127.0.0.1", 0), Host) as server:
+        Thread(target=server.serve_forever).start()
+        settings = live(server.server_address[1])
+        settings = settings.model_copy(update={"fetch": settings.fetch.model_copy(update={"retries": 0})})
+
+        def again(**more: bool) -> tuple[int, dict[str, int], list[str]]:
+            before = len(asked)
+            funnel = run(tmp_path / "out", tmp_path / "x.tsv", settings=settings, **more)
+            return funnel["kept"], funnel["failures"], sorted(asked[before:])
+
+        first = again()
+        assert first == (1, {"server error": 1, "status 404": 1}, ["/0.png", "/1.png", "/2.png", "/robots.txt"])
+        assert again() == (*first[:2], [])
+        mended.append(True)
+        assert again(retry_failed=True) == (2, {"status 404": 1}, ["/1.png"])
+        assert again() == (2, {"status 404": 1}, [])
+        server.shutdown()
+
+
+def png(pixels: Any) -> bytes:
+    kept = io.BytesIO()
+    Image.fromarray(pixels).save(kept, "PNG")
+    return kept.getvalue()
 
 
 def live(port: int) -> Settings:

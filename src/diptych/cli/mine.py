@@ -284,11 +284,20 @@ def mine_judge(
         Path, typer.Argument(help="Folder with one subfolder of pictures a class: natural or safe, and others.")
     ],
     out: Annotated[Path, typer.Option(help="Judge folder to write.")],
+    backbone: Annotated[
+        str | None,
+        typer.Option(help="Network whose features it learns on too: resnet18, timm/NAME, open_clip/NAME or hf/NAME."),
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="File with the backbone's weights, not to download them.")
+    ] = None,
 ) -> None:
     """Train a picture filter for --realism or --nsfw from a folder of examples."""
     from diptych.mining.picture_judge import train_judge
 
-    card = train_judge(folder, out)
+    if weights is not None and backbone is None:
+        raise RecipeError("--weights are those of a --backbone; name it")
+    card = train_judge(folder, out, backbone=backbone, weights=weights)
     print(
         f"{sum(card['pictures'].values())} pictures; AUC on {card['held_out']} held out {card['auc']:.3f} "
         f"({card['interval'][0]:.3f} to {card['interval'][1]:.3f}); under {card['least']:.3f} is dropped; in {out}"

@@ -21,7 +21,6 @@ MEASURED = (
     "why",
 )  # fmt: skip
 TURNED = 0x0112
-SMALL = 256  # pixels of the side at which judges look
 
 Measures = dict[str, Any]
 

@@ -11,10 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
+from PIL import Image
+
 from diptych.errors import CheckpointError, DiptychError, RecipeError
 
 FILE = "judge.json"
 PLACES = ("realism", "nsfw")
+SMALL = 256  # pixels of the longer side at which judges see a picture, when they learn and when they judge
 
 
 @runtime_checkable
@@ -33,6 +36,13 @@ class Judge(Protocol):
     def judge(self, pictures: Sequence[Any]) -> Sequence[float]:
         """`pictures`: uint8 tensors (3, H, W). One finite number each."""
         ...
+
+
+def small(image: Image.Image) -> Image.Image:
+    """The picture as judges see it."""
+    seen = image.copy()
+    seen.thumbnail((SMALL, SMALL))
+    return seen
 
 
 def check_scores(judge: Judge, scores: Sequence[float], pictures: int) -> list[float]:
@@ -96,7 +106,7 @@ def _from_hub(name: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=[FILE, "*.safetensors"]))
+        return Path(snapshot_download(name, allow_patterns=[FILE, "*.safetensors", "backbone/*.json"]))
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         raise CheckpointError(
             f"no judge {name} on the hub, or no network; copy {FILE} and its weights to a folder"

@@ -10,7 +10,8 @@ from typing import Any
 from PIL import Image
 
 from diptych.engine import Counts
-from diptych.mining.decode import SMALL, judge_all, measure
+from diptych.mining.decode import judge_all, measure
+from diptych.mining.judges import small
 from diptych.mining.layout import Layout
 from diptych.mining.settings import PictureRules
 from diptych.mining.tables import Row, read_json, read_rows, write_json, write_rows
@@ -41,8 +42,7 @@ class Decode:
                 row: dict[str, Any] = {"address": entry["address"], **found, "fails": fails}
                 rows.append(row)
                 if image is not None and self.judges:
-                    image.thumbnail((SMALL, SMALL))
-                    waiting.append((row, image))
+                    waiting.append((row, small(image)))
                 if len(waiting) == AT_ONCE:
                     self._judge(waiting)
         self._judge(waiting)
