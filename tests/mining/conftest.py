@@ -1,5 +1,6 @@
 """A small test web, and a run of it, made once."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -29,3 +30,11 @@ def run(out: Path, *given: Path, settings: Settings | None = None, **more: Any) 
     told = Mine(out, given, settings or Settings(offline=True), tell=lambda _: None, **more).run()
     assert told is not None
     return told
+
+
+def digest(out: Path) -> str:
+    """Of records, verdicts and the funnel."""
+    told = hashlib.sha256()
+    for path in sorted([*out.glob("records/*"), *out.glob("decisions/*"), out / "funnel.json"]):
+        told.update(f"{path.relative_to(out)}\0".encode() + path.read_bytes())
+    return told.hexdigest()

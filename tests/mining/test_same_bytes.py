@@ -1,0 +1,163 @@
+"""The same bytes whoever makes them, in whatever order, and however often it is stopped on the way."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diptych.errors import DiptychError
+
+from .conftest import digest, run
+
+
+def split(small_web: Path, folder: Path) -> list[Path]:
+    """The one WARC in three, cut between records."""
+    import zlib
+
+    content = next((small_web / "warc").glob("*")).read_bytes()
+    ends, at = [], 0
+    while at < len(content):
+        reader = zlib.decompressobj(31)
+        reader.decompress(content[at:])
+        at = len(content) - len(reader.unused_data)
+        ends.append(at)
+    first, second = ends[len(ends) // 3], ends[2 * len(ends) // 3]
+    parts = [content[:first], content[first:second], content[second:]]
+    paths = [folder / f"{n}.warc.gz" for n in range(3)]
+    for path, part in zip(paths, parts, strict=True):
+        path.write_bytes(part)
+    return paths
+
+
+def test_processes_and_the_order_of_inputs_give_the_same_bytes(small_web: Path, tmp_path: Path) -> None:
+    parts = split(small_web, tmp_path)
+    run(tmp_path / "one", *parts)
+    run(tmp_path / "two", *reversed(parts), workers=2)
+    run(tmp_path / "three", parts[1], parts[2], parts[0], workers=3)
+    assert digest(tmp_path / "one") == digest(tmp_path / "two") == digest(tmp_path / "three")
+
+
+def test_a_great_file_in_parts_gives_the_same_records(
+    small_web: Path, mined: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diptych.mining.warc.PART", 500_000)
+    summary = run(tmp_path / "out", small_web / "warc")
+    assert len(list((tmp_path / "out" / "decisions").iterdir())) > 2
+    assert summary == mined[1]
+    for folder in ("records", "pictures"):
+        assert tree(tmp_path / "out" / folder) == tree(mined[0] / folder)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+BY_ENGINE = """
+import os
+import signal
+import sys
+from pathlib import Path
+
+from diptych import engine
+from diptych.mining import run
+from diptych.mining.settings import Settings
+
+out, name, *given = sys.argv[1:]
+mark = Path(out).with_suffix(".killed")
+
+
+class KilledOnce:
+    def __init__(self, work):
+        self.work = work
+
+    def __call__(self, name):
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.work(name)
+
+
+if __name__ == "__main__":
+    if name == "ray":
+        run.run_shards = lambda work, *others: engine.run(KilledOnce(work), *others)
+    run.Mine(Path(out), [Path(one) for one in given], Settings(offline=True), engine=name, workers=2).run()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["daft", "ray"])
+def test_engines_give_the_same_bytes(small_web: Path, tmp_path: Path, engine: str) -> None:
+    """Under Ray a worker is killed at its first shard."""
+    parts = split(small_web, tmp_path)
+    run(tmp_path / "one", *parts)
+    (tmp_path / "by_engine.py").write_text(BY_ENGINE)
+    subprocess.run(
+        [sys.executable, tmp_path / "by_engine.py", tmp_path / "two", engine, *parts], check=True, timeout=250
+    )
+    assert digest(tmp_path / "one") == digest(tmp_path / "two")
+    assert (tmp_path / "two.killed").exists() == (engine == "ray")
+
+
+COMMAND = [sys.executable, "-m", "diptych.cli", "mine", "run", "--no-nsfw", "--offline", "--processes", "1", "--out"]
+
+
+@pytest.mark.parametrize("stage", ["pages", "index", "measured", "joined", "decisions"])
+def test_killed_in_any_stage_the_same_command_ends_with_the_same_bytes(
+    small_web: Path, mined: tuple[Path, dict[str, Any]], tmp_path: Path, stage: str
+) -> None:
+    """SIGKILL when the first file of the stage appears, whole or not."""
+    out = tmp_path / "out"
+    folder = out / "decisions" if stage == "decisions" else out / "work" / stage
+    started = subprocess.Popen([*COMMAND, str(out), str(small_web / "warc")], stdout=subprocess.DEVNULL)
+    wait(lambda: folder.is_dir() and any(folder.iterdir()), started)
+    started.send_signal(signal.SIGKILL)
+    started.wait()
+    if folder.name == "decisions":  # what a kill in the midst of a write leaves, whether or not it hit one
+        (folder / f".torn.parquet.{started.pid}.partial").write_bytes(b"torn")
+    told = run(out, small_web / "warc")
+    assert told["kept"] == mined[1]["kept"]
+    assert digest(out) == digest(mined[0])
+    assert not [*out.glob("records/.*"), *out.glob("decisions/.*")]
+
+
+def test_a_signal_stops_it_in_time_and_the_same_command_goes_on(
+    small_web: Path, mined: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    started = subprocess.Popen([*COMMAND, str(out), str(small_web / "warc")], stderr=subprocess.PIPE, text=True)
+    wait((out / "mine.json").exists, started)
+    os.kill(started.pid, signal.SIGTERM)
+    _, said = started.communicate(timeout=20)
+    assert started.returncode == 75, said
+    assert "the same command goes on" in said
+    run(out, small_web / "warc")
+    assert digest(out) == digest(mined[0])
+
+
+def wait(ready: Callable[[], bool], process: subprocess.Popen[Any]) -> None:
+    end = time.monotonic() + 60
+    while not ready():
+        assert process.poll() is None, "it ended before"
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def test_a_full_disk_is_named_and_the_same_command_goes_on(
+    small_web: Path, mined: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("diptych.mining.gathering.os.fsync", full)
+        with pytest.raises(DiptychError, match="the disk is full"):
+            run(tmp_path / "out", small_web / "warc")
+    run(tmp_path / "out", small_web / "warc")
+    assert digest(tmp_path / "out") == digest(mined[0])
