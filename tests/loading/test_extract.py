@@ -1,6 +1,9 @@
 """Pictures in, a store out: order, resume, failures by name, interruption."""
 
 import json
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +14,8 @@ import torch
 from PIL import Image
 
 from diptych.core import FeatureContract, Object, Record, Regions
-from diptych.errors import DataError
+from diptych.engine import Counts, Work
+from diptych.errors import DataError, RecipeError
 from diptych.loading import extract as extraction
 from diptych.loading.extract import extract
 from diptych.loading.store import Store
@@ -179,9 +183,7 @@ def test_features_of_two_kinds_do_not_mix(make_records: MakeRecords, tmp_path: P
 
 def test_processes_see_what_one_does(make_records: MakeRecords, tmp_path: Path) -> None:
     """The windows and so the batches are the same, also after pictures that cannot be opened."""
-    torch.manual_seed(0)
-    shape = DetectorConfig(kinds=("square",), side=64, feature_size=16, widths=(24, 24, 24))
-    detector = StorybookDetector(SmallDetector(shape), Selection(most=3, least=3))
+    detector = small_detector()
     records = make_records(23)
     (tmp_path / "004.png").write_bytes(b"no picture")
     told = list[int]()
@@ -191,8 +193,102 @@ def test_processes_see_what_one_does(make_records: MakeRecords, tmp_path: Path) 
     assert one == two
     assert (one.written, list(one.failed)) == (22, ["k4"])
     assert sum(told) == 2 * 23
-    for name in sorted(path.name for path in (tmp_path / "one").iterdir()):
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+    assert same_bytes(tmp_path / "one", tmp_path / "two")
+
+
+def same_bytes(one: Path, other: Path) -> bool:
+    names = sorted(path.name for path in one.iterdir())
+    assert names == sorted(path.name for path in other.iterdir())
+    return all((one / name).read_bytes() == (other / name).read_bytes() for name in names)
+
+
+def small_detector() -> StorybookDetector:
+    torch.manual_seed(0)
+    shape = DetectorConfig(kinds=("square",), side=64, feature_size=16, widths=(24, 24, 24))
+    return StorybookDetector(SmallDetector(shape), Selection(most=3, least=3))
+
+
+def test_work_that_carries_its_detector_sees_what_one_process_does(
+    make_records: MakeRecords, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an engine is handed and hands back, without the engine; the second command goes on."""
+    records = make_records(13)
+    (tmp_path / "004.png").write_bytes(b"no picture")
+    windows = list[str]()
+
+    def engine(work: Work, names: Sequence[str], name: str, workers: int) -> Iterator[Counts]:
+        assert (name, workers) == ("ray", 3)
+        windows.extend(names)
+        sent = pickle.dumps(work)
+        for shard in names:
+            yield pickle.loads(pickle.dumps(pickle.loads(sent)(shard)))
+
+    monkeypatch.setattr(extraction, "run", engine)
+    with one_thread():
+        extract(records[:5], small_detector(), tmp_path / "one", 2)
+        one = extract(records, small_detector(), tmp_path / "one", 2)
+        extract(records[:5], small_detector(), tmp_path / "two", 2, engine="ray", processes=3)
+        two = extract(records, small_detector(), tmp_path / "two", 2, engine="ray", processes=3)
+    assert one == two
+    assert (one.written, one.already_there, list(one.failed)) == (8, 4, ["k4"])
+    assert [len(json.loads(window)) for window in windows] == [5, 8, 1]
+    assert same_bytes(tmp_path / "one", tmp_path / "two")
+
+
+ON_RAY = """
+import os
+import signal
+import sys
+from pathlib import Path
+
+from diptych import engine
+from diptych.core import Record
+from diptych.loading import extract as extraction
+from diptych.vision.load import load_detector
+
+folder = Path(sys.argv[1])
+mark = folder / "killed"
+
+
+class KilledOnce:
+    def __init__(self, work):
+        self.work = work
+
+    def __call__(self, name):
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.work(name)
+
+
+if __name__ == "__main__":
+    extraction.run = lambda work, *others: engine.run(KilledOnce(work), *others)
+    records = [Record(f"k{n}", image=folder / f"{n:03d}.png", captions=(f"picture {n}",)) for n in range(23)]
+    detector = load_detector(folder / "detector")
+    extraction.extract(records, detector, folder / "two", 2, engine="ray", processes=2)
+"""
+
+
+@pytest.mark.slow
+def test_a_cluster_sees_what_one_process_does(make_records: MakeRecords, tmp_path: Path) -> None:
+    """A worker is killed at its first window."""
+    pytest.importorskip("ray", reason="needs the extra ray")
+    small_detector().save(tmp_path / "detector")
+    with one_thread():
+        extract(make_records(23), small_detector(), tmp_path / "one", 2)
+    (tmp_path / "on_ray.py").write_text(ON_RAY)
+    subprocess.run([sys.executable, tmp_path / "on_ray.py", tmp_path], check=True, timeout=250)
+    assert (tmp_path / "killed").exists()
+    assert same_bytes(tmp_path / "one", tmp_path / "two")
+
+
+def test_engines_that_cannot_extract_are_refused(make_records: MakeRecords, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="no engine 'rai' extracts; did you mean ray"):
+        extract(make_records(1), small_detector(), tmp_path / "store", engine="rai")
+    truth = GroundTruth(("square",), {})
+    with pytest.raises(RecipeError, match=r"ground-truth reads no pictures, .*leave out --engine ray"):
+        extract(make_records(1), truth, tmp_path / "store", engine="ray")
+    assert not (tmp_path / "store").exists()
 
 
 @contextmanager

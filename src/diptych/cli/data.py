@@ -24,6 +24,11 @@ from diptych.errors import RecipeError, nearest
 from diptych.processes import PROCESSES
 
 
+class Extracting(StrEnum):
+    local = "local"
+    ray = "ray"
+
+
 class TokenKind(StrEnum):
     wordpiece = "wordpiece"
     bpe = "bpe"
@@ -222,6 +227,10 @@ def extract(
             min=1, help="Processes that extract, with the same result for any number; default: as many as cores."
         ),
     ] = None,
+    engine: Annotated[
+        Extracting,
+        typer.Option(help="Engine that runs it, with the same result: local, or ray (the cluster of RAY_ADDRESS)."),
+    ] = Extracting.local,
 ) -> None:
     """Extract the regions of every picture into a store, which training reads."""
     from diptych.progress import tell
@@ -237,7 +246,7 @@ def extract(
         tell(console(), note)
     opened = with_image_feature(found, image_feature)
     hold(out)
-    done = extract_with_progress(records, opened, out, console(), batch, processes)
+    done = extract_with_progress(records, opened, out, console(), batch, processes, engine.value)
     print(f"{done.summary()}; {out}")
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import filecmp
+import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -14,21 +15,25 @@ from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from diptych.core import Record, Regions
-from diptych.errors import DataError
+from diptych.engine import Counts, run
+from diptych.errors import DataError, RecipeError, nearest
 from diptych.files import write_atomically
-from diptych.loading.store import FAILURES, StoreWriter
+from diptych.loading.store import FAILURES, StoreWriter, record_from_json, record_to_json
 from diptych.processes import shared
 from diptych.vision.detector import Detector, Picture
 from diptych.vision.load import load_detector
 from diptych.vision.pictures import open_picture
 
+LOCAL, RAY = "local", "ray"
+EXTRACTING = (LOCAL, RAY)  # engines
 WINDOW = 4  # batches whose pictures are sorted by shape, so that a detector that pads a batch pads little
 MOST_BYTES = 256 * 2**20  # of opened pictures that wait: some are as large as 200 MB
 
@@ -65,26 +70,34 @@ def extract(
     progress: Callable[[int], object] | None = None,
     threads: int = 2,
     processes: int = 1,
+    engine: str = LOCAL,
 ) -> Extraction:
     """Records that the store has are passed over, so the same command goes on where it was stopped.
 
     `progress` is told how many more records are dealt with. Ctrl-C keeps what was seen so far. With `processes` over 1
-    each has its own detector, on the CPU, and one thread; what is written is the same. Raises DataError where not one
+    each has its own detector, on the CPU, and one thread; what is written is the same. So it is on another `engine`
+    (`ray`: on a cluster, whose machines have to see the pictures at the same places): `processes` is then how many
+    windows are under way at once, and a lost worker costs its own, which is done again. Raises DataError where not one
     record could be extracted.
     """
+    if engine not in EXTRACTING:
+        raise RecipeError(f"no engine {engine!r} extracts; {nearest(engine, EXTRACTING)}")
+    if engine != LOCAL and not detector.needs_pictures:
+        raise RecipeError(
+            f"{detector.contract.extractor} reads no pictures, so that there is nothing to share out; leave out "
+            f"--engine {engine}"
+        )
     result = Extraction()
     try:
         with StoreWriter(folder, detector.contract, records_per_shard) as store:
             reported = 0
             new = _new(records, store.done, result)
-            extractor = (
-                _Extractor(detector, batch_size, threads) if processes == 1 or not detector.needs_pictures else None
-            )
-            seen = (
-                extractor.windows(new)
-                if extractor is not None
-                else _shared(new, detector, batch_size, processes, folder)
-            )
+            if engine != LOCAL:
+                seen = _on_engine(new, detector, batch_size, processes, engine)
+            elif processes == 1 or not detector.needs_pictures:
+                seen = _Extractor(detector, batch_size, threads).windows(new)
+            else:
+                seen = _shared(new, detector, batch_size, processes, folder)
             for found, failed in seen:
                 for record, regions in found:
                     store.add(replace(record, regions=regions, size=regions.size))
@@ -166,14 +179,74 @@ def _extract_shard(
     return [([(record, _packed(regions)) for record, regions in found], failed) for found, failed in seen]
 
 
+def _on_engine(records: Iterator[Record], detector: Detector, batch: int, workers: int, engine: str) -> Iterator[Seen]:
+    """The same windows as in one process; the names of its shards are their records as text."""
+    with TemporaryDirectory(prefix="diptych.detector.") as folder:
+        detector.save(Path(folder))
+        work = _RemoteShard.of(Path(folder), batch)
+    windows = list(iter(lambda: list(islice(records, batch * WINDOW)), []))
+    made = run(work, [_as_text(window) for window in windows], engine, workers)
+    with closing(cast("Generator[Any]", made)):
+        for window, counts in zip(windows, made, strict=True):
+            known = {record.key: record for record in window}
+            for found, failed in counts[SEEN]:
+                yield [(known[key], _unpacked(regions)) for key, regions in found], failed
+
+
+def _as_text(window: list[Record]) -> str:
+    """With pictures where every machine finds them."""
+    placed = (r if r.image is None else replace(r, image=Path(os.path.abspath(r.image))) for r in window)
+    return json.dumps([record_to_json(record) for record in placed])
+
+
+@dataclass(frozen=True)
+class _RemoteShard:
+    """It carries the detector's files, so that no folder has to be shared."""
+
+    files: dict[str, npt.NDArray[np.uint8]]  # by their names in the folder
+    digest: str
+    batch: int
+
+    @classmethod
+    def of(cls, folder: Path, batch: int) -> _RemoteShard:
+        paths = sorted(path for path in folder.rglob("*") if path.is_file())
+        files = {path.relative_to(folder).as_posix(): np.fromfile(path, np.uint8) for path in paths}
+        hashed = hashlib.sha256()
+        for name, content in files.items():
+            hashed.update(f"{name} {len(content)}\n".encode() + content.tobytes())
+        return cls(files, hashed.hexdigest(), batch)
+
+    def __call__(self, name: str) -> Counts:
+        if self.digest not in _DETECTORS:
+            with TemporaryDirectory(prefix="diptych.detector.") as folder:
+                for file, content in self.files.items():
+                    (Path(folder) / file).parent.mkdir(parents=True, exist_ok=True)
+                    content.tofile(Path(folder) / file)
+                torch.set_num_threads(1)
+                _DETECTORS.clear()
+                _DETECTORS[self.digest] = load_detector(Path(folder))
+        records = [record_from_json(values) for values in json.loads(name)]
+        seen = _Extractor(_DETECTORS[self.digest], self.batch, threads=1).windows(records)
+        return {SEEN: [([(r.key, _packed(regions)) for r, regions in found], failed) for found, failed in seen]}
+
+
+_DETECTORS: dict[str, Detector] = {}  # of a worker's process, by its files
+SEEN = "seen"
+
+
 def _packed(regions: Regions) -> Packed:
     """With arrays for tensors, of which torch would send each through a shared file: slower than detection."""
     return {name: value.numpy() if isinstance(value, Tensor) else value for name, value in vars(regions).items()}
 
 
 def _unpacked(values: Packed) -> Regions:
-    fields: dict[str, Any] = {n: torch.from_numpy(v) if isinstance(v, np.ndarray) else v for n, v in values.items()}
+    fields: dict[str, Any] = {n: _tensor(v) if isinstance(v, np.ndarray) else v for n, v in values.items()}
     return Regions(**fields)
+
+
+def _tensor(array: npt.NDArray[Any]) -> Tensor:
+    """What lies in Ray's shared memory cannot be written to: it is copied."""
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
 @cache

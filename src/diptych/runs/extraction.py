@@ -13,7 +13,7 @@ from rich.console import Console
 
 from diptych.core import Record
 from diptych.errors import DataError, RecipeError
-from diptych.loading.extract import Extraction, extract
+from diptych.loading.extract import LOCAL, Extraction, extract
 from diptych.loading.several import SeveralStores
 from diptych.loading.store import DETECTOR, INDEX, Store, iterate
 from diptych.processes import PROCESSES
@@ -38,13 +38,14 @@ def extract_regions(
     batch_size: int = 16,
     progress: Callable[[int], object] | None = None,
     processes: int | None = None,
+    engine: str = LOCAL,
 ) -> Extraction:
     """Regions for every picture; the detector is kept beside them, for the models that will be made from them.
 
     Without a number, as many processes as there are cores where the pictures are worth starting them.
     """
-    processes = processes or (PROCESSES if len(records) >= MANY else 1)
-    done = extract(records, detector, folder, batch_size, progress=progress, processes=processes)
+    processes = processes or (PROCESSES if len(records) >= MANY or engine != LOCAL else 1)
+    done = extract(records, detector, folder, batch_size, progress=progress, processes=processes, engine=engine)
     (folder / DETECTOR).mkdir(exist_ok=True)
     detector.save(folder / DETECTOR)
     return done
@@ -57,6 +58,7 @@ def extract_with_progress(
     console: Console,
     batch_size: int = 16,
     processes: int | None = None,
+    engine: str = LOCAL,
 ) -> Extraction:
     """The same with a progress bar; what failed is named."""
     given = detector if isinstance(detector, Given) else None
@@ -66,7 +68,7 @@ def extract_with_progress(
     with bar("pictures", console) as progress:
         extracting = progress.add_task("extracting", total=len(records))
         done = extract_regions(
-            records, detector, folder, batch_size, lambda count: progress.advance(extracting, count), processes
+            records, detector, folder, batch_size, lambda count: progress.advance(extracting, count), processes, engine
         )
     for key, reason in list(done.failed.items())[:NAMED]:
         tell(console, f"  {printable(key)}: {printable(reason)}")
