@@ -6,12 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from diptych import cli
 from diptych.errors import DiptychError
 from diptych.lock import FILE, held
 
@@ -52,6 +54,36 @@ def test_of_the_ranks_of_a_run_the_first_holds_it(tmp_path: Path, monkeypatch: p
         with held(tmp_path):
             pass
         assert (tmp_path / FILE).exists()
+
+
+WRITES = {  # verb -> its arguments; FOLDER is what it writes
+    "demo": "--out FOLDER --fast",
+    "pretrain": "unified-vlp/small/pretrain --data nothing --out FOLDER",
+    "import": "unified-vlp nothing FOLDER --vocab nothing",
+    "import detector": "nothing FOLDER",
+    "mine run": "nothing --no-nsfw --out FOLDER",
+    "mine forget": "FOLDER --hosts nothing",
+    "mine scorer": "nothing --out FOLDER",
+    "mine judge": "nothing --out FOLDER",
+    "storybook write": "FOLDER",
+    "storybook web": "FOLDER",
+    "storybook detector": "FOLDER",
+}
+
+
+@pytest.mark.parametrize("verb", WRITES)
+def test_no_verb_writes_to_a_folder_that_another_writes_to(
+    tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, before = tmp_path / "out", (tempfile.tempdir, signal.getsignal(signal.SIGTERM))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["diptych", *verb.split(), *WRITES[verb].replace("FOLDER", str(folder)).split()])
+    with held(folder), pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
+    assert f"{folder} is being written to by process {os.getpid()} of " in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [], "nothing was written"
+    assert (tempfile.tempdir, signal.getsignal(signal.SIGTERM)) == before
 
 
 @pytest.fixture

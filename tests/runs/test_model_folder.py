@@ -56,6 +56,13 @@ def test_each_file_is_named_where_it_is_hurt_or_gone(folder: Path, name: str) ->
         open_model(folder)
 
 
+def test_a_folder_of_before_is_said_to_be_one(folder: Path) -> None:
+    (folder / "weights.json").unlink()
+    with pytest.raises(CheckpointError, match=r"no weights.json: if an older version.* make it again .*a new folder"):
+        open_model(folder)
+    assert "older version" in damaged_files(folder)[0]
+
+
 FEATURES = [
     [], {"extractor": 5, "weights": "", "feature_size": 6}, {"weights": ""},
     {"extractor": "given", "weights": "", "feature_size": -1},

@@ -129,11 +129,11 @@ def main(
     """Pre-train, fine-tune, evaluate and apply vision-language models."""
 
 
-def hold(folder: Path) -> None:
+def hold(folder: Path, temporary: bool = True) -> None:
     """The folder that a verb writes is its own until it ends; SIGTERM keeps what was done, and its repeats are one.
 
-    What an earlier command was killed over is swept; temporary files lie there too. Raises DiptychError where another
-    process writes there.
+    What an earlier command was killed over is swept. Temporary files lie there too, but where the folder is written
+    beside and takes its place as a whole. Raises DiptychError where another process writes there.
     """
     from multiprocessing.util import Finalize
 
@@ -142,7 +142,7 @@ def hold(folder: Path) -> None:
 
     holding.enter_context(held(folder))
     own = aside((folder / "temporary").absolute())
-    if len(str(own)) < MOST_OF_A_PATH:
+    if temporary and len(str(own)) < MOST_OF_A_PATH:
         own.mkdir()
         # After multiprocessing's own folder in it, whose removal at exit has priority -100.
         Finalize(None, shutil.rmtree, (own,), {"ignore_errors": True}, exitpriority=-101)

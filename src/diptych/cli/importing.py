@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from diptych.cli.app import app
+from diptych.cli.app import app, hold
 from diptych.errors import RecipeError
 
 DETECTOR = "detector"
@@ -74,6 +74,7 @@ def import_(
             )
         from diptych.runs.detectors import keep_detector
 
+        hold(out, temporary=False)
         lines = keep_detector(str(file), out, weights, backbone, settings or (), class_names)
     else:
         if vocab is None:
@@ -84,6 +85,7 @@ def import_(
             )
         from diptych.runs.importing import import_checkpoint
 
+        hold(out, temporary=False)
         lines = import_checkpoint(system, file, out, vocab, uncased, detector, answers, any_detector)
     for line in lines:
         print(line)

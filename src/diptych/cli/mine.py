@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diptych.cli.app import AsJson, Seed, app, console, storybook
+from diptych.cli.app import AsJson, Seed, app, console, hold, storybook
 from diptych.errors import RecipeError
 from diptych.processes import PROCESSES
 
@@ -144,6 +144,7 @@ def mine_run(
     }  # fmt: skip
     values["keep"] |= {"licence": licence} | ({"host_pairs": max_pairs_per_host} if max_pairs_per_host else {})
     settings: Settings = checked(values)
+    hold(out, temporary=engine == "local")  # Ray's sockets have no room for a long path
     with _progress() as progress:
         job = Mine(
             out, inputs, settings, base=base, engine=engine, workers=processes, until=until, retry_failed=retry_failed,
@@ -240,6 +241,7 @@ def storybook_web(
     from diptych.sources.storybook import web
 
     if not (folder / "truth.jsonl").exists():
+        hold(folder)
         with bar("pages") as progress:
             writing = progress.add_task("writing", total=pages)
             web.write(folder, pages, seed, processes, lambda done: progress.advance(writing, done))
@@ -265,6 +267,7 @@ def mine_scorer(
     """Train the weak semantic model, which tells texts that are about their pictures, on a few labels."""
     from diptych.runs.mining import train_scorer
 
+    hold(out)
     card = train_scorer(labelled, out, model, detector, precision)
     print(
         f"{card['labels']} labels of {card['pictures']} pictures; AUC on {card['held_out']} held out "
@@ -297,6 +300,7 @@ def mine_judge(
 
     if weights is not None and backbone is None:
         raise RecipeError("--weights are those of a --backbone; name it")
+    hold(out)
     card = train_judge(folder, out, backbone=backbone, weights=weights)
     print(
         f"{sum(card['pictures'].values())} pictures; AUC on {card['held_out']} held out {card['auc']:.3f} "
@@ -335,4 +339,7 @@ def mine_forget(
     lists = [*(hosts or []), *(addresses or []), *(pictures or [])]
     if not lists:
         raise RecipeError("nothing to forget was named: give --hosts, --addresses or --pictures, each a file")
+    if not run.is_dir():
+        raise RecipeError(f"no finished run in {run}; give the --out of `diptych mine run`")
+    hold(run)
     print(f"{forget(run, lists)} pictures forgotten in {run}")

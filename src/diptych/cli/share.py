@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from diptych.cli.app import app, open_folder
+from diptych.cli.app import app, hold, open_folder
 
 
 @app.command()
@@ -50,6 +50,7 @@ def push(
         target = out or Path(repository.partition("/")[2])
         if target.exists() and not (target / hub.CARD).is_file():
             raise RecipeError(f"{target} exists and is no folder of `diptych push`; choose another with --out")
+        hold(target, temporary=False)
         hub.write(folder, target, card)
         print(f"{target}: {len(hub.files_of(folder)) + 1} files; nothing was pushed")
     else:

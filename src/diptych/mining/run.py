@@ -98,7 +98,7 @@ class Mine:
                     f"{self.out} was begun with other settings: {'; '.join(different[:5])}; give those, or "
                     "another --out"
                 )
-        elif self.out.exists() and any(self.out.iterdir()):
+        elif self.out.exists() and any(not path.name.startswith(".") for path in self.out.iterdir()):
             raise RecipeError(f"{self.out} holds something that `diptych mine run` did not make; give an empty --out")
         self.out.mkdir(parents=True, exist_ok=True)
         write_json(self.layout.settings, now)

@@ -189,6 +189,11 @@ def model_in(path: Path) -> Path | None:
 def damaged_files(folder: Path, compared: Sequence[str] | None = None) -> list[str]:
     """A line for each file of a model folder that is missing, and for each of those `compared` that is not what was
     written; None: all of them, the detector's too."""
+    if not (folder / CHECKS).exists():
+        return [
+            f"{folder} has no {CHECKS}: if an older version of Diptych wrote it, make it again with this one (`diptych "
+            "pretrain` or `finetune` into a new folder, or `diptych import`); otherwise its files are not all there"
+        ]
     checks = _json(folder / CHECKS)
     if not isinstance(checks, dict) or WEIGHTS not in checks:
         return [f"{folder / CHECKS} is damaged"]
