@@ -1,5 +1,5 @@
 # Each target is a line of uv; .ci/run runs exactly these.
-.PHONY: setup check test smoke golden golden-write docs
+.PHONY: setup check test smoke golden golden-write docs attack
 
 setup:
 	uv sync
@@ -21,3 +21,6 @@ golden-write:
 
 docs:
 	uv run python -m experiments.pages
+
+attack:
+	uv run python -m tests.attack --seconds 7200 --keep

@@ -1,0 +1,112 @@
+"""A verb run in a fork of this process, which has imported everything: a tenth of a second and not five.
+
+Nothing here may compute with torch before a fork: its threads would not be there in the child.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+TOO_LONG = 120.0  # seconds, after which an attempt is called hung
+HUNG = -99
+FAULTS = ("Traceback", "fault of Diptych", "Fatal Python error")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """`code` is below 0 for a signal, HUNG for one that never ended."""
+
+    code: int
+    out: str
+    error: str
+
+    @property
+    def clean(self) -> bool:
+        """Ended with a result or with a sentence: no traceback, no unforeseen error, no crash."""
+        return self.code in (0, 1, 2, 75, 130) and not any(sign in self.out + self.error for sign in FAULTS)
+
+    @property
+    def last(self) -> str:
+        """The last line of what it complained."""
+        lines = self.error.strip().splitlines()
+        return lines[-1][:200] if lines else "no word"
+
+
+def import_all() -> None:
+    """What verbs import late, so that each fork has it already."""
+    import torch
+
+    torch.set_num_threads(1)
+    import diptych.cli
+    import diptych.demo.demo
+    import diptych.evaluation.augment
+    import diptych.mining.run
+    import diptych.runs.extraction
+    import diptych.runs.importing
+    import diptych.runs.stages
+    import diptych.serving.predictor  # noqa: F401
+
+
+def attempt(
+    folder: Path, arguments: tuple[str, ...], prepare: Callable[[], object] | None = None, after: float | None = None
+) -> Ended:
+    """`diptych ARGUMENTS` in `folder`, or nothing where there are none; `prepare` runs in the child first, and SIGKILL
+    comes `after` so many seconds."""
+    out, error = folder / ".attack.out", folder / ".attack.err"
+    child = os.fork()
+    if child == 0:
+        _be(folder, arguments, prepare, out, error)
+    began, status = time.monotonic(), 0
+    deadline = TOO_LONG if after is None else after
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        if time.monotonic() - began > deadline:
+            os.killpg(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
+            break
+        time.sleep(0.002)
+    code = os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGKILL and after is None and time.monotonic() - began > TOO_LONG:
+        code = HUNG
+    texts = [path.read_text("utf-8", "replace") if path.exists() else "" for path in (out, error)]
+    for path in (out, error):
+        path.unlink(missing_ok=True)
+    return Ended(code, *texts)
+
+
+def _be(folder: Path, arguments: tuple[str, ...], prepare: Callable[[], object] | None, out: Path, error: Path) -> None:
+    """The child: its own group, its own output, and never back to the caller's code."""
+    code = 70
+    try:
+        os.setsid()
+        os.chdir(folder)
+        for path, number in ((out, 1), (error, 2)):
+            opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(opened, number)
+            os.close(opened)
+        os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        sys.argv = ["diptych", *arguments]
+        if prepare is not None:
+            prepare()
+        if arguments:
+            from diptych import cli
+
+            cli.main()
+        code = 0
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

@@ -1,0 +1,90 @@
+"""Kills and full disks: at an operation of the disk or at a random instant; then the same command, given again, must
+end with 0 and leave byte for byte what an undisturbed one leaves."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+from tests.attack.forks import HUNG, attempt
+from tests.attack.shim import COUNTED, install
+from tests.attack.verbs import Verb, digests
+
+Way = Literal["operation", "instant", "full disk"]
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """What a verb leaves, in how many operations and seconds."""
+
+    files: dict[str, str]
+    operations: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Broken:
+    """One attempt that did not hold."""
+
+    what: str
+    seed: str
+    how: str
+
+
+def undisturbed(verb: Verb, world: Path, place: Path) -> Undisturbed:
+    """Raises RuntimeError where it does not end with 0, or where two runs differ."""
+    found = []
+    for number in range(2):
+        folder = _copied(world, place)
+        began = time.monotonic()
+        ended = attempt(folder, verb.arguments, partial(install, None) if number else None)
+        seconds = time.monotonic() - began
+        if ended.code != 0:
+            raise RuntimeError(f"diptych {' '.join(verb.arguments)}: {ended.code}\n{ended.error}")
+        found.append(digests(folder / verb.writes))
+    operations = int((folder / COUNTED).read_text())
+    if found[0] != found[1]:
+        differ = sorted(name for name in found[0] | found[1] if found[0].get(name) != found[1].get(name))
+        raise RuntimeError(f"{verb.name}: two runs differ in {', '.join(differ)}")
+    return Undisturbed(found[0], operations, seconds)
+
+
+def broken_by(verb: Verb, way: Way, seed: str, whole: Undisturbed, world: Path, place: Path) -> Broken | None:
+    """One attempt, drawn by its seed; None where it held."""
+    rng, folder = Random(seed), _copied(world, place)
+    at = rng.randrange(1, whole.operations + 1)
+    if way == "instant":
+        ended = attempt(folder, verb.arguments, after=rng.uniform(0.0, whole.seconds))
+    else:
+        ended = attempt(folder, verb.arguments, partial(install, at, "kill" if way == "operation" else "full"))
+    where = f"{way} {at} of {whole.operations}" if way != "instant" else way
+    if ended.code == HUNG:
+        return Broken(verb.name, seed, f"{where}: hung")
+    if way == "full disk" and not ended.clean:
+        return Broken(verb.name, seed, f"{where}: code {ended.code}, {ended.last}")
+    again = attempt(folder, verb.arguments)
+    if again.code != 0:
+        return Broken(verb.name, seed, f"{where}: then code {again.code}, {again.last}")
+    files = digests(folder / verb.writes)
+    differ = sorted(name for name in files | whole.files if files.get(name) != whole.files.get(name))
+    return Broken(verb.name, seed, f"{where}: then {', '.join(differ[:3])} differ") if differ else None
+
+
+def seeds(verb: Verb, way: Way, begin: int) -> Iterator[str]:
+    """Without an end: each names one attempt, for good."""
+    number = begin
+    while True:
+        yield f"{verb.name}/{way}/{number}"
+        number += 1
+
+
+def _copied(world: Path, place: Path) -> Path:
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(world, place, symlinks=True)
+    return place

@@ -1,0 +1,102 @@
+"""A seeded minute of the attack, and that the tool would notice what does not hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.attack.fuzz import LINE, corrupted, mutated
+from tests.attack.verbs import digests
+
+ROOT = Path(__file__).parents[2]
+ROUNDS = 2
+# Writes a file in two halves, then renames another over it: what a kill between them leaves differs.
+WRITES = """
+import os, sys
+from functools import partial
+from pathlib import Path
+from tests.attack.forks import attempt
+from tests.attack.shim import install
+
+def write(at, way):
+    install(at, way)
+    Path("a").write_text("first")
+    Path("b").write_text("second")
+    os.replace("b", "a")
+
+at, way, folder = sys.argv[1:]
+ended = attempt(Path(folder), (), partial(write, int(at) if at != "none" else None, way))
+print(ended.code)
+print(ended.error)
+"""
+
+
+def attacked(at: int | None, way: str, folder: Path) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-c", WRITES, str(at).lower(), way, str(folder)],
+        capture_output=True, text=True, check=True, cwd=ROOT,
+    )  # fmt: skip
+    code, _, error = done.stdout.partition("\n")
+    return int(code), error
+
+
+@pytest.mark.slow
+@pytest.mark.attack
+@pytest.mark.timeout(1200)
+def test_a_minute_of_the_attack_holds(tmp_path: Path) -> None:
+    table = tmp_path / "table.json"
+    command = [sys.executable, "-m", "tests.attack", "--rounds", str(ROUNDS), "--json", str(table)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads(table.read_text())
+    assert {row["tried"] for row in rows.values()} == {ROUNDS}
+    assert {"extract: operation", "checkpoints: flipped bit", "lines: fuzzed"} <= set(rows)
+
+
+def test_a_kill_comes_before_the_operation_that_is_named(tmp_path: Path) -> None:
+    """1 opens a, 2 opens b, 3 renames b."""
+    left = []
+    for at in (1, 2, 3, 4):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        assert attacked(at, "kill", folder)[0] == (-signal.SIGKILL if at < 4 else 0)
+        left.append(sorted((path.name, path.read_text()) for path in folder.iterdir()))
+    assert left == [[], [("a", "first")], [("a", "first"), ("b", "second")], [("a", "second")]]
+
+
+def test_a_full_disk_takes_no_new_file_but_renames(tmp_path: Path) -> None:
+    code, error = attacked(2, "full", tmp_path)
+    assert (code, "No space left on device: 'b'" in error) == (70, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_operations_are_counted(tmp_path: Path) -> None:
+    assert attacked(None, "kill", tmp_path)[0] == 0
+    assert (tmp_path / ".attack.count").read_text() == "3"
+
+
+def test_what_differs_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    before = digests(tmp_path)
+    (tmp_path / "metrics.jsonl").write_text("seconds")
+    assert digests(tmp_path) == before
+    (tmp_path / "a").write_text("b")
+    assert digests(tmp_path) != before
+
+
+def test_a_seed_makes_one_mutation_for_good() -> None:
+    drawn = [json.dumps(mutated(LINE, Random(f"lines/0/{turn}"))) for turn in range(50)]
+    assert drawn == [json.dumps(mutated(LINE, Random(f"lines/0/{turn}"))) for turn in range(50)]
+    assert len(set(drawn)) > 30
+    assert drawn.count(json.dumps(LINE)) == 0
+    content = bytes(range(100))
+    assert len({corrupted(content, Random(turn)) for turn in range(50)}) > 40

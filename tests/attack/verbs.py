@@ -1,0 +1,95 @@
+"""The verbs that write, each at a size of a second, in a small world that is made once and copied for each attempt."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from diptych.vision.selection import Selection
+from diptych.vision.small_detector import DetectorConfig, SmallDetector
+from diptych.vision.storybook_detector import StorybookDetector
+from tests.attack.forks import attempt
+
+TINY = tuple(
+    word
+    for key, value in {
+        "model.width": 16, "model.heads": 2, "model.layers": 1, "model.ffn": 16, "model.max_regions": 8,
+        "model.positions": 32, "training.batch": 4, "training.steps": 4, "training.validate_every": 2,
+        "training.checkpoint_every": 2, "training.log_every": 1, "data.validation_records": 2, "data.max_words": 12,
+        "training.threads": 1, "training.loading_threads": 1, "training.precision": "fp32",
+    }.items()
+    for word in ("--set", f"{key}={value}")
+)  # fmt: skip
+LEFT_OUT = (".lock", "metrics.jsonl", "log.txt", "stages.json", "fetched.json", "report.html", "funnel.json")
+
+
+@dataclass(frozen=True)
+class Verb:
+    """`writes` is what it makes, below the folder that it runs in; given again, it must make the same."""
+
+    name: str
+    arguments: tuple[str, ...]
+    writes: str
+
+
+def make_detector(folder: Path) -> None:
+    """One that has learnt nothing, and finds something everywhere."""
+    torch.manual_seed(0)
+    config = DetectorConfig(("dog", "bird"), side=64, feature_size=16, widths=(8, 8, 8))
+    (folder / "detector").mkdir()
+    StorybookDetector(SmallDetector(config), Selection(most=4, least=2)).save(folder / "detector")
+
+
+def make_world(folder: Path) -> None:
+    """Pictures with lines, a store, a detector and two models of nearly nothing, by the verbs themselves."""
+    folder.mkdir(parents=True)
+    attempt(folder, (), partial(make_detector, folder))
+    for arguments in (
+        ("storybook", "write", "world", "--web", "0", "--train", "12", "--val", "4", "--test", "4", "--test-rare", "0",
+         "--processes", "1"),
+        ("extract", "world", "store", "--detector", "detector", "--processes", "1"),
+        ("pretrain", "unified-vlp/small/pretrain", "--data", "store", "--out", "start", *TINY),
+        ("finetune", "caption", "--data", "store", "--model", "start", "--out", "captioner", *TINY),
+        ("storybook", "web", "web", "--pages", "24", "--processes", "1"),
+    ):  # fmt: skip
+        ended = attempt(folder, arguments)
+        if ended.code != 0:
+            raise RuntimeError(f"diptych {' '.join(arguments)}: {ended.code}\n{ended.error}")
+    lines = [{"image": f"{n}.png", "captions": [f"a picture of number {n}"]} for n in range(4)]
+    for number, picture in enumerate(sorted((folder / "world").rglob("*.png"))[:4]):
+        shutil.copy(picture, folder / f"{number}.png")
+    (folder / "mine.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+VERBS = (
+    Verb("storybook write", ("storybook", "write", "drawn", "--web", "2", "--train", "3", "--val", "1", "--test", "1",
+                             "--test-rare", "0", "--processes", "1"), "drawn"),
+    Verb("extract", ("extract", "world", "again", "--detector", "detector", "--processes", "1"), "again"),
+    Verb("tokens", ("tokens", "--data", "store", "--out", "words", "--size", "200"), "words"),
+    Verb("pretrain", ("pretrain", "unified-vlp/small/pretrain", "--data", "store", "--out", "run", *TINY), "run"),
+    Verb("finetune", ("finetune", "vqa", "--data", "store", "--model", "start", "--out", "run", *TINY), "run"),
+    Verb("augment", ("augment", "store", "more", "--model", "captioner", "--captions", "1", "--max-words", "4"),
+         "more"),
+    Verb("evaluate", ("evaluate", "--model", "captioner", "--data", "store", "--predictions", "said.json"),
+         "said.json"),
+    Verb("caption", ("caption", "0.png", "1.png", "--model", "captioner", "--out", "lines.txt"), "lines.txt"),
+    Verb("mine run", ("mine", "run", "web/warc", "--out", "mined", "--offline", "--no-nsfw", "--processes", "1"),
+         "mined"),
+)  # fmt: skip
+
+
+def digests(path: Path) -> dict[str, str]:
+    """Of every file below it, but locks and what holds seconds."""
+    files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
+    shown = {one: (one.relative_to(path).as_posix() if one != path else one.name) for one in files}
+    return {name: _digest(one) for one, name in shown.items() if one.name not in LEFT_OUT}
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
