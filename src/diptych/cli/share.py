@@ -1,14 +1,16 @@
-"""The verbs that hand a model on: push."""
+"""The verbs that hand a model on: push and export."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from diptych.cli.app import app, hold, open_folder
+
+Format = Literal["torch", "onnx"]
 
 
 @app.command()
@@ -55,3 +57,22 @@ def push(
         print(f"{target}: {len(hub.files_of(folder)) + 1} files; nothing was pushed")
     else:
         print(hub.push(folder, repository, card, private))
+
+
+@app.command()
+def export(
+    model: Annotated[
+        str, typer.Argument(metavar="RUN", help="Model folder, folder of a run, or user/name on the hub.")
+    ],
+    out: Annotated[Path, typer.Argument(help="Folder to write the programs, their runner and its facts to.")],
+    form: Annotated[
+        Format, typer.Option("--format", help="Form of the programs: torch (torch.export) or onnx (for onnxruntime).")
+    ] = "onnx",
+) -> None:
+    """Write a model as programs that run without Diptych."""
+    from diptych.serving.export.write import export
+
+    made = export(open_folder(model), out, form, lambda line: print(line, file=sys.stderr))
+    print(
+        f"{out}: {', '.join(made)}; try it: python {out / 'run.py'} PICTURE" + (" QUESTION" if "answer" in made else "")
+    )

@@ -95,4 +95,4 @@ def _cell(see: See, row: Tensor, column: Tensor) -> Bool[Tensor, "row column"]:
         case "before":
             return column < row
         case _:
-            return torch.full((len(row), column.shape[1]), see == "all", device=row.device)
+            return torch.full((row.shape[0], column.shape[1]), see == "all", device=row.device)

@@ -97,7 +97,7 @@ class SharedLayer(Layer):
         keys, values = self.look_up(encoded)
         if self.joint:
             q, own_keys, own_values = self.attention.project(x)
-            rows = (len(x), 1, x.shape[1], -1)
+            rows = (x.shape[0], 1, x.shape[1], -1)
             both = torch.cat([encoded_closed.expand(rows), closed.expand(rows)], -1)
             return self.finish(
                 x, self.attention.mix(q, torch.cat([keys, own_keys], 2), torch.cat([values, own_values], 2), both)
@@ -178,7 +178,7 @@ def _look_back(
     attention: SelfAttention, rows: Float[Tensor, "N 1 D"], memory: DecoderMemory, past: Past, together: bool
 ) -> Float[Tensor, "N 1 D"]:
     """A new word attends to the words of its beam, `together` with what was read."""
-    batch = len(memory.closed)
+    batch = memory.closed.shape[0]
     q, k, v = (part.view(batch, -1, *part.shape[1:]) for part in attention.project(rows))  # (B, K, H, 1, d)
     keys, values = past.add(k, v, memory.written, memory.room)
     q = q * attention.size**-0.5
@@ -201,7 +201,7 @@ def _look_out(
     assert past.read is not None
     keys, values = past.read
     q = attention.queries(rows) * attention.size**-0.5
-    q = q.view(len(memory.closed), -1, *q.shape[1:])
+    q = q.view(memory.closed.shape[0], -1, *q.shape[1:])
     weights = torch.softmax(_fold(q) @ keys.transpose(-1, -2) + memory.closed, -1)
     return _out(attention, _unfold(weights @ values))
 

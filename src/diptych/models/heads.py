@@ -212,7 +212,7 @@ def answer_slot_state(text: Float[Tensor, "B T D"], batch: Batch) -> dict[str, F
     if text.shape[1] < 2:
         return {}
     last_but_one = (batch.text_present.sum(1) - 2).clamp(min=0)
-    return {"slot": text[torch.arange(len(text), device=text.device), last_but_one]}
+    return {"slot": text[torch.arange(text.shape[0], device=text.device), last_but_one]}
 
 
 def answer_probabilities(scores: Float[Tensor, "B *two A"], exclusive: bool = False) -> Float[Tensor, "B A"]:

@@ -78,7 +78,7 @@ class SelfAttention(nn.Module):
 
         What was read is stored once a picture: the rows of its beams are folded into one product, nothing is copied.
         """
-        q, k, v = (rows.reshape(len(closed), -1, *rows.shape[1:]) for rows in self.project(x))  # (B, K, H, 2, d)
+        q, k, v = (rows.reshape(closed.shape[0], -1, *rows.shape[1:]) for rows in self.project(x))  # (B, K, H, 2, d)
         keys, values = remembered.keys[..., : written + 2, :], remembered.values[..., : written + 2, :]
         keys[..., written:, :], values[..., written:, :] = k, v
         q = q * self.size**-0.5

@@ -69,7 +69,7 @@ def with_image_feature(batch: Batch) -> Batch:
         )
 
     def last(values: Tensor, row: Tensor) -> Tensor:
-        return torch.cat([values, row.to(values).expand(len(values), 1, *values.shape[2:])], 1)
+        return torch.cat([values, row.to(values).expand(values.shape[0], 1, *values.shape[2:])], 1)
 
     off, on = torch.zeros(1, 1, device=batch.boxes.device), torch.ones(1, 1, device=batch.boxes.device)
     return replace(
@@ -152,7 +152,7 @@ class RegionEmbedding(nn.Module):
 
     def _inputs(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         shape = batch.boxes.shape[:2]
-        if not batch.regions_present.any():
+        if batch.features is None and not batch.regions_present.any():
             none = batch.boxes.new_zeros
             return none(*shape, self.feature_size), none(*shape, self.classes) if self.classes else None
         return (
@@ -163,7 +163,7 @@ class RegionEmbedding(nn.Module):
 
 def region_features(batch: Batch, size: int) -> Float[Tensor, "B R F"]:
     """The features of all regions, hidden or not; zeros where no picture of the batch has any region."""
-    if not batch.regions_present.any():
+    if batch.features is None and not batch.regions_present.any():
         return batch.boxes.new_zeros(*batch.boxes.shape[:2], size)
     return _wanted(batch, batch.features, "features", size)
 

@@ -169,7 +169,7 @@ def best_boxes(detector: SmallDetector, maps: Maps, count: int) -> tuple[Float[T
     heat = torch.where(max_pool2d(heat, 3, 1, 1) == heat, heat, heat * 1e-3).flatten(1)
     scores, where = heat.topk(min(count, heat.shape[1]))
     boxes = detector.boxes(maps.sides).clamp(0, 1)
-    rows = torch.arange(len(boxes), device=boxes.device)[:, None]
+    rows = torch.arange(boxes.shape[0], device=boxes.device)[:, None]
     return boxes[rows, where], scores
 
 

@@ -59,11 +59,11 @@ class StorybookDetector:
         with torch.autocast(self.device.type, torch.bfloat16):
             maps: Maps = self.network(squares)
             boxes, heat = best_boxes(self.network, maps, max(CANDIDATES, 2 * self.selection.least))
-            found = self._described(maps, boxes, heat)
+            found = self.describe_candidates(maps, boxes, heat)
         seen = zip(pictures, shares, maps.whole, *(tensor.float() for tensor in found), strict=True)
         return [self._one(*one) for one in seen]
 
-    def _described(self, maps: Maps, boxes: Tensor, heat: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def describe_candidates(self, maps: Maps, boxes: Tensor, heat: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Boxes, scores, class probabilities and features of every candidate, those of a picture in a row."""
         boxes = self.network.refine(boxes, self.network.describe(maps, boxes)).clamp(0, 1)
         features = self.network.describe(maps, boxes)

@@ -32,7 +32,7 @@ class ObjectEmbedding(nn.Module):
         features = region_features(batch, self.feature.in_features).masked_fill(~seen[..., None], 0)
         mean = features.sum(1, keepdim=True) / seen.sum(1).clamp(min=1)[:, None, None]
         whole = torch.tensor([0.0, 0.0, 1.0, 1.0, 1.0], device=features.device)
-        boxes = torch.cat([whole.expand(len(batch), 1, 5), geometry(batch, "paper", "paper")], 1)
+        boxes = torch.cat([whole.expand(batch.boxes.shape[0], 1, 5), geometry(batch, "paper", "paper")], 1)
         total = self.feature(torch.cat([mean, features], 1)) + self.box(boxes)
         embedded: Tensor = self.dropout(self.norm(total))
         return embedded
@@ -67,7 +67,7 @@ class CrossModalLayer(Layer):
 def closed_over(present: Bool[Tensor, "B P"], past: Float[Tensor, "1 1 U U"]) -> Float[Tensor, "B 1 L L"]:
     """Regions see regions; words see regions and the words so far. Added to scores."""
     count, words = present.shape[1], past.shape[-1]
-    closed = past.new_full((len(present), 1, count + words, count + words), CLOSED)
+    closed = past.new_full((present.shape[0], 1, count + words, count + words), CLOSED)
     closed[..., :count] = closed_of(present, past)
     closed[..., count:, count:] = past
     return closed

@@ -250,14 +250,14 @@ class Tden(SystemModel):
     def read_regions(self, batch: Batch) -> Stream:
         """[IMG] and the regions by themselves: what retrieval keeps of a picture."""
         refuse_more_regions(batch, self.config.max_regions)
-        there = batch.regions_present.new_ones(len(batch), 1)
+        there = batch.regions_present.new_ones(batch.boxes.shape[0], 1)
         present = torch.cat([there, batch.regions_present], 1)
         return _through(self.objects, self.regions(batch), present)
 
     def read_text(self, batch: Batch) -> Stream:
         """[CLS] and the words by themselves: what retrieval keeps of a text."""
         cls = torch.full_like(batch.text[:, :1], self.vocabulary.cls)
-        present = torch.cat([batch.text_present.new_ones(len(batch), 1), batch.text_present], 1)
+        present = torch.cat([batch.text_present.new_ones(batch.text.shape[0], 1), batch.text_present], 1)
         return _through(self.sentence, self._words(torch.cat([cls, batch.text], 1), 0, READ), present)
 
     def embed_pictures(self, batch: Batch) -> Float[Tensor, "B S"]:
@@ -344,7 +344,7 @@ class Tden(SystemModel):
                 pasts.append(Past(layer.attention.keys_values(x)))
                 x = layer(x, closed, x.shape[1])
         memory = DecoderMemory(pasts, closed_of(objects.present, objects.last), room)
-        first = torch.full((len(batch), 1), self.vocabulary.cls, device=objects.last.device)
+        first = torch.full((objects.last.shape[0], 1), self.vocabulary.cls, device=objects.last.device)
         return self._next(first, memory)[:, 0], memory
 
     def follow(

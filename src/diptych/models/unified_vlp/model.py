@@ -193,10 +193,10 @@ class UnifiedVLP(SystemModel):
                 f"{room} words were asked for; with positions={self.config.positions} and max_regions="
                 f"{self.config.max_regions} there are places for {self.config.max_text}"
             )
-        attention = [TEXT_AFTER_REGIONS] * len(batch)
+        attention, count = [TEXT_AFTER_REGIONS], batch.boxes.shape[0]
         read, present, _ = self._read(batch, attention)
-        mask = self._write(self._filled(len(batch), 1, "mask"), 0, self._segments(attention)[:, 1:])
-        present = torch.cat([present, present.new_ones(len(batch), 1)], 1)
+        mask = self._write(self._filled(count, 1, "mask"), 0, self._segments(attention)[:, 1:].expand(count, 1))
+        present = torch.cat([present, present.new_ones(count, 1)], 1)
         allowed = attention_mask(attention, read.shape[1], 1, 0, present)
         state, memory = self.encoder.read(self.text.finish(torch.cat([read, mask], 1)), allowed, room)
         scores: Tensor = self.heads["word"](state)
@@ -206,7 +206,7 @@ class UnifiedVLP(SystemModel):
         """Beam k writes `words[b, k]` after what beam `parents[b, k]` had written: the scores of its next word."""
         memory.take(parents)
         rows = torch.stack([words, torch.full_like(words, self.config.vocabulary.mask)], -1).flatten(0, 1)
-        segments = self._segments([TEXT_AFTER_REGIONS]).expand(len(rows), 2)[:, 1:]
+        segments = self._segments([TEXT_AFTER_REGIONS]).expand(rows.shape[0], 2)[:, 1:]
         x = self.text.finish(self._write(rows, memory.written, segments))
         scores: Tensor = self.heads["word"](self.encoder.write(x, memory))
         return scores.view(*words.shape, -1)
@@ -224,12 +224,13 @@ class UnifiedVLP(SystemModel):
         regions = features + places
         if official:
             regions = regions * ~batch.hidden[..., None]
-        segments = self._segments(batch.attention if attention is None else attention)[:, :1]
+        of_block = self._segments(batch.attention if attention is None else attention)[:, :1]
+        segments = of_block.expand(batch.boxes.shape[0], 1)
         regions = regions + self.text.segments(segments)
         positions = torch.tensor([0, self.config.max_regions + 1], device=device)
         words = torch.tensor([self.config.vocabulary.cls, self.config.vocabulary.sep], device=device)
-        marks = self.text(words.expand(len(batch), 2), positions, segments.expand(-1, 2))
-        there = batch.regions_present.new_ones(len(batch), 1)
+        marks = self.text(words.expand(batch.boxes.shape[0], 2), positions, segments.expand(-1, 2))
+        there = batch.regions_present.new_ones(batch.boxes.shape[0], 1)
         read = torch.cat([marks[:, :1], regions, marks[:, 1:]], 1)
         seen = {"regions": features[:, :count], "places": places[:, :count]}
         return read, torch.cat([there, batch.regions_present, there], 1), seen
@@ -238,18 +239,18 @@ class UnifiedVLP(SystemModel):
         self, words: Int[Tensor, "N T"], start: int | list[int], segments: Int[Tensor, "N 1"]
     ) -> Float[Tensor, "N T D"]:
         """Words (or queries) from the text's place `start` on (of all rows, or of each), before the norm."""
-        end = words.shape[1] + (start if isinstance(start, int) else 0)
+        end = words.shape[1] + (0 if isinstance(start, list) else start)
         if end > self.config.max_text:
             raise DataError(
                 f"a text of {end} words, and there are positions for {self.config.max_text}; cut it, or set positions"
             )
         first = self.config.max_regions + 2
         places = torch.arange(words.shape[1], device=words.device)
-        if isinstance(start, int):
-            positions = first + start + places
-        else:  # a fragment ends within its text, its padding may not
+        if isinstance(start, list):  # a fragment ends within its text, its padding may not
             starts = torch.tensor(start, device=words.device)[:, None]
             positions = first + (starts + places).clamp(max=self.config.max_text - 1)
+        else:
+            positions = first + start + places
         embedded: Tensor = self.text(words, positions, segments.expand(-1, words.shape[1]))
         return embedded
 

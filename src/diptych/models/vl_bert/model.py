@@ -181,7 +181,7 @@ class VLBert(SystemModel):
         features = self.regions.features(batch)
         visual = self.regions(batch, features)
         # [CLS], words: (B, 1 + T)
-        cls = batch.text.new_full((len(batch), 1), self.config.vocabulary.cls)
+        cls = batch.text.new_full((batch.text.shape[0], 1), self.config.vocabulary.cls)
         words = torch.cat([cls, batch.text], 1)
         there = torch.cat([pictured[:, None], batch.text_present], 1)
         # r0, regions, [END]: (B, 2 + R)
@@ -197,7 +197,7 @@ class VLBert(SystemModel):
             text=of_text[:, 1:],
             special={
                 "cls": of_text[:, 0],
-                "sep": of_text[torch.arange(len(batch), device=x.device), batch.text_present.sum(1)],
+                "sep": of_text[torch.arange(x.shape[0], device=x.device), batch.text_present.sum(1)],
                 "whole": of_regions[:, 0],
                 "end": of_regions[:, -1],
                 **answer_slot_state(of_text[:, 1:], batch),
@@ -324,20 +324,20 @@ class VisualFeatures(nn.Module):
         return torch.cat([torch.ones_like(batch.masks[:, :1]), batch.masks], 1)
 
     def _whole(self, batch: Batch, features: Float[Tensor, "B R F"]) -> Float[Tensor, "B F"]:
-        if self.config.whole == "given" and batch.regions_present.any():
-            if batch.whole is None:
-                raise DataError(
-                    "the model reads the feature of the whole picture, and some have none; set model.whole=mean",
-                    key=batch.keys[0],
-                )
+        if self.config.whole == "given" and batch.whole is not None:
             return batch.whole
+        if self.config.whole == "given" and batch.regions_present.any():
+            raise DataError(
+                "the model reads the feature of the whole picture, and some have none; set model.whole=mean",
+                key=batch.keys[0],
+            )
         seen = (batch.regions_present & ~batch.hidden)[..., None].to(features)
         mean: Tensor = (features * seen).sum(1) / seen.sum(1).clamp(min=1)
         return mean
 
     def _places(self, batch: Batch) -> Float[Tensor, "B P 4"]:
         """Of the whole picture and of each region, times 100: corners, or centre and size."""
-        whole = batch.boxes.new_tensor([0.0, 0.0, 1.0, 1.0]).expand(len(batch), 1, 4)
+        whole = batch.boxes.new_tensor([0.0, 0.0, 1.0, 1.0]).expand(batch.boxes.shape[0], 1, 4)
         if self.config.geometry == "paper":
             return SCALE * torch.cat([whole, batch.boxes], 1)
         pixels = batch.sizes if batch.pixel_sizes is None else batch.pixel_sizes

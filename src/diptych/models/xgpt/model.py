@@ -269,7 +269,7 @@ class Xgpt(SystemModel):
                 f"{room} words were asked for; with positions={self.config.positions} there are places for "
                 f"{self.config.max_text}"
             )
-        x, present, _ = self._embed(replace(batch, attention=[TARGET_AFTER_BOTH] * len(batch)), with_text=False)
+        x, present, _ = self._embed(replace(batch, attention=[TARGET_AFTER_BOTH]), with_text=False)
         closed, pasts = closed_of(present, x), []
         for layer in self.encoder:
             assert isinstance(layer, Layer)
@@ -279,7 +279,7 @@ class Xgpt(SystemModel):
         if self.config.structure != "enc":
             pasts = [Past(layer.look_up(x)) for layer in self.decoder if isinstance(layer, DecoderLayer | SharedLayer)]
         memory = DecoderMemory(pasts, closed, room)
-        first = torch.full((len(batch), 1), self.vocabulary.cls, device=x.device)
+        first = torch.full((x.shape[0], 1), self.vocabulary.cls, device=x.device)
         return self._next(first, memory)[:, 0], memory
 
     def follow(

@@ -1,0 +1,152 @@
+"""The passes of a model as functions of tensors alone, which `torch.export` can trace.
+
+    detect   squares (B, 3, side, side) bytes -> boxes, scores, classes, features of the candidates, whole
+    begin    regions -> scores of the first word, closed, read, written: what the decoder remembers
+    follow   words, closed, read, written -> scores of the next word, written with one word more
+    answer   regions, a question -> the logits of the answers
+
+`read` (2 N, B, heads, P, d) stacks the keys and values of what was read, layer after layer, `written` (2 M, B, 1,
+heads, words, d) those of the words so far. A caption is written greedily, so there is one beam.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from diptych.core import BIDIRECTIONAL, Batch
+from diptych.errors import ServingError
+from diptych.models.decoder import DecoderMemory, Past
+from diptych.models.transformer import Memory, Remembered
+from diptych.vision.detection import best_boxes
+from diptych.vision.storybook_detector import StorybookDetector
+
+REGIONS = ("boxes", "scores", "sizes", "present", "features", "classes", "whole")
+
+
+class Detect(nn.Module):
+    """The small detector up to its candidates; the rule that chooses among them is the runner's.
+
+    `reduced`: in bfloat16, as `StorybookDetector.detect`; else in single precision.
+    """
+
+    def __init__(self, detector: StorybookDetector, candidates: int, reduced: bool) -> None:
+        super().__init__()
+        self.network, self.detector, self.candidates, self.reduced = detector.network, detector, candidates, reduced
+
+    def forward(self, squares: Tensor) -> tuple[Tensor, ...]:
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.reduced):
+            maps = self.network(squares)
+            boxes, heat = best_boxes(self.network, maps, self.candidates)
+            found = self.detector.describe_candidates(maps, boxes, heat)
+        return (*(one.float() for one in found), maps.whole)
+
+
+class Begin(nn.Module):
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *regions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        scores, memory = self.model.begin(batch_of(regions), 1)
+        if isinstance(memory, Memory):  # room for a word, of which none is written yet
+            read = [rows for layer in memory.layers for rows in (layer.read_keys, layer.read_values)]
+            written = [rows[..., :0, :] for layer in memory.layers for rows in (layer.keys, layer.values)]
+        else:
+            read = [rows for past in memory.layers if past.read is not None for rows in past.read]
+            written = [rows for past in memory.layers for rows in (past.keys, past.values)]
+        return scores, memory.closed, torch.stack(read), torch.stack(written)
+
+
+class Follow(nn.Module):
+    """`reads` tells which layers of a decoder attend to what was read; None: a model of one stack, whose all do."""
+
+    def __init__(self, model: Any, reads: list[bool] | None) -> None:
+        super().__init__()
+        self.model, self.reads = model, reads
+
+    @classmethod
+    def of(cls, model: Any, regions: tuple[Tensor, ...]) -> Follow:
+        _, memory = model.begin(batch_of(regions), 1)
+        plain = isinstance(memory, Memory)
+        return cls(model, None if plain else [past.read is not None for past in memory.layers])
+
+    def forward(self, words: Tensor, closed: Tensor, read: Tensor, written: Tensor) -> tuple[Tensor, Tensor]:
+        count, pairs = written.shape[-2], range(0, written.shape[0], 2)
+        # Unified VLP has a place more: [MASK] stands behind the word that was written.
+        more = 2 if self.reads is None else 1
+        empty = written.new_zeros(*written.shape[:-2], more, written.shape[-1])
+        room = torch.cat([written, empty], -2)
+        memory: _OneBeam | _OneBeamOfDecoder
+        if self.reads is None:
+            memory = _OneBeam([Remembered(read[n], read[n + 1], room[n], room[n + 1]) for n in pairs], closed, count)
+        else:
+            seen = iter(zip(read[0::2], read[1::2], strict=True))
+            pasts = [
+                Past(next(seen) if reads else None, room[n], room[n + 1])
+                for n, reads in zip(pairs, self.reads, strict=True)
+            ]
+            memory = _OneBeamOfDecoder(pasts, closed, count + 1, count)
+        scores = self.model.follow(memory, words[:, None], torch.zeros_like(words)[:, None])
+        grown = [rows for layer in memory.layers for rows in (layer.keys, layer.values) if rows is not None]
+        return scores[:, 0], torch.stack(grown)[..., : count + 1, :]
+
+
+class Answer(nn.Module):
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, text: Tensor, text_present: Tensor, *regions: Tensor) -> Tensor:
+        logits: Tensor = self.model.heads["answer"](self.model(batch_of(regions, text, text_present)))
+        return logits.float()
+
+
+class _OneBeam(Memory):
+    def take(self, parents: Tensor) -> None:
+        """There is one beam, and it goes on with itself."""
+
+
+class _OneBeamOfDecoder(DecoderMemory):
+    def take(self, parents: Tensor) -> None:
+        """Likewise."""
+
+
+def batch_of(regions: tuple[Tensor, ...], text: Tensor | None = None, text_present: Tensor | None = None) -> Batch:
+    """Of inputs in the order of `REGIONS`; nothing in it depends on the number of rows: one attention for all."""
+    boxes, scores, sizes, present, features, classes, whole = regions
+    none, nothing = torch.zeros_like(present), sizes[:, :0]
+    text = nothing if text is None else text
+    return Batch(
+        keys=["program"], pictures=["program"], attention=[BIDIRECTIONAL], groups=[None], truths=[{}],
+        text=text, text_present=none[:, :0] if text_present is None else text_present, text_labels=text,
+        matched=present[:, 0], boxes=boxes, scores=scores, sizes=sizes, regions_present=present, chosen=none,
+        hidden=none, classes=classes, features=features, whole=whole,
+    )  # fmt: skip
+
+
+def example_regions(rows: int, count: int, features: int, classes: int, whole: int) -> tuple[Tensor, ...]:
+    """Inputs in the order of `REGIONS`, as a trace wants them."""
+    corners = torch.rand(rows, count, 2) / 2
+    return (
+        torch.cat([corners, corners + 0.4], -1),
+        torch.rand(rows, count),
+        torch.full((rows, 2), 160),
+        torch.ones(rows, count, dtype=torch.bool),
+        torch.rand(rows, count, features),
+        torch.rand(rows, count, classes).softmax(-1),
+        torch.rand(rows, whole),
+    )
+
+
+def check_exportable(config: Any, where: object) -> None:
+    """Raises ServingError for what no program is made of."""
+    if config.reads_pixels:
+        raise ServingError(f"{where} reads pixels (model.network), and only models of stored regions are exported")
+    if getattr(config, "region_budget", "paper") == "official":
+        raise ServingError(
+            f"{where} drops regions by the length of the text (model.region_budget=official), which is no program of "
+            "tensors; export a model of region_budget=paper"
+        )

@@ -1,0 +1,218 @@
+"""Run an exported model: python run.py PICTURE [QUESTION].
+
+It needs numpy, Pillow, tokenizers, and onnxruntime or torch.
+The folder that it lies in holds program.json, tokenizer.json and the programs. No code of Diptych is used.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps
+
+GREY = 114  # outside the picture
+Array = np.ndarray[Any, Any]
+
+
+class Program:
+    """One program of the folder, whatever its form; arrays in by name, arrays out."""
+
+    def __init__(self, folder: Path, name: str, form: str) -> None:
+        self.form = form
+        if form == "onnx":
+            import onnxruntime
+
+            self.session = onnxruntime.InferenceSession(folder / f"{name}.onnx", providers=["CPUExecutionProvider"])
+            self.inputs = {one.name for one in self.session.get_inputs()}
+        else:
+            import torch
+
+            self.torch = torch
+            self.module = torch.export.load(folder / f"{name}.pt2").module(check_guards=False)  # any number of rows
+
+    def __call__(self, **arrays: Array) -> list[Array]:
+        if self.form == "onnx":
+            given = {name: array for name, array in arrays.items() if name in self.inputs}
+            return [np.asarray(one) for one in self.session.run(None, given)]
+        with self.torch.inference_mode():
+            found = self.module(*(self.torch.from_numpy(np.ascontiguousarray(array)) for array in arrays.values()))
+        return [one.numpy() for one in (found if isinstance(found, tuple | list) else (found,))]
+
+
+class Model:
+    def __init__(self, folder: Path) -> None:
+        from tokenizers import Tokenizer
+
+        self.facts = json.loads((folder / "program.json").read_text("utf-8"))
+        self.tokens = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.programs = {name: Program(folder, name, self.facts["format"]) for name in self.facts["programs"]}
+
+    def captions(self, pictures: Sequence[Array]) -> tuple[list[list[int]], list[str]]:
+        """The greedy caption of each picture, as ids and as words."""
+        ids = self.write(self.regions(pictures))
+        return ids, [self.words(one) for one in ids]
+
+    def write(self, regions: dict[str, Array]) -> list[list[int]]:
+        facts, vocabulary = self.facts, self.facts["vocabulary"]
+        scores, closed, read, written = self.programs["begin"](**regions)
+        texts: list[list[int]] = [[] for _ in scores]
+        going = np.ones(len(scores), bool)
+        while True:
+            words = np.array([self.next_word(row, text) for row, text in zip(scores, texts, strict=True)], np.int64)
+            for row in np.flatnonzero(going):
+                if words[row] == vocabulary["sep"]:
+                    going[row] = False
+                else:
+                    texts[row].append(int(words[row]))
+                    going[row] = len(texts[row]) < facts["max_words"]
+            if not going.any():
+                return texts
+            scores, written = self.programs["follow"](words=words, closed=closed, read=read, written=written)
+
+    def next_word(self, scores: Array, text: list[int]) -> int:
+        scores = scores.copy()
+        if len(text) < self.facts["min_words"]:
+            scores[self.facts["vocabulary"]["sep"]] = -np.inf
+        run = self.facts["no_repeat_ngram"]
+        if run and len(text) >= run:
+            begun = text[len(text) - run + 1 :]
+            for at in range(len(text) - run + 1):
+                if text[at : at + run - 1] == begun:
+                    scores[text[at + run - 1]] = -np.inf
+        return int(scores.argmax())
+
+    def words(self, ids: list[int]) -> str:
+        if self.facts["tokens"] == "wordpiece":
+            return str(self.tokens.decode(ids, skip_special_tokens=False))
+        return "".join(str(self.tokens.id_to_token(number)) for number in ids).replace("</w>", " ").strip()
+
+    def answers(self, pictures: Sequence[Array], questions: Sequence[str]) -> tuple[Array, list[str]]:
+        """The likeliest answer to a question about each picture, as number and as words."""
+        vocabulary, texts = self.facts["vocabulary"], []
+        for question in questions:
+            ids = self.tokens.encode(question, add_special_tokens=False).ids[: self.facts["max_words"]]
+            slot = [vocabulary["mask"], vocabulary["sep"]] if self.facts["answer_slot"] else []
+            texts.append([*ids, vocabulary["sep"], *slot])
+        longest = max(map(len, texts))
+        text = np.zeros((len(texts), longest), np.int64)
+        for row, ids in zip(text, texts, strict=True):
+            row[: len(ids)] = ids
+        present = np.arange(longest)[None] < np.array([len(ids) for ids in texts])[:, None]
+        (logits,) = self.programs["answer"](text=text, text_present=present, **self.regions(pictures))
+        names = self.facts["answers"]
+        if names[0] == "[UNKNOWN]":
+            logits[:, 0] = -np.inf
+        numbers = logits.argmax(1)
+        return numbers, [names[number] for number in numbers]
+
+    def regions(self, pictures: Sequence[Array]) -> dict[str, Array]:
+        """What the detector finds, padded to the most of a picture."""
+        facts = self.facts["detector"]
+        fitted = [letterbox(picture, facts["side"]) for picture in pictures]
+        squares = np.stack([square for square, _ in fitted])
+        boxes, scores, classes, features, whole = self.programs["detect"](squares=squares)
+        found = []
+        for n, (_, share) in enumerate(fitted):
+            rows = choose(boxes[n], scores[n], classes[n][:, 1:].argmax(1), facts["selection"])[
+                : self.facts["max_regions"]
+            ]
+            shown = np.clip(boxes[n][rows] / np.tile(share, 2), 0, 1).astype(np.float32)
+            found.append((shown, scores[n][rows], features[n][rows], classes[n][rows]))
+        most = max(1, *(len(one[1]) for one in found)) if len(found) > 1 else max(1, len(found[0][1]))
+        padded = [np.stack([pad(one[part], most) for one in found]) for part in range(4)]
+        sizes = np.array([[picture.shape[1], picture.shape[0]] for picture in pictures], np.int64)
+        present = np.arange(most)[None] < np.array([len(one[1]) for one in found])[:, None]
+        return {
+            "boxes": padded[0], "scores": padded[1], "sizes": sizes, "present": present, "features": padded[2],
+            "classes": padded[3], "whole": whole,
+        }  # fmt: skip
+
+
+def open_picture(path: str | Path) -> Array:
+    with Image.open(path) as image:
+        return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+
+
+def letterbox(picture: Array, side: int) -> tuple[Array, Array]:
+    """The picture at the top left of a grey square, and the share of the square that it covers."""
+    height, width = picture.shape[:2]
+    longer, small = max(height, width), picture
+    if longer != side:
+        size = max(1, round(height * side / longer)), max(1, round(width * side / longer))
+        small = resized(picture.astype(np.float32), *size)
+        small = np.clip(np.rint(small), 0, 255).astype(np.uint8)
+    square = np.full((3, side, side), GREY, np.uint8)
+    height, width = small.shape[:2]
+    square[:, :height, :width] = small.transpose(2, 0, 1)
+    return square, np.array([width / side, height / side], np.float32)
+
+
+def resized(picture: Array, height: int, width: int) -> Array:
+    """Bilinear with antialiasing: torch's `interpolate(mode="bilinear", antialias=True)`."""
+    across = triangles(picture.shape[1], width)
+    down = triangles(picture.shape[0], height)
+    wide = np.einsum("xw,hwc->hxc", across, picture, optimize=True)
+    return np.asarray(np.einsum("yh,hxc->yxc", down, wide, optimize=True))
+
+
+def triangles(length: int, wanted: int) -> Array:
+    """(wanted, length) weights: a triangle around each new pixel, as wide as it has to be."""
+    scale = length / wanted
+    wide = max(scale, 1.0)
+    centres = (np.arange(wanted) + 0.5) * scale
+    weights = np.zeros((wanted, length), np.float32)
+    for row, centre in zip(weights, centres, strict=True):
+        low, high = max(int(centre - wide + 0.5), 0), min(int(centre + wide + 0.5), length)
+        near = np.clip(1 - np.abs((np.arange(low, high) - centre + 0.5) / wide), 0, None)
+        row[low:high] = near / near.sum()
+    return weights
+
+
+def choose(boxes: Array, scores: Array, classes: Array, rule: dict[str, Any]) -> Array:
+    """Which candidates become regions: the rule of the feature contract."""
+    order = np.argsort(-scores, kind="stable")
+    kept = order if rule["overlap"] is None else suppressed(boxes, order, classes if rule["per_class"] else None, rule)
+    good = kept[scores[kept] > rule["score"]][: rule["most"]]
+    if len(good) >= rule["least"]:
+        return np.asarray(good)
+    spare = np.array([n for n in order if n not in set(kept.tolist())], np.int64)
+    return np.asarray(np.concatenate([kept, spare])[: rule["least"]])
+
+
+def suppressed(boxes: Array, order: Array, classes: Array | None, rule: dict[str, Any]) -> Array:
+    """Those that no better one (of the same class) overlaps too much, best first."""
+    areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)
+    kept: list[int] = []
+    for n in order:
+        better = [k for k in kept if classes is None or classes[k] == classes[n]]
+        sides = np.minimum(boxes[better, 2:], boxes[n, 2:]) - np.maximum(boxes[better, :2], boxes[n, :2])
+        shared = np.clip(sides, 0, None).prod(1)
+        if not (shared / (areas[better] + areas[n] - shared) > rule["overlap"]).any():
+            kept.append(n)
+    return np.array(kept, np.int64)
+
+
+def pad(rows: Array, most: int) -> Array:
+    return np.pad(rows, [(0, most - len(rows)), *[(0, 0)] * (rows.ndim - 1)])
+
+
+def main() -> None:
+    if len(sys.argv) < 2:
+        raise SystemExit("usage: python run.py PICTURE [QUESTION]")
+    model = Model(Path(__file__).parent)
+    picture = open_picture(sys.argv[1])
+    if "answer" in model.programs:
+        if len(sys.argv) < 3:
+            raise SystemExit("this model answers: python run.py PICTURE QUESTION")
+        print(model.answers([picture], [" ".join(sys.argv[2:])])[1][0])
+    else:
+        print(model.captions([picture])[1][0])
+
+
+if __name__ == "__main__":
+    main()

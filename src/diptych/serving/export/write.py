@@ -1,0 +1,177 @@
+"""`diptych export`: the programs of a model in a folder, with the facts that the runner beside them needs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from diptych.core import Writer
+from diptych.errors import DataError, ServingError
+from diptych.extras import wanted
+from diptych.files import whole_folder
+from diptych.loading.tokens import FILE as TOKENS
+from diptych.runs.folder import ModelFolder
+from diptych.serving.export.programs import (
+    REGIONS,
+    Answer,
+    Begin,
+    Detect,
+    Follow,
+    check_exportable,
+    example_regions,
+)
+from diptych.serving.taught import taught
+from diptych.vision.load import load_detector
+from diptych.vision.storybook_detector import CANDIDATES, StorybookDetector
+
+Format = Literal["torch", "onnx"]
+FACTS, RUNNER = "program.json", "run.py"
+ENDINGS = {"torch": "pt2", "onnx": "onnx"}
+INLINE = 2**30  # bytes of weights; larger ONNX files keep theirs beside them
+Telling = Callable[[str], object]
+
+
+def export(folder: ModelFolder, out: Path, form: Format, tell: Telling = print) -> list[str]:
+    """The programs of what it was taught, caption or ask; hands back their names. Raises ServingError and DataError."""
+    task = _task(folder)
+    check_exportable(folder.architecture.config, folder.folder)
+    detector = _detector(folder)
+    if out.exists() and not (out / FACTS).is_file():
+        raise DataError(f"{out} exists and is no folder of `diptych export`; choose another")
+    if form == "onnx":
+        with wanted("--format onnx", "export"):
+            import onnxscript  # noqa: F401
+    candidates = max(CANDIDATES, 2 * detector.selection.least)
+    with whole_folder(out) as temporary:
+        made = []
+        detect = Detect(detector, candidates, reduced=form == "torch")  # onnxruntime has no bfloat16 on a CPU
+        for name, program, inputs, names, dynamic in _programs(folder, detect, task):
+            tell(f"tracing {name}")
+            _write(program, inputs, names, dynamic, temporary / f"{name}.{ENDINGS[form]}", form)
+            made.append(name)
+        facts = {"format": form, "programs": made, **_facts(folder, detector)}
+        (temporary / FACTS).write_text(json.dumps(facts, indent=1, ensure_ascii=False), "utf-8")
+        shutil.copyfile(folder.folder / TOKENS, temporary / TOKENS)
+        shutil.copyfile(Path(__file__).with_name("runner.py"), temporary / RUNNER)
+    return made
+
+
+def _task(folder: ModelFolder) -> str:
+    tasks = [task for task in taught(folder) if task in ("caption", "ask")]
+    if not tasks or (tasks[0] == "caption" and not isinstance(folder.model, Writer)):
+        raise ServingError(
+            f"{folder.folder} was taught neither captions nor questions, and nothing else is exported; teach it: "
+            f"diptych finetune caption --model {folder.folder}"
+        )
+    if tasks[0] == "ask" and folder.architecture.system != "vl-bert":
+        raise ServingError(
+            f"answers are exported of vl-bert, and {folder.folder} is of {folder.architecture.system}; a caption is "
+            "exported of unified-vlp, xgpt and tden"
+        )
+    return tasks[0]
+
+
+def _detector(folder: ModelFolder) -> StorybookDetector:
+    if folder.detector is None:
+        raise ServingError(f"{folder.folder} has no detector/ folder, so nothing would turn pictures into regions")
+    detector = load_detector(folder.detector)
+    if not isinstance(detector, StorybookDetector):
+        raise ServingError(
+            f"{folder.folder} looks with {folder.contract.extractor}, and programs are made of the small detector alone"
+        )
+    return detector
+
+
+Made = tuple[str, nn.Module, tuple[Tensor, ...], tuple[str, ...], Any]
+
+
+def _programs(folder: ModelFolder, detect: Detect, task: str) -> Iterator[Made]:
+    """Each with inputs to trace it by, their names, and which of their dimensions may be of any size."""
+    any_size = torch.export.Dim.DYNAMIC
+    rows, pairs = {0: any_size}, {0: any_size, 1: any_size}
+    side, config = detect.network.shape.side, folder.architecture.config
+    yield "detect", detect, (torch.zeros(2, 3, side, side, dtype=torch.uint8),), ("squares",), (rows,)
+    classes = len(folder.contract.class_names)
+    regions = example_regions(3, 5, config.feature_size, classes, folder.contract.whole_size or config.feature_size)
+    of_regions = (pairs, pairs, rows, pairs, pairs, pairs, rows)
+    if task == "ask":
+        text = torch.full((3, 7), config.vocabulary.sep)
+        inputs = (text, torch.ones(3, 7, dtype=torch.bool), *regions)
+        yield "answer", Answer(folder.model), inputs, ("text", "text_present", *REGIONS), (pairs, pairs, of_regions)
+        return
+    begin = Begin(folder.model)
+    yield "begin", begin, regions, REGIONS, (of_regions,)
+    with torch.no_grad():
+        follow = Follow.of(folder.model, regions)
+        first, closed, read, written = begin(*regions)
+        words = first.argmax(-1)
+        for _ in range(3):  # so that there are words to be traced
+            _, written = follow(words, closed, read, written)
+    dynamic = (rows, {0: any_size, 3: any_size}, {1: any_size, 3: any_size}, {1: any_size, 4: any_size})
+    yield "follow", follow, (words, closed, read, written), ("words", "closed", "read", "written"), dynamic
+
+
+OUTPUTS = {
+    "detect": ("found_boxes", "found_scores", "found_classes", "found_features", "whole"),
+    "begin": ("first_scores", "closed", "read", "written"),
+    "follow": ("next_scores", "more"),
+    "answer": ("logits",),
+}
+
+
+def _write(
+    program: nn.Module, inputs: tuple[Tensor, ...], names: tuple[str, ...], dynamic: Any, path: Path, form: Format
+) -> None:
+    config: Any = import_module("torch.fx.experimental._config")
+    with torch.no_grad(), _quiet(), config.patch(backed_size_oblivious=True):  # 0 and 1 are sizes too
+        traced = torch.export.export(program.eval(), inputs, dynamic_shapes=dynamic, strict=False)
+        if form == "torch":
+            torch.export.save(traced, path)
+            return
+        size = sum(tensor.numel() * tensor.element_size() for tensor in program.state_dict().values())
+        torch.onnx.export(
+            traced, (), path, input_names=names, output_names=OUTPUTS[path.stem], dynamo=True, verbose=False,
+            external_data=size > INLINE,
+        )  # fmt: skip
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter warns of what it leaves as it is; what comes out is compared instead (tests, docs/sharing.md)."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _facts(folder: ModelFolder, detector: StorybookDetector) -> dict[str, Any]:
+    recipe, config, vocabulary = folder.recipe, folder.architecture.config, folder.tokens.vocabulary
+    assert recipe is not None
+    return {
+        "system": folder.architecture.system,
+        "recipe": recipe.name,
+        "tokens": folder.tokens.kind,
+        "vocabulary": {name: getattr(vocabulary, name) for name in ("pad", "unknown", "cls", "sep", "mask")},
+        "max_words": recipe.decoding.max_words if folder.answers is None else recipe.data.max_words,
+        "min_words": recipe.decoding.min_words,
+        "no_repeat_ngram": recipe.decoding.no_repeat_ngram,
+        "answer_slot": config.answer_slot,
+        "answers": None if folder.answers is None else list(folder.answers.names),
+        "max_regions": config.max_regions,
+        "detector": {"side": detector.network.shape.side, "selection": detector.selection.to_json()},
+        "contract": folder.contract.to_json(),
+    }

@@ -1,0 +1,191 @@
+"""Exported programs give the ids of greedy search, for any number of pictures, regions and words."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.nn.functional import interpolate
+
+from diptych.configs import derive
+from diptych.errors import DataError, ServingError
+from diptych.loading.tokens import Tokens
+from diptych.models import SYSTEMS
+from diptych.recipes import find_recipe
+from diptych.runs.folder import Architecture, ModelFolder
+from diptych.serving import Predictor
+from diptych.serving.export import runner
+from diptych.serving.export.write import export
+from diptych.tasks.answers import Answers
+from diptych.vision.selection import Selection
+from diptych.vision.small_detector import DetectorConfig, SmallDetector
+from diptych.vision.storybook_detector import StorybookDetector
+
+TOKENS = Tokens.train(["a red kite over a beach", "what colour is the dog"], 80)
+ANSWERS = Answers(("[UNKNOWN]", "red", "blue", "two", "yes", "no", "dog"))
+LAYERS: dict[str, dict[str, Any]] = {
+    "unified-vlp": {"layers": 2, "max_regions": 8},
+    "xgpt": {"layers": 2, "max_regions": 8},
+    "tden": {"object_layers": 1, "sentence_layers": 1, "cross_layers": 1, "decoder_layers": 2},
+    "vl-bert": {"layers": 2},
+}
+SAMPLES = [
+    ("unified-vlp", "onnx"), ("unified-vlp", "torch"), ("xgpt", "onnx"), ("tden", "onnx"), ("tden", "torch"),
+    ("vl-bert", "onnx"), ("vl-bert", "torch"),
+]  # fmt: skip
+
+
+def make(folder: Path, system: str) -> Predictor:
+    torch.manual_seed(0)
+    shape = DetectorConfig(("dog", "bird"), side=32, feature_size=16, widths=(8, 8, 8))
+    detector = StorybookDetector(SmallDetector(shape), Selection(most=6, least=2, score=0.02))
+    task = "vqa" if system == "vl-bert" else "caption"
+    sizes = {"width": 32, "heads": 2, "ffn": 64, "positions": 48, "init_std": 0.3, **LAYERS[system]}
+    config = SYSTEMS[system].resolved(
+        vocabulary=TOKENS.vocabulary, feature_size=16, classes=len(detector.contract.class_names),
+        answers=len(ANSWERS.names) if task == "vqa" else 0, **sizes,
+    )  # fmt: skip
+    architecture = Architecture(system=system, config=config, heads=("answer",) if task == "vqa" else ("word",))
+    detector.save(folder / "seen")
+    made = ModelFolder(
+        folder / "made", architecture.build().eval(), architecture, TOKENS, detector.contract,
+        recipe=find_recipe(f"{system}/small/{task}", []), answers=ANSWERS if task == "vqa" else None,
+        detector=folder / "seen",
+    )  # fmt: skip
+    return Predictor(made.save(folder / "model"))
+
+
+def pictures(count: int, folder: Path) -> list[Path]:
+    """Of several shapes, more and less than the detector's side."""
+    draw = np.random.default_rng(0)
+    found = []
+    for number in range(count):
+        height, width = draw.integers(20, 70, 2)
+        image = Image.fromarray(draw.integers(0, 255, (height, width, 3), np.uint8))
+        image.paste(("red", "blue", "white")[number % 3], (3, 4, 12 + number % 9, 16))
+        image.save(path := folder / f"{number}.png")
+        found.append(path)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("system", "form"), SAMPLES)
+def test_ids_are_those_of_greedy_search(tmp_path: Path, system: str, form: Any, monkeypatch) -> None:
+    predictor, paths = make(tmp_path, system), pictures(9, tmp_path)
+    if form == "onnx":  # its detector is in single precision
+        monkeypatch.setattr(torch, "autocast", lambda *_, **__: torch.no_grad())
+    # In a process of its own: here types are checked at run time, and while a trace is made a size is no int.
+    command = [sys.executable, "-m", "diptych.cli", "export", tmp_path / "model", tmp_path / "out", "--format", form]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    assert "try it: python" in made.stdout
+    run = loaded(tmp_path / "out").Model(tmp_path / "out")
+    opened = [runner.open_picture(path) for path in paths]
+    for batch in (slice(0, 1), slice(1, 9)):
+        if system == "vl-bert":
+            questions = ["what colour is the dog", "a kite", "is the red beach"] * 3
+            asked = list(zip(predictor.extract(paths[batch]), questions[batch], strict=True))
+            assert run.answers(opened[batch], questions[batch])[1] == [said.text for said in predictor.answers(asked)]
+        else:
+            wanted = list(predictor.captions(paths[batch], derive(predictor.decoding, beams=1)))
+            ids, words = run.captions(opened[batch])
+            assert words == [said.text for said in wanted]
+            assert len({tuple(one) for one in ids}) > 1 or batch.stop == 1, "the same for all pictures"
+    if form == "onnx":
+        question = ["what colour"] if system == "vl-bert" else []
+        done = subprocess.run(
+            [sys.executable, "run.py", str(paths[0]), *question], cwd=tmp_path / "out", capture_output=True, text=True,
+            check=False, env={"PATH": "", "PYTHONPATH": ""},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip()
+
+
+def loaded(folder: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("run", folder / "run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_runner_imports_nothing_of_diptych() -> None:
+    tree = ast.parse(Path(runner.__file__).read_text())
+    named = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    named |= {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in named} == {
+        "__future__", "collections", "typing",
+        "json", "sys", "pathlib", "numpy", "PIL", "onnxruntime", "torch", "tokenizers",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [(50, 31), (31, 70), (300, 211), (20, 9), (32, 32)])
+def test_the_runner_fits_pictures_as_the_detector_reads_them(size: tuple[int, int]) -> None:
+    picture = np.random.default_rng(1).integers(0, 255, (*size, 3), np.uint8)
+    height, width = (max(1, round(side * 32 / max(size))) for side in size)
+    pixels = torch.from_numpy(picture).permute(2, 0, 1)[None].float()
+    wanted = interpolate(pixels, (height, width), mode="bilinear", antialias=True)[0].permute(1, 2, 0).numpy()
+    np.testing.assert_allclose(runner.resized(picture.astype(np.float32), height, width), wanted, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Selection(most=6, least=2, score=0.3, overlap=0.3),
+        Selection(most=5, least=5, per_class=False),
+        Selection(most=4, overlap=None),
+    ],
+)
+def test_the_runner_chooses_regions_as_the_rule_does(rule: Selection) -> None:
+    draw = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        corners = torch.rand(12, 2, generator=draw) / 2
+        boxes = torch.cat([corners, corners + 0.1 + torch.rand(12, 2, generator=draw) / 2], 1)
+        scores, classes = torch.rand(12, generator=draw), torch.randint(0, 3, (12,), generator=draw)
+        wanted = rule.choose(boxes, scores, classes).tolist()
+        found = runner.choose(boxes.numpy(), scores.numpy(), classes.numpy(), rule.to_json())
+        assert found.tolist() == wanted
+
+
+def test_what_is_not_exported_is_refused(tmp_path: Path) -> None:
+    answering = make(tmp_path / "a", "vl-bert").folder
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(DataError, match="mine exists and is no folder of `diptych export`"):
+        export(answering, tmp_path / "mine", "onnx")
+    blind = ModelFolder(**{**vars(answering), "detector": None})
+    with pytest.raises(ServingError, match="has no detector/ folder"):
+        export(blind, tmp_path / "out", "onnx")
+    untaught = ModelFolder(**{**vars(answering), "recipe": None})
+    with pytest.raises(ServingError, match="was taught neither captions nor questions"):
+        export(untaught, tmp_path / "out", "onnx")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_caption_ends_at_its_mark_while_others_go_on() -> None:
+    """Scores say: the first picture ends after one word, the second at the limit."""
+    model = object.__new__(runner.Model)
+    model.facts = {"min_words": 0, "no_repeat_ngram": None, "max_words": 4, "vocabulary": {"sep": 0}}
+    later = np.array([[9.0, 0, 1], [0, 9.0, 1]])
+    model.programs = {
+        "begin": lambda **_: (np.array([[0.0, 9, 1], [0, 1, 9.0]]), None, None, None),
+        "follow": lambda **_: (later, None),
+    }
+    assert model.write({}) == [[1], [2, 1, 1, 1]]
+
+
+def test_no_word_run_is_written_twice_and_none_ends_early() -> None:
+    model = object.__new__(runner.Model)
+    model.facts = {"min_words": 2, "no_repeat_ngram": 2, "vocabulary": {"sep": 0}}
+    scores = np.array([9.0, 5.0, 4.0, 3.0])
+    assert model.next_word(scores, []) == 1, "an end before two words"
+    assert model.next_word(scores, [1, 2]) == 0
+    assert model.next_word(np.array([0.0, 5.0, 9.0, 3.0]), [1, 2, 1]) == 1, "1 2 stands there already"
