@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import warnings
@@ -20,6 +21,7 @@ Tensors = dict[str, Tensor]
 # What other people's training scripts wrap their tensors in.
 WRAPPERS = ("state_dict", "model", "model_state_dict", "module")
 HUB_FILES = ("model.safetensors", "pytorch_model.bin")
+VOCABULARY, TOKENIZER = "vocab.txt", "tokenizer_config.json"
 
 
 def read_weights(path: Path) -> Tensors:
@@ -101,23 +103,50 @@ def find_weights(source: str | os.PathLike[str]) -> Path:
     return _from_hub(str(source))
 
 
+def find_words(source: str | os.PathLike[str]) -> tuple[Path, bool | None] | None:
+    """The vocab.txt beside the weights of a BERT in a folder or on the hub, and whether its texts are lower-cased, if
+    tokenizer_config.json says. None where there is none, or `source` is a file."""
+    path = Path(source)
+    there = path.is_dir()
+    if not there and (path.exists() or path.suffix or path.is_absolute() or str(source).count("/") > 1):
+        return None
+    vocabulary, settings = (
+        (path / file if (path / file).is_file() else None) if there else _fetched(str(source), file)
+        for file in (VOCABULARY, TOKENIZER)
+    )
+    if vocabulary is None:
+        return None
+    try:
+        values = {} if settings is None else json.loads(settings.read_text("utf-8"))
+        lowercase = values.get("do_lower_case")
+    except (OSError, ValueError, AttributeError) as error:
+        raise CheckpointError(f"{settings} is damaged ({error}); copy it again, or give --vocab") from error
+    return vocabulary, lowercase if isinstance(lowercase, bool) else None
+
+
 def _from_hub(name: str) -> Path:
+    for file in HUB_FILES:
+        if (path := _fetched(name, file)) is not None:
+            return path
+    raise CheckpointError(f"{name} on the hub has neither {' nor '.join(HUB_FILES)}; give the path of its weights")
+
+
+def _fetched(name: str, file: str) -> Path | None:
+    """None where the hub has no such file."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
 
-    for file in HUB_FILES:
-        try:
-            return Path(hf_hub_download(name, file))
-        except LocalEntryNotFoundError as error:  # also an EntryNotFoundError: it has to be asked first
-            raise CheckpointError(
-                f"{name} is no file here, and the hub cannot be reached; download {file} where there is a network and "
-                "give its path"
-            ) from error
-        except EntryNotFoundError:
-            continue
-        except (HfHubHTTPError, OSError, ValueError) as error:
-            raise CheckpointError(
-                f"{name} is no file here, and fetching it from the hub failed ({_first_line(error)}); give the path "
-                "of a file of weights"
-            ) from error
-    raise CheckpointError(f"{name} on the hub has neither {' nor '.join(HUB_FILES)}; give the path of its weights")
+    try:
+        return Path(hf_hub_download(name, file))
+    except LocalEntryNotFoundError as error:  # also an EntryNotFoundError: it has to be asked first
+        raise CheckpointError(
+            f"{name} is no file here, and the hub cannot be reached; download {file} where there is a network and "
+            "give its path"
+        ) from error
+    except EntryNotFoundError:
+        return None
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{name} is no file here, and fetching it from the hub failed ({_first_line(error)}); give the path "
+            "of a file of weights"
+        ) from error

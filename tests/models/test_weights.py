@@ -8,7 +8,9 @@ from torch import nn
 
 from diptych.errors import CheckpointError
 from diptych.models.weights import load_into
-from diptych.weight_files import find_weights, read_weights
+from diptych.recipes import find_recipe
+from diptych.runs.starts import words_of
+from diptych.weight_files import find_weights, find_words, read_weights
 
 TENSORS = {"weight": torch.arange(6.0).view(2, 3), "bias": torch.ones(2)}
 
@@ -123,3 +125,24 @@ def test_weights_are_found_in_a_folder_and_on_the_hub(tmp_path, monkeypatch):
         find_weights("bert-base-cased")
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda name, file: str(tmp_path / file))
     assert find_weights("someone/bert") == tmp_path / "model.safetensors"
+
+
+def test_the_vocabulary_lies_beside_the_weights(tmp_path, monkeypatch):
+    assert find_words(tmp_path) is None
+    (tmp_path / "vocab.txt").write_text("[PAD]\n")
+    assert find_words(tmp_path) == (tmp_path / "vocab.txt", None)
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    assert find_words(tmp_path) == (tmp_path / "vocab.txt", False)
+    assert find_words(tmp_path / "model.bin") is None
+    both = [f'data.vocabulary="{tmp_path / "vocab.txt"}"', "data.lowercase=false"]
+    assert words_of([f"init={tmp_path}"]) == words_of([f'init="{tmp_path}"']) == both
+    recipe = find_recipe("unified-vlp/small/pretrain", [*both, f"init={tmp_path}"])
+    assert (recipe.data.vocabulary, recipe.data.lowercase) == (str(tmp_path / "vocab.txt"), False)
+    assert words_of([f"init={tmp_path}", "data.lowercase=true"]) == both[:1]
+    assert words_of([f"init={tmp_path}", "data.vocabulary=mine.txt"]) == []
+    assert words_of(["init=none"]) == words_of([]) == []
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda name, file: str(tmp_path / file))
+    assert find_words("someone/bert") == (tmp_path / "vocab.txt", False)
+    (tmp_path / "tokenizer_config.json").write_text("[]")
+    with pytest.raises(CheckpointError, match=r"tokenizer_config\.json is damaged"):
+        find_words(tmp_path)

@@ -90,11 +90,14 @@ def pretrain(
     out: Out,
     model: Annotated[str | None, typer.Option(help="Model folder to start from; default: random weights.")] = None,
     init: Annotated[
-        str | None, typer.Option(help="File or hub id of BERT or UniLM weights to start from; default: random weights.")
+        str | None,
+        typer.Option(help="File, folder or hub id of BERT's or UniLM's weights to start from; default: random."),
     ] = None,
     vocab: Annotated[
         str | None,
-        typer.Option(help="Vocabulary file (vocab.txt) of --init; default: --model's, or one learnt from the data."),
+        typer.Option(
+            help="Vocabulary file (vocab.txt) of --init; default: the one beside it, --model's, or a learnt one."
+        ),
     ] = None,
     detector: OwnDetector = None,
     features: Features = None,
@@ -106,8 +109,10 @@ def pretrain(
     from diptych.recipes import find_stages
     from diptych.runs.extraction import stores_of
     from diptych.runs.stages import fit_stages, run_stages
+    from diptych.runs.starts import words_of
 
     given = _assignments({"init": init, "data.vocabulary": vocab, "training.seed": seed}, settings)
+    given = [*words_of(given), *given]
     hold(out)
     start = open_folder(model) if model is not None else None
     named, lost = find_stages(recipe), ""

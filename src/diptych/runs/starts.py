@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+
 from diptych.errors import RecipeError
 from diptych.loading.pixels import Colours
 from diptych.models import SYSTEMS, SystemModel
 from diptych.models.weights import Report
+from diptych.weight_files import find_words
 
 
 def begin(model: SystemModel, system: str, source: str) -> Report:
@@ -24,3 +29,18 @@ def begin_network(model: SystemModel, system: str, source: str, colours: Colours
             "network_init is what a network begins as, and the model reads no pixels; set model.network too"
         )
     return start(model, source, colours)
+
+
+def words_of(settings: Sequence[str]) -> list[str]:
+    """More settings of a recipe, where `init` is a folder or a name on the hub: its weights know one vocabulary."""
+    given = dict(one.partition("=")[::2] for one in settings)
+    source = given.get("init", "none")
+    with suppress(ValueError):  # a text may stand without its quotes
+        source = str(json.loads(source))
+    found = None if source == "none" or "data.vocabulary" in given else find_words(source)
+    if found is None:
+        return []
+    more: dict[str, object] = {"data.vocabulary": str(found[0])}
+    if found[1] is not None:
+        more["data.lowercase"] = found[1]
+    return [f"{key}={json.dumps(value)}" for key, value in more.items() if key not in given]

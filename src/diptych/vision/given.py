@@ -147,7 +147,6 @@ class Given:
         for name, array in (("scores", scores), ("classes", classes)):
             if array is not None and array.size and not 0 <= array.min() <= array.max() <= 1 + ROUNDED:
                 refuse(raw.where, f"`{name}` from {array.min():g} to {array.max():g}", "0 to 1")
-        ranked = np.arange(count) if scores is None or raw.best_first else np.argsort(-scores, kind="stable")
         regions = Regions(
             boxes=torch.from_numpy(boxes),
             scores=torch.ones(count) if scores is None else torch.from_numpy(scores).clamp(max=1),
@@ -155,7 +154,9 @@ class Given:
             classes=None if classes is None else torch.from_numpy(classes).clamp(max=1),
             features=torch.from_numpy(features),
         )
-        return regions.take(torch.from_numpy(ranked))
+        if scores is None or raw.best_first:
+            return regions
+        return regions.take(torch.from_numpy(np.argsort(-scores, kind="stable")))
 
     def _boxes(self, raw: Raw, count: int, width: int, height: int) -> Floats:
         if self.whole_boxes:
@@ -191,11 +192,13 @@ def _numbers(raw: Raw, name: str, array: Array | None, axes: int) -> Floats | No
     if array.ndim != axes:
         refuse(raw.where, f"`{name}` {array.shape}", f"{axes} axes")
     array = array.astype(np.float32) if array.dtype == np.float16 else array
-    if not np.isfinite(array).all():
-        refuse(raw.where, f"`{name}` with numbers that are not finite", "finite ones")
-    most = LARGEST if name == raw.named else LONGEST
-    if array.size and np.abs(array).max() > most:
-        refuse(raw.where, f"`{name}` up to {np.abs(array).max():g}", f"at most {most:g}")
+    if array.size:
+        low, high = array.min(), array.max()  # of which one is no number where any is none
+        if not (np.isfinite(low) and np.isfinite(high)):
+            refuse(raw.where, f"`{name}` with numbers that are not finite", "finite ones")
+        most, largest = LARGEST if name == raw.named else LONGEST, max(-float(low), float(high))
+        if largest > most:
+            refuse(raw.where, f"`{name}` up to {largest:g}", f"at most {most:g}")
     return np.require(array, np.float32, ["C", "W"])
 
 
