@@ -86,6 +86,28 @@ def test_no_verb_writes_to_a_folder_that_another_writes_to(
     assert (tempfile.tempdir, signal.getsignal(signal.SIGTERM)) == before
 
 
+@pytest.mark.parametrize("verb", ["import", "import detector", "mine run"])
+def test_the_lock_is_not_in_the_way_of_its_own_command(
+    tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """These three want a folder that is not there, or empty; what they hear is that `nothing` is not there."""
+    before = tempfile.tempdir, signal.getsignal(signal.SIGTERM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["diptych", *verb.split(), *WRITES[verb].replace("FOLDER", "out").split()])
+    try:
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    finally:
+        tempfile.tempdir = before[0]
+        signal.signal(signal.SIGTERM, before[1])
+    assert ended.value.code in (1, 2)
+    said = capsys.readouterr().err
+    assert "nothing" in said
+    assert "there already" not in said
+    assert "empty --out" not in said
+
+
 @pytest.fixture
 def heeds_ctrl_c() -> Iterator[None]:
     """What a shell starts in the background ignores SIGINT, and so would all that it starts."""

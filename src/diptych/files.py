@@ -119,6 +119,11 @@ def sweep(folder: Path, name: str | None = None) -> None:
             path.unlink(missing_ok=True)
 
 
+def holds_something(path: Path) -> bool:
+    """Whether a file is there, or a folder with more in it than the lock of the command that asks."""
+    return path.exists() and not (path.is_dir() and all(inside.name.startswith(".") for inside in path.iterdir()))
+
+
 def sync(path: Path) -> None:
     """Flush a file, or the names in a folder, to the disk."""
     if os.name == "nt" and path.is_dir():

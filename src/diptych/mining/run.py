@@ -12,6 +12,7 @@ from diptych.engine import Work
 from diptych.engine import run as run_shards
 from diptych.engine.stopping import stoppable
 from diptych.errors import DataError, DiptychError, RecipeError
+from diptych.files import holds_something
 from diptych.mining import funnel, inputs, keep, warc, writing
 from diptych.mining.addresses import host_of
 from diptych.mining.fetching import PASSING, Wanted, check_contact
@@ -98,7 +99,7 @@ class Mine:
                     f"{self.out} was begun with other settings: {'; '.join(different[:5])}; give those, or "
                     "another --out"
                 )
-        elif self.out.exists() and any(not path.name.startswith(".") for path in self.out.iterdir()):
+        elif holds_something(self.out):
             raise RecipeError(f"{self.out} holds something that `diptych mine run` did not make; give an empty --out")
         self.out.mkdir(parents=True, exist_ok=True)
         write_json(self.layout.settings, now)

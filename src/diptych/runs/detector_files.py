@@ -15,7 +15,7 @@ import torch
 from diptych import unpickle
 from diptych.core import FeatureContract
 from diptych.errors import CheckpointError, RecipeError
-from diptych.files import whole_folder
+from diptych.files import holds_something, whole_folder
 from diptych.models.weights import Report
 from diptych.vision.detector import Detector
 from diptych.vision.load import load_detector
@@ -60,7 +60,7 @@ def import_detector(path: Path, out: Path, settings: Sequence[str] = (), class_n
 
 
 def refuse_existing(out: Path) -> None:
-    if out.exists():
+    if holds_something(out):
         raise RecipeError(f"{out} is there already; give another folder, or delete it")
 
 

@@ -14,6 +14,7 @@ from diptych.loading.tokens import Tokens
 from diptych.models import SYSTEMS, Importer, ResolvedConfig
 from diptych.models.weights import load_into
 from diptych.recipes import RECIPES, find_recipe
+from diptych.runs.detector_files import refuse_existing
 from diptych.runs.detectors import open_detector
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.runs.run import fit_to
@@ -41,8 +42,7 @@ def import_checkpoint(
     importers = {name: entry.importer for name, entry in SYSTEMS.items() if entry.importer is not None}
     if system not in importers:
         raise RecipeError(f"no importer for {system!r}; {nearest(system, [*importers, 'detector'])}")
-    if out.exists():
-        raise RecipeError(f"{out} is there already; give another folder, or delete it")
+    refuse_existing(out)
     importer = importers[system]
     lowercase = importer.lowercase if lowercase is None else lowercase
     tokens = Tokens.from_vocabulary(vocabulary, lowercase)
