@@ -1,4 +1,4 @@
-"""`make docs`: docs/results.md, docs/results/ and the README's table, from committed results: no figure by hand."""
+"""`make docs`: docs/results.md, docs/results/, docs/papers.md and the README's table: no figure of ours by hand."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from experiments import papers
 from experiments.claims.page import page, plot
 from experiments.studies import SPEED, STUDIES, SYSTEMS, Study, page_of
 from experiments.tables import AT_CHANCE, NEAR, leaves, markdown, number, whole
@@ -46,7 +47,7 @@ def pages(found: Mapping[str, Any]) -> dict[str, str]:
     parts = {name: (study.title, study.files) for name, study in STUDIES.items()}
     parts |= {name: (name.replace("_", " ").capitalize(), {"": name}) for name in found if name not in _in_studies()}
     made = {f"results/{name}.md": "\n".join(_details(*part, found)) for name, part in parts.items()}
-    return {"results.md": "\n".join([HEAD, *_overview(found)])} | made
+    return {"results.md": "\n".join([HEAD, *_overview(found)]), "papers.md": papers.page(found)} | made
 
 
 def claims(root: Path) -> dict[str, str]:

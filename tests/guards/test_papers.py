@@ -39,6 +39,13 @@ def test_ids_are_one_row_s_each() -> None:
     assert len(set(ids)) == len(ids)
 
 
+def test_a_folder_is_one_run_s_whichever_rows_share_it() -> None:
+    made: dict[str, str] = {}
+    for command in (command for entry in ROWS for command in entry.row.commands):
+        if out := re.search(r"--out (\S+)", command):
+            assert made.setdefault(out[1], command) == command
+
+
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.system)
 def test_every_table_is_there_with_every_row_and_number(paper: Paper) -> None:
     assert [table.number for table in paper.tables] == list(range(1, TABLES[paper.system] + 1))

@@ -7,6 +7,8 @@ BERT = "--set init=BERT --set data.vocabulary=VOCAB"  # bert-base-uncased, or -c
 UNILM = "--set init=UNILM --set data.vocabulary=VOCAB"
 CAPTION_METRICS = "--extra-metrics METEOR --extra-metrics SPICE"
 
+_FILES = {"coco": "captions_test2014_results.json", "vqa": "answers.json", "vcr": "vcr.csv"}
+
 
 def pretrain(recipe: str, data: str, begin: str, out: str | None = None) -> str:
     """`begin`: options that say from which weights."""
@@ -22,9 +24,14 @@ def evaluate(model: str, data: str, more: str = "") -> str:
     return f"diptych evaluate --model {model} --data {data}{spaced(more)}"
 
 
-def folder(recipe: str) -> str:
-    """Where a run of it lies: rows that share a pre-training share its folder."""
-    return f"runs/{recipe}"
+def submit(model: str, data: str, form: str) -> str:
+    """For the server: its file goes into the folder of the run."""
+    return evaluate(model, data, f"--split test --submit {form} --predictions {model}/{_FILES[form]}")
+
+
+def folder(recipe: str, what: str = "") -> str:
+    """Where a run of it lies, or what goes on from that: rows that share a pre-training share its folder."""
+    return f"runs/{'-'.join([*recipe.split('/'), *([what] if what else [])])}"
 
 
 def spaced(more: str) -> str:

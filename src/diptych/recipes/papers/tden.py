@@ -6,7 +6,7 @@ from functools import partial
 
 from diptych.recipes.ledger import Paper, Part, Row, Table, numbers
 from diptych.recipes.papers import unified_vlp, vl_bert
-from diptych.recipes.papers.commands import BERT, CAPTION_METRICS, evaluate, finetune, folder, pretrain
+from diptych.recipes.papers.commands import BERT, CAPTION_METRICS, evaluate, finetune, folder, pretrain, submit
 
 AT, VCR = ("R1", "R5", "R10"), ("Q→A", "QA→R", "Q→AR")
 PARTS = (
@@ -32,19 +32,19 @@ def _line(name: str, cells: str) -> Row:
 
 def four(name: str, model: str = "none", begin: str = "", served: bool = False) -> tuple[str, ...]:
     """The four tasks; `served`: what the servers score, too."""
-    caption, scst, vqa, search, vcr = (f"runs/{name}/{task}" for task in ("caption", "scst", "vqa", "retrieval", "vcr"))
+    caption, scst, vqa, search, vcr = (folder(name, task) for task in ("caption", "scst", "vqa", "retrieval", "vcr"))
     given = [
         finetune("caption", "tden/caption", "COCO", model, caption, begin),
         finetune("caption", "tden/scst", "COCO", caption, scst),
         evaluate(scst, "COCO", CAPTION_METRICS),
-        evaluate(scst, "COCO2014", "--split test --submit coco --predictions captions_test2014_results.json"),
+        submit(scst, "COCO2014", "coco"),
         finetune("vqa", "tden/vqa", "VQA", model, vqa, begin),
-        evaluate(vqa, "VQA", "--split test --submit vqa --predictions answers.json"),
+        submit(vqa, "VQA", "vqa"),
         finetune("retrieval", "tden/retrieval", "FLICKR30K", model, search, begin),
         evaluate(search, "FLICKR30K"),
         finetune("vcr", "tden/vcr", "VCR", model, vcr, begin),
         evaluate(vcr, "VCR", "--split val"),
-        evaluate(vcr, "VCR", "--split test --submit vcr --predictions vcr.csv"),
+        submit(vcr, "VCR", "vcr"),
     ]
     return tuple(one for one in given if served or not ("--submit coco" in one or "--submit vcr" in one))
 

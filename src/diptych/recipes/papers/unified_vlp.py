@@ -14,6 +14,7 @@ from diptych.recipes.papers.commands import (
     finetune,
     folder,
     pretrain,
+    submit,
 )
 
 CAPTION = ("B@4", "M", "C", "S")
@@ -39,7 +40,7 @@ def _line(name: str, cells: str) -> Row:
 
 def coco(name: str, model: str = "none", begin: str = "", split: str = "test") -> tuple[str, ...]:
     """Captions of COCO, from a model or (`begin`) without pre-training on pictures."""
-    out = f"runs/{name}/coco"
+    out = folder(name, "coco")
     return (
         finetune("caption", WITHOUT if begin else "unified-vlp/caption", "COCO", model, out, begin),
         evaluate(out, "COCO", f"--split {split} {CAPTION_METRICS}"),
@@ -48,7 +49,7 @@ def coco(name: str, model: str = "none", begin: str = "", split: str = "test") -
 
 def flickr30k(name: str, model: str = "none", begin: str = "", split: str = "test") -> tuple[str, ...]:
     """Captions of Flickr30k, likewise."""
-    out = f"runs/{name}/flickr30k"
+    out = folder(name, "flickr30k")
     return (
         finetune("caption", "unified-vlp/caption/flickr30k", "FLICKR30K", model, out, begin),
         evaluate(out, "FLICKR30K", f"--split {split} {CAPTION_METRICS}"),
@@ -57,10 +58,10 @@ def flickr30k(name: str, model: str = "none", begin: str = "", split: str = "tes
 
 def vqa(name: str, model: str = "none", begin: str = "", split: str = "test") -> tuple[str, ...]:
     """Answers of the server's test set, of train and val, or (Table 7) of val, of train alone."""
-    out, held = f"runs/{name}/vqa", split == "val"
+    out, held = folder(name, "vqa"), split == "val"
     return (
         finetune("vqa", "unified-vlp/vqa/train" if held else "unified-vlp/vqa", "VQA", model, out, begin),
-        evaluate(out, "VQA", "--split val" if held else "--split test --submit vqa --predictions answers.json"),
+        evaluate(out, "VQA", "--split val") if held else submit(out, "VQA", "vqa"),
     )
 
 
@@ -82,8 +83,8 @@ def pretrained(recipe: str, split: str = "test") -> tuple[str, ...]:
 
 def self_critical() -> tuple[str, ...]:
     """Pre-training, captions, and those rewarded."""
-    learnt, out = coco(FULL, folder(FULL))[0], "runs/unified-vlp/scst"
-    rewarded = finetune("caption", "unified-vlp/scst", "COCO", f"{folder(FULL)}/coco", out)
+    learnt, out = coco(FULL, folder(FULL))[0], folder("unified-vlp/scst")
+    rewarded = finetune("caption", "unified-vlp/scst", "COCO", folder(FULL, "coco"), out)
     return (on_pairs(FULL), learnt, rewarded, evaluate(out, "COCO", CAPTION_METRICS))
 
 
@@ -103,7 +104,9 @@ UNIFIED_VLP = Paper(
             1,
             "Pre-trained models compared in words: what each is made of and used for",
             (
-                Row("LXMERT, ViLBERT, B2T2, VisualBERT, Unicoder-VL, VL-BERT", (), note="VL-BERT: its own tables."),
+                Row(
+                    "LXMERT, ViLBERT, B2T2, VisualBERT, Unicoder-VL, VL-BERT", (), note="VL-BERT has tables of its own."
+                ),
                 Row("VideoBERT", ()),
                 Row("CBT", ()),
                 _row("Our VLP", (), pretrained("unified-vlp/pretrain"), note="Questions and captions of pictures."),
@@ -197,19 +200,21 @@ UNIFIED_VLP = Paper(
                 _row(
                     "From scratch",
                     numbers("5.5 9.4 63.8 14.9"),
-                    on_the_web("unified-vlp/pretrain", "--init none", "runs/unified-vlp/20-epochs-from-nothing"),
+                    on_the_web("unified-vlp/pretrain", "--init none", folder("unified-vlp/20-epochs-from-nothing")),
                     note=AT_20,
                 ),
                 _row(
                     "Init from BERT",
                     numbers("5.7 9.7 66.7 15.3"),
-                    on_the_web("unified-vlp/pretrain", "--init BERT --vocab VOCAB", "runs/unified-vlp/20-epochs-bert"),
+                    on_the_web(
+                        "unified-vlp/pretrain", "--init BERT --vocab VOCAB", folder("unified-vlp/20-epochs-bert")
+                    ),
                     note=AT_20,
                 ),
                 _row(
                     "Init from UniLM",
                     numbers("5.8 9.7 67.0 15.5"),
-                    on_the_web("unified-vlp/pretrain", "--init UNILM --vocab VOCAB", "runs/unified-vlp/20-epochs"),
+                    on_the_web("unified-vlp/pretrain", "--init UNILM --vocab VOCAB", folder("unified-vlp/20-epochs")),
                     note=AT_20,
                 ),
             ),
@@ -225,14 +230,14 @@ UNIFIED_VLP = Paper(
                     on_the_web(
                         "unified-vlp/pretrain/region-class-pretext",
                         "--init UNILM --vocab VOCAB",
-                        "runs/unified-vlp/20-epochs-pretext",
+                        folder("unified-vlp/20-epochs-pretext"),
                     ),
                     note=AT_20,
                 ),
                 _row(
                     "Region label probability as input",
                     numbers("5.8 9.7 67.0 15.5"),
-                    on_the_web("unified-vlp/pretrain", "--init UNILM --vocab VOCAB", "runs/unified-vlp/20-epochs"),
+                    on_the_web("unified-vlp/pretrain", "--init UNILM --vocab VOCAB", folder("unified-vlp/20-epochs")),
                     note=AT_20,
                 ),
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from diptych.recipes.ledger import Paper, Part, Row, Table, numbers
-from diptych.recipes.papers.commands import BERT, evaluate, finetune, folder, pretrain
+from diptych.recipes.papers.commands import BERT, evaluate, finetune, folder, pretrain, submit
 
 FULL = "vl-bert/pretrain"
 WITHOUT = "vl-bert/without-pretraining"
@@ -25,19 +25,19 @@ def _line(name: str, cells: str) -> Row:
 
 
 def vcr(name: str, model: str = "none", begin: str = "") -> tuple[str, ...]:
-    out = f"runs/{name}/vcr"
+    out = folder(name, "vcr")
     return (
         finetune("vcr", "vl-bert/vcr", "VCR", model, out, begin),
         evaluate(out, "VCR", "--split val"),
-        evaluate(out, "VCR", "--split test --submit vcr --predictions vcr.csv"),
+        submit(out, "VCR", "vcr"),
     )
 
 
 def vqa(name: str, model: str = "none", begin: str = "") -> tuple[str, ...]:
-    out = f"runs/{name}/vqa"
+    out = folder(name, "vqa")
     return (
         finetune("vqa", "vl-bert/vqa", "VQA", model, out, begin),
-        evaluate(out, "VQA", "--split test --submit vqa --predictions answers.json"),
+        submit(out, "VQA", "vqa"),
     )
 
 
@@ -45,7 +45,7 @@ def referring(name: str, model: str = "none", begin: str = "") -> tuple[str, ...
     """On the annotated regions, then on detected ones."""
     made: list[str] = []
     for data, kind in ((OWN, "ground-truth"), (DETECTED, "detected")):
-        out = f"runs/{name}/referring-{kind}"
+        out = folder(name, f"referring-{kind}")
         made.append(finetune("referring", "vl-bert/referring", data, model, out, begin))
         made += [evaluate(out, data, f"--split {split}") for split in SPLITS]
     return tuple(made)

@@ -33,7 +33,7 @@ def web(recipe: str) -> tuple[str, str]:
 
 
 def captions(model: str, name: str, data: str = "COCO", recipe: str = "xgpt/caption") -> tuple[str, ...]:
-    out = f"runs/{name}/{data.lower()}"
+    out = folder(name, data.lower())
     return finetune("caption", recipe, data, model, out), evaluate(out, data, CAPTION_METRICS)
 
 
@@ -72,7 +72,7 @@ def on_flickr30k() -> tuple[str, ...]:
 
 def augmented() -> tuple[str, ...]:
     """XGPT writes captions of Flickr30k, and ImageBERT learns from them too."""
-    model, more, out = "runs/xgpt/in-domain/flickr30k/flickr30k", "FLICKR30K-MORE", "runs/image-bert/augmented"
+    model, more, out = folder("xgpt/in-domain/flickr30k", "flickr30k"), "FLICKR30K-MORE", folder("image-bert/augmented")
     return (
         *web(WEB),
         *on_flickr30k(),

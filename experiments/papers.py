@@ -1,0 +1,174 @@
+"""docs/papers.md from the ledger: every row of every table of the papers, what makes it, and ours where measured."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from diptych.models import SYSTEMS
+from diptych.recipes.ledger import NOT_REPORTED, Entry, Paper, Table, entries
+from diptych.recipes.papers import PAPERS
+from experiments.studies import page_of
+from experiments.tables import Path, at_chance, leaves, markdown, shown
+
+
+@dataclass(frozen=True)
+class Ours:
+    """Figures of a result file: `scores` of the leaf at `path`, by the name that they have there."""
+
+    about: str
+    file: str
+    path: Path
+    scores: tuple[str, ...]
+
+
+CAPTIONS, RECALLS, CHOICES = (
+    ("CIDEr", "BLEU-4"),
+    ("image retrieval R@1", "text retrieval R@1"),
+    ("Q->A", "QA->R", "Q->AR"),
+)
+
+
+def _captions(system: str) -> Ours:
+    return Ours("captions", "systems", ("caption", system), CAPTIONS)
+
+
+def _answers(system: str) -> Ours:
+    return Ours("VQA", "systems", ("vqa", system), ("accuracy",))
+
+
+def _choices(system: str) -> Ours:
+    return Ours("VCR", "systems", ("vcr", system), CHOICES)
+
+
+def _search(system: str, when: str = "") -> Ours:
+    return Ours("retrieval", "systems", (f"retrieval{when}", system), RECALLS)
+
+
+def _labelled(arm: str) -> tuple[Ours, ...]:
+    return (
+        Ours("captions, 300 labelled scenes", "thorough", ("caption", "300 scenes", arm), CAPTIONS),
+        Ours("VQA", "thorough", ("vqa", "300 scenes", arm), ("accuracy",)),
+    )
+
+
+def _written(arm: str) -> tuple[Ours, ...]:
+    return (
+        Ours("ImageBERT from scratch", "captions_as_data", (arm,), tuple(f"image retrieval R@{k}" for k in (1, 5, 10))),
+    )
+
+
+def _rewarded(system: str) -> Ours:
+    return Ours("captions, SCST", f"scst_{system.replace('-', '_')}", ("self-critical",), CAPTIONS)
+
+
+# By the id of a row: what was measured of the same make at the small size, on Storybook's test scenes.
+MEASURED: Mapping[str, tuple[Ours, ...]] = {
+    "unified-vlp/table-2/unified-vlp": (_captions("unified-vlp"), _answers("unified-vlp")),
+    "unified-vlp/table-3/unified-vlp": (_rewarded("unified-vlp"),),
+    "unified-vlp/table-4/from-scratch": _labelled("from scratch"),
+    "unified-vlp/table-4/unified-vlp": _labelled("pre-trained"),
+    "vl-bert/table-2/vl-bert": (_choices("vl-bert"),),
+    "vl-bert/table-3/vl-bert": (_answers("vl-bert"),),
+    "vl-bert/table-4/vl-bert": (Ours("referring, detected", "systems", ("referring", "vl-bert"), ("accuracy",)),),
+    "image-bert/table-1/1k-imagebert": (_search("image-bert", ", zero-shot"),),
+    "image-bert/table-2/1k-imagebert": (_search("image-bert"),),
+    "xgpt/table-2/cc-ic-+-imlm-+-ida-+-tifg": (_captions("xgpt"),),
+    "xgpt/table-5/vilbert": _written("people's captions alone"),
+    "xgpt/table-5/vilbert-+-augmentation": _written("people's and written captions"),
+    "tden/table-1/tden-two-stream-decoupled": (
+        _captions("tden"),
+        _rewarded("tden"),
+        _answers("tden"),
+        _search("tden"),
+        _choices("tden"),
+    ),
+}
+
+HEAD = """# The papers' tables
+
+Made by `make docs` from `diptych.recipes.papers` and the committed results. A guard (`tests/guards/test_papers.py`)
+holds the numbers against those of the papers' texts and builds every command. {count} rows: {own} of the five systems,
+{other} another system's; {measured} have figures of ours.
+
+**Ours** is never the paper's experiment: it is the small size on Storybook's drawn test scenes, taught as
+[results](results.md) says, and shows whether the parts work together; † is at chance. At the papers' size and on their
+data nothing has been trained here.
+
+In the commands, names in capitals are yours. Stores (`diptych data`, `diptych extract`: [public sets](public-sets.md)):
+CC, SBU, LAIT, COCO, COCO2014 (the server's pictures), FLICKR30K, VQA, VCR, REFCOCO+ (regions of the annotations:
+`--detector ground-truth`) and REFCOCO+DETECTED. Files: BERT and UNILM weights with their vocabulary VOCAB; SENTENCES, a
+text file. `diptych recipes --system xgpt --table 2` prints a table in the terminal.
+"""
+
+
+def page(found: Mapping[str, Any], papers: tuple[Paper, ...] = PAPERS) -> str:
+    """`found`: result files by name."""
+    rows = list(entries(papers))
+    own = sum(entry.row.system is not None for entry in rows)
+    if lost := MEASURED.keys() - {entry.id for entry in rows}:
+        raise ValueError(f"no row {min(lost)}; MEASURED names rows of the ledger")
+    head = HEAD.format(count=len(rows), own=own, other=len(rows) - own, measured=len(MEASURED))
+    return "\n".join([head, *(line for paper in papers for line in _paper(paper, found))])
+
+
+def _paper(paper: Paper, found: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"## {SYSTEMS[paper.system].title} ({paper.cite})", "")
+    if paper.costs:
+        yield from (*markdown(("recipe", "the authors' run"), [(f"`{k}`", v) for k, v in paper.costs.items()]), "")
+    for table in paper.tables:
+        yield from _table(paper, table, found)
+
+
+def _table(paper: Paper, table: Table, found: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"### Table {table.number}: {table.about}", "")
+    rows = [Entry(paper, table, row) for row in table.rows]
+    heads = [f"{part.title}: {name}" if name == part.columns[0] else name for part, name in table.columns]
+    measured = any(entry.id in MEASURED for entry in rows)
+    lines = [
+        (
+            entry.row.name,
+            *("–" if number == NOT_REPORTED else number for number in entry.row.numbers),
+            _made_by(entry),
+            *([_ours(entry, found)] if measured else []),
+        )
+        for entry in rows
+    ]
+    yield from (*markdown(("row", *heads, "made by", *(["ours"] if measured else [])), lines), "")
+    notes: dict[str, list[str]] = {}
+    for entry in rows:
+        if entry.row.note:
+            notes.setdefault(entry.row.note, []).append(entry.row.name)
+    for note, names in notes.items():
+        yield textwrap.fill(f"- {'; '.join(names)}: {note}", 140, subsequent_indent="  ", break_on_hyphens=False)
+    if notes:
+        yield ""
+    yield from _commands(rows)
+
+
+def _commands(rows: list[Entry]) -> Iterator[str]:
+    if not any(entry.row.commands for entry in rows):
+        return
+    yield from ("<details><summary>What to type</summary>", "", "```sh")
+    for entry in rows:
+        if entry.row.commands:
+            yield from (f"# {entry.row.name}", *entry.row.commands)
+    yield from ("```", "", "</details>", "")
+
+
+def _made_by(entry: Entry) -> str:
+    if entry.row.system is None:
+        return "another system's"
+    return ", ".join(f"`{recipe}`" for recipe in entry.row.recipes) or "see below"
+
+
+def _ours(entry: Entry, found: Mapping[str, Any]) -> str:
+    told = []
+    for ours in MEASURED.get(entry.id, ()):
+        known = dict(leaves(found[ours.file]["figures"]))
+        figures = [(name, known[(*ours.path, name)]) for name in ours.scores]
+        marked = (f"{name} {shown(leaf)}{' †' if at_chance(leaf) else ''}" for name, leaf in figures)
+        told.append(f"[{ours.about}]({page_of(ours.file)}): {', '.join(marked)}")
+    return "; ".join(told)
