@@ -1,12 +1,17 @@
 """The list of recipes, and one of them key by key."""
 
 import json
+import shlex
+from typing import Any, cast
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from diptych.cli import app
 from diptych.errors import RecipeError
 from diptych.recipes import RECIPES, STAGED, find_recipe, find_stages
-from diptych.recipes.catalogue import entries, settings
+from diptych.recipes.catalogue import entries, row_to_json, rows, settings
 
 
 def test_all_recipes_are_listed_once_with_what_they_are() -> None:
@@ -60,3 +65,60 @@ def test_keys_of_stages_begin_with_the_stage_s_number() -> None:
 def test_every_key_of_every_recipe_has_a_note() -> None:
     silent = {key: name for name in RECIPES for key, told in settings(name).items() if "note" not in told}
     assert not silent
+
+
+def test_lists_are_of_one_system_and_one_task() -> None:
+    found = entries(system="xgpt", task="vqa")
+    assert [entry.name for entry in found] == ["xgpt/small/vqa", "xgpt/vqa"]
+    with pytest.raises(RecipeError, match=r"--system xgtp: unknown; did you mean xgpt\?"):
+        entries(system="xgtp")
+    with pytest.raises(RecipeError, match=r"--task captions: unknown; did you mean caption"):
+        entries(task="captions")
+    with pytest.raises(RecipeError, match="none of 1 recipes is of --system tden and --task vqa"):
+        entries("xgpt/vqa", "tden", "vqa")
+
+
+def test_a_recipe_is_listed_with_what_to_type_and_where_papers_report_it() -> None:
+    (entry,) = (entry for entry in entries("tden/pretrain") if entry.name == "tden/pretrain/table-2-row-3")
+    assert entry.command == (
+        "diptych pretrain tden/pretrain/table-2-row-3 --data STORE --init FILE --vocab VOCAB --out OUT"
+    )
+    assert entry.tables == ("TDEN, Table 2",)
+    assert entry.samples == entry.steps * entry.batch
+    (first,) = (entry for entry in entries("unified-vlp/pretrain") if entry.name == "unified-vlp/pretrain")
+    assert first.authors == "30 epochs of 5 h on 8 V100"
+    assert {"XGPT, Table 1", "Unified VLP, Table 2"} <= set(first.tables)
+
+
+def test_commands_of_the_list_are_read_by_the_command_line() -> None:
+    verbs = cast(Any, typer.main.get_command(app)).commands
+    for entry in entries():
+        _, verb, *arguments = shlex.split(entry.command)
+        verbs[verb].make_context(verb, arguments)
+
+
+def test_rows_of_a_table() -> None:
+    (row,) = (row for row in rows(2, system="xgpt") if row.row.name == "CC: IC + IDA")
+    told = row_to_json(row)
+    assert told["reported"] == {"COCO test": {"C": "118.1", "B@4": "36.4", "M": "28.3", "S": "21.3"}}
+    assert told["recipes"] == ("xgpt/text", "xgpt/pretrain/table-2-row-3", "xgpt/caption")
+    assert {row.paper.system for row in rows(2)} == {"unified-vlp", "vl-bert", "image-bert", "xgpt", "tden"}
+    assert {row.paper.system for row in rows(2, task="vcr")} == {"vl-bert", "tden"}
+    assert [row.row.name for row in rows(4, "triplet", "image-bert")] == ["4: Binary+CE+Triplet", "4: Triplet only"]
+    with pytest.raises(RecipeError, match="--table 9: the papers have Tables 1 to 8"):
+        rows(9)
+    with pytest.raises(RecipeError, match="--table 3: the paper of tden has Tables 1 to 2"):
+        rows(3, system="tden")
+    with pytest.raises(RecipeError, match="no row of Table 3 fits"):
+        rows(3, "nothing")
+
+
+def test_the_command_shows_rows_with_numbers_and_commands() -> None:
+    shown = CliRunner().invoke(app, ["recipes", "--table", "4", "--system", "xgpt"])
+    assert shown.exit_code == 0
+    text = " ".join(shown.stdout.split())
+    assert "single [MASK] COCO test: C 118.1, B@4 36.4, M 28.3, S 21.3 diptych pretrain xgpt/text" in text
+    listed = CliRunner().invoke(app, ["recipes", "--table", "5", "--json"])
+    rows = json.loads(listed.stdout)
+    assert {row["system"] for row in rows} == {"unified-vlp", None}
+    assert json.loads(CliRunner().invoke(app, ["recipes", "tden/vqa"]).stdout)["training.steps"]["value"] == 92_500

@@ -1,14 +1,20 @@
-"""The verb that lists what can be trained: recipes."""
+"""The verb that lists what can be trained, and what the papers report of it: recipes."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from diptych.cli.app import app, console
+
+if TYPE_CHECKING:
+    from diptych.recipes import ledger
+    from diptych.recipes.catalogue import Entry
 
 
 @app.command()
@@ -19,31 +25,95 @@ def recipes(
             help="Part of a name or pattern such as 'tden/*/pretrain' to list, or a whole name to show; default: all."
         ),
     ] = None,
+    system: Annotated[
+        str | None, typer.Option(help="List those of one system, or the tables of its paper: such as xgpt.")
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="List those that teach or score one task, such as caption.")] = None,
+    table: Annotated[
+        int | None,
+        typer.Option(min=1, help="List the rows of the papers' tables of this number, with what to type for each."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as one JSON array.")] = False,
 ) -> None:
-    """List the recipes, or show one with all its keys as `--set` takes them, their defaults and what they mean."""
+    """List the recipes or rows of the papers' tables, or show one recipe with all its keys as `--set` takes them."""
     from diptych.recipes import RECIPES, STAGED
-    from diptych.recipes.catalogue import entries, settings
+    from diptych.recipes.catalogue import entries, row_to_json, rows, settings
 
+    if table is not None:
+        found = rows(table, pattern or "", system, task)
+        if as_json:
+            _print_array([row_to_json(row) for row in found])
+        else:
+            _print_rows(found)
+        return
+    listed = entries(pattern or "", system, task)
     if pattern in RECIPES or pattern in STAGED:
+        (entry,) = (entry for entry in listed if entry.name == pattern)
+        _print_about(entry)
         lines = [f"  {json.dumps(key)}: {_json(value)}" for key, value in settings(pattern).items()]
         print("{\n" + ",\n".join(lines) + "\n}")
-        return
-    found = entries(pattern or "")
-    if as_json:
-        print("[\n" + ",\n".join(f"  {_json(asdict(entry))}" for entry in found) + "\n]")
-        return
+    elif as_json:
+        _print_array([asdict(entry) for entry in listed])
+    else:
+        _print_list(listed)
+
+
+def _print_list(listed: Sequence[Entry]) -> None:
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("recipe", "system", "task"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("what it is", overflow="fold")
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("recipe", "task"):
+        shown.add_column(column, no_wrap=True)
+    for column in ("what it is", "rows in"):
+        shown.add_column(column, overflow="fold")
     for column in ("steps", "batch"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for entry in found:
-        table.add_row(entry.name, entry.system, entry.task, entry.about, f"{entry.steps:,}", f"{entry.batch:,}")
-    console(stderr=False).print(table)
+        shown.add_column(column, justify="right", no_wrap=True)
+    for entry in listed:
+        tables = "; ".join(entry.tables)
+        shown.add_row(entry.name, entry.task, entry.about, tables, f"{entry.steps:,}", f"{entry.batch:,}")
+    console(stderr=False).print(shown)
+
+
+def _print_about(entry: Entry) -> None:
+    """Beside the keys, which alone go to standard output."""
+    from diptych.recipes.catalogue import made
+
+    lines = [entry.about, f"type: {entry.command}", f"reads {entry.samples:,} samples in {entry.steps:,} steps"]
+    if entry.authors:
+        lines.append(f"the authors' run: {entry.authors}")
+    lines += [f"{row.id}: {_reported(row, entry.task)}".removesuffix(": ") for row in made(entry.name)]
+    for line in lines:
+        console().print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_rows(found: Sequence[ledger.Entry]) -> None:
+    from diptych.models import SYSTEMS
+
+    out = console(stderr=False)
+    for (system, number), group in groupby(found, key=lambda row: (row.paper.system, row.table.number)):
+        rows = list(group)
+        out.print(f"{SYSTEMS[system].title}, Table {number}: {rows[0].table.about}", markup=False, style="bold")
+        for row in rows:
+            out.print(f"\n{row.row.name}", markup=False, highlight=False)
+            lines = [_reported(row), row.row.note, *row.row.commands, "" if row.row.system else "another system's"]
+            for line in filter(None, lines):
+                out.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+        out.print()
+
+
+def _reported(row: ledger.Entry, task: str | None = None) -> str:
+    """`COCO test: C 116.9, B@4 36.5; VQA 2.0 test-std: Overall 70.7`; of one task alone, where the row has it."""
+    own = {part.title for part in row.table.parts if part.task == task} or set(row.reported)
+    parts = (
+        f"{part}: {', '.join(f'{column} {number}' for column, number in numbers.items())}"
+        for part, numbers in row.reported.items()
+        if part in own
+    )
+    return "; ".join(parts)
+
+
+def _print_array(values: Sequence[dict[str, Any]]) -> None:
+    print("[\n" + ",\n".join(f"  {_json(value)}" for value in values) + "\n]")
 
 
 def _json(value: object) -> str:
