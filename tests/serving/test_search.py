@@ -136,7 +136,7 @@ def test_a_second_search_by_vectors_encodes_no_picture(tmp_path, photos, detecto
 def test_vectors_that_are_damaged_are_made_anew(tmp_path, photos, detector):
     predictor, cache = opened(tmp_path, detector, "tden", "similarity"), tmp_path / "cache"
     first = predictor.search("a red kite", photos, cache)
-    (kept,) = (cache / "vectors").glob("*/gallery.safetensors")
+    (kept,) = (cache / "vectors").glob("*.safetensors")
     kept.write_bytes(kept.read_bytes()[:100])
     assert predictor.search("a red kite", photos, cache).hits == first.hits
 
@@ -284,3 +284,22 @@ def test_the_contact_sheet(tmp_path, photos, detector):
     for hit in found.hits[:4]:
         assert f"{hit.score:.3f}" in text
         assert hit.picture.name in text
+
+
+def test_a_copy_is_found_without_being_looked_at(tmp_path, photos, detector):
+    predictor, cache, passes = opened(tmp_path, detector, "tden", "similarity"), tmp_path / "cache", []
+    first = predictor.search("a red kite", photos, cache)
+    predictor.folder.model.objects[0].register_forward_hook(lambda _, given, __: passes.append(len(given[0])))
+    (photos / "again.png").write_bytes((photos / "red.png").read_bytes())
+    (photos / "below" / "green.png").rename(photos / "renamed.png")
+    second = predictor.search("a red kite", photos, cache)
+    assert not passes
+    assert {hit.picture.stem for hit in second.hits} == {"red", "again", "renamed", "blue", "white", "black"}
+    scores = {hit.picture.stem: hit.score for hit in second.hits}
+    assert scores["red"] == scores["again"]
+    assert second.readable == first.readable + 1
+
+
+def test_a_gallery_wants_a_model_that_makes_vectors(tmp_path, photos, detector):
+    with pytest.raises(ServingError, match=r"--gallery keeps vectors, and .* makes none"):
+        opened(tmp_path, detector).search("a red kite", photos, tmp_path / "cache", gallery="postgresql://x/y")

@@ -68,6 +68,14 @@ MaybeModel = Annotated[
     str | None,
     typer.Option("--model", help="Model folder, folder of a run, or user/name on the hub; of a service: a name."),
 ]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--gallery",
+        metavar="URL",
+        help="PostgreSQL (postgresql://...) that keeps the vectors of pictures; default: a file in the cache.",
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is drawn: pictures, words and weights.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line, instead of text.")]
 

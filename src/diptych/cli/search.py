@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from diptych.cli.app import AsJson, Features, Model, app, console
+from diptych.cli.app import Address, AsJson, Features, Model, app, console
 
 
 @app.command()
@@ -35,6 +35,7 @@ def search(
     shortlist_by: Annotated[
         str | None, typer.Option(metavar="MODEL", help="Model with vectors (such as tden) that picks the shortlist.")
     ] = None,
+    gallery: Address = None,
     features: Features = None,
     as_json: AsJson = False,
 ) -> None:
@@ -44,7 +45,9 @@ def search(
     from diptych.serving.messages import Hit
 
     by = None if shortlist_by is None else load(shortlist_by)
-    searched = load(model, features).search(query, pictures, cache, progress=_progress, shortlist=shortlist, by=by)
+    searched = load(model, features).search(
+        query, pictures, cache, progress=_progress, shortlist=shortlist, by=by, gallery=gallery, most=most
+    )
     for path, why in searched.refused.items():
         print(f"diptych: {path}: {why}", file=sys.stderr)
     for hit in searched.hits[:most]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diptych.cli.app import Features, app
+from diptych.cli.app import Address, Features, app
 from diptych.errors import CheckpointError, RecipeError
 from diptych.extras import wanted
 
@@ -28,6 +28,7 @@ def serve(
     pictures: Annotated[
         Path | None, typer.Option(help="A folder of pictures that can be searched; needs a model of retrieval.")
     ] = None,
+    gallery: Address = None,
     features: Features = None,
     host: Annotated[str, typer.Option(help="Address to listen on; any but loopback needs a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")] = 8000,
@@ -57,7 +58,7 @@ def serve(
         )
     limits = Limits(deadline=deadline, queue=queue, batch=min(batch, queue))
     with bind(host, port) as bound:
-        service = Service(_opened(models, features), None if pictures is None else Gallery(pictures), limits)
+        service = Service(_opened(models, features), None if pictures is None else Gallery(pictures, gallery), limits)
         _prepare(service)
         where = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
 

@@ -206,14 +206,27 @@ class Predictor:
         progress: Progress | None = None,
         shortlist: int | None = None,
         by: Predictor | None = None,
+        gallery: str | None = None,
+        most: int | None = None,
     ) -> Searched:
         """All pictures below a folder, those that fit the query best first; what cannot be read is named beside.
 
-        With a `shortlist`, only so many: those that `by`, a model with two towers, finds best.
+        With a `shortlist`, only so many: those that `by`, a model with two towers, finds best. `gallery` is the address
+        of a database that keeps the vectors (postgresql://...; default: in the cache); `most`: so many hits will do.
         """
         from diptych.serving.search import search
 
-        return search(self, query, Path(pictures), cache, progress=progress, shortlist=shortlist, by=by)
+        return search(
+            self,
+            query,
+            Path(pictures),
+            cache,
+            progress=progress,
+            shortlist=shortlist,
+            by=by,
+            gallery=gallery,
+            most=most,
+        )
 
     @cached_property
     def fingerprint(self) -> str:

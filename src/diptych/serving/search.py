@@ -16,21 +16,23 @@ import numpy as np
 from diptych.core import Record
 from diptych.errors import DataError, ServingError
 from diptych.loading.extract import extract
-from diptych.loading.store import Store
+from diptych.loading.store import FAILURES, Store
 from diptych.runs.folder import ModelFolder
 from diptych.runs.regions import pixels_of
-from diptych.serving.vectors import gallery_of
+from diptych.serving.galleries import VectorStore, open_vectors
+from diptych.serving.galleries.contents import read_contents
 from diptych.tasks.gallery import Caption, Gallery, Rows, open_table
 from diptych.tasks.matching import Retrieval, can_match, everything
 from diptych.tasks.two_towers import Found, TwoTowers, embed_sentences
+from diptych.tasks.two_towers import Gallery as Towers
 from diptych.vision.detector import Detector
 from diptych.vision.given import Given
-from diptych.vision.pictures import ENDINGS, find_pictures
 
 if TYPE_CHECKING:
     from diptych.serving.predictor import Predictor
 
 WORDS = 30  # of a query that are read, where the model has places for them
+ENCODED = 1024  # pictures between two writes of their vectors
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]  # what, of how many -> told of more
 
 
@@ -61,48 +63,76 @@ def search(
     progress: Progress | None = None,
     shortlist: int | None = None,
     by: Predictor | None = None,
+    gallery: str | None = None,
+    most: int | None = None,
 ) -> Searched:
     """Each picture below the folder is read once: its regions are kept in `cache` (default: under the
-    user's cache folder) until the file changes, and so is its vector where the model makes one.
+    user's cache folder) by the content of the file, and so is its vector where the model makes one, there or in the
+    `gallery` (the address of a database). `most` hits are enough where a model makes vectors.
 
     With a `shortlist` the model `by`, which has two towers, picks so many, and only those are read and ranked.
 
     Raises ServingError for a model that cannot match, DataError where no picture can be read.
     """
-    _check(predictor, shortlist, by)
+    _check(predictor, shortlist, by, gallery)
     for one in (predictor, by):
         if one is not None:
             _check_query(one, query)
-    records = _records(pictures)
     folder = cache if cache is not None else _cache(pictures, predictor.detector)
     if by is not None:
         by.folder.accept(predictor.detector.contract, folder)
-    with (progress or _silent)("extracting", len(records)) as advance:
-        try:
-            seen = extract(records, predictor.detector, folder, progress=advance)
-        except DataError as error:
-            raise DataError(f"none of the {len(records)} pictures in {pictures} can be read: {error}") from error
-    named = {record.key: record.image for record in records if record.image is not None}
-    refused = {path: seen.failed[key] for key, path in named.items() if key in seen.failed}
-    kept = _Kept(Store(folder), named, predictor.folder)
-    if can_match(predictor.folder.model):
-        rows: Sequence[int] = range(len(kept))
-        if by is not None:
-            first = _by_vectors(by, query, _Kept(kept.store, named, by.folder), folder, shortlist, progress)
-            chosen = {found.key for found in first}
-            rows = [row for row in rows if kept.keys[row] in chosen]
-        hits = _by_pairs(predictor, query, kept, rows, batch_size, progress)
+    contents, refused = read_contents(pictures, folder)
+    seen = _Seen(predictor.detector, folder, contents, progress or _silent)
+    ranker = by or predictor
+    if can_match(ranker.folder.model):
+        kept = seen.records(seen.named, predictor.folder)
+        hits, readable = _by_pairs(predictor, query, kept, range(len(kept)), batch_size, progress), len(kept)
     else:
-        hits = _by_vectors(predictor, query, kept, folder, None, progress)
-    return Searched(query, tuple(Hit(named[hit.key], hit.score) for hit in hits), refused, len(kept))
+        vectors = open_vectors(gallery, folder, _maker(ranker))
+        readable = len(there := _encoded(ranker, seen, vectors))
+        hits = _by_vectors(ranker, query, vectors, there, shortlist or most or readable)
+    if by is not None:
+        kept = seen.records([hit.key for hit in hits], predictor.folder)
+        hits = _by_pairs(predictor, query, kept, range(len(kept)), batch_size, progress)
+    refused |= {path: seen.failed[key] for path, key in contents.items() if key in seen.failed}
+    if not readable:
+        why = next(iter(refused.values()), "")
+        raise DataError(f"none of the {len(contents)} pictures in {pictures} can be read; the first: {why}")
+    found = tuple(Hit(path, hit.score) for hit in hits for path in seen.paths[hit.key])
+    return Searched(query, found, refused, sum(key not in seen.failed for key in contents.values()))
+
+
+class _Seen:
+    """Pictures by content, and the store in which the regions of those that were looked at are kept."""
+
+    def __init__(self, detector: Detector, folder: Path, contents: dict[Path, str], progress: Progress) -> None:
+        self.detector, self.folder, self.progress = detector, folder, progress
+        self.paths: dict[str, list[Path]] = {}
+        for path, content in contents.items():
+            self.paths.setdefault(content, []).append(path)
+        self.named = list(self.paths)
+        self.failed: dict[str, str] = {}
+
+    def records(self, wanted: Sequence[str], model: ModelFolder) -> _Kept:
+        """With their regions, which are extracted where the store lacks them; what cannot be read is in `failed`."""
+        records = [Record(key=content, image=self.paths[content][0]) for content in wanted]
+        with self.progress("extracting", len(records)) as advance:
+            try:
+                self.failed |= extract(records, self.detector, self.folder, progress=advance).failed
+            except DataError:
+                self.failed |= {line["key"]: line["reason"] for line in _failures(self.folder)}
+                if not set(wanted) <= self.failed.keys():  # it was not for the pictures
+                    raise
+                return _Kept(None, {}, model)
+        return _Kept(Store(self.folder), {record.key: record.image for record in records if record.image}, model)
 
 
 class _Kept:
     """The records of a cache that are of this folder as it is now, as a model reads them: each when asked for."""
 
-    def __init__(self, store: Store, named: dict[str, Path], model: ModelFolder) -> None:
-        there = {store.words(index).key: index for index in range(len(store))}
-        self.store, self._named = store, named
+    def __init__(self, store: Store | None, named: dict[str, Path], model: ModelFolder) -> None:
+        there = {} if store is None else {store.words(index).key: index for index in range(len(store))}
+        self._store, self._named = store, named
         self.keys = tuple(key for key in named if key in there)
         self._indices = [there[key] for key in self.keys]
         self._most = model.architecture.config.max_regions
@@ -112,7 +142,8 @@ class _Kept:
         return len(self.keys)
 
     def __getitem__(self, row: int, /) -> Record:
-        record = self.store.record(self._indices[row]).best_regions(self._most)
+        assert self._store is not None
+        record = self._store.record(self._indices[row]).best_regions(self._most)
         if self._pixels is None:
             return record
         return self._pixels.beside(replace(record, image=self._named[self.keys[row]]))
@@ -127,23 +158,42 @@ def _by_pairs(
     progress: Progress | None,
 ) -> list[Found]:
     keys = tuple(kept.keys[row] for row in rows)
-    gallery = Gallery(Rows(kept, rows), keys, (Caption("query", query, 0),))
-    table = open_table(gallery, None, "")
+    pairs = Gallery(Rows(kept, rows), keys, (Caption("query", query, 0),))
+    table = open_table(pairs, None, "")
     task = Retrieval(predictor.tokens, _words(predictor))
     with (progress or _silent)("matching", len(keys)) as advance:
-        task.fill(predictor.folder.model, gallery, table, everything(gallery), batch_size, advance)
+        task.fill(predictor.folder.model, pairs, table, everything(pairs), batch_size, advance)
     scores = 1 / (1 + np.exp(-table[:, 0].astype(np.float64)))
     return [Found(keys[row], float(scores[row])) for row in np.argsort(-scores, kind="stable")]
 
 
+def _encoded(predictor: Predictor, seen: _Seen, vectors: VectorStore) -> list[str]:
+    """Those of the pictures that have a vector, after each that lacked one was looked at."""
+    there = vectors.known(seen.named)
+    if new := [content for content in seen.named if content not in there]:
+        kept = seen.records(new, predictor.folder)
+        with seen.progress("encoding", len(kept)) as advance:
+            for start in range(0, len(kept), ENCODED):
+                rows = range(start, min(start + ENCODED, len(kept)))
+                made = Towers.of_pictures(predictor.folder.model, (kept[row] for row in rows), progress=advance)
+                vectors.add(made.keys, made.vectors.numpy())
+        there |= set(kept.keys)
+    return [content for content in seen.named if content in there]
+
+
 def _by_vectors(
-    predictor: Predictor, query: str, kept: _Kept, cache: Path, most: int | None, progress: Progress | None
+    predictor: Predictor, query: str, vectors: VectorStore, contents: Sequence[str], most: int
 ) -> list[Found]:
-    model = predictor.folder.model
-    with (progress or _silent)("encoding", len(kept)) as advance:
-        gallery = gallery_of(model, predictor.fingerprint, kept, kept.keys, cache, advance)
-    (found,) = gallery.search(embed_sentences(model, predictor.tokens, [query], _words(predictor)), most or len(kept))
-    return found
+    if not contents:
+        return []
+    (asked,) = embed_sentences(predictor.folder.model, predictor.tokens, [query], _words(predictor)).float().numpy()
+    return [Found(content, score) for content, score in vectors.search(asked, contents, most)]
+
+
+def _maker(predictor: Predictor) -> str:
+    """What tells its vectors from those of others: the model, and features that were given."""
+    state = predictor.detector.state() if isinstance(predictor.detector, Given) else ""
+    return hashlib.sha256(f"{predictor.fingerprint} {state}".encode()).hexdigest()
 
 
 def _words(predictor: Predictor) -> int:
@@ -159,8 +209,13 @@ def can_search(model: object) -> bool:
     return can_match(model) or _has_towers(model)
 
 
-def _check(predictor: Predictor, shortlist: int | None, by: Predictor | None) -> None:
+def _check(predictor: Predictor, shortlist: int | None, by: Predictor | None, gallery: str | None) -> None:
     folder = predictor.folder
+    if gallery is not None and can_match(folder.model) and by is None:
+        raise ServingError(
+            f"--gallery keeps vectors, and {folder.folder} makes none: it reads picture and text together; search with "
+            "a model that makes vectors (tden), or let one pick a shortlist: --shortlist N --shortlist-by MODEL"
+        )
     if not can_search(folder.model):
         raise ServingError(
             f"{folder.folder} has learnt no matching of pictures and texts, so it cannot search; teach it: "
@@ -194,27 +249,16 @@ def _check_query(predictor: Predictor, query: str) -> None:
         )
 
 
-def _records(pictures: Path) -> list[Record]:
-    """Named by path, size and time: a changed file is another picture."""
-    if not pictures.is_dir():
-        raise DataError(f"no folder {pictures}; give one with pictures: --pictures DIR")
-    found = find_pictures(pictures)
-    if not found:
-        raise DataError(f"an empty gallery: no pictures in {pictures}; wanted files ending in {', '.join(ENDINGS)}")
-    return [Record(key=_name(path, pictures), image=path) for path in found]
-
-
-def _name(path: Path, folder: Path) -> str:
-    state = path.stat()
-    return f"{path.relative_to(folder)} {state.st_size} {state.st_mtime_ns}"
-
-
 def _cache(pictures: Path, detector: Detector) -> Path:
     """One for each folder and each way of seeing; where features are given, for each state of their files."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     state = detector.state() if isinstance(detector, Given) else ""
     of = json.dumps([str(pictures.resolve()), detector.contract.to_json(), state], sort_keys=True)
     return root / "diptych" / "galleries" / hashlib.sha256(of.encode()).hexdigest()[:20]
+
+
+def _failures(folder: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in (folder / FAILURES).read_text("utf-8").splitlines()]
 
 
 @contextmanager

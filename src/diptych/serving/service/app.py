@@ -80,7 +80,7 @@ class Service:
             predictor.extract([torch.full((3, 64, 64), 127, dtype=torch.uint8)], lambda _picture, _unseen: None)
             if self.gallery is not None and "search" in self.tasks[name]:
                 with suppress(ServingError):  # a model that does not know these words looks when it is asked in others
-                    predictor.search(WARMING, self.gallery.folder)
+                    predictor.search(WARMING, self.gallery.folder, gallery=self.gallery.address)
 
     @property
     def facts(self) -> list[Any]:

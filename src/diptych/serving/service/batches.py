@@ -102,7 +102,9 @@ class Batches:
     def _search(self, predictor: Predictor, job: Job) -> Hits:
         if self.gallery is None:
             raise Refused(422, "this service has no pictures to search; start it with --pictures FOLDER")
-        found = predictor.search(job.asked.query, self.gallery.folder)
+        found = predictor.search(
+            job.asked.query, self.gallery.folder, gallery=self.gallery.address, most=job.asked.most
+        )
         hits = tuple(
             Hit(picture=self.gallery.name(hit.picture), score=hit.score) for hit in found.hits[: job.asked.most]
         )

