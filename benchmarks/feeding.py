@@ -24,13 +24,13 @@ from rich.console import Console
 from benchmarks.machine import save_result
 from diptych.core import FeatureContract, Record, Regions
 from diptych.demo.demo import DemoConfig, pretraining
+from diptych.devices import autocast
 from diptych.loading.store import Store, StoreWriter
 from diptych.runs.detector import storybook_shape
 from diptych.runs.prepare import Plan, plan
 from diptych.sources.storybook import record, scene
 from diptych.training import train
 from diptych.training.config import TrainingConfig
-from diptych.training.devices import autocast
 
 SCENES, STEPS, ROUNDS = 1500, 20, 5
 CONTRACT = FeatureContract("made up", "", 128, storybook_shape().class_names, whole=True)

@@ -17,6 +17,7 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 
 torch.set_num_threads(1)
+os.environ.setdefault("DIPTYCH_PRECISION", "fp32")  # what processes of a test compute is the same on every machine
 REPOSITORY = Path(__file__).parent.parent
 
 

@@ -163,7 +163,10 @@ def test_the_card_has_the_facts_of_the_folder_and_of_its_publisher(model: Predic
     saved = {
         "task": "caption", "pictures": 60, "items": 60, "coverage": 1.0, "notes": ["blind: one caption | for all"],
         "scores": {"CIDEr": {"value": 17.94, "interval": [13.5, 22.8], "blind": 2.5, "ceiling": 141.3}},
-        "of": {"weights": model.folder.weights_checksum, "data": "/home/me/kites.jsonl", "split": "test"},
+        "of": {
+            "weights": model.folder.weights_checksum, "data": "/home/me/kites.jsonl", "split": "test",
+            "precision": "bf16",
+        },
     }  # fmt: skip
     scores.write_text(json.dumps(saved))
     card = model_card(
@@ -178,7 +181,7 @@ def test_the_card_has_the_facts_of_the_folder_and_of_its_publisher(model: Predic
         "| data | Kites \\| of the beach |",
         "| licence of the data | by permission |",
         "| CIDEr | 17.9 | 13.5 to 22.8 | 2.5 | 141.3 |",
-        "60 of 60 pictures, split `test` of `kites.jsonl`",
+        "60 of 60 pictures, split `test` of `kites.jsonl`, computed in bf16",
         "It has seen drawn scenes alone",
         "one of 7 answers",
     ):
@@ -190,14 +193,14 @@ def test_the_card_has_the_facts_of_the_folder_and_of_its_publisher(model: Predic
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"of": {"weights": 1, "data": "d", "split": "s"}}, "scores of other weights"),
+        ({"of": {"weights": 1, "data": "d", "split": "s", "precision": "fp32"}}, "scores of other weights"),
         ({"of": {}}, "something else"),
         ({"scores": 3}, "something else"),
     ],
 )
 def test_scores_of_another_model_are_refused(model: Predictor, tmp_path: Path, change, said: str) -> None:
     saved = {"task": "caption", "pictures": 1, "items": 1, "coverage": 1.0, "notes": [], "scores": {}}
-    saved["of"] = {"weights": model.folder.weights_checksum, "data": "d", "split": "s"}
+    saved["of"] = {"weights": model.folder.weights_checksum, "data": "d", "split": "s", "precision": "fp32"}
     (tmp_path / "s.json").write_text(json.dumps(saved | change))
     with pytest.raises(DataError, match=said):
         model_card(model.folder, "me/kites", Publisher(scores=(tmp_path / "s.json",)))

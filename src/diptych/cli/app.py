@@ -77,6 +77,15 @@ Address = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is drawn: pictures, words and weights.")]
+Device = Annotated[str, typer.Option(help="Device: auto (a GPU where there is one), cpu, cuda, cuda:N or mps.")]
+Precise = Annotated[
+    str,
+    typer.Option(
+        "--precision",
+        metavar="auto|fp32|bf16",
+        help="Precision of the model's computation; auto: bf16 where the device gains by it.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line, instead of text.")]
 
 # How captions are written; what is left out is the recipe's. docs/your-own-data.md shows them at work.
@@ -164,10 +173,10 @@ def _terminated(number: int, _: object) -> None:
     raise Terminated
 
 
-def open_folder(model: str) -> Any:
+def open_folder(model: str, device: str = "auto", precision: str = "auto") -> Any:
     from diptych.serving import load
 
-    return load(model).folder
+    return load(model, device=device, precision=precision).folder
 
 
 def console(stderr: bool = True) -> Console:

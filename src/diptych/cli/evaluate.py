@@ -11,6 +11,7 @@ import typer
 
 from diptych.cli.app import (
     Beams,
+    Device,
     DrawSeed,
     Features,
     LengthBonus,
@@ -18,6 +19,7 @@ from diptych.cli.app import (
     MaxWords,
     MinWords,
     NoRepeatNgram,
+    Precise,
     Sample,
     SplitSeed,
     Temperature,
@@ -134,6 +136,8 @@ def evaluate(
     min_words: MinWords = None,
     max_words: MaxWords = None,
     no_repeat_ngram: NoRepeatNgram = None,
+    device: Device = "auto",
+    precision: Precise = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Score a model, or a file of results: each figure with its interval, beside a blind baseline and a ceiling."""
@@ -156,20 +160,21 @@ def evaluate(
     if results is not None and model is None and data is None and not asked:
         scores = score_file(results, references, questions, annotations, training, extra_metrics or (), allow_missing)
     elif results is None and model is not None and data is not None:
-        opened = open_folder(model)
+        opened = open_folder(model, device, precision)
         with TemporaryDirectory() as scratch:  # of data that are no store; `extract` keeps what was seen
             store = store_of(data, Path(scratch) / "store", str(opened.folder), console(), split_seed, features)
             decoding = _decoding(opened, sample, seed, ways) if asked else None
             if submit is not None and predictions is not None:
                 print(write_for_a_server(opened, store, split, submit, predictions, decoding, console()))
                 return
-            by = open_folder(shortlist_by) if shortlist_by is not None else None
+            by = open_folder(shortlist_by, device, precision) if shortlist_by is not None else None
             some = queries or shortlist or by or folds > 1
             extent = Extent(queries, shortlist, by=by, folds=folds) if some else None
             predicted, scores = score_model(
                 opened, store, split, extra_metrics or (), task, extent, pairs, decoding, console()
             )
-        of = {"of": {"weights": opened.weights_checksum, "data": str(data), "split": split}}
+        used = opened.model.precision
+        of = {"of": {"weights": opened.weights_checksum, "data": str(data), "split": split, "precision": used}}
         if predictions is not None:
             write_atomically(predictions, json.dumps(predicted, indent=1, ensure_ascii=False).encode())
     else:

@@ -14,6 +14,7 @@ import typer
 from diptych.cli.app import (
     AsJson,
     Beams,
+    Device,
     DrawSeed,
     Features,
     LengthBonus,
@@ -23,6 +24,7 @@ from diptych.cli.app import (
     MinWords,
     Model,
     NoRepeatNgram,
+    Precise,
     Sample,
     Temperature,
     TopK,
@@ -32,7 +34,7 @@ from diptych.cli.app import (
 from diptych.errors import DataError, RecipeError
 
 if TYPE_CHECKING:
-    from diptych.serving import Prediction
+    from diptych.serving import Prediction, Predictor
     from diptych.serving.messages import Caption
 
 IN_FLIGHT = 16  # requests to a service at once
@@ -66,9 +68,12 @@ def caption(
     no_repeat_ngram: NoRepeatNgram = None,
     show: Show = None,
     features: Features = None,
+    device: Device = "auto",
+    precision: Precise = "auto",
 ) -> None:
     """Write a sentence about each picture."""
     from diptych.files import write_atomically
+    from diptych.serving import load
 
     lines: list[str] = []
     refused: list[DataError] = []
@@ -86,10 +91,13 @@ def caption(
     if server is not None:
         if show is not None or features is not None:
             raise RecipeError("--show and --features want the model itself; leave out --server")
+        if (device, precision) != ("auto", "auto"):
+            raise RecipeError("--device and --precision are the service's own choice; leave out --server")
         asked = {"model": model, "captions": captions, "sample": sample, "seed": seed} | ways
         answer = _from_server(server, found, asked, refuse)
     else:
-        answer = _from_model(_named(model), features, found, captions, sample, seed, ways, show, refuse)
+        predictor = load(_named(model), features, device=device, precision=precision)
+        answer = _from_model(predictor, found, captions, sample, seed, ways, show, refuse)
     for line in answer:
         printed = [line.line()] if as_json else [f"{line.picture}: {caption}" for caption in line.captions]
         lines += printed
@@ -109,8 +117,7 @@ def _named(model: str | None) -> str:
 
 
 def _from_model(
-    model: str,
-    features: Path | None,
+    predictor: Predictor,
     pictures: Sequence[Path],
     captions: int,
     sample: bool,
@@ -122,10 +129,9 @@ def _from_model(
     import torch
 
     from diptych.recipes.decoding import chosen_decoding
-    from diptych.serving import load
     from diptych.serving.messages import caption_line
 
-    predictor, drawn = load(model, features), Shown(show)
+    drawn = Shown(show)
     torch.manual_seed(seed)
     decoding = chosen_decoding(predictor.decoding, captions, sample, **ways)
     for prediction in predictor.captions(pictures, decoding, refused=refuse):
@@ -134,7 +140,7 @@ def _from_model(
         except DataError as error:  # regions were given, and there is no picture to draw them on
             refuse(prediction, error)
             shown = None
-        yield caption_line(prediction, str(prediction.record.image), captions, shown=shown)
+        yield caption_line(prediction, str(prediction.record.image), predictor.precision, captions, shown=shown)
 
 
 def _from_server(
@@ -178,17 +184,20 @@ def ask(
     as_json: AsJson = False,
     show: Show = None,
     features: Features = None,
+    device: Device = "auto",
+    precision: Precise = "auto",
 ) -> None:
     """Answer questions about a picture."""
     from diptych.serving import load
     from diptych.serving.messages import answer_line
 
     drawn = Shown(show)
-    answers = load(model, features).answer(picture, questions)
+    predictor = load(model, features, device=device, precision=precision)
+    answers = predictor.answer(picture, questions)
     for question, prediction in zip(questions, answers, strict=True):
         shown = drawn.write(prediction)
         if as_json:
-            print(answer_line(prediction, str(picture), question, shown=shown).line())
+            print(answer_line(prediction, str(picture), predictor.precision, question, shown=shown).line())
         else:
             print(prediction.text if len(questions) == 1 else f"{question} {prediction.text}")
 
@@ -203,6 +212,8 @@ def ground(
     ] = None,
     as_json: AsJson = False,
     features: Features = None,
+    device: Device = "auto",
+    precision: Precise = "auto",
 ) -> None:
     """Find the region that an expression refers to, and draw its box."""
     from io import BytesIO
@@ -213,12 +224,14 @@ def ground(
     from diptych.serving.messages import ground_line
     from diptych.vision.pictures import open_picture
 
-    found = load(model, features).ground(picture, expression)
+    predictor = load(model, features, device=device, precision=precision)
+    found = predictor.ground(picture, expression)
     shown, drawn = open_picture(picture), out or Path(f"{picture.stem}-found.png")
     content = BytesIO()
     draw_box(shown, found.box, expression).save(content, "PNG")
     write_atomically(drawn, content.getvalue())
-    line = ground_line(found, str(picture), expression, (shown.shape[2], shown.shape[1]), str(drawn))
+    size = shown.shape[2], shown.shape[1]
+    line = ground_line(found, str(picture), predictor.precision, expression, size, str(drawn))
     if as_json:
         print(line.line())
     else:
@@ -241,14 +254,17 @@ def choose(
     ] = None,
     as_json: AsJson = False,
     features: Features = None,
+    device: Device = "auto",
+    precision: Precise = "auto",
 ) -> None:
     """Choose the right one of some answers, and the reason for it."""
     from diptych.serving import load
     from diptych.serving.messages import choice_line
 
     rationales = rationale or []
-    chosen = load(model, features).choose(picture, question, answers, rationales)
-    line = choice_line(chosen, str(picture), question, answers, rationales)
+    predictor = load(model, features, device=device, precision=precision)
+    chosen = predictor.choose(picture, question, answers, rationales)
+    line = choice_line(chosen, str(picture), predictor.precision, question, answers, rationales)
     if as_json:
         print(line.line())
     else:
@@ -264,15 +280,18 @@ def verify(
     model: Model,
     as_json: AsJson = False,
     features: Features = None,
+    device: Device = "auto",
+    precision: Precise = "auto",
 ) -> None:
     """Say whether statements are true of a picture."""
     from diptych.serving import load
     from diptych.serving.messages import verify_line
 
-    for statement, verdict in zip(statements, load(model, features).verify(picture, statements), strict=True):
+    predictor = load(model, features, device=device, precision=precision)
+    for statement, verdict in zip(statements, predictor.verify(picture, statements), strict=True):
         word = "true" if verdict.true else "false"
         if as_json:
-            print(verify_line(verdict, str(picture), statement).line())
+            print(verify_line(verdict, str(picture), predictor.precision, statement).line())
         else:
             print(word if len(statements) == 1 else f"{word}: {statement}")
 

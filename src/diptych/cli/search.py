@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from diptych.cli.app import Address, AsJson, Features, Model, app, console
+from diptych.cli.app import Address, AsJson, Device, Features, Model, Precise, app, console
 
 
 @app.command()
@@ -37,6 +37,8 @@ def search(
     ] = None,
     gallery: Address = None,
     features: Features = None,
+    device: Device = "auto",
+    precision: Precise = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Rank a folder of pictures by how well they fit a text."""
@@ -44,14 +46,15 @@ def search(
     from diptych.serving.contact_sheet import write_sheet
     from diptych.serving.messages import Hit
 
-    by = None if shortlist_by is None else load(shortlist_by)
-    searched = load(model, features).search(
+    by = None if shortlist_by is None else load(shortlist_by, device=device, precision=precision)
+    predictor = load(model, features, device=device, precision=precision)
+    searched = predictor.search(
         query, pictures, cache, progress=_progress, shortlist=shortlist, by=by, gallery=gallery, most=most
     )
     for path, why in searched.refused.items():
         print(f"diptych: {path}: {why}", file=sys.stderr)
     for hit in searched.hits[:most]:
-        line = Hit(picture=str(hit.picture), score=hit.score)
+        line = Hit(picture=str(hit.picture), precision=predictor.precision, score=hit.score)
         print(line.line() if as_json else f"{hit.score:.3f}  {hit.picture}")
     if searched.refused:
         of = searched.readable + len(searched.refused)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diptych.cli.app import Address, Features, app
+from diptych.cli.app import Address, Device, Features, Precise, app
 from diptych.errors import CheckpointError, RecipeError
 from diptych.extras import wanted
 
@@ -43,6 +43,8 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A name by which the service is asked, as behind a proxy.")
     ] = None,
+    device: Device = "auto",
+    precision: Precise = "auto",
 ) -> None:
     """Answer requests over HTTP, and show a page to try the models."""
     token = _token(token_file)
@@ -58,7 +60,8 @@ def serve(
         )
     limits = Limits(deadline=deadline, queue=queue, batch=min(batch, queue))
     with bind(host, port) as bound:
-        service = Service(_opened(models, features), None if pictures is None else Gallery(pictures, gallery), limits)
+        opened = _opened(models, features, device, precision)
+        service = Service(opened, None if pictures is None else Gallery(pictures, gallery), limits)
         _prepare(service)
         where = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
 
@@ -94,7 +97,7 @@ def _token(file: Path | None) -> str | None:
     return token
 
 
-def _opened(models: list[str], features: Path | None) -> dict[str, Predictor]:
+def _opened(models: list[str], features: Path | None, device: str, precision: str) -> dict[str, Predictor]:
     """By the last part of its path, with a number where that is there already; features go to those that read such."""
     from diptych.serving import load
 
@@ -106,7 +109,7 @@ def _opened(models: list[str], features: Path | None) -> dict[str, Predictor]:
         name, number = stem, 2
         while name in opened:
             name, number = f"{stem}-{number}", number + 1
-        opened[name] = load(source)
+        opened[name] = load(source, device=device, precision=precision)
         if features is not None and _reads_given(opened[name]):
             opened[name].features = features
     if not opened:

@@ -10,6 +10,7 @@ import typer
 
 from diptych.cli.app import (
     Beams,
+    Device,
     DrawSeed,
     Features,
     MaxWords,
@@ -19,6 +20,7 @@ from diptych.cli.app import (
     Out,
     OwnData,
     OwnDetector,
+    Precise,
     Seed,
     Set,
     SplitSeed,
@@ -210,6 +212,8 @@ def augment(
     max_words: MaxWords = None,
     no_repeat_ngram: NoRepeatNgram = None,
     seed: DrawSeed = 0,
+    device: Device = "auto",
+    precision: Precise = "auto",
 ) -> None:
     """Write new captions for a training set, drawn by chance, or with --beams the likeliest."""
     from diptych.decoding import DecodingOptions
@@ -219,7 +223,7 @@ def augment(
     from diptych.recipes.decoding import chosen_decoding
 
     hold(out)
-    start = open_folder(model)
+    start = open_folder(model, device, precision)
     usual = start.recipe.decoding if start.recipe is not None else DecodingOptions()
     if beams is None and top_k is None and top_p is None:
         top_p = 0.9

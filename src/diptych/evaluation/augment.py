@@ -12,10 +12,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from diptych.core import GeneratedCaption, Record, Writer, collate
 from diptych.decoding import DecodingOptions, Hypothesis, decode
+from diptych.devices import predicting
 from diptych.errors import DataError, RecipeError
 from diptych.files import copy_folder, sweep, write_atomically
 from diptych.loading.store import DETECTOR, INDEX, Store, StoreWriter
@@ -120,7 +119,7 @@ def _write(model: ModelFolder, records: Sequence[Record], decoding: DecodingOpti
     seen = [record.best_regions(most) for record in records]
     writer: Any = model.model
     device = next(model.model.parameters()).device
-    with torch.inference_mode():
+    with predicting(writer):
         return decode(writer, collate([s for record in seen for s in task.queries(record)]).to(device), decoding)
 
 

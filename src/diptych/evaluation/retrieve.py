@@ -179,5 +179,5 @@ def _shortlister(model: ModelFolder, store: Store, split: str) -> Shortlister:
 
 
 def fingerprint(model: ModelFolder) -> str:
-    """Of its shape and all its weights: what was computed with them is kept under it."""
-    return digest(model.model, model.architecture.model_dump_json())
+    """Of its shape, all its weights and its precision: what was computed with them is kept under it."""
+    return digest(model.model, model.architecture.model_dump_json() + model.model.precision)

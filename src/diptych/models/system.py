@@ -15,6 +15,7 @@ from torch import nn
 
 from diptych.core import Batch, Capability, States, Vocabulary
 from diptych.core.shares import Count, Epsilon, PartialShare, Size
+from diptych.devices import Precision
 from diptych.loading.pixels import Colours
 from diptych.models.weights import Report
 from diptych.vision.selection import Selection
@@ -124,6 +125,7 @@ class SystemModel(nn.Module):
     config: ResolvedConfig
     heads: nn.ModuleDict
     provides: frozenset[Capability]
+    precision: Precision = "fp32"  # in which it predicts (`diptych.devices.predicting`); training has its own
     decodes: bool = False  # the target block holds the words that a decoder reads; else queries at their places
 
     def __init__(self, config: Any, heads: Iterable[str] = ()) -> None:

@@ -16,11 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import BaseModel, ConfigDict, SerializeAsAny, ValidationInfo, field_validator
 from safetensors.torch import save_file
 
 from diptych.configs import derive
 from diptych.core import FeatureContract
+from diptych.devices import Precision
 from diptych.errors import CheckpointError, DataError
 from diptych.files import checksum, copy_folder, whole_folder, write_atomically
 from diptych.loading.store import DETECTOR
@@ -75,6 +77,11 @@ class ModelFolder:
     recipe: Recipe | None = None  # of an imported checkpoint: the one that its authors trained it by, as far as known
     answers: Answers | None = None
     detector: Path | None = None
+
+    def on(self, device: torch.device, precision: Precision) -> ModelFolder:
+        """Where and in which precision the model predicts from now on."""
+        self.model.to(device).precision = precision
+        return self
 
     def save(self, folder: Path) -> ModelFolder:
         """Write it whole, then put it in place of what was there; hands back the folder as opened there."""

@@ -142,7 +142,8 @@ def _scored(folder: ModelFolder, path: Path) -> str:
         )
     head = (
         f"{find_task(scores.task).title}: {scores.items:,} of {scores.pictures:,} pictures, split "
-        f"`{_line(of['split'])}` of `{_line(Path(of['data']).name)}`."
+        f"`{_line(of['split'])}` of `{_line(Path(of['data']).name)}`, computed in "
+        f"{_line(of['precision'])}."
     )
     rows = ["| score | value | 95% interval | blind | ceiling |", "|---|---|---|---|---|"]
     rows += [f"| {' | '.join(_cells(score))} |" for score in scores.scores]
@@ -154,7 +155,12 @@ def _read_scores(path: Path) -> tuple[Scores, dict[str, Any]]:
     try:
         saved = json.loads(path.read_text("utf-8"))
         scores, of = Scores.from_json(saved), dict(saved["of"])
-        return scores, {"weights": int(of["weights"]), "split": str(of["split"]), "data": str(of["data"])}
+        return scores, {
+            "weights": int(of["weights"]),
+            "split": str(of["split"]),
+            "data": str(of["data"]),
+            "precision": str(of["precision"]),
+        }
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read --scores {path} ({error}); {wanted}") from error
     except (KeyError, TypeError, AttributeError, RecipeError) as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from diptych.core import Regions
+from diptych.devices import Precision
 
 if TYPE_CHECKING:
     from diptych.serving.deciding import Chosen, Found, Verdict
@@ -96,6 +97,7 @@ class Explanation(Message):
 
 class Pictured(Message):
     picture: str = Field(description="The picture's name, as it was given.")
+    precision: Precision | None = Field(default=None, description="In which the model computed it.")
 
 
 class OtherCaption(Message):
@@ -164,11 +166,17 @@ class Hits(Message):
 
 
 def caption_line(
-    prediction: Prediction, picture: str, captions: int, explain: bool = False, shown: str | None = None
+    prediction: Prediction,
+    picture: str,
+    precision: Precision,
+    captions: int,
+    explain: bool = False,
+    shown: str | None = None,
 ) -> Caption:
     others = tuple(OtherCaption(caption=text, score=score) for text, score in prediction.others[: captions - 1])
     return Caption(
         picture=picture,
+        precision=precision,
         caption=prediction.text,
         score=prediction.score,
         others=others or None,
@@ -178,10 +186,16 @@ def caption_line(
 
 
 def answer_line(
-    prediction: Prediction, picture: str, question: str, explain: bool = False, shown: str | None = None
+    prediction: Prediction,
+    picture: str,
+    precision: Precision,
+    question: str,
+    explain: bool = False,
+    shown: str | None = None,
 ) -> Answer:
     return Answer(
         picture=picture,
+        precision=precision,
         question=question,
         answer=prediction.text,
         probability=prediction.score,
@@ -192,19 +206,30 @@ def answer_line(
 
 
 def ground_line(
-    found: Found, picture: str, expression: str, size: tuple[int, int], shown: str | None = None
+    found: Found, picture: str, precision: Precision, expression: str, size: tuple[int, int], shown: str | None = None
 ) -> Grounded:
     """`size`: the picture's width and height in pixels."""
     return Grounded(
-        picture=picture, expression=expression, box=found.pixels(*size), probability=found.score, shown=shown
+        picture=picture,
+        precision=precision,
+        expression=expression,
+        box=found.pixels(*size),
+        probability=found.score,
+        shown=shown,
     )
 
 
 def choice_line(
-    chosen: Chosen, picture: str, question: str, answers: Sequence[str], rationales: Sequence[str]
+    chosen: Chosen,
+    picture: str,
+    precision: Precision,
+    question: str,
+    answers: Sequence[str],
+    rationales: Sequence[str],
 ) -> Choice:
     return Choice(
         picture=picture,
+        precision=precision,
         question=question,
         answer=answers[chosen.answer],
         shares=chosen.answers,
@@ -213,8 +238,10 @@ def choice_line(
     )
 
 
-def verify_line(verdict: Verdict, picture: str, statement: str) -> Verified:
-    return Verified(picture=picture, statement=statement, true=verdict.true, probability=verdict.score)
+def verify_line(verdict: Verdict, picture: str, precision: Precision, statement: str) -> Verified:
+    return Verified(
+        picture=picture, precision=precision, statement=statement, true=verdict.true, probability=verdict.score
+    )
 
 
 def explain_prediction(prediction: Prediction) -> Explanation:

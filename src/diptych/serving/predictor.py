@@ -18,6 +18,7 @@ from torch import Tensor
 from diptych.core import Question, Record, Regions, Sample, Writer, collate
 from diptych.decoding import DecodingOptions, decode
 from diptych.decoding.influence import weigh_answer, weigh_words
+from diptych.devices import Precision, choose_device, choose_precision, predicting
 from diptych.errors import CheckpointError, DataError, ServingError
 from diptych.loading.tokens import Tokens
 from diptych.runs.folder import ModelFolder, open_model
@@ -71,6 +72,11 @@ class Predictor:
 
     def __init__(self, model: ModelFolder, features: Path | None = None) -> None:
         self.folder, self.features = model, features
+
+    @property
+    def precision(self) -> Precision:
+        """In which the model predicts."""
+        return self.folder.model.precision
 
     @property
     def tokens(self) -> Tokens:
@@ -149,7 +155,7 @@ class Predictor:
             for number, (record, text) in enumerate(asked)
             for sample in task.queries(replace(record, questions=(Question(str(number), text, ()),)))
         ]
-        with torch.inference_mode():
+        with predicting(self.folder.model):
             batch = collate(samples).to(next(self.folder.model.parameters()).device)
             likeliest = task.likeliest(self.folder.model, batch, LIKELIEST)
         return [
@@ -284,7 +290,7 @@ class Predictor:
             raise ServingError(
                 f"{self.folder.architecture.system} reads and does not write captions; choose another model"
             )
-        with torch.inference_mode():
+        with predicting(self.folder.model):
             device = next(self.folder.model.parameters()).device
             task = Captioning(self.tokens, decoding)
             asked = collate([sample for record in records for sample in task.queries(record)]).to(device)
@@ -311,11 +317,20 @@ class Predictor:
         return torch.zeros(len(words), weights.shape[1]).index_add_(0, of_word, weights)
 
 
-def load(source: str | os.PathLike[str], features: str | os.PathLike[str] | None = None) -> Predictor:
+def load(
+    source: str | os.PathLike[str],
+    features: str | os.PathLike[str] | None = None,
+    *,
+    device: str = "auto",
+    precision: str = "auto",
+) -> Predictor:
     """Open a model folder, a run folder, or a model on the Hugging Face hub (`user/name`).
 
-    `features` is a file or folder of region features, for a model that was trained on features given so.
+    `features` is a file or folder of region features, for a model that was trained on features given so. `device` is
+    auto (a GPU where there is one), cpu, cuda, cuda:N or mps; `precision` fp32, bf16 or auto (bf16 where the device
+    gains by it; $DIPTYCH_PRECISION says otherwise).
     """
+    chosen = choose_device(device, "device")
     path = Path(source)
     if not path.exists() and not path.is_absolute() and str(source).count("/") == 1:
         from diptych.serving.hub import fetch
@@ -323,7 +338,8 @@ def load(source: str | os.PathLike[str], features: str | os.PathLike[str] | None
         path = fetch(str(source))
     if not path.exists():
         raise CheckpointError(f"no model at {path}; give a model folder, the folder of a run, or user/name on the hub")
-    return Predictor(open_model(path), None if features is None else Path(features))
+    model = open_model(path).on(chosen, choose_precision(precision, chosen))
+    return Predictor(model, None if features is None else Path(features))
 
 
 def _record(picture: AnyPicture, number: int) -> Record:

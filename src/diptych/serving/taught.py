@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from diptych.core import Writer
+from diptych.devices import Precision
 from diptych.runs.folder import INNER, ModelFolder
 from diptych.serving.messages import Message
 from diptych.serving.search import can_search
@@ -28,6 +29,7 @@ class ModelFacts(Message):
     scores: str | None  # on the records that it was validated on, where its run lies around it
     parameters: int
     vocabulary: int  # words and pieces of words
+    precision: Precision  # in which it predicts
     detector: str
     sees: tuple[str, ...]  # classes of the detector
 
@@ -60,6 +62,7 @@ def facts(name: str, folder: ModelFolder, tasks: tuple[str, ...]) -> ModelFacts:
         scores=None if recipe is None else _scores(folder, find_task(recipe.task).watched),
         parameters=sum(parameter.numel() for parameter in folder.model.parameters()),
         vocabulary=folder.architecture.config.vocabulary.size,
+        precision=folder.model.precision,
         detector=folder.contract.extractor,
         sees=sees,
     )

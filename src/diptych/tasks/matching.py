@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from diptych.core import Batch, Record, Sample, collate
+from diptych.devices import predicting
 from diptych.errors import RecipeError
 from diptych.loading.tokens import Tokens
 from diptych.metrics.retrieval import RECALLS, rank_of
@@ -98,7 +99,7 @@ class Retrieval:
         was_training = model.training
         model.eval()
         try:
-            with torch.inference_mode():
+            with predicting(model):
                 self._fill(model, gallery, table, left, texts, batch_size, progress)
         finally:
             model.train(was_training)

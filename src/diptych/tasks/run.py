@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-import torch
 from torch import nn
 
 from diptych.core import Record, Sample, Task, collate
+from diptych.devices import predicting
 from diptych.tasks.spec import RanksGallery
 
 
@@ -31,7 +31,7 @@ def ask(
     model.eval()
     predictions: list[dict[str, Any]] = []
     try:
-        with torch.inference_mode():
+        with predicting(model):
             for samples in _batches(
                 task, map(with_pixels, records) if with_pixels is not None else records, batch_size
             ):

@@ -22,6 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from diptych.core import Batch, Record, Sample, collate
+from diptych.devices import predicting
 from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.files import write_atomically
 from diptych.loading.tokens import Tokens
@@ -120,8 +121,8 @@ def embed_sentences(model: Any, tokens: Tokens, sentences: Sequence[str], max_wo
     ]
     towers = towers_of(model)
     device = next(model.parameters()).device
-    with torch.inference_mode():
-        vectors: Tensor = towers.embed_texts(collate(samples).to(device)).cpu()
+    with predicting(model):
+        vectors: Tensor = towers.embed_texts(collate(samples).to(device)).float().cpu()
     return vectors
 
 

@@ -89,8 +89,8 @@ class TrainingConfig(BaseModel):
     """Seed of the first weights, the order of the data and all that is drawn in training."""
     device: str = "auto"
     """Device: auto, cpu, cuda or cuda:N."""
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """Precision of the forward pass."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Precision of forward passes, in training and validation; auto: bf16 where the device gains by it."""
     threads: PositiveInt | None = None
     """Threads of torch; null: torch's default."""
     loading_threads: Annotated[int, Field(ge=0)] = 1

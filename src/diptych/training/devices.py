@@ -1,37 +1,15 @@
-"""The machine: processes, devices, precision. Under torchrun each process is one rank; without it there is one rank."""
+"""The processes of a run. Under torchrun each process is one rank; without it there is one rank."""
 
 import hashlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
 from torch import distributed
-
-from diptych.errors import RecipeError
-
-
-def choose_device(wanted: str) -> torch.device:
-    """`auto`: a GPU where there is one. Under torchrun each rank takes its own."""
-    if wanted == "auto":
-        wanted = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(wanted)
-    except RuntimeError as error:
-        raise RecipeError(f"training.device: {wanted!r} is no device; known: auto, cpu, cuda, cuda:0, mps") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise RecipeError(f"training.device: {wanted!r} was asked for, but torch sees no GPU; take auto or cpu")
-    if device.type == "cuda" and ":" not in wanted:
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    return device
-
-
-def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
-    """bf16 needs no loss scaling; weights, gradients and the optimizer's state stay in fp32."""
-    return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
 
 
 def seed_part(*place: int) -> None:

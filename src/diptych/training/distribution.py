@@ -14,7 +14,8 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from diptych.core import Losses
-from diptych.training.devices import Ranks, autocast
+from diptych.devices import autocast
+from diptych.training.devices import Ranks
 from diptych.training.optimizer import is_sharded, plain
 
 Reached = tuple[Tensor | None, Losses]  # what to call backward on, and each objective's sum, detached

@@ -18,13 +18,14 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
+from diptych.devices import Precision, autocast, choose_device, choose_precision
 from diptych.errors import CheckpointError, RecipeError, Stopped, TrainingError, nearest
 from diptych.terminal import make_console
 from diptych.training import checkpoint as checkpoints
 from diptych.training.averages import Ema, named_tensors, put_tensors
 from diptych.training.checkpoint import Checkpoint
 from diptych.training.config import OptimizerConfig, TrainingConfig
-from diptych.training.devices import Ranks, choose_device, join_ranks
+from diptych.training.devices import Ranks, join_ranks
 from diptych.training.distribution import distribute, gather, place, sync_buffers
 from diptych.training.log import Line, Log
 from diptych.training.optimizer import build_optimizer, highest_rate, learning_rate
@@ -126,7 +127,9 @@ class _Run:
                 ": raise the batch or start fewer processes"
             )
         self.module = module.to(ranks.device)
-        self.way = distribute(self.module, ranks, training.distributed, training.precision)
+        # The first rank's choice: of two processors each would measure its own.
+        self.precision: Precision = ranks.from_first(choose_precision(training.precision, ranks.device))
+        self.way = distribute(self.module, ranks, training.distributed, self.precision)
         self.optimizer = build_optimizer(self.module, optimizer, ranks.device)
         self.ema = Ema(self.module, training.ema) if training.ema is not None else None
         self.step, self.saved, self.history = 0, 0, list[Validation]()
@@ -214,7 +217,8 @@ class _Run:
     def _validate(self) -> dict[str, float]:
         assert self.validate is not None
         self.module.eval()
-        with self.ema.applied() if self.ema is not None else nullcontext(), self.way.unsharded():
+        averaged = self.ema.applied() if self.ema is not None else nullcontext()
+        with averaged, self.way.unsharded(), autocast(self.ranks.device, self.precision):
             # Every rank asks (layers may be spread over all of them); the first one's answer counts.
             scores: dict[str, float] = self.ranks.from_first(self.validate(self.module, self.step))
         if self.score not in scores:
@@ -359,6 +363,7 @@ class _Run:
             )
         parts = f" in {self.stepper.parts} parts" if self.stepper.parts > 1 else ""
         return (
-            f"{config.kind}, {rate}, {config.schedule}; {training.steps} steps of {training.batch} samples{parts}, "
-            f"{training.precision} on {self.ranks.device}{start}"
+            f"{config.kind}, {rate}, {config.schedule}; "
+            f"{training.steps} steps of {training.batch} samples{parts}, "
+            f"{self.precision} on {self.ranks.device}{start}"
         )

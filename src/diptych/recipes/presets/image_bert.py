@@ -57,9 +57,7 @@ def paper(task: Task) -> Recipe:
         init="paper: BERT base",  # section 5.1
         objectives=_OBJECTIVES[task],
         optimizer=OptimizerConfig(kind="adam", lr=_RATES[task], schedule="linear", warmup_share=0.1),
-        training=TrainingConfig(
-            steps=_STEPS[task], batch=_BATCHES[task], precision="bf16", validate_every=5000, keep=2
-        ),
+        training=TrainingConfig(steps=_STEPS[task], batch=_BATCHES[task], validate_every=5000, keep=2),
         data=DataConfig(max_words=_MAX_WORDS),
     )
 

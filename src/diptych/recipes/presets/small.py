@@ -8,7 +8,7 @@ from diptych.training.config import OptimizerConfig, TrainingConfig
 ADAMW = OptimizerConfig(
     kind="adamw", lr=1e-3, weight_decay=0.01, betas=(0.9, 0.98), clip=1.0, schedule="linear", warmup_share=0.05
 )
-TRAINING = TrainingConfig(steps=1200, batch=64, precision="bf16", validate_every=200, checkpoint_every=200)
+TRAINING = TrainingConfig(steps=1200, batch=64, validate_every=200, checkpoint_every=200)
 PAIRS = derive(TRAINING, batch=16)  # a pair comes with its wrong ones
 
 

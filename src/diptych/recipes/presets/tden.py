@@ -112,7 +112,6 @@ def paper(task: Task) -> Recipe:
             batch=_BATCHES[task],
             # A text of retrieval meets the pictures of its whole batch, in one pass; pre-training had 16 GPUs.
             micro_batch=None if task == "retrieval" else 64,
-            precision="bf16",
             validate_every=5000,
             keep=2,
         ),

@@ -72,7 +72,6 @@ def paper(task: Task) -> Recipe:
             steps=_STEPS[task],
             batch=_BATCHES[task],
             micro_batch=64,
-            precision="bf16",
             validate_every=None if asks else 5000,
             keep=2,
         ),

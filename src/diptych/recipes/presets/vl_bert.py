@@ -91,7 +91,6 @@ def paper(task: Task) -> Recipe:
             steps=_STEPS[task],
             batch=_BATCHES.get(task, 256),
             micro_batch=4,
-            precision="bf16",
             validate_every=5000,
         ),
         data=_reading(task),

@@ -115,7 +115,6 @@ def paper(task: Task) -> Recipe:
             steps=_steps(task, objectives),
             batch=128 if task in ("vqa", "retrieval") else 512,
             micro_batch=64,
-            precision="bf16",
             validate_every=2500,
             average_best=1 if task in ("caption", "vqa", "retrieval") else 4,  # of "pre-trained weights" (5.3)
             keep=2,

@@ -1,0 +1,90 @@
+"""Where a model computes and in which precision: one choice, for training, validation and prediction alike."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+import torch
+from torch import nn
+
+from diptych.errors import RecipeError, nearest
+
+Precision = Literal["fp32", "bf16"]
+VARIABLE = "DIPTYCH_PRECISION"  # what `auto` means; unset: bf16 where the device gains by it
+PROCESSOR = Path("/proc/cpuinfo")
+KINDS = ("cpu", "cuda", "mps")
+
+
+def choose_device(wanted: str, setting: str = "training.device") -> torch.device:
+    """`auto`: a GPU where there is one. Under torchrun each rank takes its own. Raises RecipeError."""
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(wanted)
+    except RuntimeError as error:
+        raise RecipeError(f"{setting}: {wanted!r} is no device; known: auto, cpu, cuda, cuda:0, mps") from error
+    if device.type not in KINDS:
+        raise RecipeError(f"{setting}: {wanted!r} is not supported; known: auto, cpu, cuda, cuda:0, mps")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise RecipeError(f"{setting}: {wanted!r} was asked for, but torch sees no GPU; take auto or cpu")
+    if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
+        raise RecipeError(f"{setting}: {wanted!r} was asked for, and torch sees {count} GPUs, counted from cuda:0")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise RecipeError(f"{setting}: {wanted!r} was asked for, but torch sees no Apple GPU; take auto or cpu")
+    if device.type == "cuda" and ":" not in wanted:
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return device
+
+
+def choose_precision(wanted: str, device: torch.device) -> Precision:
+    """`auto`: what $DIPTYCH_PRECISION says, else bf16 where the device gains by it. Raises RecipeError."""
+    if wanted == "auto":
+        wanted = os.environ.get(VARIABLE) or ("bf16" if gains_by_bf16(device) else "fp32")
+        if wanted not in get_args(Precision):
+            raise RecipeError(f"{VARIABLE}={wanted!r} is no precision; {nearest(wanted, get_args(Precision))}")
+    if wanted not in get_args(Precision):
+        raise RecipeError(f"{wanted!r} is no precision; {nearest(wanted, ('auto', *get_args(Precision)))}")
+    return cast(Precision, wanted)
+
+
+def gains_by_bf16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return device.type == "cpu" and _processor_gains(_read(PROCESSOR), os.environ.get("ONEDNN_MAX_CPU_ISA", ""))
+
+
+def _processor_gains(described: str, limit: str) -> bool:
+    """Where it was measured (docs/results/vlp.md): Intel's AMX multiplies several times as fast in bf16, AMD's
+    AVX512-BF16 twice; Intel's AVX512-BF16 alone is slower than fp32. A `limit` of oneDNN switches units off."""
+    if limit.upper() in ("ALL", "DEFAULT"):
+        limit = ""
+    if re.search(r"\bamx_bf16\b", described) and "AMX" in (limit or "AMX").upper():
+        return True
+    amd = "AuthenticAMD" in described and re.search(r"\bavx512_bf16\b", described) is not None
+    return amd and (limit or "BF16").upper().endswith(("BF16", "FP16", "AMX"))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:  # no Linux
+        return ""
+
+
+def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
+    """bf16 needs no loss scaling; weights, gradients and the optimizer's state stay in fp32. Where it is fp32, what a
+    caller has chosen around it stays."""
+    return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
+
+
+@contextmanager
+def predicting(model: nn.Module) -> Iterator[None]:
+    """Without gradients, in the precision that the model was opened in (`ModelFolder.on`)."""
+    device = next(model.parameters()).device
+    with torch.inference_mode(), autocast(device, getattr(model, "precision", "fp32")):
+        yield

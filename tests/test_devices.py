@@ -1,0 +1,78 @@
+"""Where a model computes, and in which precision."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from diptych import devices
+from diptych.devices import autocast, choose_device, choose_precision, predicting
+from diptych.errors import RecipeError
+
+CPU = torch.device("cpu")
+AMX = "vendor_id : GenuineIntel\nflags : fpu avx512_bf16 amx_bf16 amx_tile"
+WITHOUT_AMX = "vendor_id : GenuineIntel\nflags : fpu avx512_bf16"
+AMD = "vendor_id : AuthenticAMD\nflags : fpu avx512_bf16"
+
+
+@pytest.mark.parametrize(("wanted", "message"), [
+    ("cpux", "is no device"), ("meta", "not supported"), ("cuda", "torch sees no GPU"), ("mps", "no Apple GPU"),
+])  # fmt: skip
+def test_devices(wanted: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    assert choose_device("auto").type == "cpu"
+    with pytest.raises(RecipeError, match=f"--device: .*{message}"):
+        choose_device(wanted, "--device")
+
+
+def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert choose_device("auto") == choose_device("cuda") == torch.device("cuda", 1)
+    assert choose_device("cuda:0") == torch.device("cuda", 0)
+    with pytest.raises(RecipeError, match="torch sees 2 GPUs"):
+        choose_device("cuda:2")
+
+
+@pytest.mark.parametrize(("described", "limit", "wanted"), [
+    (AMX, "", "bf16"), (AMX, "ALL", "bf16"), (AMX, "AVX512_CORE_AMX", "bf16"), (AMX, "AVX512_CORE_BF16", "fp32"),
+    (WITHOUT_AMX, "", "fp32"), (AMD, "", "bf16"), (AMD, "AVX2", "fp32"), (AMD.replace("_bf16", "f"), "", "fp32"),
+    ("", "", "fp32"),
+])  # fmt: skip
+def test_bf16_where_the_processor_gains(
+    described: str, limit: str, wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpuinfo").write_text(described)
+    monkeypatch.setattr(devices, "PROCESSOR", tmp_path / "cpuinfo")
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+    monkeypatch.delenv(devices.VARIABLE)
+    assert choose_precision("auto", CPU) == wanted
+    assert choose_precision("fp32", CPU) == "fp32"
+    assert choose_precision("bf16", CPU) == "bf16"
+    monkeypatch.setenv(devices.VARIABLE, "bf16")
+    assert choose_precision("auto", CPU) == "bf16"
+
+
+def test_a_precision_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RecipeError, match=r"'bf17' is no precision.*bf16"):
+        choose_precision("bf17", CPU)
+    monkeypatch.setenv(devices.VARIABLE, "half")
+    with pytest.raises(RecipeError, match="DIPTYCH_PRECISION='half' is no precision"):
+        choose_precision("auto", CPU)
+
+
+def test_a_model_predicts_as_it_was_opened() -> None:
+    """Around a model of fp32 the trainer's precision stays: validation is in that of the run."""
+    model = nn.Linear(4, 4)
+    with predicting(model):
+        assert model(torch.ones(1, 4)).dtype == torch.float32
+    with autocast(CPU, "bf16"), predicting(model):
+        assert model(torch.ones(1, 4)).dtype == torch.bfloat16
+    model.precision = "bf16"
+    with predicting(model):
+        found = model(torch.ones(1, 4))
+    assert found.dtype == torch.bfloat16
+    assert found.is_inference()
