@@ -144,7 +144,6 @@ def evaluate(
     from diptych.evaluation.evaluate import score_file, score_model
     from diptych.evaluation.retrieve import Extent
     from diptych.evaluation.submit import submit as write_for_a_server
-    from diptych.files import write_atomically
     from diptych.reports.tables import score_table
     from diptych.runs.extraction import store_of
 
@@ -168,15 +167,13 @@ def evaluate(
                 print(write_for_a_server(opened, store, split, submit, predictions, decoding, console()))
                 return
             by = open_folder(shortlist_by, device, precision) if shortlist_by is not None else None
-            some = queries or shortlist or by or folds > 1
-            extent = Extent(queries, shortlist, by=by, folds=folds) if some else None
+            extent = Extent(queries, shortlist, by=by, folds=folds) if queries or shortlist or by or folds > 1 else None
             predicted, scores = score_model(
                 opened, store, split, extra_metrics or (), task, extent, pairs, decoding, console()
             )
-        used = opened.model.precision
-        of = {"of": {"weights": opened.weights_checksum, "data": str(data), "split": split, "precision": used}}
+        of = _of(opened, data, split)
         if predictions is not None:
-            write_atomically(predictions, json.dumps(predicted, indent=1, ensure_ascii=False).encode())
+            _write(predictions, predicted)
     else:
         raise RecipeError(
             "evaluate needs --model and --data, or --results with --references or --questions"
@@ -186,6 +183,18 @@ def evaluate(
         print(json.dumps(scores.to_json() | of, indent=2, ensure_ascii=False))
     else:
         console(stderr=False).print(score_table(scores))
+
+
+def _of(model: ModelFolder, data: Path, split: str) -> dict[str, object]:
+    """What was scored, and how."""
+    used = model.model.precision
+    return {"of": {"weights": model.weights_checksum, "data": str(data), "split": split, "precision": used}}
+
+
+def _write(file: Path, predicted: list[dict[str, Any]]) -> None:
+    from diptych.files import write_atomically
+
+    write_atomically(file, json.dumps(predicted, indent=1, ensure_ascii=False).encode())
 
 
 def _decoding(model: ModelFolder, sample: bool, seed: int, ways: dict[str, Any]) -> DecodingOptions:
