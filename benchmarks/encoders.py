@@ -31,6 +31,7 @@ import torch
 
 from benchmarks.machine import save_result
 from benchmarks.steps import bert_step, in_turn, matmul_seconds, random_regions, stepping
+from diptych.configs import derive
 from diptych.core import BIDIRECTIONAL, Batch, Sample, Vocabulary, collate
 from diptych.models import SYSTEMS, SystemModel, VLBert
 from diptych.models.vl_bert.network import FastRCNN
@@ -117,7 +118,7 @@ def ours(
             (losses,) = list(update.losses(model, batch))
         return sum((cost / counts[name].clamp(min=1) for name, cost in losses.items()), torch.zeros(()))
 
-    return stepping(model, loss, find_recipe(f"{system}/pretrain").optimizer)
+    return stepping(model, loss, derive(find_recipe(f"{system}/pretrain").optimizer, lr_multipliers={}))
 
 
 def beside_bert(system: str, sizes: Sizes) -> dict[str, Any]:
