@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from diptych.mining import funnel
+from diptych.mining import features, funnel
 from diptych.mining.decode import measure
 from diptych.mining.judges import load_judge, small
 from diptych.mining.layout import Layout
@@ -28,6 +28,7 @@ from diptych.mining.run import Mine
 from diptych.mining.scoring import Pair
 from diptych.mining.settings import Settings
 from diptych.runs.detectors import open_detector
+from diptych.runs.folder import open_model
 from diptych.runs.mining import MEASURED, Reader
 from diptych.sources.storybook import Storybook, render
 from diptych.sources.storybook.web import plan
@@ -189,14 +190,15 @@ def candidates(seed: int, web: Path, truth: Truth, out: Path) -> tuple[list[Pair
     return pairs, labels, pages, swapped
 
 
-def scorer(web: Path, truth: Truth, out: Path, detector: str, seed: int) -> dict[str, Any]:
+def scorer(web: Path, truth: Truth, out: Path, detector: str, model: Path | None, seed: int) -> dict[str, Any]:
     """AUC on held-out templates: over all candidates, and of right captions against another picture's."""
-    reader = Reader(open_detector(detector, []))
+    reader = Reader(open_detector(detector, []), open_model(model) if model is not None else None)
     pairs, labels, pages, swapped = candidates(seed, web, truth, out)
     table = np.concatenate([reader.table(pairs[at : at + 64]) for at in range(0, len(pairs), 64)])
     truths, numbers, swap = np.array(labels), np.array(pages), np.array(swapped)
     held = np.array([plan(seed, number).held_out for number in pages])
-    text_columns = [n for n, name in enumerate(reader.names) if name in _text_names()]
+    text_columns = [n for n, name in enumerate(reader.names) if name in features.TEXT]
+    own = [n for n, name in enumerate(reader.names) if name not in features.MODEL]
     rng = np.random.default_rng(seed)
     taught = rng.permutation(np.unique(numbers[~held]))
     found: dict[str, Any] = {"candidates_held_out": int(held.sum()), "pictures_held_out": len(np.unique(numbers[held]))}
@@ -209,36 +211,33 @@ def scorer(web: Path, truth: Truth, out: Path, detector: str, seed: int) -> dict
             "high": round(100 * high, 1),
         }
 
+    def both(scores: np.ndarray[Any, Any]) -> dict[str, dict[str, float]]:
+        return {"over all": aucs(scores, held), "against another's": aucs(scores, held & swap)}
+
     for count in (50, 200, 1000):
         rows = np.isin(numbers, taught[:count]) & ~held
         if count > len(taught):
             continue
-        every = Logistic.fit(table[rows], truths[rows])(table)
-        alone = Logistic.fit(table[rows][:, text_columns], truths[rows])(table[:, text_columns])
-        chance = Logistic.fit(table[rows], rng.permutation(truths[rows]))(table)
-        for name, scores in (("all features", every), ("text alone", alone), ("shuffled labels", chance)):
-            found[f"{name}, {count} pictures"] = {
-                "over all": aucs(scores, held),
-                "against another's": aucs(scores, held & swap),
-            }
+        arms = {"all features": own, "text alone": text_columns, "shuffled labels": own}
+        if model is not None:
+            arms["all features and a model's"] = list(range(len(reader.names)))
+        for name, columns in arms.items():
+            labels_of = rng.permutation(truths[rows]) if name == "shuffled labels" else truths[rows]
+            found[f"{name}, {count} pictures"] = both(
+                Logistic.fit(table[rows][:, columns], labels_of)(table[:, columns])
+            )
     named = table[:, reader.names.index("named_seen")] - table[:, reader.names.index("named_unseen")]
-    found["words that name what is seen, untaught"] = {
-        "over all": aucs(named, held),
-        "against another's": aucs(named, held & swap),
-    }
+    found["words that name what is seen, untaught"] = both(named)
+    for column in set(range(len(reader.names))).difference(own):
+        found[f"a model's {reader.names[column]}, untaught"] = both(table[:, column])
     return found
-
-
-def _text_names() -> tuple[str, ...]:
-    from diptych.mining.features import TEXT
-
-    return TEXT
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("web", type=Path, help="From `diptych storybook web`.")
     parser.add_argument("detector", help="From `diptych storybook detector`.")
+    parser.add_argument("--model", type=Path, help="A pre-trained model whose matching the scorer also reads.")
     parser.add_argument("--seed", type=int, default=0, help="The web's.")
     options = parser.parse_args()
     truth = truth_of(options.web)
@@ -255,7 +254,7 @@ def main() -> None:
         figures["exact rules"] = exact(by_key, truth)
         figures["near copies"] = copies(options.seed, min(figures["pages"], 1500))
         figures["realism"] = realism(120)
-        figures["scorer"] = scorer(options.web, truth, out, options.detector, options.seed)
+        figures["scorer"] = scorer(options.web, truth, out, options.detector, options.model, options.seed)
     save("mining_web", "uv run python -m experiments.mining_web WEB DETECTOR", figures)
     print(json.dumps(figures, indent=1))
 

@@ -99,6 +99,13 @@ def test_each_mark_of_spam_is_found(text: str) -> None:
     assert spam_marks(f"a kite, {text} and a dog") == 1
 
 
+@pytest.mark.parametrize(
+    "text", ["a pink duck is under a blue umbrella", "a pink cup under an orange umbrella at night"]
+)
+def test_short_english_of_which_the_model_of_languages_is_unsure_stays(text: str) -> None:
+    assert judge(text, only("text_language").texts).fails == []
+
+
 def test_without_a_vocabulary_its_rule_drops_nothing() -> None:
     told = judged("alt", "zorp blik fnord kites", Settings().texts, Vocabularies(frozenset()))
     assert told is not None

@@ -38,7 +38,7 @@ class TextRules(_Frozen):
     repeats: float | None = Field(default=0.5, ge=0, le=1)
     letters: float | None = Field(default=0.7, ge=0, le=1)
     vocabulary: float | None = Field(default=0.3, ge=0, le=1)
-    text_language: float | None = Field(default=0.5, ge=0, le=1)
+    text_language: float | None = Field(default=0.2, ge=0, le=1)
     text_language_from: int = Field(default=8, ge=1)
 
 
