@@ -7,8 +7,10 @@ hashes of the last two.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,7 @@ KEPT, COMMON, WORSE, HOST = 0, 1, 2, 3  # what becomes of a pair
 BAND_MARGIN = 3  # bands that agree at the least
 
 U64 = NDArray[np.uint64]
+Ties = tuple[NDArray[Any], ...]
 
 
 @dataclass(frozen=True)
@@ -35,17 +38,33 @@ class Pairs:
         return len(self.picture)
 
 
-def choose(pairs: Pairs, common: int | None, near: int | None, host_pairs: int | None) -> NDArray[np.uint8]:
+@dataclass(frozen=True)
+class Steps:
+    """The parts of `choose` that look at all pairs. Daft has its own, which give the same (`keep_on_daft`).
+
+    near_pairs  hashes (N,), bits -> numbers of those that are within so many bits, twice (E,)
+    common      texts and pictures (N,), most -> whether a text is that of more pictures (N,)
+    best        columns (N,), the weightiest last, which is the picture -> the first row of each picture
+    """
+
+    near_pairs: Callable[[U64, int], tuple[NDArray[np.int64], NDArray[np.int64]]]
+    common: Callable[[U64, NDArray[np.int64], int], NDArray[np.bool_]]
+    best: Callable[[Ties], NDArray[np.intp]]
+
+
+def choose(
+    pairs: Pairs, common: int | None, near: int | None, host_pairs: int | None, steps: Steps | None = None
+) -> NDArray[np.uint8]:
     """What becomes of each pair."""
+    steps = steps or PLAIN
     verdict = np.full(len(pairs), WORSE, np.uint8)
     if not len(pairs):
         return verdict
-    cluster = clusters(pairs.picture, pairs.dhash, near)
+    cluster = clusters(pairs.picture, pairs.dhash, near, steps.near_pairs)
     if common is not None:
-        verdict[_common(pairs.text, cluster, common)] = COMMON
+        verdict[steps.common(pairs.text, cluster, common)] = COMMON
     left = np.flatnonzero(verdict != COMMON)
-    order = left[np.lexsort(_ties(pairs, left, cluster))]
-    best = order[np.append(True, cluster[order][1:] != cluster[order][:-1])] if len(order) else order
+    best = left[steps.best(_ties(pairs, left, cluster))] if len(left) else left
     verdict[best] = KEPT
     if host_pairs is not None and len(best):
         order = best[np.lexsort((*_ties(pairs, best, cluster)[:-1], pairs.host[best]))]
@@ -55,7 +74,14 @@ def choose(pairs: Pairs, common: int | None, near: int | None, host_pairs: int |
     return verdict
 
 
-def _ties(pairs: Pairs, of: NDArray[np.intp], cluster: NDArray[np.int64]) -> tuple[NDArray[np.generic], ...]:
+def _best(ties: Ties) -> NDArray[np.intp]:
+    order: NDArray[np.intp] = np.lexsort(ties)
+    cluster = ties[-1][order]
+    first: NDArray[np.intp] = order[np.append(True, cluster[1:] != cluster[:-1])]
+    return first
+
+
+def _ties(pairs: Pairs, of: NDArray[np.intp], cluster: NDArray[np.int64]) -> Ties:
     """For lexsort, the weightiest last."""
     return (pairs.picture[of], pairs.page[of], pairs.text[of], pairs.kind[of], -pairs.score[of], cluster[of])
 
@@ -72,16 +98,25 @@ def _common(text: U64, cluster: NDArray[np.int64], most: int) -> NDArray[np.bool
     return found
 
 
-def clusters(picture: U64, dhash: U64, near: int | None) -> NDArray[np.int64]:
+def clusters(
+    picture: U64, dhash: U64, near: int | None, pairs_within: Callable[[U64, int], Any] | None = None
+) -> NDArray[np.int64]:
     """A number for each picture, the same for what is one picture, near ones of near ones too."""
     _, first, number = np.unique(picture, return_index=True, return_inverse=True)
     if near is None:
         return number.astype(np.int64)
     hashes, of_hash = np.unique(dhash[first], return_inverse=True)
-    label = _joined(len(hashes), near_pairs(hashes, near))
+    label = _joined(len(hashes), (pairs_within or near_pairs)(hashes, near))
     # Files of one difference hash are one picture; the number is that of the least hash of all that are near.
     found: NDArray[np.int64] = label[of_hash][number].astype(np.int64)
     return found
+
+
+def masks(bits: int) -> list[np.uint64]:
+    """Of those, two hashes within so many bits agree on one at the least: on some BAND_MARGIN of the bands."""
+    edges = np.linspace(0, 64, bits + BAND_MARGIN + 1).astype(int)
+    bands = [sum(1 << bit for bit in range(low, high)) for low, high in pairwise(edges.tolist())]
+    return [np.uint64(sum(some)) for some in combinations(bands, BAND_MARGIN)]
 
 
 def near_pairs(hashes: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -92,11 +127,9 @@ def near_pairs(hashes: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.in
     """
     if bits == 0 or len(hashes) < 2:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    edges = np.linspace(0, 64, bits + BAND_MARGIN + 1).astype(int)
-    masks = [sum(1 << bit for bit in range(low, high)) for low, high in pairwise(edges.tolist())]
     found: list[NDArray[np.int64]] = []
-    for some in combinations(masks, BAND_MARGIN):
-        key = hashes & np.uint64(sum(some))
+    for mask in masks(bits):
+        key = hashes & mask
         order = np.argsort(key, kind="stable")
         ordered = key[order]
         reach = 1
@@ -128,3 +161,6 @@ def _joined(count: int, edges: tuple[NDArray[np.int64], NDArray[np.int64]]) -> N
         if np.array_equal(label, before):
             break
     return label
+
+
+PLAIN = Steps(near_pairs, _common, _best)

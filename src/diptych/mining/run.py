@@ -13,7 +13,7 @@ from diptych.engine import run as run_shards
 from diptych.engine.stopping import stoppable
 from diptych.errors import DataError, DiptychError, RecipeError
 from diptych.files import holds_something
-from diptych.mining import funnel, inputs, keep, warc, writing
+from diptych.mining import funnel, inputs, keep, keep_on_daft, warc, writing
 from diptych.mining.addresses import host_of
 from diptych.mining.fetching import PASSING, Wanted, check_contact
 from diptych.mining.found import gather
@@ -240,7 +240,8 @@ class Mine:
     def _keep(self, pages: Sequence[str], joined: Sequence[str], indexes: Sequence[str]) -> dict[str, Any]:
         layout, rules = self.layout, self.settings.keep
         pairs, chosen = writing.pairs_of(layout, joined)
-        verdict = keep.choose(pairs, rules.common_text, rules.near_bits, rules.host_pairs)
+        steps = keep_on_daft.steps() if self.engine == "daft" else None
+        verdict = keep.choose(pairs, rules.common_text, rules.near_bits, rules.host_pairs, steps)
         by = writing.made_by(self.scorer_version)
         kept = writing.write_verdicts(layout, chosen, verdict, pages)
         writing.write_records(layout, kept, by)

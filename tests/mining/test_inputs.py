@@ -1,0 +1,119 @@
+"""Each form of input by hand; what is bad in one is counted, and every record is accounted for."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from diptych.cli import _run
+from diptych.errors import DataError, RecipeError
+from diptych.mining import inputs, warc
+from diptych.mining.inputs import Line
+from tests.mining.test_warc import record
+
+from .conftest import run
+
+KITE = Line("http://a.test/k.jpg", ("a red kite over a beach",))
+
+
+def accounted(counts: dict[str, Any]) -> bool:
+    kinds = sum(count for name, count in counts.items() if name.startswith("records "))
+    return bool(kinds == counts["records"])
+
+
+def test_addresses_with_text_are_read_from_each_form(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_text("a red kite over a beach\thttp://a.test/k.jpg\nno address here\n\n")
+    (tmp_path / "x.jsonl").write_text(
+        '{"url": "http://a.test/k.jpg", "caption": "a red kite over a beach"}\n{"url": 3}\n[]\n{torn\n'
+    )
+    columns = {"TEXT": ["a red kite over a beach", None], "URL": ["http://a.test/k.jpg", None], "other": [1, 2]}
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    found = {name: list(inputs.lines(tmp_path / name, "pairs")) for name in ("x.tsv", "x.jsonl", "x.parquet")}
+    assert {name: lines[0] for name, lines in found.items()} == dict.fromkeys(found, KITE)
+    assert [line.bad for line in found["x.tsv"]] == ["", "no address"]
+    assert [line.bad for line in found["x.jsonl"]] == ["", "no address", "no object", "no JSON"]
+    assert [line.bad for line in found["x.parquet"]] == ["", "no address"]
+
+
+def test_parquet_that_is_torn_or_has_other_columns_is_named(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
+    with pytest.raises(DataError, match="has the columns a; wanted `url`"):
+        list(inputs.lines(tmp_path / "x.parquet", "pairs"))
+    (tmp_path / "y.parquet").write_bytes((tmp_path / "x.parquet").read_bytes()[:-9])
+    with pytest.raises(DataError, match="no whole Parquet file"):
+        list(inputs.lines(tmp_path / "y.parquet", "pairs"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("pages", record(0), "warc"),
+        ("pages", gzip.compress(record(0)), "warc"),
+        ("list", b"https://a.test/x.html\n", "visit"),
+        ("list.tsv", b"http://a.test/k.jpg\ta red kite", "pairs"),
+        ("lines", b'{"url": "http://a.test/k.jpg", "text": "a kite"}', "pairs"),
+        ("lines", b'{"image": "k.jpg", "captions": ["a kite"]}', "pictures"),
+    ],
+)
+def test_a_form_is_told_by_what_is_in_the_file(tmp_path: Path, name: str, content: bytes, kind: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert [source.kind for source in inputs.recognise([tmp_path / name], None)] == [kind]
+
+
+def test_a_folder_of_pages_needs_their_addresses(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "kite.html").write_text("<p>")
+    with pytest.raises(RecipeError, match="--base URL"):
+        inputs.recognise([tmp_path], None)
+    assert inputs.page_addresses(tmp_path, "http://a.test/b") == {"x/kite.html": "http://a.test/b/x/kite.html"}
+    (tmp_path / "addresses.tsv").write_text("x/kite.html\thttp://c.test/k\nno tab\n")
+    assert inputs.page_addresses(tmp_path, "") == {"x/kite.html": "http://c.test/k"}
+
+
+def test_every_page_of_a_folder_is_accounted_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warc, "MOST_BODY", 20_000)
+    pages = {
+        "good": b'<html lang="en"><p>There was not much to do after lunch.</p><img src="k.jpg">',
+        "large": b"<p>kite</p>" * 5_000,
+        "empty": b"",
+        "nul": b"<p>\0\0</p><img src=\0>",
+        "deep": b"<b>" * 5_000,
+        "lost": b"<p>",
+    }
+    folder = tmp_path / "html"
+    folder.mkdir()
+    for name, body in pages.items():
+        (folder / f"{name}.html").write_bytes(body)
+    told = "".join(f"{name}.html\thttp://a.test/{name}\n" for name in pages if name != "lost")
+    (folder / "addresses.tsv").write_text(f"{told}gone.html\thttp://a.test/gone\n")
+    counts = run(tmp_path / "out", folder)["inputs"]
+    assert {name: counts[f"records {name}"] for name in ("page", "large", "bad")} == {"page": 4, "large": 1, "bad": 1}
+    assert counts["bad"] == {"no address in addresses.tsv": 1}
+    assert accounted(counts)
+
+
+def test_records_of_bad_files_are_accounted_for_by_file(tmp_path: Path) -> None:
+    files = {
+        "cut.warc": b"".join(record(n) for n in range(3))[:-50],
+        "empty.warc": b"",
+        "text.warc.gz": b"no WARC at all " * 300,
+        "lies.warc": record(3) + record(4, length=10**9) + record(5),
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    counts = run(tmp_path / "out", *(tmp_path / name for name in files))["inputs"]
+    assert accounted(counts)
+    assert counts["records page"] == 4
+    assert counts["records bad"] == sum(counts["bad"].values()) >= 4
+
+
+def test_what_cannot_be_written_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.jsonl").write_text(json.dumps({"image": "k.jpg", "captions": ["a kite"]}))
+    (tmp_path / "file").write_text("not a folder")
+    command = ["mine", "run", str(tmp_path / "x.jsonl"), "--out", str(tmp_path / "file" / "out"), "--no-nsfw"]
+    assert _run(command, False) == 1
+    assert "Not a directory" in capsys.readouterr().err
