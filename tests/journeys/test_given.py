@@ -84,3 +84,18 @@ def test_a_detector_and_features_exclude_each_other(own: Path, with_detector: Pa
     ended = run("finetune", "caption", "--data", "mine.jsonl", "--model", with_detector, "--out", "none",
                 "--features", "features")  # fmt: skip
     assert (ended.code, "leave out one of them" in ended.error) == (2, True)
+
+
+@pytest.mark.parametrize("system", ["image-bert", "tden", "vl-bert"])
+def test_features_without_classes_say_which_objective_wants_them(
+    own: Path, run: Callable[..., Result], system: str
+) -> None:
+    for number in range(COUNT):
+        given(own / "features" / f"{number:03d}.npz", seed=number, classes=None)
+    at = ("pretrain", f"{system}/small/pretrain", "--data", "mine.jsonl", "--features", "features", "--out", "one",
+          "--set", "training.steps=1", "--set", "training.batch=4", "--set",
+          "training.validate_every=null")  # fmt: skip
+    refused = run(*at)
+    assert (refused.code, "the features in one/store have none" in refused.error) == (2, True), refused.error
+    setting = refused.error.partition("leave that objective out: --set ")[2].split()[0]
+    assert run(*at, "--set", setting).code == 0

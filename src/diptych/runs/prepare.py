@@ -242,9 +242,23 @@ def _architecture(
         answers=len(answers.names) if answers is not None else 0,
     )
     _check_room(recipe, config)
+    _check_classes(recipe, store, schedule)
     # The word head stays through every task, so that a fine-tuned model can still be trained on words.
     heads = {"word", *schedule.heads} | ({"answer"} if answers is not None else set())
     return Architecture(system=recipe.system, config=config, heads=tuple(sorted(heads)))
+
+
+def _check_classes(recipe: Recipe, store: Store, schedule: Schedule) -> None:
+    """Whether regions have classes, where the recipe asks for them."""
+    if store.contract.class_names or "region_class" not in schedule.heads:
+        return
+    keys = {"region_classes": "0", "region_class": "0", "regions": "false"}
+    off = next((f"objectives.{key}={off}" for key, off in keys.items() if hasattr(recipe.objectives, key)), None)
+    raise RecipeError(
+        f"{recipe.name} asks for the classes of hidden regions, and the features in {store.folder} have none; extract "
+        "with `classes` in the features, or by a detector that tells classes"
+        + (f", or leave that objective out: --set {off}" if off is not None else "")
+    )
 
 
 def _check_room(recipe: Recipe, config: ResolvedConfig) -> None:

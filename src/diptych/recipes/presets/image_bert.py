@@ -18,6 +18,7 @@ from diptych.configs import derive
 from diptych.models.image_bert.model import ImageBertConfig
 from diptych.recipes.objectives import ImageBertObjectives, Objectives, RetrievalObjectives, VqaObjectives
 from diptych.recipes.presets import decisions
+from diptych.recipes.presets.photos import photos
 from diptych.recipes.presets.small import PAIRS, TRAINING, muon
 from diptych.recipes.recipe import DataConfig, Recipe
 from diptych.recipes.stages import Stages
@@ -26,6 +27,7 @@ from diptych.training.config import OptimizerConfig, TrainingConfig
 Task = Literal["pretrain", "retrieval", "vqa"]
 Size = Literal["paper", "small"]
 TASKS: tuple[Task, ...] = ("pretrain", "retrieval", "vqa")
+PHOTOS: tuple[Task, ...] = ("pretrain", "retrieval")  # recipes for photographs of one's own
 
 _RATES = {"pretrain": 1e-4, "retrieval": 5e-5, "vqa": 5e-5}  # of VQA the paper says nothing
 _BATCHES = {"pretrain": 48, "retrieval": 24, "vqa": 128}
@@ -146,5 +148,6 @@ MAKERS: list[Callable[[], Recipe]] = [
     *(partial(changed, name) for name in CHANGES),
     *(partial(on, size, split) for size in ONE_STAGE for split in ONE_STAGE[size]),
     *(partial(decisions.small, small, task) for task in decisions.TASKS),
+    *(partial(photos, partial(small, task)) for task in PHOTOS),
 ]
 STAGED: list[Callable[[], Stages]] = [partial(two_stages, size) for size in TWO_STAGES]

@@ -26,6 +26,7 @@ from diptych.recipes.objectives import (
     VqaObjectives,
 )
 from diptych.recipes.presets import decisions
+from diptych.recipes.presets.photos import photos
 from diptych.recipes.presets.scst import scst, small_scst
 from diptych.recipes.presets.small import TRAINING, muon
 from diptych.recipes.presets.vqa2 import VQA2
@@ -35,6 +36,7 @@ from diptych.training.config import OptimizerConfig, TrainingConfig
 Task = Literal["pretrain", "caption", "vqa", "retrieval", "vcr"]
 Size = Literal["paper", "small"]
 TASKS: tuple[Task, ...] = ("pretrain", "caption", "vqa", "retrieval")
+PHOTOS: tuple[Task, ...] = ("pretrain", "caption", "retrieval")  # recipes for photographs of one's own
 PUBLISHED: tuple[Task, ...] = (*TASKS, "vcr")  # its small recipe is among those of deciding.py
 STRUCTURES: tuple[Structure, ...] = ("single-stream", "two-stream", "decoupled")
 ROWS = tuple(range(1, 9))  # of Table 2
@@ -213,4 +215,5 @@ MAKERS: list[Callable[[], Recipe]] = [
     *(partial(table_2, row, size) for size in SIZES for row in ROWS),
     *(partial(self_critical, size) for size in ("paper", "official", "small")),
     *(partial(decisions.small, small, task) for task in decisions.TASKS),
+    *(partial(photos, partial(small, task)) for task in PHOTOS),
 ]

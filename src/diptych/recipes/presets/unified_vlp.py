@@ -23,6 +23,7 @@ from diptych.recipes.objectives import (
     VqaObjectives,
 )
 from diptych.recipes.presets import decisions
+from diptych.recipes.presets.photos import photos
 from diptych.recipes.presets.scst import scst, small_scst
 from diptych.recipes.presets.small import PAIRS, TRAINING, muon
 from diptych.recipes.presets.vqa2 import AND_VAL, VQA2
@@ -31,6 +32,7 @@ from diptych.training.config import OptimizerConfig, TrainingConfig
 
 Task = Literal["pretrain", "caption", "vqa"]
 TASKS: tuple[Task, ...] = ("pretrain", "caption", "vqa")
+PHOTOS: tuple[Task, ...] = ("pretrain", "caption")  # recipes for photographs of one's own
 LAMBDAS = (0.0, 0.25, 0.5, 0.75, 1.0)  # the share of seq2seq; the paper's grid
 
 _PAPER_RATES = {"pretrain": 3e-4, "caption": 1e-4, "vqa": 2e-5}  # Table 8
@@ -188,4 +190,6 @@ MAKERS: list[Callable[[], Recipe]] = [
     retrieval,
     *(partial(self_critical, size) for size in ("paper", "official", "small")),
     *(partial(decisions.small, small, task) for task in decisions.TASKS),
+    *(partial(photos, partial(small, task)) for task in PHOTOS),
+    partial(photos, retrieval),
 ]

@@ -24,6 +24,7 @@ from diptych.decoding import DecodingOptions
 from diptych.models.xgpt.model import Structure, XgptConfig
 from diptych.recipes.objectives import CaptionObjectives, Objectives, RetrievalObjectives, VqaObjectives, XgptObjectives
 from diptych.recipes.presets import decisions
+from diptych.recipes.presets.photos import photos
 from diptych.recipes.presets.scst import small_scst
 from diptych.recipes.presets.small import PAIRS, TRAINING, muon
 from diptych.recipes.recipe import DataConfig, Recipe
@@ -32,6 +33,7 @@ from diptych.training.config import OptimizerConfig, TrainingConfig
 Task = Literal["text", "pretrain", "in-domain", "caption", "vqa", "retrieval"]
 Size = Literal["paper", "small"]
 TASKS: tuple[Task, ...] = ("text", "pretrain", "in-domain", "caption", "vqa", "retrieval")
+PHOTOS: tuple[Task, ...] = ("pretrain", "caption")  # recipes for photographs of one's own
 SIZES: tuple[Size, ...] = ("paper", "small")
 # Table 2: which tasks beside captioning. Rows 1 to 5 are the out-of-domain stage, 6 to 9 the in-domain one after it.
 # Expected CIDEr: 116.4, 117.7, 118.1, 117.3, 118.3; 119.1, 119.2, 118.2, 120.1.
@@ -218,4 +220,5 @@ MAKERS: list[Callable[[], Recipe]] = [
     *(partial(table_4, masks, size) for size in SIZES for masks in ("single", "multi")),
     self_critical,
     *(partial(decisions.small, small, task) for task in decisions.TASKS),
+    *(partial(photos, partial(small, task)) for task in PHOTOS),
 ]

@@ -1,0 +1,81 @@
+"""The commands of docs/photographs.md, in their order, on a few small pictures and untrained networks."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torchvision.models import mobilenet_v3_small
+from torchvision.models.detection import ssdlite320_mobilenet_v3_large
+
+from diptych.loading.store import Store
+from tests.conftest import REPOSITORY
+from tests.journeys.conftest import ENVIRONMENT, Result, drawn_pictures
+
+PAGE = (REPOSITORY / "docs" / "photographs.md").read_text()
+COMMANDS = [shlex.split(line) for line in re.findall(r"^    ((?:diptych|python) .*)$", PAGE, re.MULTILINE)]
+STEPS = {"training.steps": 4, "training.validate_every": 4, "training.checkpoint_every": 4, "training.batch": 8,
+         "data.validation_records": 2}  # fmt: skip
+PICTURES = 30
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with what the page asks for: photographs with lines, the script, its networks' weights."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    lines = [json.loads(line) for line in drawn_pictures(tmp_path, PICTURES).read_text().splitlines()]
+    said = [line for line in lines if "captions" in line]
+    (tmp_path / "captions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in said))
+    (tmp_path / "new").mkdir()
+    for name in ("000.jpg", "001.jpg"):
+        shutil.copy(tmp_path / "photos" / name, tmp_path / "new" / name)
+    (script,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "features.py").write_text(script)
+    torch.manual_seed(0)
+    detector = ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None)
+    torch.save(detector.state_dict(), tmp_path / "ssdlite.pth")
+    torch.save(mobilenet_v3_small().state_dict(), tmp_path / "mobilenet.pth")
+    return tmp_path
+
+
+def test_the_script_is_short() -> None:
+    (script,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert len([line for line in script.splitlines() if line.strip()]) <= 35
+
+
+@pytest.mark.slow
+def test_the_page_from_top_to_bottom(begun: Path, run: Callable[..., Result]) -> None:
+    printed: dict[str, Result] = {}
+    for program, *command in COMMANDS:
+        if program == "python":
+            subprocess.run([sys.executable, *command], check=True, env=ENVIRONMENT)
+            continue
+        if command[0] == "serve":  # it does not end: tests of the service ask one
+            continue
+        short = [w for key, value in STEPS.items() for w in ("--set", f"{key}={value}")]
+        result = run(*command, *(short if command[0] in ("pretrain", "finetune") else ()))
+        assert result.code == 0, (command, result.error)
+        printed[" ".join(command)] = result
+    extracted = next(result for line, result in printed.items() if line.startswith("extract"))
+    assert f"{PICTURES} extracted" in extracted.out
+    assert "no features/classes.txt: the 91 classes go by number" in extracted.error
+    regions = Store(begun / "store").record(0).regions
+    assert regions is not None
+    assert regions.boxes[0].tolist() == [0, 0, 1, 1], "the whole picture, whose score is the highest"
+    assert regions.features is not None
+    assert regions.features.std(0).amax() > 0, "regions that look different have different features"
+    captioned = [result for line, result in printed.items() if line.startswith("caption new")]
+    assert [len(result.out.splitlines()) for result in captioned] == [2, 2]
+    assert {path.name for path in (begun / "shown").iterdir()} == {"000.png", "001.png"}
+    assert {"plot.html", "sheet.png", "sheet.html"} <= {path.name for path in begun.iterdir()}
+    scored = [result.out for line, result in printed.items() if line.startswith("evaluate --model runs/captions")]
+    assert ["beams 5 (recipe: 3)" in " ".join(text.split()) for text in scored] == [False, True]
