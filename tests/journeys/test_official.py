@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -22,7 +23,7 @@ from diptych.loading.tokens import SPECIAL
 from diptych.models import Tden, TdenResolvedConfig, UnifiedVLP, UnifiedVLPResolvedConfig, VLBert, VLBertResolvedConfig
 from diptych.models.tden.checkpoint import export_tden
 from diptych.models.unified_vlp.checkpoint import export_unified_vlp
-from diptych.models.vl_bert.checkpoint import REFCOCO, VQA
+from diptych.models.vl_bert.checkpoint import NETWORK, REFCOCO, VQA
 from diptych.vision.load import load_detector
 from diptych.vision.pictures import open_picture
 from tests.conftest import REPOSITORY
@@ -56,6 +57,21 @@ def vl_bert(*heads: str) -> dict[str, Tensor]:
         **SIZES, layers=1, positions=40, coordinates=4, feature_size=28, answer_slot="answer" in heads
     )
     return under_their_names(VLBert(config, heads), VQA if "answer" in heads else REFCOCO)
+
+
+def vl_bert_from_pixels(*heads: str) -> dict[str, Tensor]:
+    """With the network that reads pixels, the smallest that the code has."""
+    sizes: dict[str, Any] = {"layers": 1, "positions": 40, "coordinates": 256, "feature_size": 2048}
+    config = VLBertResolvedConfig(**{**SIZES, **sizes}, network="resnet50")
+    model = VLBert(config, heads)
+    prefixes = {ours: theirs for theirs, ours in NETWORK.items()}
+    network = {
+        theirs + name.removeprefix(ours): value
+        for name, value in model.state_dict().items()
+        for ours, theirs in prefixes.items()
+        if name.startswith(ours)
+    }
+    return under_their_names(model, REFCOCO, without="regions.network.") | network
 
 
 @pytest.fixture
@@ -169,6 +185,19 @@ def test_expressions_are_found_in_photographs(begun: Path, run: Callable[..., Re
     assert 0 <= top < top + height <= 70
     assert 0 < found["probability"] <= 1
     assert Path("1-found.png").is_file()
+
+
+@pytest.mark.slow
+def test_vl_bert_reads_the_pixels_inside_the_boxes_of_its_detector(begun: Path, run: Callable[..., Result]) -> None:
+    """The e2e files: a detector for boxes, and a network of their own."""
+    model = imported(run, "vl-bert", vl_bert_from_pixels("region_score"))
+    first = json.loads(done(run("ground", "the red dog", "photos/1.png", "--model", model, "--json", "--out", "1.png")))
+    # The same boxes, and other pixels in them.
+    regions = library.load(model).detector.detect([open_picture(Path("photos/1.png"))], [])[0]
+    assert len(regions) > 3
+    Image.fromarray(255 - np.array(Image.open("photos/1.png"))).save("photos/1.png")
+    again = json.loads(done(run("ground", "the red dog", "photos/1.png", "--model", model, "--json", "--out", "2.png")))
+    assert first["probability"] != again["probability"]
 
 
 @pytest.mark.slow

@@ -131,6 +131,7 @@ def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="cannot read the names"):
         import_detector(good, tmp_path / "out", class_names=tmp_path / "names.txt")
     (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "mine.txt").touch()
     with pytest.raises(RecipeError, match="is there already"):
         import_detector(good, tmp_path / "there")
 

@@ -29,7 +29,7 @@ SHORT = ["training.batch=4", "training.steps=2", "training.precision=fp32", "tra
 CONTRACT = FeatureContract("ours", "b" * 64, feature_size=6, class_names=tuple("abcd"))
 
 
-def under_their_names(model: VLBert, fine_tuned: Mapping[str, str] = NAMES) -> dict[str, Tensor]:
+def under_their_names(model: VLBert, fine_tuned: Mapping[str, str] = NAMES, without: str = "none") -> dict[str, Tensor]:
     """`fine_tuned`: the names of the heads that fine-tuning added."""
     names, in_layer = (
         {ours: theirs for theirs, ours in table.items()} for table in ({**NAMES, **fine_tuned}, IN_LAYER)
@@ -37,6 +37,8 @@ def under_their_names(model: VLBert, fine_tuned: Mapping[str, str] = NAMES) -> d
     theirs: dict[str, Tensor] = {}
     for name, value in model.state_dict().items():
         stem, _, kind = name.rpartition(".")
+        if name.startswith(without):
+            continue
         if name == "regions.hidden":
             theirs[HIDDEN_LOOK] = value[None]
         elif stem.startswith("encoder.layers."):
