@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import psutil
 
-from diptych.errors import DiptychError
+from diptych.errors import DiptychError, RecipeError
 
 if TYPE_CHECKING:  # Windows has no ForkServerContext
     from multiprocessing.context import ForkServerContext, SpawnContext
@@ -54,6 +54,22 @@ def fresh() -> ForkServerContext | SpawnContext:
             for number, handler in before.items():
                 signal.signal(number, handler)
     return context
+
+
+def started_together() -> int:
+    """How many processes torchrun started; 1 without it. Raises RecipeError where its environment is not whole."""
+    wanted = {"WORLD_SIZE": 1, "RANK": 0, "MASTER_PORT": 1}
+    way_out = (
+        "torchrun sets it (python -m torch.distributed.run --nproc-per-node 2 -m diptych.cli ...); or unset all of it"
+    )
+    several = os.environ.get("WORLD_SIZE", "1") != "1"
+    for name, least in wanted.items():
+        value = os.environ.get(name)
+        if several and (value is None or not value.isdecimal() or int(value) < least):
+            raise RecipeError(f"WORLD_SIZE says that several processes train, and {name} is {value!r}; {way_out}")
+    if several and not os.environ.get("MASTER_ADDR"):
+        raise RecipeError(f"WORLD_SIZE says that several processes train, and MASTER_ADDR is not set; {way_out}")
+    return int(os.environ["WORLD_SIZE"]) if several else 1
 
 
 def begin_loading() -> None:

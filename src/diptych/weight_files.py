@@ -74,20 +74,26 @@ def _read_torch(path: Path) -> Tensors:
         raise CheckpointError(
             f"{path} is cut short or damaged ({_first_line(error)}); copy it again from its source"
         ) from error
-    return _unwrapped(loaded)
+    return _unwrapped(loaded, path)
 
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-def _unwrapped(loaded: object) -> Tensors:
+def _unwrapped(loaded: object, path: Path, depth: int = len(WRAPPERS)) -> Tensors:
+    """Deeper than each wrapper once is a file that holds itself."""
     if not isinstance(loaded, Mapping):
         return {}
     for name in WRAPPERS:
-        if isinstance(inner := loaded.get(name), Mapping):
-            return _unwrapped(inner)
-    return {str(name): value for name, value in loaded.items() if isinstance(value, Tensor)}
+        if depth and isinstance(inner := loaded.get(name), Mapping):
+            return _unwrapped(inner, path, depth - 1)
+    tensors = {str(name): value for name, value in loaded.items() if isinstance(value, Tensor)}
+    for name, value in tensors.items():
+        kind = "without values" if value.is_meta else "quantised" if value.is_quantized else "sparse"
+        if value.is_meta or value.is_quantized or value.layout is not torch.strided:
+            raise CheckpointError(f"{path}: the tensor {name} is {kind}; save it as a plain tensor of numbers")
+    return tensors
 
 
 def find_weights(source: str | os.PathLike[str]) -> Path:

@@ -107,7 +107,8 @@ def test_the_lines_of_the_page_are_read(tmp_path: Path) -> None:
 def test_several_processes_do_not_look(
     begun: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}.items():
+        monkeypatch.setenv(name, value)
     result = run(*shlex.split("finetune caption --data mine.jsonl --model demo/pretrain --out runs/mine"))
     assert (result.code, "diptych extract mine.jsonl STORE" in result.error) == (2, True), result.error
     assert not (begun / "runs").exists()

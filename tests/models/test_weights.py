@@ -146,3 +146,20 @@ def test_the_vocabulary_lies_beside_the_weights(tmp_path, monkeypatch):
     (tmp_path / "tokenizer_config.json").write_text("[]")
     with pytest.raises(CheckpointError, match=r"tokenizer_config\.json is damaged"):
         find_words(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "kind"), [(torch.eye(3).to_sparse(), "sparse"), (torch.empty(3, device="meta"), "without values")]
+)
+def test_tensors_that_are_no_plain_numbers_are_named(tmp_path, tensor, kind):
+    torch.save({"model": {"a.weight": tensor}}, tmp_path / "w.bin")
+    with pytest.raises(CheckpointError, match=rf"w.bin: the tensor a.weight is {kind}; save it as a plain tensor"):
+        read_weights(tmp_path / "w.bin")
+
+
+def test_a_file_that_holds_itself_has_no_tensors(tmp_path):
+    endless: dict[str, object] = {}
+    endless["model"] = endless
+    torch.save(endless, tmp_path / "w.bin")
+    with pytest.raises(CheckpointError, match="holds no tensors"):
+        read_weights(tmp_path / "w.bin")

@@ -9,11 +9,14 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from contextlib import suppress
+from errno import EDQUOT, EFBIG, ENOSPC
 from io import TextIOWrapper
 
 from diptych.cli import data, evaluate, importing, mine, plot, predict, recipes, search, serve, share, train
 from diptych.cli.app import app, holding
 from diptych.errors import DiptychError, Stopped, Terminated
+from diptych.processes import started_together
 from diptych.terminal import columns
 
 __all__ = [
@@ -40,8 +43,8 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):  # what it cannot encode is escaped, and ends nothing
             stream.reconfigure(errors="backslashreplace")
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
-    code = _run(arguments, debug=len(arguments) < len(sys.argv) - 1)
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    code = _flushed(_run(arguments, debug=len(arguments) < len(sys.argv) - 1))
+    if os.environ.get("WORLD_SIZE", "1") != "1":
         from diptych.training.devices import leave
 
         leave(code)
@@ -52,6 +55,7 @@ def _run(arguments: list[str], debug: bool) -> int:
     """The exit code."""
     try:
         with holding:
+            started_together()
             app(arguments, terminal_width=columns(sys.stdout))
     except SystemExit as ended:
         return int(ended.code or 0)
@@ -71,7 +75,23 @@ def _run(arguments: list[str], debug: bool) -> int:
     return 0
 
 
+def _flushed(code: int) -> int:
+    """All that was printed is out; else Python would complain at its end, with a code of its own."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        with suppress(OSError):  # what is left of it goes nowhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return code
+        print(f"diptych: {_unforeseen(error)}", file=sys.stderr)
+        return 1
+    return code
+
+
 def _unforeseen(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is None and error.errno in (ENOSPC, EFBIG, EDQUOT):
+        return f"what is printed or written cannot be: {error.strerror}; make room and run the same command again"
     if isinstance(error, OSError) and error.filename is not None:
         return f"cannot use {error.filename}: {error.strerror}; give another place"
     if isinstance(error, OSError) and error.errno in NO_ROOM:

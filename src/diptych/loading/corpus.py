@@ -64,6 +64,8 @@ class Lines:
         if not path.stat().st_size:
             raise DataError(f"{path} is empty; data.text names a file with a sentence a line")
         self._bytes = np.memmap(path, mode="r")
+        if (self._bytes[:PIECE] == 0).any():
+            raise DataError(f"{path} is no text: it holds zero bytes; give a file with a sentence a line")
         found = [
             start + np.flatnonzero(self._bytes[start : start + PIECE] == NEWLINE)
             for start in range(0, len(self._bytes), PIECE)

@@ -16,7 +16,7 @@ from diptych.errors import DataError, RecipeError
 from diptych.loading.extract import LOCAL, Extraction, extract
 from diptych.loading.several import SeveralStores
 from diptych.loading.store import DETECTOR, INDEX, Store, iterate
-from diptych.processes import PROCESSES
+from diptych.processes import PROCESSES, started_together
 from diptych.progress import bar, tell
 from diptych.runs.detectors import open_detector
 from diptych.sources.formats import FORMS, read
@@ -109,7 +109,7 @@ def store_of(
             f"{data} is no store, and regions have to be found first: say with what (--model or --detector), give "
             f"those that you have (--features PATH), or run diptych extract {data} STORE --detector ..."
         )
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if started_together() > 1:
         raise RecipeError(
             f"several processes do not share the extraction; do it once: diptych extract {data} STORE "
             + (f"--detector {detector}" if features is None else f"--detector {GIVEN} --features {features}")

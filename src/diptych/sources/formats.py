@@ -213,6 +213,8 @@ def read(
     """
     if not path.exists():
         raise DataError(f"nothing at {path}; wanted {FORMS}")
+    if not path.is_file() and not path.is_dir():
+        raise DataError(f"{path} is a pipe or a device, and data are read more than once; write them to a file first")
     source, skips = Source(path), Skips() if skips is None else skips
     if manifest.fits(source, FORMATS):
         return manifest.read(source, FORMATS, Wanted(pictures, split, seed, skips), need_pictures)

@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 import torch
 from torch import distributed
 
+from diptych.processes import started_together
+
 
 def seed_part(*place: int) -> None:
     """Seeds torch by (seed, step, pass, part), so that dropout depends on the place and on nothing before it."""
@@ -68,7 +70,7 @@ def join_ranks(device: torch.device) -> Iterator[Ranks]:
     if distributed.is_available() and distributed.is_initialized():
         yield Ranks(distributed.get_rank(), distributed.get_world_size(), device)
         return
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if started_together() == 1:
         yield Ranks(0, 1, device)
         return
     if device.type == "cuda":
