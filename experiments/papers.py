@@ -95,7 +95,7 @@ holds the numbers against those of the papers' texts and builds every command. {
 
 **Ours** is never the paper's experiment: it is the small size on Storybook's drawn test scenes, taught as
 [results](results.md) says, and shows whether the parts work together; † is at chance. At the papers' size and on their
-data nothing has been trained here.
+data nothing has been trained here. What the tables' differences claim is tested apart, by [small models](claims.md).
 
 In the commands, names in capitals are yours. Stores (`diptych data`, `diptych extract`: [public sets](public-sets.md)):
 CC, SBU, LAIT, COCO, COCO2014 (the server's pictures), FLICKR30K, VQA, VCR, REFCOCO+ (regions of the annotations:

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from diptych.cli import app
 from diptych.core import FeatureContract, Question, Record
 from diptych.errors import DataError, RecipeError
 from diptych.evaluation.submit import VCR_COLUMNS, Leaderboard, submit
@@ -140,3 +142,12 @@ def test_what_no_server_takes_is_refused(store: Store, captioner: ModelFolder, t
     odd = replace(deciding.record(0), choices=(replace(deciding.record(0).choices[0], rationales=()),))
     with pytest.raises(DataError, match="4 answers and 0 rationales, and VCR's leaderboard takes 4 of each"):
         Leaderboard(deciding.TOKENS).queries(odd)
+
+
+@pytest.mark.parametrize(
+    "others", [[], ["--predictions", "p", "--task", "vqa"], ["--predictions", "p", "--results", "r"]]
+)
+def test_what_does_not_go_with_a_servers_form(others: list[str]) -> None:
+    ended = CliRunner().invoke(app, ["evaluate", "--model", "m", "--data", "d", "--submit", "vqa", *others])
+    assert isinstance(ended.exception, RecipeError)
+    assert "--submit vqa writes what --model says to a file, --predictions FILE" in str(ended.exception)

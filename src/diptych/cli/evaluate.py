@@ -154,8 +154,7 @@ def evaluate(
         "no_repeat_ngram": no_repeat_ngram,
     }  # fmt: skip
     asked = sample or any(value is not None for value in ways.values())
-    if submit is not None and (predictions is None or results is not None):
-        raise RecipeError(f"--submit {submit} writes what --model says to a file: --predictions FILE")
+    _check_submit(submit, predictions, results, task)
     if results is not None and model is None and data is None and not asked:
         scores = score_file(results, references, questions, annotations, training, extra_metrics or (), allow_missing)
     elif results is None and model is not None and data is not None:
@@ -195,6 +194,15 @@ def _write(file: Path, predicted: list[dict[str, Any]]) -> None:
     from diptych.files import write_atomically
 
     write_atomically(file, json.dumps(predicted, indent=1, ensure_ascii=False).encode())
+
+
+def _check_submit(submit: str | None, predictions: Path | None, results: Path | None, task: str | None) -> None:
+    """Raises RecipeError where a server's form is asked for, and what was given does not lead to one."""
+    if submit is not None and (predictions is None or results is not None or task is not None):
+        raise RecipeError(
+            f"--submit {submit} writes what --model says to a file, --predictions FILE; the form names the task, and "
+            "--results and --task do not go with it"
+        )
 
 
 def _decoding(model: ModelFolder, sample: bool, seed: int, ways: dict[str, Any]) -> DecodingOptions:
