@@ -105,7 +105,7 @@ class Model:
         present = np.arange(longest)[None] < np.array([len(ids) for ids in texts])[:, None]
         (logits,) = self.programs["answer"](text=text, text_present=present, **self.regions(pictures))
         names = self.facts["answers"]
-        if names[0] == "[UNKNOWN]":
+        if self.facts["unknown_first"]:  # it stands for all other answers, and is never given
             logits[:, 0] = -np.inf
         numbers = logits.argmax(1)
         return numbers, [names[number] for number in numbers]

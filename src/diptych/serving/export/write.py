@@ -31,6 +31,7 @@ from diptych.serving.export.programs import (
     example_regions,
 )
 from diptych.serving.taught import taught
+from diptych.tasks.answers import UNKNOWN
 from diptych.vision.load import load_detector
 from diptych.vision.storybook_detector import CANDIDATES, StorybookDetector
 
@@ -171,6 +172,7 @@ def _facts(folder: ModelFolder, detector: StorybookDetector) -> dict[str, Any]:
         "no_repeat_ngram": recipe.decoding.no_repeat_ngram,
         "answer_slot": config.answer_slot,
         "answers": None if folder.answers is None else list(folder.answers.names),
+        "unknown_first": folder.answers is not None and folder.answers.names[0] == UNKNOWN,
         "max_regions": config.max_regions,
         "detector": {"side": detector.network.shape.side, "selection": detector.selection.to_json()},
         "contract": folder.contract.to_json(),
