@@ -1,0 +1,163 @@
+"""Steps and decoding on a GPU, beside the rate of its matrix products: stages of minutes, each a small JSON file.
+
+    PYTHONPATH=src python3 -m benchmarks.gpu [STAGE...] [--out gpu-results] [--batch N] [--tiny]
+
+Stages: `unified-vlp`, `vl-bert`, `image-bert` (a pre-training step as the recipe makes it, 100 regions with 21 or 36
+words), `decoding` (beam 5 over 20 words of Unified VLP), `syncs` (how often a step waits for the device). A step's
+share of the peak is that of its layers' products at the rate that one large product in bf16 reaches here.
+With --tiny and without a GPU it runs on a CPU, to see that it works. Needs torch alone, of any version from 2.6 on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from benchmarks.encoders import BASE, TINY, Sizes, built, prepared
+from benchmarks.machine import machine
+from diptych.configs import derive
+from diptych.decoding import DecodingOptions, search
+from diptych.devices import autocast, choose_device
+from diptych.recipes import find_recipe
+from diptych.training.optimizer import build_optimizer, clip
+
+ENCODERS = ("unified-vlp", "vl-bert", "image-bert")
+STAGES = (*ENCODERS, "decoding", "syncs")
+WARM, ROUNDS, SIDE = 3, 10, 8192
+
+
+def finish(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def seconds(run: Callable[[], object], device: torch.device, rounds: int) -> float:
+    """Median, the device's work included."""
+    for _ in range(WARM):
+        run()
+    taken = []
+    for _ in range(rounds):
+        finish(device)
+        began = time.perf_counter()
+        run()
+        finish(device)
+        taken.append(time.perf_counter() - began)
+    return median(taken)
+
+
+def peak(device: torch.device, side: int) -> float:
+    """Operations a second of a square product in bf16."""
+    a, b = (torch.rand(side, side, device=device).bfloat16() for _ in range(2))
+    return 2 * side**3 / seconds(lambda: a @ b, device, ROUNDS)
+
+
+def operations(sizes: Sizes, positions: int) -> float:
+    """Of a step's layers: two a weight and position and the products of attention, three times for both ways."""
+    weights = sizes.layers * (4 * sizes.width**2 + 2 * sizes.width * sizes.ffn)
+    attention = sizes.layers * 2 * positions * sizes.width
+    return 3 * 2 * sizes.pictures * positions * (weights + attention)
+
+
+def step_of(system: str, sizes: Sizes, device: torch.device) -> tuple[Callable[[], None], int]:
+    """A step as the system's published recipe makes it, and its positions."""
+    update, batch = prepared(sizes)
+    recipe = derive(find_recipe(f"{system}/pretrain").optimizer, lr_multipliers={})
+    model = built(system, sizes).to(device)
+    optimizer = build_optimizer(model, recipe, device)
+    counts = {name: max(float(count), 1.0) for name, count in update.counts(batch).items()}
+    moved = batch.to(device)
+
+    def step() -> None:
+        with autocast(device, "bf16"):
+            (losses,) = list(update.losses(model, moved))
+        torch.stack([cost / counts[name] for name, cost in losses.items()]).sum().backward()
+        clip(model.parameters(), recipe)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step, sizes.words + sizes.regions + 3
+
+
+def training(system: str, sizes: Sizes, device: torch.device, side: int) -> dict[str, Any]:
+    step, positions = step_of(system, sizes, device)
+    took, best = seconds(step, device, ROUNDS), peak(device, side)
+    memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0
+    return {
+        "pictures": sizes.pictures,
+        "positions": positions,
+        "seconds a step": took,
+        "samples a second": sizes.pictures / took,
+        "operations a second, peak": best,
+        "share of the peak": operations(sizes, positions) / took / best,
+        "memory, GiB": round(memory / 2**30, 2),
+    }
+
+
+def decoding(sizes: Sizes, device: torch.device) -> dict[str, Any]:
+    _, batch = prepared(sizes)
+    model = built("unified-vlp", sizes).to(device).eval()
+    asked = batch.without_text().to(device)
+    options = DecodingOptions(beams=5, max_words=min(20, sizes.words), stop_early=False)
+
+    def write() -> None:
+        with torch.inference_mode(), autocast(device, "bf16"):
+            search(model, asked, options)  # type: ignore[arg-type]
+
+    took = seconds(write, device, ROUNDS)
+    return {"pictures": sizes.pictures, "seconds": took, "pictures a second": sizes.pictures / took}
+
+
+def syncs(sizes: Sizes, device: torch.device) -> dict[str, Any]:
+    """Warnings of torch's sync debugging in one step after the first ones, by their place."""
+    if device.type != "cuda":
+        return {"waits": None}
+    step, _ = step_of("unified-vlp", sizes, device)
+    for _ in range(WARM):
+        step()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        step()
+        torch.cuda.set_sync_debug_mode("default")
+    places = [f"{Path(one.filename).name}:{one.lineno}" for one in caught]
+    return {"waits": len(places), "places": {place: places.count(place) for place in sorted(set(places))}}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"some of {', '.join(STAGES)}; default: all")
+    parser.add_argument("--out", type=Path, default=Path("gpu-results"))
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--tiny", action="store_true")
+    given = parser.parse_args()
+    if unknown := set(given.stages) - set(STAGES):
+        parser.error(f"no stage {', '.join(sorted(unknown))}; known: {', '.join(STAGES)}")
+    device = choose_device("auto" if given.tiny else "cuda", "the benchmark")
+
+    sizes = TINY if given.tiny else replace(BASE, pictures=given.batch)
+    side = 256 if given.tiny else SIDE
+    given.out.mkdir(parents=True, exist_ok=True)
+    for stage in given.stages or STAGES:
+        if stage == "decoding":
+            figures = decoding(sizes, device)
+        elif stage == "syncs":
+            figures = syncs(sizes, device)
+        else:
+            figures = training(stage, sizes, device, side)
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else "no GPU"
+        record = {"stage": stage, "device": name, "machine": machine(), "figures": figures}
+        (given.out / f"{stage}.json").write_text(json.dumps(record, indent=2) + "\n")
+        print(stage, figures, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""What this process does with memory that it has freed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+VARIABLE = "DIPTYCH_MALLOC"  # "system": malloc stays as it is
+TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4  # of glibc's malloc.h
+NEVER = 2**31 - 1
+
+
+def keep_memory() -> bool:
+    """Let glibc keep freed memory for the next step, and say whether it does.
+
+    A step allocates and frees gigabytes in blocks of megabytes. glibc hands each back to the kernel, which fills it
+    with zeros for the next one, page by page: 156,000 page faults a step of Unified VLP, 35,000 with this, and 1 to 8%
+    less CPU time. The process stays as large as its largest step. $DIPTYCH_MALLOC=system leaves malloc alone; other
+    allocators (LD_PRELOAD) and other systems are left alone too.
+    """
+    if os.environ.get(VARIABLE) == "system":
+        return False
+    try:
+        libc = ctypes.CDLL(None)
+        libc.gnu_get_libc_version  # noqa: B018 - no glibc has no such name
+        settings = ((MMAP_MAX, 0), (TRIM_THRESHOLD, NEVER), (TOP_PAD, 64 << 20))
+        return all(libc.mallopt(name, value) == 1 for name, value in settings)
+    except (AttributeError, OSError, TypeError):
+        return False
