@@ -46,6 +46,8 @@ def test_warm_up_and_decay_are_the_codes_or_none() -> None:
     for task in ("pretrain", "caption", "vqa", "retrieval"):
         assert rates(f"tden/{task}") == pytest.approx(rates(f"tden/official/{task}"), rel=0.01), task
     assert max(rates("tden/vqa")[12:]) == pytest.approx(5e-5 / 25)
+    assert [round(rates("tden/retrieval")[part], 9) for part in (4, 6, 12)] == [2e-5, 2e-6, 2e-7]
+    assert [round(rates("tden/vcr")[part], 9) for part in (2, 4, 8)] == [2e-5, 2e-6, 2e-7]
     assert set(rates("tden/pretrain", "optimizer.schedule=constant", "optimizer.warmup_share=null")) == {1e-4}
 
 
@@ -60,8 +62,13 @@ def test_the_codes_numbers() -> None:
     assert (pretrain.model.decoder_memory, pretrain.model.vqa_fusion) == ("official", "official")
     assert (pretrain.model.max_regions, RECIPES["tden/official/vqa"]().model.max_regions) == (50, 100)
     assert caption.objectives.label_smoothing == 0.1
-    assert (caption.optimizer.clip_value, caption.optimizer.betas) == (0.1, (0.9, 0.98))
+    assert (caption.optimizer.clip_value, caption.optimizer.betas) == (0.1, (0.9, 0.999))
+    assert (caption.training.batch, caption.training.steps * 80 / 566_747) == (80, pytest.approx(10, rel=0.01))
+    rewarded = RECIPES["tden/official/scst"]()
+    assert (rewarded.training.batch, rewarded.training.steps * 96 / 113_287) == (96, pytest.approx(50, rel=0.01))
+    assert rewarded.optimizer.decay_every == pytest.approx(18 * 113_287 / 96, rel=0.01)
     assert RECIPES["tden/official/retrieval"]().optimizer.clip == 2.0
+    assert RECIPES["tden/official/retrieval"]().optimizer.betas == (0.9, 0.999)
     every = {task: RECIPES[f"tden/official/{task}"]() for task in ("pretrain", "caption", "vqa", "retrieval")}
     words = {"pretrain": 34, "caption": 20, "vqa": 21, "retrieval": 28}  # [CLS] and [SEP] come on top
     assert {task: recipe.data.max_words for task, recipe in every.items()} == words

@@ -66,7 +66,11 @@ def test_the_codes_referring_expressions() -> None:
 
 def test_what_the_code_mirrors() -> None:
     shares = {task: find_recipe(f"vl-bert/official/{task}").data.mirror for task in ("pretrain", "vqa", "referring")}
-    assert shares == {"pretrain": 0.0, "vqa": 0.5, "referring": 0.5}  # stored features of captions are not
+    assert shares == {
+        "pretrain": 0.5,
+        "vqa": 0.5,
+        "referring": 0.5,
+    }  # FLIP_PROB
     assert find_recipe("vl-bert/official/end-to-end").data.mirror == 0.5
 
 
@@ -97,6 +101,22 @@ def test_the_code_cuts_captions_at_half_of_its_places(tmp_path: Path) -> None:
     plan(recipe, Store(tmp_path / "store"), tmp_path / "run", None)
     with pytest.raises(RecipeError, match=r"leaves 32 places for words, and data.max_words=32 wants 33"):
         plan(recipe.override(["data.max_words=32"]), Store(tmp_path / "store"), tmp_path / "run", None)
+
+
+def test_text_and_regions_share_places_in_pretraining_alone() -> None:
+    """SEQ_LEN is conceptual_captions.py's; vqa.py and the others cut no regions."""
+    budgets = {task: shape_of(find_recipe(f"vl-bert/official/{task}")).region_budget for task in ("pretrain", "vqa")}
+    assert budgets == {"pretrain": "official", "vqa": "paper"}
+
+
+def test_ten_epochs_of_pairs_whatever_stands_beside_them() -> None:
+    """cfgs/pretrain: 4 x 64 pairs, 4 x (32 + 32) with text, END_EPOCH 10."""
+    for name in ("pretrain", "official/pretrain", "official/end-to-end", "official/text-too", "iclr/text-too"):
+        recipe = find_recipe(f"vl-bert/{name}")
+        pairs = recipe.training.batch * (0.5 if name.endswith("text-too") else 1.0)
+        assert recipe.training.batch == 256
+        assert recipe.training.steps * pairs / 3.3e6 == pytest.approx(10, rel=0.01), name
+    assert find_recipe("vl-bert/official/text-too").data.text_share == 0.5
 
 
 def test_large_is_as_deep_for_every_task() -> None:

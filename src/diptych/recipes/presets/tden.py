@@ -74,29 +74,32 @@ _OFFICIAL_OBJECTIVES: dict[str, Any] = {
     "region_suppression": "official",
 }
 # The re-release's; a pass of its pre-training is a step, and there are two to a batch.
-_OFFICIAL_BATCHES = {"pretrain": 256, "caption": 160, "vqa": 96, "retrieval": 512}
-_OFFICIAL_STEPS = {"pretrain": 129_000, "caption": 35_400, "vqa": 92_500, "retrieval": 28_300}
+# Of captions 4 GPUs read 4 pictures each with 5.
+_OFFICIAL_BATCHES = {"pretrain": 256, "caption": 80, "vqa": 96, "retrieval": 512}
+_OFFICIAL_STEPS = {"pretrain": 129_000, "caption": 70_800, "vqa": 92_500, "retrieval": 28_300}
 _OFFICIAL_WORDS = {"pretrain": 34, "vqa": 21, "retrieval": 28}  # 36, 23 and 30 with [CLS] and [SEP]; captions 20
-# Warm-up and decay are the re-release's in both, as the paper names none; VCR's are those of pre-training.
-_LINEAR: dict[str, Any] = {"schedule": "linear", "warmup_share": 0.1}
-_SCHEDULES: dict[Task, dict[str, Any]] = {
-    "pretrain": _LINEAR,
-    "caption": {"schedule": "linear", "warmup_share": 0.2},
-    "vqa": {  # warm-up of 4 epochs of 20, a fifth at epochs 10 and 12
-        "schedule": "step",
-        "milestones": (46_250, 55_500),
-        "gamma": 0.2,
-        "warmup_steps": 18_500,
-    },
-    "retrieval": {"schedule": "constant", "warmup_share": 0.1},
-    "vcr": _LINEAR,
+# Warm-up and decay are the re-release's in both (configs/), as the paper names none: shares of all epochs.
+_WARMUP: dict[Task, float] = {"pretrain": 0.1, "caption": 0.2, "vqa": 0.2, "retrieval": 0.1, "vcr": 0.05}
+_FALLS: dict[Task, tuple[float, float, float]] = {  # two, and what the rate is multiplied by
+    "vqa": (0.5, 0.6, 0.2),  # epochs 10 and 12 of 20
+    "retrieval": (0.3, 0.6, 0.1),  # 30 and 60 of 100
+    "vcr": (0.2, 0.4, 0.1),  # 4 and 8 of 20
 }
 _OFFICIAL_OPTIMIZERS: dict[Task, dict[str, Any]] = {
     "pretrain": {"kind": "adamw", "weight_decay": 0.01},
-    "caption": {"betas": (0.9, 0.98), "clip_value": 0.1},
+    "caption": {"clip_value": 0.1},
     "vqa": {"betas": (0.9, 0.98)},
-    "retrieval": {"betas": (0.9, 0.98), "clip": 2.0},
+    "retrieval": {"clip": 2.0},
 }
+
+
+def _schedule(task: Task, steps: int) -> dict[str, Any]:
+    """Linear after the warm-up, or two falls."""
+    schedule: dict[str, Any] = {"schedule": "linear", "warmup_share": _WARMUP[task]}
+    if task in _FALLS:
+        *falls, gamma = _FALLS[task]
+        schedule |= {"schedule": "step", "milestones": tuple(round(steps * share) for share in falls), "gamma": gamma}
+    return schedule
 
 
 def paper(task: Task) -> Recipe:
@@ -108,7 +111,7 @@ def paper(task: Task) -> Recipe:
         model=TdenConfig.base(),
         init="paper: BERT base",
         objectives=_OBJECTIVES[task],
-        optimizer=OptimizerConfig(kind="adam", lr=_RATES[task], **_SCHEDULES[task]),
+        optimizer=OptimizerConfig(kind="adam", lr=_RATES[task], **_schedule(task, _STEPS[task])),
         training=TrainingConfig(
             steps=_STEPS[task],
             batch=_BATCHES[task],
@@ -137,7 +140,7 @@ def official(task: Task) -> Recipe:
         name=f"tden/official/{task}",
         model=TdenConfig.base(max_regions=100 if task == "vqa" else 50, **_OFFICIAL_SHAPE),
         objectives=objectives,
-        optimizer=_OFFICIAL_OPTIMIZERS[task],
+        optimizer={**_OFFICIAL_OPTIMIZERS[task], **_schedule(task, _OFFICIAL_STEPS[task])},
         training={"batch": _OFFICIAL_BATCHES[task], "steps": _OFFICIAL_STEPS[task]},
         decoding={"ended": "kept"},
         data={"max_words": _OFFICIAL_WORDS.get(task, 20)},
@@ -199,11 +202,12 @@ def self_critical(size: Literal["paper", "official", "small"]) -> Recipe:
     if size == "small":
         return small_scst(small("caption"), "decoder")
     caption = paper("caption") if size == "paper" else official("caption")
-    epoch = 113_287 // 16
+    batch = 16 if size == "paper" else 96  # 4 GPUs of 24 (tden_rl.yaml); the paper's is that of captions
+    epoch = 113_287 // batch
     gamma: dict[str, Any] = {"schedule": "constant"}
     if size == "official":
         gamma = {"schedule": "step", "milestones": (), "decay_every": 18 * epoch, "gamma": 0.8}
-    training = {"steps": (30 if size == "paper" else 50) * epoch, "batch": 16, "micro_batch": None}
+    training = {"steps": (30 if size == "paper" else 50) * epoch, "batch": batch, "micro_batch": None}
     optimizer = {"lr": 5e-6, "warmup_share": None, **gamma}
     return scst(caption, SelfCriticalObjectives(writes="decoder"), optimizer, training)
 
