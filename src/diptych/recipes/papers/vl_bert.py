@@ -13,11 +13,10 @@ _row = partial(Row, system="vl-bert")
 SPLITS = ("val", "testA", "testB")
 # Regions of the annotations; those of MAttNet's detector come as given features.
 OWN, DETECTED = "REFCOCO+", "REFCOCO+DETECTED"
-ON_FEATURES = (
-    "The paper learns Fast R-CNN with the rest. From this model on stored features the run stays on features; "
-    "`vl-bert/official/end-to-end` pre-trains from pixels."
+FROM_PIXELS = (
+    "From pixels: `--set network_init=FILE` names what the network begins as. `vl-bert/official/...` pre-trains and "
+    "answers from stored features."
 )
-FROM_PIXELS = "From pixels: `--set network_init=FILE` names what the network begins as."
 
 
 def _line(name: str, cells: str) -> Row:
@@ -70,7 +69,7 @@ VL_BERT = Paper(
                 Row("LXMERT", ()),
                 Row("VisualBERT", ()),
                 Row("Unicoder-VL", ()),
-                _row("Our VL-BERT", (), (pairs(),), note=ON_FEATURES),
+                _row("Our VL-BERT", (), (pairs(),), note=FROM_PIXELS),
             ),
         ),
         Table(
@@ -91,7 +90,7 @@ VL_BERT = Paper(
                     "VL-BERT",
                     numbers("73.7 74.0 74.5 74.8 55.0 55.5"),
                     (pairs(), *vcr(FULL, folder(FULL))),
-                    note=ON_FEATURES,
+                    note=FROM_PIXELS,
                 ),
             ),
             (
@@ -108,8 +107,8 @@ VL_BERT = Paper(
                 _line("ViLBERT", "70.55 70.92"),
                 _line("VisualBERT", "70.80 71.00"),
                 _line("LXMERT", "72.42 72.54"),
-                _row("VL-BERT w/o pre-training", numbers("69.58 -"), vqa(WITHOUT, begin=BERT)),
-                _row("VL-BERT", numbers("70.50 70.83"), (pairs(), *vqa(FULL, folder(FULL))), note=ON_FEATURES),
+                _row("VL-BERT w/o pre-training", numbers("69.58 -"), vqa(WITHOUT, begin=BERT), note=FROM_PIXELS),
+                _row("VL-BERT", numbers("70.50 70.83"), (pairs(), *vqa(FULL, folder(FULL))), note=FROM_PIXELS),
             ),
             (Part("VQA 2.0 accuracy", ("test-dev", "test-std"), "vqa"),),
         ),
@@ -129,7 +128,7 @@ VL_BERT = Paper(
                     "VL-BERT",
                     numbers("78.44 81.30 71.18 | 71.84 77.59 60.57"),
                     (pairs(), *referring(FULL, folder(FULL))),
-                    note=ON_FEATURES,
+                    note=FROM_PIXELS,
                 ),
             ),
             (
