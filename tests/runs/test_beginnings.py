@@ -73,6 +73,15 @@ def test_regions_are_the_recipe_s_where_no_weight_depends_on_them() -> None:
     assert fit_to(find_recipe("image-bert/retrieval"), built("image-bert/small/pretrain")).model.max_regions == 32
 
 
+def test_places_that_text_and_regions_share_are_of_the_run() -> None:
+    """VL-BERT's code has 64 in pre-training alone; VCR's texts would have no room in them."""
+    for task in ("vqa", "vcr"):
+        fitted, lost = fit_named(find_recipe(f"vl-bert/official/{task}"), built("vl-bert/official/pretrain"))
+        assert fitted.model.region_budget == "paper"  # type: ignore[attr-defined]
+        assert "region_budget" not in lost
+    assert fitted.model.network is None, "and it stays on stored features"  # type: ignore[attr-defined]
+
+
 def test_no_recipe_of_the_papers_size_begins_from_nothing_without_a_word() -> None:
     """But those that the paper trains from nothing, and those that go on with another's model."""
     silent = {name for name in RECIPES if "/small/" not in name and not find_recipe(name).wants_init}

@@ -57,6 +57,8 @@ class ModelConfig(BaseModel):
     # Switches whose other side is another model: one that has learnt with either cannot go on by a recipe that names
     # the other.
     structural: ClassVar[frozenset[str]] = frozenset()
+    # Settings beside `max_regions` on which no weight depends: of a model that goes on, those of the recipe hold.
+    of_the_run: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def base(cls: type[C], **changes: Any) -> C:

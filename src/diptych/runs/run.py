@@ -150,14 +150,14 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
 
 
 def fit_named(recipe: Recipe, start: ModelFolder) -> tuple[Recipe, str]:
-    """A recipe that was asked for by its name: `fit_to`, but with its own number of regions where no weight depends on
-    it; and what of its model it loses, as a line or as nothing.
+    """A recipe that was asked for by its name: `fit_to`, but with its own number of regions, and what else no weight
+    depends on; and what of its model it loses, as a line or as nothing.
 
     Raises RecipeError where it names a structure that `start` does not have.
     """
     fitted = fit_to(recipe, start)
-    if not recipe.model.regions_fixed:
-        fitted = derive(fitted, model={"max_regions": recipe.model.max_regions})
+    own = recipe.model.of_the_run | (frozenset() if recipe.model.regions_fixed else {"max_regions"})
+    fitted = derive(fitted, model={name: getattr(recipe.model, name) for name in own})
     named, kept = recipe.model.model_dump(), fitted.model.model_dump()
     lost = [name for name in named if named[name] != kept[name] and "given" not in (named[name], kept[name])]
     fields = type(recipe.model).model_fields

@@ -72,7 +72,7 @@ class UnifiedVLPConfig(ModelConfig):
     """paper: a hidden region keeps its box; official: nothing but its segment."""
 
     regions_fixed: ClassVar = True
-    structural: ClassVar = frozenset({"region_embedding", "fc7", "box_norm", "geometry", "class_input"})
+    structural: ClassVar = frozenset({"region_embedding", "box_norm", "geometry", "class_input"})
 
     @model_validator(mode="after")
     def _fits(self) -> UnifiedVLPConfig:

@@ -76,6 +76,7 @@ class VLBertConfig(ModelConfig):
     """Which convolution of a bottleneck has the stride of its stage: 1x1, or 3x3 for torchvision's weights."""
 
     structural: ClassVar = frozenset({"geometry", "hidden_regions", "end_visual"})
+    of_the_run: ClassVar = frozenset({"region_budget"})
 
     @model_validator(mode="after")
     def _fits(self) -> VLBertConfig:

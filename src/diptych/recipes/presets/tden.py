@@ -204,11 +204,8 @@ def self_critical(size: Literal["paper", "official", "small"]) -> Recipe:
     caption = paper("caption") if size == "paper" else official("caption")
     batch = 16 if size == "paper" else 96  # 4 GPUs of 24 (tden_rl.yaml); the paper's is that of captions
     epoch = 113_287 // batch
-    gamma: dict[str, Any] = {"schedule": "constant"}
-    if size == "official":
-        gamma = {"schedule": "step", "milestones": (), "decay_every": 18 * epoch, "gamma": 0.8}
     training = {"steps": (30 if size == "paper" else 50) * epoch, "batch": batch, "micro_batch": None}
-    optimizer = {"lr": 5e-6, "warmup_share": None, **gamma}
+    optimizer = {"lr": 5e-6, "warmup_share": None, "schedule": "step", "decay_every": 18 * epoch, "gamma": 0.8}
     return scst(caption, SelfCriticalObjectives(writes="decoder"), optimizer, training)
 
 
