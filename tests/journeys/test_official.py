@@ -54,7 +54,13 @@ def tden(*heads: str) -> dict[str, Tensor]:
 
 def vl_bert(*heads: str) -> dict[str, Tensor]:
     config = VLBertResolvedConfig(
-        **SIZES, layers=1, positions=40, coordinates=4, feature_size=28, answer_slot="answer" in heads
+        **SIZES,
+        layers=1,
+        positions=40,
+        coordinates=4,
+        feature_size=28,
+        hidden_regions="official",
+        answer_slot="answer" in heads,
     )
     return under_their_names(VLBert(config, heads), VQA if "answer" in heads else REFCOCO)
 

@@ -67,6 +67,7 @@ def imported(tmp_path: Path) -> ModelFolder:
         coordinates=4,
         feature_size=6,
         classes=9,
+        hidden_regions="official",
     )
     torch.save(under_their_names(VLBert(config, ("word", "region_class"))), tmp_path / "theirs.model")
     (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]))
