@@ -2,6 +2,7 @@ import errno
 import hashlib
 import json
 import os
+import resource
 import shutil
 from collections import namedtuple
 
@@ -12,7 +13,7 @@ from toy import ToyModel, lines, toy_train, weights_hash
 
 from diptych.errors import CheckpointError, TrainingError
 from diptych.training import checkpoint as checkpoints
-from diptych.training.checkpoint import Checkpoint, folder_of, load, mean_of, prune, save, steps_in, sweep
+from diptych.training.checkpoint import Checkpoint, folder_of, load, mean_of, prune, save, save_weights, steps_in, sweep
 
 
 def made(step: int = 3, value: float = 1.0) -> Checkpoint:
@@ -201,3 +202,17 @@ def test_other_errors_are_passed_on(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="a broken disk"):
         save(tmp_path, made())
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_may_not_be_so_large_is_no_fault_of_ours(tmp_path):
+    """`ulimit -f`, which batch systems set."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(
+            TrainingError, match=r"files may not be so large here \(ulimit -f\).* start the same command"
+        ):
+            save_weights(tmp_path / "weights.safetensors", {"a": torch.zeros(5000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []

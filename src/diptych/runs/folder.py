@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, SerializeAsAny, ValidationInfo, field_validator
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from diptych.configs import derive
@@ -88,7 +89,7 @@ class ModelFolder:
         try:
             with whole_folder(folder) as temporary:
                 self._write(temporary)
-        except OSError as error:
+        except (OSError, SafetensorError) as error:
             raise CheckpointError(
                 f"cannot write the model to {folder}: {error}; make room or choose another --out"
             ) from error

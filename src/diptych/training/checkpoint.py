@@ -92,8 +92,13 @@ def _room_for(folder: Path, what: str, groups: Iterable[Mapping[str, Tensor]], a
             raise
         wanted = sum(t.nbytes for group in groups for t in group.values())
         free = shutil.disk_usage(folder).free
+        why = (
+            "files may not be so large here (ulimit -f)"
+            if f"os error {errno.EFBIG}" in str(error)
+            else "the disk is full"
+        )
         raise TrainingError(
-            f"the disk is full: the {what} needs {megabytes(wanted)} in {folder}, {megabytes(free)} are free. "
+            f"{why}: the {what} needs {megabytes(wanted)} in {folder}, {megabytes(free)} are free. "
             "Nothing half written is left and earlier checkpoints are whole: make room (or lower training.keep) and "
             "start the same command again"
         ) from error
@@ -211,10 +216,12 @@ def _sync(path: Path) -> None:
 
 
 def disk_is_full(error: BaseException) -> bool:
+    """Or a file as large as the system lets it be."""
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     if isinstance(error, OSError):
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return error.errno in full
     # safetensors has an error of its own, with the system's text inside.
-    return f"os error {errno.ENOSPC}" in str(error) or f"os error {errno.EDQUOT}" in str(error)
+    return any(f"os error {number})" in str(error) for number in full)
 
 
 def megabytes(count: int) -> str:
