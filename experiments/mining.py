@@ -27,12 +27,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 
 from diptych.core import Record
 from diptych.errors import RecipeError
-from diptych.evaluation.retrieve import retrieve
+from diptych.evaluation.evaluate import score_model
 from diptych.files import write_atomically
 from diptych.loading.store import INDEX, Store, StoreWriter
 from diptych.loading.tokens import FILE as TOKENS
@@ -229,12 +230,34 @@ def teach(plan: GainStudy, arm: str, seed: int, stores: Mapping[str, Store], lab
     recipe = fit_to(recipe, start) if start is not None else recipe.override([words])
     recipe = recipe.override([*own, f"training.steps={plan.taught}", f"training.validate_every={plan.taught // 3}"])
     made = run(recipe, labelled, out / "retrieval", start, quiet)
-    found, scores = retrieve(made.model, labelled, "test", folder=out / "pairs", console=quiet)
+    found, scores = score_model(made.model, labelled, "test", task="retrieval", pairs=_pairs(made.model, out))
     row: dict[str, Any] = {"arm": arm, "seed": seed, "best step": made.result.best_step}
     row |= {score.name: round(score.value, 2) for score in scores.scores}
-    row["found"] = [[one["asks"], one["picture"], one["rank"]] for one in found]
+    row["found"] = _ranks(found)
     write_atomically(out / ROW, json.dumps(row).encode())
     return row
+
+
+def _pairs(model: ModelFolder, out: Path) -> Path | None:
+    """Where the scores of pairs are kept, of a model that has such."""
+    return out / "pairs" if "match" in model.architecture.heads else None
+
+
+def _ranks(found: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    """What each query asks for, its picture, and where the first right answer stands: of pairs, or of two towers."""
+    if "vector" not in found[0]:
+        return [[one["asks"], one["picture"], one["rank"]] for one in found]
+    pictures = [one for one in found if one["key"] == "picture"]
+    texts = [one for one in found if one["key"] != "picture"]
+    products = np.array([one["vector"] for one in pictures]) @ np.array([one["vector"] for one in texts]).T
+    right = np.array([[a["picture"] == b["picture"] for b in texts] for a in pictures])
+    best = np.where(right, products, -np.inf)
+    captions = (products > best.max(1, keepdims=True)).sum(1)
+    images = (products > best.max(0, keepdims=True)).sum(0)
+    return [
+        *(["captions", one["picture"], int(rank)] for one, rank in zip(pictures, captions, strict=True)),
+        *(["pictures", one["picture"], int(rank)] for one, rank in zip(texts, images, strict=True)),
+    ]
 
 
 def figures(
