@@ -137,3 +137,18 @@ def test_a_signal_keeps_what_was_drawn_and_the_command_goes_on(tmp_path: Path, n
     drawn = len(list(tmp_path.glob("world/pictures/web/*.png")))
     assert 0 < drawn < 2000
     assert list(tmp_path.rglob(".*")) == []
+
+
+def test_a_command_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "diptych.cli",
+        "mine",
+        "run",
+        str(tmp_path / "none.warc"),
+        "--out",
+        str(tmp_path / "a"),
+    ]
+    told = subprocess.run([*command, "--no-nsfw"], capture_output=True, text=True, check=False)
+    assert (told.returncode, list(tmp_path.iterdir())) == (2, []), told.stderr

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -157,15 +157,24 @@ def hold(folder: Path, temporary: bool = True) -> None:
     from diptych.files import aside, sweep
     from diptych.lock import held
 
+    made = not folder.exists()
     holding.enter_context(held(folder))
     own = aside((folder / "temporary").absolute())
     if temporary and len(str(own)) < MOST_OF_A_PATH:
         own.mkdir()
         # After multiprocessing's own folder in it, whose removal at exit has priority -100.
-        Finalize(None, shutil.rmtree, (own,), {"ignore_errors": True}, exitpriority=-101)
+        Finalize(None, _remove, (own, folder if made else None), exitpriority=-101)
         tempfile.tempdir = os.environ["TMPDIR"] = str(own)
     signal.signal(signal.SIGTERM, _terminated)
     sweep(folder)
+
+
+def _remove(temporary: Path, empty: Path | None) -> None:
+    """A command's temporary folder, and the folder that was made for it where nothing was written there."""
+    shutil.rmtree(temporary, ignore_errors=True)
+    if empty is not None:
+        with suppress(OSError):
+            empty.rmdir()
 
 
 def _terminated(number: int, _: object) -> None:

@@ -121,6 +121,7 @@ def pretrain(
     if start is not None:
         named, lost = fit_stages(named, start)
     chosen = named.override(given)
+    chosen.check_pretrains()
     chosen.recipes[0].check_begun()
     chosen.claimed(out)
     _print(lost)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from diptych.errors import RecipeError
 from diptych.recipes.recipe import Recipe, claimed
+from diptych.tasks import TASKS
 
 STAGE = re.compile(r"(\d+)\.(.+)")
 FIRST_ALONE = ("init", "network_init", "data.vocabulary")  # later stages have weights and words from the one before
@@ -52,6 +53,15 @@ class Stages:
                 own[int(numbered[1]) - 1].append(numbered[2])
         changed = tuple(recipe.override(settings) for recipe, settings in zip(self.recipes, own, strict=True))
         return Stages(self.name, changed)
+
+    def check_pretrains(self) -> None:
+        """Raises RecipeError where one of them teaches a task, which `finetune` does."""
+        for recipe in self.recipes:
+            if not TASKS[recipe.task].pretrains:
+                raise RecipeError(
+                    f"{recipe.name} teaches {recipe.task} and pre-trains nothing; diptych finetune {recipe.task} "
+                    f"--recipe {self.name} --model MODEL, or --model none to begin from nothing"
+                )
 
     def folders(self, out: Path) -> Iterator[tuple[Path, Recipe]]:
         if len(self.recipes) == 1:

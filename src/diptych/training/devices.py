@@ -47,6 +47,10 @@ class Ranks:
         distributed.broadcast_object_list(objects, src=0, device=self.device)
         return objects[0]
 
+    def lost(self, error: RuntimeError) -> bool:
+        """Whether it says that another of several processes is gone."""
+        return self.world > 1 and (isinstance(error, distributed.DistBackendError) or "gloo" in str(error))
+
 
 _left: list[str] = []  # backends of the process groups that this process has been in
 

@@ -173,6 +173,13 @@ class _Run:
                 f"the disk of {self.folder} is full ({error.filename or 'the log'} could not be written); {kept}: "
                 "make room and start the same command again"
             ) from error
+        except RuntimeError as error:
+            if not self.ranks.lost(error):
+                raise
+            kept = f"the checkpoint of step {self.saved} is kept" if self.saved else "no checkpoint was saved yet"
+            raise TrainingError(
+                f"another process of this run has ended, and what it printed says why; {kept}: the same command goes on"
+            ) from error
         return self._finish()
 
     def _steps(self, parts: Iterator[Part], log: Log | None) -> None:
