@@ -57,7 +57,7 @@ CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
     ("no such detector", nothing, "extract MINE OUT --detector FILE", 2, "no detector"),
     ("ground truth of none", nothing, "extract MINE OUT --detector ground-truth", 1, "holds any thing"),
     ("not a model folder", lambda p: p.mkdir(), "caption a.png --model FILE", 1, "it has no config.json"),
-    ("hub without a network", nothing, "caption a.png --model somebody/model", 1, "could not be fetched from the hub"),
+    ("hub without a network", nothing, "caption a.png --model somebody/model", 1, "could not be asked of the hub"),
     ("missing checkpoint", nothing, "IMPORT", 1, "missing"),
     ("empty checkpoint", text(""), "IMPORT", 1, "is empty"),
     ("checkpoint cut in half", half_a_checkpoint, "IMPORT", 1, "cut short"),

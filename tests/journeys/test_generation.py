@@ -30,7 +30,7 @@ def test_rewarded_drawn_from_and_augmented(with_detector: Path, run: Callable[..
     blocked = ("--no-repeat-ngram", 1, "--min-words", 5, "--max-words", 8, "--beams", 4, "--length-penalty", 0.7)
     said = run("caption", photo, "--model", tmp_path / "scst", "--captions", 2, *blocked)
     assert said.code == 0
-    assert len(result.out.splitlines()) == 2
+    assert len(said.out.splitlines()) == 2
 
     result = run("augment", store, tmp_path / "more", "--model", tmp_path / "scst", "--captions", 2)
     assert result.code == 0, result.error

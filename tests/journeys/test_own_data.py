@@ -67,7 +67,7 @@ def test_the_page_from_top_to_bottom(begun: Path, run: Callable[..., Result]) ->
         said[" ".join(command)] = result.out
     lines = [json.loads(line) for line in (begun / "captions.jsonl").read_text().splitlines()]
     assert len(lines) == 30
-    assert set(lines[0]) == {"picture", "caption", "score"}
+    assert set(lines[0]) == {"picture", "caption", "score", "precision"}
     assert {path.name for path in (begun / "shown").iterdir()} == {"000.png", "001.png"}
     assert len(next(text for line, text in said.items() if "--captions 3" in line).splitlines()) == 3
     assert len(next(text for line, text in said.items() if line.startswith("ask")).splitlines()) == 2

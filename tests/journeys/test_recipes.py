@@ -14,11 +14,22 @@ def test_the_list_as_a_table_and_as_json(run: Callable[..., Any]) -> None:
     result = run("recipes", "tden/small/*")
     assert result.code == 0
     header, *rows = result.out.splitlines()
-    assert header.split() == ["recipe", "system", "task", "what", "it", "is", "steps", "batch"]
+    assert header.split() == ["recipe", "task", "what", "it", "is", "rows", "in", "steps", "batch"]
     assert all(row.startswith("tden/small/") for row in rows)
     listed = json.loads(run("recipes", "--json").out)
     assert [one["name"] for one in listed] == sorted({*RECIPES, *STAGED})
-    assert set(listed[0]) == {"name", "system", "task", "about", "steps", "batch"}
+    assert set(listed[0]) == {
+        "name",
+        "system",
+        "task",
+        "about",
+        "steps",
+        "batch",
+        "samples",
+        "authors",
+        "tables",
+        "command",
+    }
 
 
 def test_one_recipe_key_by_key(run: Callable[..., Any]) -> None:

@@ -146,7 +146,7 @@ def test_another_rule_may_be_given_at_opening(tmp_path: Path) -> None:
     assert detector.contract.selection == "exactly 7, by score, NMS 0.5 per class"
     assert len(detector.detect([toy(0)[0]], [toy(0)[1]])[0]) == 7
     GroundTruth(("cat",), {}).save(tmp_path / "truth")
-    with pytest.raises(RecipeError, match="ground-truth finds no boxes"):
+    with pytest.raises(RecipeError, match="ground-truth takes no other selection of regions than its own"):
         load_detector(tmp_path / "truth", Selection())
 
 

@@ -53,6 +53,10 @@ class Tokens:
 
         Or a `tokenizer.json`, or the folder that holds it, as `diptych tokens` makes them; these know their case.
         """
+        if path.is_dir() and not (path / FILE).is_file():
+            raise CheckpointError(
+                f"{path} is no readable vocabulary (a folder without {FILE}); wanted one token a line"
+            )
         if path.is_dir() or path.suffix == ".json":
             return cls.load(path)
         try:

@@ -18,6 +18,7 @@ from diptych.models import SYSTEMS
 from diptych.recipes.recipe import FILE as RECIPE
 from diptych.runs.folder import CHECKS, CONFIG, FEATURES, WEIGHTS, ModelFolder, damaged_files
 from diptych.tasks.answers import FILE as ANSWERS
+from diptych.vision.backbones.download import without_retries
 
 CARD = "README.md"
 FILES = (WEIGHTS, CONFIG, RECIPE, TOKENS, CHECKS, FEATURES, ANSWERS)  # those of a model folder, beside its detector's
@@ -28,7 +29,7 @@ def fetch(name: str) -> Path:
     """The model folder `user/name`, from the hub or from what an earlier call kept of it. Raises CheckpointError."""
     from huggingface_hub import hf_hub_download, snapshot_download
 
-    with _asking(name, "copy the model folder here and give its path"):
+    with _asking(name, "copy the model folder here and give its path"), without_retries():
         config = Path(hf_hub_download(name, CONFIG))
         if not _is_ours(config):  # before gigabytes of another kind of model are fetched
             raise CheckpointError(

@@ -18,6 +18,16 @@ PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 @contextmanager
 def downloading(what: str, way_out: str) -> Iterator[None]:
+    """What a library raises is one CheckpointError with the way out."""
+    try:
+        with without_retries():
+            yield
+    except (OSError, RuntimeError, ValueError, KeyError, ImportError, UnpicklingError) as error:
+        raise CheckpointError(f"cannot get {what} ({first_line(error)}); {way_out}") from error
+
+
+@contextmanager
+def without_retries() -> Iterator[None]:
     """The hub's cache alone is asked where the hub cannot be reached: its library would try for a minute."""
     from huggingface_hub import constants
 
@@ -29,8 +39,6 @@ def downloading(what: str, way_out: str) -> Iterator[None]:
         logger.setLevel(logging.CRITICAL)
     try:
         yield
-    except (OSError, RuntimeError, ValueError, KeyError, ImportError, UnpicklingError) as error:
-        raise CheckpointError(f"cannot get {what} ({first_line(error)}); {way_out}") from error
     finally:
         constants.HF_HUB_OFFLINE = before
         for logger, level in zip(loggers, levels, strict=True):
