@@ -279,7 +279,7 @@ def tokens(
     texts = [] if data is None else taught_texts(Store(data))
     for lines in map(Lines, text or []):
         texts += [lines[number] for number in range(len(lines))]
-    out.mkdir(parents=True, exist_ok=True)
+    hold(out)
     learnt = Tokens.train(texts, size, lowercase=not keep_case, kind=kind.value)
     learnt.save(out)
     print(f"{learnt.vocabulary.size} tokens in {out / 'tokenizer.json'}")
