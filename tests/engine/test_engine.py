@@ -119,7 +119,10 @@ def test_no_engine_calls_home(tmp_path: Path, engine: str, calls: int) -> None:
         )
         here = f"127.0.0.1,localhost,{gethostbyname(gethostname())}"  # Ray's own processes talk to each other
         ways |= {"no_proxy": here, "NO_PROXY": here}
-        subprocess.run([sys.executable, script, engine], check=True, env=os.environ | ways, timeout=250)
+        command = [sys.executable, script, engine]
+        if subprocess.run(command, check=False, env=os.environ | ways, timeout=140).returncode:
+            # Ray gives up where a busy machine starts its processes too late.
+            subprocess.run(command, check=True, env=os.environ | ways, timeout=140)
         assert len([one for one in seen if not any(name in one for name in METADATA)]) == calls
 
 
