@@ -32,7 +32,7 @@ SETTINGS = (
 CONTRACT = FeatureContract("given", "", 6, deciding.KINDS)
 
 
-def test_record(number: int) -> Record:
+def asked_record(number: int) -> Record:
     """Of COCO's and VCR's kind, without any truth."""
     known = deciding.record(number)
     (choices,) = known.choices
@@ -51,9 +51,6 @@ def train_record(number: int) -> Record:
     return replace(record, split="train", captions=(f"a {deciding.KINDS[number]}",), questions=(asked,))
 
 
-test_record.__test__ = False  # type: ignore[attr-defined]
-
-
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     folder = tmp_path_factory.mktemp("world") / "store"
@@ -61,7 +58,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
         for number in range(4):
             writer.add(train_record(number))
         for number in range(3):
-            writer.add(test_record(number))
+            writer.add(asked_record(number))
     return Store(folder)
 
 
@@ -134,8 +131,8 @@ def test_what_no_server_takes_is_refused(store: Store, captioner: ModelFolder, t
         submit(captioner, store, "train", "coco", path)
     folder = tmp_path / "twice"
     with StoreWriter(folder, CONTRACT) as writer:
-        writer.add(test_record(0))
-        writer.add(replace(test_record(0), key="COCO_val2014_000000000070"))
+        writer.add(asked_record(0))
+        writer.add(replace(asked_record(0), key="COCO_val2014_000000000070"))
     with pytest.raises(DataError, match="it has the image_id 70 of 'COCO_test2014_000000000070' too"):
         submit(captioner, Store(folder), "test", "coco", path)
     assert not path.exists()

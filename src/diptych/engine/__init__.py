@@ -20,9 +20,13 @@ Work = Callable[[str], Counts]
 
 
 def quiet() -> None:
-    """Daft and Ray report their use to servers unless told otherwise; and workers have one BLAS thread each."""
+    """Daft and Ray report their use to servers unless it is switched off; and workers have one BLAS thread each.
+
+    Under `uv run`, Ray would also build each worker an environment of its own from a copy of the working folder.
+    """
     for name, value in (("DO_NOT_TRACK", "1"), ("DAFT_ANALYTICS_ENABLED", "0"), ("RAY_USAGE_STATS_ENABLED", "0")):
         os.environ[name] = value
+    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
 

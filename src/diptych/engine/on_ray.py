@@ -53,9 +53,9 @@ def cluster(workers: int) -> Iterator[None]:
         yield
         return
     address = os.environ.get("RAY_ADDRESS")
-    where = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
+    own: dict[str, Any] = {} if address else {"num_cpus": workers, "include_dashboard": False}
     try:
-        ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **where)
+        ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **own)
     except Exception as error:  # a bare one where the machine is too busy for it to start in time
         way_out = "unset RAY_ADDRESS to start one here" if address else "give the command again, or --engine local"
         raise DiptychError(f"no Ray cluster at {address or 'this machine'}: {error}; {way_out}") from error
