@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -167,23 +168,34 @@ def test_how_captions_are_written_where_it_is_asked_for() -> None:
         chosen_decoding(usual, 1, True, beams=4)
 
 
-def test_a_detector_that_was_half_copied_is_copied_again_and_a_damaged_one_is_refused(
-    world: Store, captioner: ModelFolder, tmp_path: Path
-) -> None:
+def test_a_detector_that_was_half_copied_is_copied_again(world: Store, captioner: ModelFolder, tmp_path: Path) -> None:
     augment(captioner, world, tmp_path / "more", 1, DRAWN, "train", seed=0)
     wanted = (world.folder / "detector" / "detector.json").read_bytes()
     (tmp_path / "more" / "detector" / "detector.json").unlink()
     augment(captioner, world, tmp_path / "more", 1, DRAWN, "train", seed=0)
     assert (tmp_path / "more" / "detector" / "detector.json").read_bytes() == wanted
+
+
+@pytest.mark.parametrize("flipped", [True, False])
+def test_a_store_s_damaged_detector_is_refused_before_anything_is_written(
+    world: Store, captioner: ModelFolder, tmp_path: Path, flipped: bool
+) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(world.folder, broken)
-    (broken / "detector" / "detector.json").unlink()
+    file = broken / "detector" / "detector.json"
+    content = file.read_bytes()
+    file.unlink()
+    if flipped:  # a digit of a threshold or of a size
+        at = next(at for at, byte in enumerate(content) if 0x30 <= byte < 0x38)
+        file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    said = re.escape(str(file)) if flipped else "holds no detector"
     for attempt in (
         lambda: augment(captioner, Store(broken), tmp_path / "other", 1, DRAWN, "train", seed=0),
         lambda: run(find_recipe("unified-vlp/small/caption", SETTINGS), Store(broken), tmp_path / "run"),
     ):
-        with pytest.raises(CheckpointError, match="holds no detector"):
+        with pytest.raises(CheckpointError, match=said):
             attempt()
     assert not (tmp_path / "other").exists()
     assert not (tmp_path / "run").exists()
-    assert "detector" in {finding.kind for finding in check(Store(broken), pictures=False).findings}
+    (found,) = [one for one in check(Store(broken), pictures=False).findings if one.kind == "detector"]
+    assert re.search(said, found.examples[0])

@@ -56,6 +56,23 @@ def test_each_file_is_named_where_it_is_hurt_or_gone(folder: Path, name: str) ->
         open_model(folder)
 
 
+@pytest.mark.parametrize("name", ["recipe.json", "config.json", "features.json", "tokenizer.json"])
+def test_what_still_makes_sense_is_seen_too(folder: Path, name: str) -> None:
+    """As a dropout of 0.3 in place of 0.1 does; here one more line feed."""
+    with (folder / name).open("a") as file:
+        file.write("\n")
+    with pytest.raises(CheckpointError, match=rf"{name}.* (is not what was written|is not the tokeniser)"):
+        open_model(folder)
+
+
+@pytest.mark.parametrize("name", ["../away.json", "/dev/null", "a" * 5000, "\0"])
+def test_checksums_name_files_of_the_folder_alone(folder: Path, name: str) -> None:
+    checks = json.loads((folder / "weights.json").read_text())
+    (folder / "weights.json").write_text(json.dumps(checks | {name: 0}))
+    with pytest.raises(CheckpointError, match=r"weights\.json is damaged"):
+        open_model(folder)
+
+
 def test_a_folder_of_before_is_said_to_be_one(folder: Path) -> None:
     (folder / "weights.json").unlink()
     with pytest.raises(CheckpointError, match=r"no weights.json: if an older version.* make it again .*a new folder"):

@@ -16,6 +16,7 @@ from diptych.errors import CheckpointError, RecipeError
 from diptych.runs.detectors import open_detector
 from diptych.vision.backbones.backbone import Backbone, as_map
 from diptych.vision.load import load_detector
+from diptych.vision.weights import read_detector, write_detector
 
 SQUARE = torch.randint(0, 256, (3, 48, 48), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
 WIDE = torch.cat([SQUARE, SQUARE.flip(1)], 2)
@@ -176,8 +177,7 @@ def test_grids_are_the_same_after_a_save(clip: Any, tmp_path: Path) -> None:
 
 def test_a_damaged_description_is_named(tmp_path: Path) -> None:
     open_detector("grid:timm/test_vit", [], weights=timm_file(tmp_path)[1]).save(tmp_path / "grid")
-    described = json.loads((tmp_path / "grid" / "detector.json").read_text())
-    (tmp_path / "grid" / "detector.json").write_text(json.dumps({**described, "mean": [1]}))
+    write_detector(tmp_path / "grid", read_detector(tmp_path / "grid") | {"mean": [1]})
     with pytest.raises(CheckpointError, match=r"detector\.json is damaged"):
         load_detector(tmp_path / "grid")
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from diptych.errors import CheckpointError
+from diptych.vision import weights
 from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.detector import Detector
 from diptych.vision.image_feature import WithImageFeature
 from diptych.vision.selection import Selection
 from diptych.vision.small_detector import DetectorConfig, SmallDetector
 from diptych.vision.storybook_detector import StorybookDetector
-from diptych.vision.weights import check_detector
+from diptych.vision.weights import check_detector, read_detector
 
 
 @pytest.fixture(scope="module")
@@ -38,3 +40,42 @@ def test_every_file_is_held_against_the_contract(small: StorybookDetector, whole
         with pytest.raises(CheckpointError, match="cannot read"):
             check_detector(tmp_path, detector.contract.weights)
         path.write_bytes(content)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_no_bit_of_a_description_changes_unseen(small: StorybookDetector, whole: bool, tmp_path: Path) -> None:
+    detector: Detector = WithImageFeature(small, Backbone.of("resnet18", 32, pretrained=False)) if whole else small
+    detector.save(tmp_path)
+    wanted = read_detector(tmp_path)
+    path = tmp_path / "regions" / "detector.json" if whole else tmp_path / "detector.json"
+    content = path.read_bytes()
+    unnamed, unseen = [], []
+    for at in range(len(content)):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :])
+        try:
+            check_detector(tmp_path, detector.contract.weights, files=False)
+        except CheckpointError as error:
+            unnamed += [at] if str(path) not in str(error) else []
+        else:  # but a blank that was changed to another
+            unseen += [at] if json.loads(path.read_bytes()) != json.loads(content) else []
+    assert (unnamed, unseen) == ([], [])
+    path.write_bytes(content)
+    check_detector(tmp_path, detector.contract.weights)
+    assert read_detector(tmp_path) == wanted
+
+
+def test_a_description_of_before_is_read_and_one_of_later_is_not(
+    small: StorybookDetector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small.save(tmp_path)
+    wanted, path = read_detector(tmp_path), tmp_path / "detector.json"
+    path.write_text(json.dumps(wanted))
+    assert read_detector(tmp_path) == wanted
+    path.write_text(json.dumps(wanted | {"format": 2}))
+    with pytest.raises(CheckpointError, match="its check differs"):
+        read_detector(tmp_path)
+    with monkeypatch.context() as later:
+        later.setattr(weights, "FORMAT", 3)
+        small.save(tmp_path)
+    with pytest.raises(CheckpointError, match="has format 3, and this Diptych reads 2"):
+        read_detector(tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from diptych.vision.load import load_detector
 from diptych.vision.pooled import PooledDetector
 from diptych.vision.proposers.proposer import Candidates, Proposer
 from diptych.vision.selection import Selection
+from diptych.vision.weights import read_detector, write_detector
 from tests.onnx_files import BYTES, write, write_map
 
 SQUARE = torch.randint(0, 256, (3, 48, 48), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
@@ -365,8 +365,8 @@ def test_scores_that_are_not_finite_cost_one_picture(tmp_path: Path) -> None:
 def test_a_damaged_description_is_named(tmp_path: Path) -> None:
     detector = onnx_detector(write(tmp_path / "net.onnx", {"boxes": BOXES, "scores": SCORES}), tmp_path)
     detector.save(tmp_path / "kept")
-    described = json.loads((tmp_path / "kept" / "detector.json").read_text())
+    described = read_detector(tmp_path / "kept")
     del described["proposer"]["settings"]["form"]
-    (tmp_path / "kept" / "detector.json").write_text(json.dumps(described))
+    write_detector(tmp_path / "kept", described)
     with pytest.raises(CheckpointError, match=r"detector\.json is damaged"):
         load_detector(tmp_path / "kept")

@@ -1,6 +1,5 @@
 """The small detector: what it is taught, that it learns, and that it is the same after a save."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from diptych.vision.load import load_detector
 from diptych.vision.selection import Selection
 from diptych.vision.small_detector import STRIDE, DetectorConfig, Maps, SmallDetector
 from diptych.vision.storybook_detector import StorybookDetector
+from diptych.vision.weights import read_detector, write_detector
 
 SHAPE = DetectorConfig(
     kinds=("square", "bar"),
@@ -169,8 +169,7 @@ def test_damaged_folders_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "detector.safetensors").unlink()
     with pytest.raises(CheckpointError, match=r"cannot read .*detector\.safetensors"):
         load_detector(tmp_path)
-    described = json.loads((tmp_path / "detector.json").read_text())
-    (tmp_path / "detector.json").write_text(json.dumps(described | {"kind": "storybok-detector"}))
+    write_detector(tmp_path, read_detector(tmp_path) | {"kind": "storybok-detector"})
     with pytest.raises(CheckpointError, match="did you mean storybook-detector"):
         load_detector(tmp_path)
     (tmp_path / "detector.json").write_text("{")
@@ -180,9 +179,9 @@ def test_damaged_folders_are_refused_by_name(tmp_path: Path) -> None:
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     StorybookDetector(SmallDetector(SHAPE)).save(tmp_path)
-    described = json.loads((tmp_path / "detector.json").read_text())
+    described = read_detector(tmp_path)
     described["shape"]["feature_size"] = 32
-    (tmp_path / "detector.json").write_text(json.dumps(described))
+    write_detector(tmp_path, described)
     with pytest.raises(CheckpointError, match=r"is of another network: .* is .*, wanted"):
         load_detector(tmp_path)
 

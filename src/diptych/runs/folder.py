@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from diptych.vision.weights import check_detector
 from diptych.weight_files import read_weights
 
 WEIGHTS, CONFIG, FEATURES, CHECKS = "model.safetensors", "config.json", "features.json", "weights.json"
+_NAME = re.compile(r"[\w.-]{1,100}")
 INNER = "model"  # where a run folder keeps its model folder
 
 
@@ -158,8 +159,7 @@ def open_model(path: Path) -> ModelFolder:
             if unfinished
             else f"{path} is no model folder: it has no {CONFIG}; `diptych pretrain`, `finetune` and `import` make one"
         )
-    if hurt := damaged_files(folder, (WEIGHTS,)):
-        raise CheckpointError(f"{hurt[0]}; copy the model folder again as a whole")
+    _refuse_damaged(folder, weights=True)
     architecture = parse(Architecture, _json(folder / CONFIG), str(folder / CONFIG))
     tokens = Tokens.load(folder)
     if tokens.vocabulary != architecture.config.vocabulary or architecture.tokens not in (
@@ -172,6 +172,7 @@ def open_model(path: Path) -> ModelFolder:
             "the model folder again as a whole"
         )
     contract = _contract(folder / FEATURES)
+    _refuse_damaged(folder, weights=False)  # now, as what is read above is told in more words where it makes no sense
     detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else None
     if detector is not None:
         check_detector(detector, contract.weights, files=False)  # who opens the detector reads them
@@ -194,26 +195,36 @@ def model_in(path: Path) -> Path | None:
     return next((folder for folder in (path, path / INNER) if (folder / CONFIG).is_file()), None)
 
 
-def damaged_files(folder: Path, compared: Sequence[str] | None = None) -> list[str]:
-    """A line for each file of a model folder that is missing, and for each of those `compared` that is not what was
-    written; None: all of them, the detector's too."""
+def _refuse_damaged(folder: Path, weights: bool) -> None:
+    if hurt := _damaged_files(folder, weights):
+        raise CheckpointError(f"{hurt[0]}; copy the model folder again as a whole")
+
+
+def damaged_files(folder: Path) -> list[str]:
+    """A line for each file of a model folder that is missing, or is not what was written; its detector's too."""
+    lines = _damaged_files(folder)
+    if (folder / DETECTOR).is_dir() and (folder / CHECKS).exists():
+        try:
+            check_detector(folder / DETECTOR, _contract(folder / FEATURES).weights)
+        except CheckpointError as error:
+            lines.append(str(error))
+    return lines
+
+
+def _damaged_files(folder: Path, weights: bool | None = None) -> list[str]:
+    """A line for each file that is missing, and for each that was changed: of the weights, of all others, or of all."""
     if not (folder / CHECKS).exists():
         return [
             f"{folder} has no {CHECKS}: if an older version of Diptych wrote it, make it again with this one (`diptych "
             "pretrain` or `finetune` into a new folder, or `diptych import`); otherwise its files are not all there"
         ]
     checks = _json(folder / CHECKS)
-    if not isinstance(checks, dict) or WEIGHTS not in checks:
+    if not isinstance(checks, dict) or WEIGHTS not in checks or not all(map(_NAME.fullmatch, checks)):
         return [f"{folder / CHECKS} is damaged"]
     lines = [f"{folder / name} is missing" for name in checks if not (folder / name).is_file()]
-    for name in checks if compared is None else compared:
-        if (folder / name).is_file() and checksum(folder / name) != checks[name]:
+    for name in checks:
+        if weights in (None, name == WEIGHTS) and (folder / name).is_file() and checksum(folder / name) != checks[name]:
             lines.append(f"{folder / name} is not what was written (its checksum differs from {CHECKS})")
-    if compared is None and (folder / DETECTOR).is_dir():
-        try:
-            check_detector(folder / DETECTOR, _contract(folder / FEATURES).weights)
-        except CheckpointError as error:
-            lines.append(str(error))
     return lines
 
 

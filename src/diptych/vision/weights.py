@@ -1,4 +1,8 @@
-"""Detector folders: `detector.json` says what it is, `detector.safetensors` are its weights. No pickle."""
+"""Detector folders: `detector.json` says what it is, `detector.safetensors` are its weights. No pickle.
+
+The sha256 of the weights stands in `detector.json`, and that of all else in it as its own `check`: no byte of the
+folder changes unseen. A folder of before has neither `check` nor `format`, and is read as it is.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ from diptych.errors import CheckpointError
 from diptych.files import write_atomically
 
 DETECTOR, WEIGHTS = "detector.json", "detector.safetensors"
+FORMAT = 2  # of detector.json; 1 had no check, and did not say its format
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -32,16 +37,17 @@ def fingerprint(module: nn.Module) -> str:
 def write_detector(folder: Path, described: Mapping[str, Any], module: nn.Module | None = None) -> None:
     """Weights first: a folder with an `detector.json` is complete."""
     folder.mkdir(parents=True, exist_ok=True)
-    values = dict(described)
+    values = {**described, "format": FORMAT}
     if module is not None:
         content = packed(module)
         write_atomically(folder / WEIGHTS, content)
         values["sha256"] = hashlib.sha256(content).hexdigest()
+    values["check"] = _check(values)
     write_atomically(folder / DETECTOR, (json.dumps(values, indent=1) + "\n").encode())
 
 
 def read_detector(folder: Path) -> dict[str, Any]:
-    """What `detector.json` says."""
+    """What `detector.json` says. Raises CheckpointError where it is not what was written."""
     path = folder / DETECTOR
     if not path.is_file():
         raise CheckpointError(
@@ -50,10 +56,19 @@ def read_detector(folder: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text("utf-8"))
         _ = values["kind"]
+        form, check = values.pop("format", None), values.pop("check", None)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{path} is damaged ({error!r}); copy the folder again") from error
+    if (form, check) != (None, None) and check != _check({**values, "format": form}):
+        raise CheckpointError(f"{path} is not what was written (its check differs); copy the whole folder again")
+    if form not in (None, FORMAT):
+        raise CheckpointError(f"{path} has format {form!r}, and this Diptych reads {FORMAT}: use its version")
     read: dict[str, Any] = values
     return read
+
+
+def _check(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def check_detector(folder: Path, weights: str, *, files: bool = True) -> None:
