@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from diptych.downloads import first_line, without_retries
 from diptych.errors import CheckpointError
 
 Tensors = dict[str, Tensor]
@@ -67,18 +68,14 @@ def _read_torch(path: Path) -> Tensors:
                 "state dict alone, or convert it to safetensors where you trust it"
             ) from error
         raise CheckpointError(
-            f"{path} is not a file of weights, or is damaged ({_first_line(error)}); wanted safetensors or a "
+            f"{path} is not a file of weights, or is damaged ({first_line(error)}); wanted safetensors or a "
             "PyTorch state dict"
         ) from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, TypeError, IndexError) as error:
         raise CheckpointError(
-            f"{path} is cut short or damaged ({_first_line(error)}); copy it again from its source"
+            f"{path} is cut short or damaged ({first_line(error)}); copy it again from its source"
         ) from error
     return _unwrapped(loaded, path)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
 def _unwrapped(loaded: object, path: Path, depth: int = len(WRAPPERS)) -> Tensors:
@@ -143,7 +140,8 @@ def _fetched(name: str, file: str) -> Path | None:
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        return Path(hf_hub_download(name, file))
+        with without_retries():
+            return Path(hf_hub_download(name, file))
     except LocalEntryNotFoundError as error:  # also an EntryNotFoundError: it has to be asked first
         raise CheckpointError(
             f"{name} is no file here, and the hub cannot be reached; download {file} where there is a network and "
@@ -153,6 +151,6 @@ def _fetched(name: str, file: str) -> Path | None:
         return None
     except (HfHubHTTPError, OSError, ValueError) as error:
         raise CheckpointError(
-            f"{name} is no file here, and fetching it from the hub failed ({_first_line(error)}); give the path "
+            f"{name} is no file here, and fetching it from the hub failed ({first_line(error)}); give the path "
             "of a file of weights"
         ) from error

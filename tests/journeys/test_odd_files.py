@@ -39,6 +39,7 @@ def pictures(tmp_path: Path) -> Path:
 
 class Looks(GroundTruth):
     needs_pictures = True
+    network = None
 
 
 def test_a_folder_with_odd_names_is_checked_and_extracted(pictures: Path, tmp_path: Path) -> None:

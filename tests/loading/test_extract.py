@@ -30,6 +30,7 @@ class Mean:
     """Detector whose one region is the picture, its feature the mean of each colour; it notes what it was shown."""
 
     needs_pictures = True
+    network = None
 
     def __init__(self, stop_at: int | None = None) -> None:
         self.batches: list[list[tuple[int, ...]]] = []

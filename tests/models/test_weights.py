@@ -110,14 +110,17 @@ def test_weights_of_another_model_are_refused():
 
 def test_weights_are_found_in_a_folder_and_on_the_hub(tmp_path, monkeypatch):
     import huggingface_hub
+    from huggingface_hub import constants
     from huggingface_hub.errors import LocalEntryNotFoundError
 
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # where nobody listens
     with pytest.raises(CheckpointError, match=r"holds neither model.safetensors nor pytorch_model.bin"):
         find_weights(tmp_path)
     save_file(TENSORS, tmp_path / "model.safetensors")
     assert find_weights(tmp_path) == tmp_path / "model.safetensors"
 
     def offline(name: str, file: str) -> str:
+        assert constants.HF_HUB_OFFLINE  # or the library would try for a minute
         raise LocalEntryNotFoundError("no network")
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)

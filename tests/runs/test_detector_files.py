@@ -8,6 +8,7 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 import torch
+from huggingface_hub import constants
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 from safetensors.torch import save_file
 
@@ -154,8 +155,10 @@ def test_the_hub_is_asked_for_one_commit_alone(tmp_path: Path, monkeypatch: pyte
     assert {one[::2] for one in asked} == {("user/name", COMMIT)}
 
     def offline(*_: object, **__: object) -> None:
+        assert constants.HF_HUB_OFFLINE  # or the library would try for a minute
         raise LocalEntryNotFoundError("no network")
 
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # where nobody listens
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
     with pytest.raises(CheckpointError, match=r"hub cannot be reached .* diptych import detector"):
         from_hub(f"hub:user/name@{COMMIT}")

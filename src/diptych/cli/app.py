@@ -86,47 +86,26 @@ Precise = Annotated[
         help="Precision of the model's computation; auto: bf16 where the device gains by it.",
     ),
 ]
+DetectorWeights = Annotated[
+    Path | None,
+    typer.Option(
+        "--weights",
+        help="File of the weights of a detector or backbone (hf/...: folder of its files); default: downloaded.",
+    ),
+]
+DetectorBackbone = Annotated[
+    str | None,
+    typer.Option("--backbone", help="For hf: and onnx:, backbone of the features of their boxes, such as timm/NAME."),
+]
+DetectorSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set a key of the detector, such as cells=14 of a grid or least=36; may be given several times.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line, instead of text.")]
-
-# How captions are written; what is left out is the recipe's. docs/your-own-data.md shows them at work.
-Beams = Annotated[
-    int | None, typer.Option(min=1, help="Beams of the search, 1 being greedy; default: the model's recipe.")
-]
-LengthBonus = Annotated[
-    float | None,
-    typer.Option(help="Number added to a beam's log-probability for each word; default: the model's recipe."),
-]
-LengthPenalty = Annotated[
-    float | None,
-    typer.Option(
-        help="Exponent of the words by which a beam's log-probability is divided; default: the model's recipe."
-    ),
-]
-Sample = Annotated[bool, typer.Option("--sample", help="Draw words at random instead of searching for the likeliest.")]
-Temperature = Annotated[
-    float | None,
-    typer.Option(help="Temperature of drawn words; below 1 likely words become likelier; default: the model's recipe."),
-]
-TopK = Annotated[
-    int | None, typer.Option(help="Draw each word from this many likeliest ones; default: the model's recipe.")
-]
-TopP = Annotated[
-    float | None,
-    typer.Option(
-        help="Draw each word from the fewest that have this probability together; default: the model's recipe."
-    ),
-]
-DrawSeed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the words that are drawn.")]
-MinWords = Annotated[int | None, typer.Option(help="Words of a caption at least; default: the model's recipe.")]
-MaxWords = Annotated[
-    int | None, typer.Option(help="Words of a caption at most, its end counted as one; default: the model's recipe.")
-]
-NoRepeatNgram = Annotated[
-    int | None,
-    typer.Option(
-        min=1, metavar="N", help="Forbid that N words in a row come twice in a caption; default: the model's recipe."
-    ),
-]
 
 
 def _print_version(asked: bool) -> None:

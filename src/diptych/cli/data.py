@@ -11,6 +11,10 @@ import typer
 
 from diptych.cli.app import (
     AsJson,
+    DetectorBackbone,
+    DetectorSettings,
+    DetectorWeights,
+    Device,
     Features,
     Seed,
     SplitSeed,
@@ -22,6 +26,10 @@ from diptych.cli.app import (
 )
 from diptych.errors import RecipeError, nearest
 from diptych.processes import PROCESSES
+
+PictureFolder = Annotated[
+    Path | None, typer.Option(help="Folder in which the names of pictures start; default: the folder of the data.")
+]
 
 
 class Extracting(StrEnum):
@@ -146,9 +154,7 @@ def check(
     model: Annotated[
         str | None, typer.Option(help="Model folder, to check that its features are of the same kind as these.")
     ] = None,
-    pictures: Annotated[
-        Path | None, typer.Option(help="Folder in which the names of pictures start; default: the folder of the data.")
-    ] = None,
+    pictures: PictureFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Check data before training; the exit code is 1 when training would fail or a test split leaks."""
@@ -184,30 +190,14 @@ def extract(
             "given or ground-truth."
         ),
     ],
-    weights: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of the weights of a detector or backbone (hf/...: folder of its files); default: downloaded."
-        ),
-    ] = None,
-    backbone: Annotated[
-        str | None, typer.Option(help="For hf: and onnx:, backbone of the features of their boxes, such as timm/NAME.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Set a key of the detector, such as cells=14 of a grid; may be given several times.",
-        ),
-    ] = None,
+    weights: DetectorWeights = None,
+    backbone: DetectorBackbone = None,
+    settings: DetectorSettings = None,
     region_selection: Annotated[
         str | None,
         typer.Option(help="Rule by which regions are selected, such as vl-bert or tden; default: the detector's own."),
     ] = None,
-    pictures: Annotated[
-        Path | None, typer.Option(help="Folder in which the names of pictures start; default: the folder of the data.")
-    ] = None,
+    pictures: PictureFolder = None,
     features: Features = None,
     boxes: Annotated[
         str | None, typer.Option(help="Boxes of features that have none: `whole` gives each the whole picture.")
@@ -224,13 +214,15 @@ def extract(
     processes: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Processes that extract, with the same result for any number; default: as many as cores."
+            min=1,
+            help="Processes that extract, or that open pictures for a GPU; default: as many as cores, 4 at most.",
         ),
     ] = None,
     engine: Annotated[
         Extracting,
         typer.Option(help="Engine that runs it, with the same result: local, or ray (the cluster of RAY_ADDRESS)."),
     ] = Extracting.local,
+    device: Device = "auto",
 ) -> None:
     """Extract the regions of every picture into a store, which training reads."""
     from diptych.progress import tell
@@ -246,7 +238,7 @@ def extract(
         tell(console(), note)
     opened = with_image_feature(found, image_feature)
     hold(out)
-    done = extract_with_progress(records, opened, out, console(), batch, processes, engine.value)
+    done = extract_with_progress(records, opened, out, console(), batch, processes, engine.value, device)
     print(f"{done.summary()}; {out}")
 
 

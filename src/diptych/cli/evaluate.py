@@ -9,26 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diptych.cli.app import (
-    Beams,
-    Device,
-    DrawSeed,
-    Features,
-    LengthBonus,
-    LengthPenalty,
-    MaxWords,
-    MinWords,
-    NoRepeatNgram,
-    Precise,
-    Sample,
-    SplitSeed,
-    Temperature,
-    TopK,
-    TopP,
-    app,
-    console,
-    open_folder,
-)
+from diptych.cli.app import Device, Features, Precise, SplitSeed, app, console, open_folder
+from diptych.cli.writing import Writing, with_writing
 from diptych.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -51,6 +33,8 @@ Submit = Annotated[
         help="Form of a server, coco, vqa or vcr, in which --predictions is written; nothing is scored then.",
     ),
 ]
+
+ScoresAsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 # Of a file of results.
 ResultsFile = Annotated[
@@ -104,7 +88,9 @@ Folds = Annotated[
 
 
 @app.command()
+@with_writing
 def evaluate(
+    *,
     model: ScoredModel = None,
     data: ScoredData = None,
     split: Annotated[str, typer.Option(help="Split whose records are scored.")] = "test",
@@ -125,20 +111,10 @@ def evaluate(
     shortlist_by: ShortlistBy = None,
     folds: Folds = 1,
     pairs: Pairs = None,
-    beams: Beams = None,
-    length_bonus: LengthBonus = None,
-    length_penalty: LengthPenalty = None,
-    sample: Sample = False,
-    temperature: Temperature = None,
-    top_k: TopK = None,
-    top_p: TopP = None,
-    seed: DrawSeed = 0,
-    min_words: MinWords = None,
-    max_words: MaxWords = None,
-    no_repeat_ngram: NoRepeatNgram = None,
+    writing: Writing,
     device: Device = "auto",
     precision: Precise = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: ScoresAsJson = False,
 ) -> None:
     """Score a model, or a file of results: each figure with its interval, beside a blind baseline and a ceiling."""
     from diptych.evaluation.evaluate import score_file, score_model
@@ -148,36 +124,27 @@ def evaluate(
     from diptych.runs.extraction import store_of
 
     of: dict[str, object] = {}
-    ways: dict[str, Any] = {
-        "beams": beams, "length_bonus": length_bonus, "length_penalty": length_penalty, "temperature": temperature,
-        "top_k": top_k, "top_p": top_p, "min_words": min_words, "max_words": max_words,
-        "no_repeat_ngram": no_repeat_ngram,
-    }  # fmt: skip
-    asked = sample or any(value is not None for value in ways.values())
     _check_submit(submit, predictions, results, task)
-    if results is not None and model is None and data is None and not asked:
+    if results is not None and model is None and data is None and not writing.is_asked:
         scores = score_file(results, references, questions, annotations, training, extra_metrics or (), allow_missing)
     elif results is None and model is not None and data is not None:
         opened = open_folder(model, device, precision)
         with TemporaryDirectory() as scratch:  # of data that are no store; `extract` keeps what was seen
             store = store_of(data, Path(scratch) / "store", str(opened.folder), console(), split_seed, features)
-            decoding = _decoding(opened, sample, seed, ways) if asked else None
+            decoding = _decoding(opened, writing) if writing.is_asked else None
             if submit is not None and predictions is not None:
                 print(write_for_a_server(opened, store, split, submit, predictions, decoding, console()))
                 return
             by = open_folder(shortlist_by, device, precision) if shortlist_by is not None else None
             extent = Extent(queries, shortlist, by=by, folds=folds) if queries or shortlist or by or folds > 1 else None
-            predicted, scores = score_model(
-                opened, store, split, extra_metrics or (), task, extent, pairs, decoding, console()
-            )
+            metrics = extra_metrics or ()
+            predicted, scores = score_model(opened, store, split, metrics, task, extent, pairs, decoding, console())
         of = _of(opened, data, split)
         if predictions is not None:
             _write(predictions, predicted)
     else:
-        raise RecipeError(
-            "evaluate needs --model and --data, or --results with --references or --questions"
-            + ("; --beams and its like are of --model" if asked else "")
-        )
+        extra = "; --beams and its like are of --model" if writing.is_asked else ""
+        raise RecipeError(f"evaluate needs --model and --data, or --results with --references or --questions{extra}")
     if as_json:
         print(json.dumps(scores.to_json() | of, indent=2, ensure_ascii=False))
     else:
@@ -205,13 +172,8 @@ def _check_submit(submit: str | None, predictions: Path | None, results: Path | 
         )
 
 
-def _decoding(model: ModelFolder, sample: bool, seed: int, ways: dict[str, Any]) -> DecodingOptions:
+def _decoding(model: ModelFolder, writing: Writing) -> DecodingOptions:
     """How captions are written where that was asked for: the rest is as the recipe has it."""
-    import torch
-
     from diptych.decoding import DecodingOptions
-    from diptych.recipes.decoding import chosen_decoding
 
-    torch.manual_seed(seed)
-    usual = model.recipe.decoding if model.recipe is not None else DecodingOptions()
-    return chosen_decoding(usual, 1, sample, **ways)
+    return writing.options(model.recipe.decoding if model.recipe is not None else DecodingOptions())

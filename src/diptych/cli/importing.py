@@ -7,10 +7,17 @@ from typing import Annotated
 
 import typer
 
-from diptych.cli.app import app, hold
+from diptych.cli.app import DetectorBackbone, DetectorSettings, DetectorWeights, app, hold
 from diptych.errors import RecipeError
 
 DETECTOR = "detector"
+Uncased = Annotated[
+    bool | None,
+    typer.Option(
+        "--uncased/--cased",
+        help="Whether texts are lower-cased for the vocabulary; default: as the system was released.",
+    ),
+]
 
 
 @app.command("import")
@@ -29,13 +36,7 @@ def import_(
             help="Vocabulary file of the model: bert-base-cased's (unified-vlp), bert-base-uncased's (tden, vl-bert)."
         ),
     ] = None,
-    uncased: Annotated[
-        bool | None,
-        typer.Option(
-            "--uncased/--cased",
-            help="Whether texts are lower-cased for the vocabulary; default: as the system was released.",
-        ),
-    ] = None,
+    uncased: Uncased = None,
     class_names: Annotated[
         Path | None, typer.Option(help="File with the names of a detector's classes, one a line (objects_vocab.txt).")
     ] = None,
@@ -49,20 +50,9 @@ def import_(
     answers: Annotated[
         Path | None, typer.Option(help="For a model that answers: its list of answers, one a line, .json or .pkl.")
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Set a key of the detector, such as least=36; may be given several times.",
-        ),
-    ] = None,
-    weights: Annotated[
-        Path | None, typer.Option(help="For grid: and hf:, file or folder of the weights; default: downloaded.")
-    ] = None,
-    backbone: Annotated[
-        str | None, typer.Option(help="For hf: and onnx:, backbone of the features of their boxes, such as timm/NAME.")
-    ] = None,
+    settings: DetectorSettings = None,
+    weights: DetectorWeights = None,
+    backbone: DetectorBackbone = None,
 ) -> None:
     """Turn an official checkpoint into a model folder, or a detector's file into a detector folder."""
     of_models = (vocab, uncased, detector, answers, any_detector or None)

@@ -11,26 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diptych.cli.app import (
-    AsJson,
-    Beams,
-    Device,
-    DrawSeed,
-    Features,
-    LengthBonus,
-    LengthPenalty,
-    MaxWords,
-    MaybeModel,
-    MinWords,
-    Model,
-    NoRepeatNgram,
-    Precise,
-    Sample,
-    Temperature,
-    TopK,
-    TopP,
-    app,
-)
+from diptych.cli.app import AsJson, Device, Features, MaybeModel, Model, Precise, app
+from diptych.cli.writing import Writing, with_writing
 from diptych.errors import DataError, RecipeError
 
 if TYPE_CHECKING:
@@ -48,24 +30,16 @@ Show = Annotated[
 
 
 @app.command()
+@with_writing
 def caption(
+    *,
     pictures: Annotated[list[str], typer.Argument(help="Picture files, folders, or patterns such as 'photos/*.jpg'.")],
     model: MaybeModel = None,
     server: Server = None,
     as_json: AsJson = False,
     out: Annotated[Path | None, typer.Option(help="File to write the captions to; default: they are printed.")] = None,
     captions: Annotated[int, typer.Option(min=1, help="Captions of each picture, the likeliest first.")] = 1,
-    beams: Beams = None,
-    length_bonus: LengthBonus = None,
-    length_penalty: LengthPenalty = None,
-    sample: Sample = False,
-    temperature: Temperature = None,
-    top_k: TopK = None,
-    top_p: TopP = None,
-    seed: DrawSeed = 0,
-    min_words: MinWords = None,
-    max_words: MaxWords = None,
-    no_repeat_ngram: NoRepeatNgram = None,
+    writing: Writing,
     show: Show = None,
     features: Features = None,
     device: Device = "auto",
@@ -82,22 +56,17 @@ def caption(
         refused.append(error)
         print(f"diptych: {error}", file=sys.stderr)
 
-    ways: dict[str, Any] = {
-        "beams": beams, "length_bonus": length_bonus, "length_penalty": length_penalty, "temperature": temperature,
-        "top_k": top_k, "top_p": top_p, "min_words": min_words, "max_words": max_words,
-        "no_repeat_ngram": no_repeat_ngram,
-    }  # fmt: skip
     found = _find(pictures, refuse)
     if server is not None:
         if show is not None or features is not None:
             raise RecipeError("--show and --features want the model itself; leave out --server")
         if (device, precision) != ("auto", "auto"):
             raise RecipeError("--device and --precision are the service's own choice; leave out --server")
-        asked = {"model": model, "captions": captions, "sample": sample, "seed": seed} | ways
-        answer = _from_server(server, found, asked, refuse)
+        asked = {"model": model, "captions": captions, "sample": writing.sample, "seed": writing.seed}
+        answer = _from_server(server, found, asked | writing.given, refuse)
     else:
         predictor = load(_named(model), features, device=device, precision=precision)
-        answer = _from_model(predictor, found, captions, sample, seed, ways, show, refuse)
+        answer = _from_model(predictor, found, captions, writing, show, refuse)
     for line in answer:
         printed = [line.line()] if as_json else [f"{line.picture}: {caption}" for caption in line.captions]
         lines += printed
@@ -120,20 +89,13 @@ def _from_model(
     predictor: Predictor,
     pictures: Sequence[Path],
     captions: int,
-    sample: bool,
-    seed: int,
-    ways: dict[str, Any],
+    writing: Writing,
     show: Path | None,
     refuse: Callable[[object, DataError], None],
 ) -> Iterator[Caption]:
-    import torch
-
-    from diptych.recipes.decoding import chosen_decoding
     from diptych.serving.messages import caption_line
 
-    drawn = Shown(show)
-    torch.manual_seed(seed)
-    decoding = chosen_decoding(predictor.decoding, captions, sample, **ways)
+    drawn, decoding = Shown(show), writing.options(predictor.decoding, captions)
     for prediction in predictor.captions(pictures, decoding, refused=refuse):
         try:
             shown = drawn.write(prediction)

@@ -9,14 +9,9 @@ from typing import Annotated
 import typer
 
 from diptych.cli.app import (
-    Beams,
     Device,
-    DrawSeed,
     Features,
-    MaxWords,
-    MinWords,
     Model,
-    NoRepeatNgram,
     Out,
     OwnData,
     OwnDetector,
@@ -24,15 +19,13 @@ from diptych.cli.app import (
     Seed,
     Set,
     SplitSeed,
-    Temperature,
-    TopK,
-    TopP,
     TrainingSeed,
     app,
     console,
     hold,
     open_folder,
 )
+from diptych.cli.writing import Beams, DrawSeed, MaxWords, MinWords, NoRepeatNgram, Temperature, TopK, TopP
 from diptych.errors import RecipeError
 
 NOTHING = "none"  # to begin from

@@ -9,7 +9,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import islice
@@ -28,12 +28,13 @@ from diptych.errors import DataError, RecipeError, nearest
 from diptych.files import write_atomically
 from diptych.loading.store import FAILURES, StoreWriter, record_from_json, record_to_json
 from diptych.processes import shared
-from diptych.vision.detector import Detector, Picture
+from diptych.vision.detector import Detector, Picture, computing_on
 from diptych.vision.load import load_detector
 from diptych.vision.pictures import open_picture
 
 LOCAL, RAY = "local", "ray"
 EXTRACTING = (LOCAL, RAY)  # engines
+CPU = torch.device("cpu")
 WINDOW = 4  # batches whose pictures are sorted by shape, so that a detector that pads a batch pads little
 MOST_BYTES = 256 * 2**20  # of opened pictures that wait: some are as large as 200 MB
 
@@ -71,14 +72,15 @@ def extract(
     threads: int = 2,
     processes: int = 1,
     engine: str = LOCAL,
+    device: torch.device = CPU,
 ) -> Extraction:
     """Records that the store has are passed over, so the same command goes on where it was stopped.
 
     `progress` is told how many more records are dealt with. Ctrl-C keeps what was seen so far. With `processes` over 1
-    each has its own detector, on the CPU, and one thread; what is written is the same. So it is on another `engine`
-    (`ray`: on a cluster, whose machines have to see the pictures at the same places): `processes` is then how many
-    windows are under way at once, and a lost worker costs its own, which is done again. Raises DataError where not one
-    record could be extracted.
+    each has its own detector, on the CPU, and one thread; what is written is the same. On another `device` the one
+    detector is there, and the processes open pictures for it. On another `engine` (`ray`: on a cluster, whose machines
+    have to see the pictures at the same places) `processes` is how many windows are under way at once, and a lost
+    worker costs its own, which is done again. Raises DataError where not one record could be extracted.
     """
     if engine not in EXTRACTING:
         raise RecipeError(f"no engine {engine!r} extracts; {nearest(engine, EXTRACTING)}")
@@ -87,17 +89,20 @@ def extract(
             f"{detector.contract.extractor} reads no pictures, so that there is nothing to share out; leave out "
             f"--engine {engine}"
         )
+    if engine != LOCAL and device != CPU:
+        raise RecipeError(f"workers of --engine {engine} compute on their processors; leave out --device {device}")
     result = Extraction()
     try:
-        with StoreWriter(folder, detector.contract, records_per_shard) as store:
+        with StoreWriter(folder, detector.contract, records_per_shard) as store, ExitStack() as stack:
             reported = 0
             new = _new(records, store.done, result)
             if engine != LOCAL:
                 seen = _on_engine(new, detector, batch_size, processes, engine)
-            elif processes == 1 or not detector.needs_pictures:
-                seen = _Extractor(detector, batch_size, threads).windows(new)
-            else:
+            elif device == CPU and detector.needs_pictures and processes > 1:
                 seen = _shared(new, detector, batch_size, processes, folder)
+            else:
+                stack.enter_context(computing_on(detector, device))
+                seen = _here(new, detector, batch_size, threads, processes)
             for found, failed in seen:
                 for record, regions in found:
                     store.add(replace(record, regions=regions, size=regions.size))
@@ -140,20 +145,24 @@ def _is_another(image: Path | None, there: Path | None) -> bool:
     return not filecmp.cmp(image, there, shallow=False)
 
 
+def _here(new: Iterator[Record], detector: Detector, batch: int, threads: int, processes: int) -> Iterator[Seen]:
+    """The detector is in this process; pictures are opened in its threads or in other processes."""
+    opened: Iterator[Opened]
+    if not detector.needs_pictures:
+        opened = ((record, None) for record in new)
+    else:
+        opened = _opened(new, threads, batch) if processes == 1 else _opened_apart(new, batch, processes)
+    return _Extractor(detector, batch).windows(opened)
+
+
 @dataclass(frozen=True)
 class _Extractor:
-    """Regions of pictures, opened and detected a window at a time."""
+    """Regions of pictures, detected a window at a time."""
 
     detector: Detector
     batch: int
-    threads: int
 
-    def windows(self, records: Iterable[Record]) -> Iterator[Seen]:
-        opened = (
-            _opened(iter(records), self.threads, self.batch)
-            if self.detector.needs_pictures
-            else ((r, None) for r in records)
-        )
+    def windows(self, opened: Iterable[Opened]) -> Iterator[Seen]:
         for window in _windows(opened, self.batch * WINDOW):
             failed = {record.key: str(why) for record, why in window if isinstance(why, DataError)}
             whole = [(record, picture) for record, picture in window if not isinstance(picture, DataError)]
@@ -175,7 +184,7 @@ def _shared(records: Iterator[Record], detector: Detector, batch: int, processes
 def _extract_shard(
     detector: str, batch: int, records: list[Record]
 ) -> list[tuple[list[tuple[Record, Packed]], Failed]]:
-    seen = _Extractor(_detector_in(detector), batch, threads=1).windows(records)
+    seen = _Extractor(_detector_in(detector), batch).windows(_opened(iter(records), 1, batch))
     return [([(record, _packed(regions)) for record, regions in found], failed) for found, failed in seen]
 
 
@@ -226,7 +235,8 @@ class _RemoteShard:
                 _DETECTORS.clear()
                 _DETECTORS[self.digest] = load_detector(Path(folder))
         records = [record_from_json(values) for values in json.loads(name)]
-        seen = _Extractor(_DETECTORS[self.digest], self.batch, threads=1).windows(records)
+        opened = _opened(iter(records), 1, self.batch)
+        seen = _Extractor(_DETECTORS[self.digest], self.batch).windows(opened)
         return {SEEN: [([(r.key, _packed(regions)) for r, regions in found], failed) for found, failed in seen]}
 
 
@@ -270,6 +280,20 @@ def _opened(records: Iterator[Record], threads: int, ahead: int) -> Iterator[Ope
             yield queue.popleft().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _opened_apart(records: Iterator[Record], count: int, processes: int) -> Iterator[Opened]:
+    """The same by processes, `count` at a time, for a device that reads faster than threads of one process open."""
+    pieces = iter(lambda: list(islice(records, count)), [])
+    with closing(shared(_open_each, pieces, processes)) as work:
+        for opened in work:
+            yield from ((record, _tensor(one) if isinstance(one, np.ndarray) else one) for record, one in opened)
+
+
+def _open_each(records: list[Record]) -> list[tuple[Record, npt.NDArray[Any] | DataError | None]]:
+    """With arrays for tensors, as in `_packed`."""
+    opened = map(_open, records)
+    return [(record, one.numpy() if isinstance(one, Tensor) else one) for record, one in opened]
 
 
 def _waiting_bytes(future: Future[Opened]) -> int:

@@ -14,6 +14,7 @@ import torch
 
 from diptych import unpickle
 from diptych.core import FeatureContract
+from diptych.downloads import without_retries
 from diptych.errors import CheckpointError, RecipeError
 from diptych.files import holds_something, whole_folder
 from diptych.models.weights import Report
@@ -93,11 +94,12 @@ def _fetched(repository: str, revision: str, file: str) -> Path | None:
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        return Path(hf_hub_download(repository, file, revision=revision))
+        with without_retries():
+            return Path(hf_hub_download(repository, file, revision=revision))
     except LocalEntryNotFoundError as error:  # also an EntryNotFoundError: it has to be asked first
         raise CheckpointError(
-            f"the hub cannot be reached for {file} of {repository}; download it where there is a network, then: "
-            f"diptych import detector {file} OUT, and give --detector OUT"
+            f"the hub cannot be reached for {file} of {repository}; where there is a network download {DETECTOR} and "
+            f"{WEIGHTS} and give their folder, or {' or '.join(HUB_FILES)}, then: diptych import detector FILE OUT"
         ) from error
     except EntryNotFoundError:
         return None

@@ -12,8 +12,9 @@ from time import perf_counter
 from rich.console import Console
 
 from diptych.core import Record
+from diptych.devices import choose_device
 from diptych.errors import DataError, RecipeError
-from diptych.loading.extract import LOCAL, Extraction, extract
+from diptych.loading.extract import CPU, LOCAL, Extraction, extract
 from diptych.loading.several import SeveralStores
 from diptych.loading.store import DETECTOR, INDEX, Store, iterate
 from diptych.processes import PROCESSES, started_together
@@ -39,13 +40,17 @@ def extract_regions(
     progress: Callable[[int], object] | None = None,
     processes: int | None = None,
     engine: str = LOCAL,
+    device: str = "auto",
 ) -> Extraction:
     """Regions for every picture; the detector is kept beside them, for the models that will be made from them.
 
     Without a number, as many processes as there are cores where the pictures are worth starting them.
     """
     processes = processes or (PROCESSES if len(records) >= MANY or engine != LOCAL else 1)
-    done = extract(records, detector, folder, batch_size, progress=progress, processes=processes, engine=engine)
+    chosen = CPU if device == "auto" and engine != LOCAL else choose_device(device, "--device")
+    done = extract(
+        records, detector, folder, batch_size, progress=progress, processes=processes, engine=engine, device=chosen
+    )
     (folder / DETECTOR).mkdir(exist_ok=True)
     detector.save(folder / DETECTOR)
     return done
@@ -59,6 +64,7 @@ def extract_with_progress(
     batch_size: int = 16,
     processes: int | None = None,
     engine: str = LOCAL,
+    device: str = "auto",
 ) -> Extraction:
     """The same with a progress bar; what failed is named."""
     given = detector if isinstance(detector, Given) else None
@@ -68,8 +74,9 @@ def extract_with_progress(
     with bar("pictures", console) as progress:
         extracting = progress.add_task("extracting", total=len(records))
         done = extract_regions(
-            records, detector, folder, batch_size, lambda count: progress.advance(extracting, count), processes, engine
-        )
+            records, detector, folder, batch_size, lambda count: progress.advance(extracting, count), processes, engine,
+            device,
+        )  # fmt: skip
     for key, reason in list(done.failed.items())[:NAMED]:
         tell(console, f"  {printable(key)}: {printable(reason)}")
     if given is not None and given.bytes_read:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from diptych.downloads import without_retries
 from diptych.errors import CheckpointError, RecipeError
 from diptych.files import whole_folder
 from diptych.loading.store import DETECTOR
@@ -18,7 +19,6 @@ from diptych.models import SYSTEMS
 from diptych.recipes.recipe import FILE as RECIPE
 from diptych.runs.folder import CHECKS, CONFIG, FEATURES, WEIGHTS, ModelFolder, damaged_files
 from diptych.tasks.answers import FILE as ANSWERS
-from diptych.vision.backbones.download import without_retries
 
 CARD = "README.md"
 FILES = (WEIGHTS, CONFIG, RECIPE, TOKENS, CHECKS, FEATURES, ANSWERS)  # those of a model folder, beside its detector's

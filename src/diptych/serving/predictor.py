@@ -107,6 +107,9 @@ class Predictor:
                 f"train on regions of a detector: diptych extract DATA OUT --detector ..."
             )
         self.folder.accept(detector.contract, self.folder.detector)
+        device = next(self.folder.model.parameters()).device
+        if detector.network is not None and device.type == "cuda":  # what else torch runs on lacks some of its kernels
+            detector.network.to(device)
         return detector
 
     def caption(self, picture: AnyPicture, decoding: DecodingOptions | None = None) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+import torch
 from jaxtyping import UInt8
-from torch import Tensor
+from torch import Tensor, nn
 
 from diptych.core import FeatureContract, Record, Regions
 
@@ -26,7 +28,25 @@ class Detector(Protocol):
     @property
     def contract(self) -> FeatureContract: ...
 
+    @property
+    def network(self) -> nn.Module | None:
+        """All that computes, which may be moved to another device; regions are handed back on the CPU."""
+
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]: ...
 
     def save(self, folder: Path) -> None:
         """Write what `load_detector` needs into a folder (`detector.json`, weights)."""
+
+
+@contextmanager
+def computing_on(detector: Detector, device: torch.device) -> Iterator[None]:
+    """The detector's network is on the device meanwhile; what it is (its contract) is known before."""
+    if detector.network is None:
+        yield
+        return
+    _ = detector.contract
+    detector.network.to(device)
+    try:
+        yield
+    finally:
+        detector.network.to("cpu")

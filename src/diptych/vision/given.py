@@ -52,6 +52,7 @@ class Given:
     """
 
     needs_pictures = False
+    network = None
 
     def __init__(
         self, feature_size: int, class_names: Sequence[str] = (), folder: Path | None = None, whole_boxes: bool = False

@@ -37,6 +37,10 @@ class Grid:
                 f"cells={cells}, and the last map of {backbone.name} has {most} on a side; wanted 1 to {most}"
             )
 
+    @property
+    def network(self) -> Backbone:
+        return self.backbone
+
     @cached_property
     def contract(self) -> FeatureContract:
         return FeatureContract(

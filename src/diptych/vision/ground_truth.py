@@ -21,6 +21,7 @@ class GroundTruth:
     """A region for each thing; its feature is one-hot over kinds and attribute values."""
 
     needs_pictures = False
+    network = None
 
     def __init__(self, kinds: Sequence[str], attributes: Mapping[str, Sequence[str]], masks: bool = False) -> None:
         """`masks`: whether regions have instance masks (a thing without one fills its box)."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from diptych.core import FeatureContract, Record, Regions
 from diptych.vision.backbones.backbone import Backbone
@@ -31,6 +31,10 @@ class WithImageFeature:
 
     def __init__(self, regions: Detector, backbone: Backbone) -> None:
         self.regions, self.backbone = regions, backbone.eval()
+
+    @property
+    def network(self) -> nn.Module:
+        return nn.ModuleList([self.backbone, *filter(None, [self.regions.network])])
 
     @property
     def contract(self) -> FeatureContract:

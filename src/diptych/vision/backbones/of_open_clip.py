@@ -11,10 +11,10 @@ from typing import Any, cast
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from diptych.downloads import downloading, first_line
 from diptych.errors import CheckpointError, RecipeError, nearest
 from diptych.extras import wanted
 from diptych.vision.backbones.backbone import Opened, Reading, Three
-from diptych.vision.backbones.download import downloading, first_line
 
 # What its loading raises on files that are none of a model's.
 UNREADABLE = (

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
+from diptych.downloads import downloading, first_line
 from diptych.errors import CheckpointError, RecipeError, nearest
 from diptych.extras import wanted
 from diptych.vision.backbones.backbone import Opened, Reading, Three, as_map
-from diptych.vision.backbones.download import downloading, first_line
 from diptych.weight_files import read_weights
 
 

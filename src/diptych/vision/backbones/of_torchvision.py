@@ -11,9 +11,9 @@ from torchvision import models
 from torchvision.models import get_model, get_model_weights, list_models
 from torchvision.models.feature_extraction import create_feature_extractor, get_graph_node_names
 
+from diptych.downloads import downloading
 from diptych.errors import RecipeError, nearest
 from diptych.vision.backbones.backbone import SIDE, Opened, Reading
-from diptych.vision.backbones.download import downloading
 from diptych.vision.weights import fill
 from diptych.weight_files import read_weights
 

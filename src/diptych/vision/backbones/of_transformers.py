@@ -10,10 +10,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from diptych.downloads import downloading
 from diptych.errors import CheckpointError, RecipeError
 from diptych.extras import wanted
 from diptych.vision.backbones.backbone import DEVIATION, MEAN, SIDE, Opened, Reading, Three, as_map
-from diptych.vision.backbones.download import downloading
 
 FILES = "config.json, preprocessor_config.json and model.safetensors"
 POOLERS = ("pooler", "head")  # of the whole picture, which a map does without

@@ -62,6 +62,10 @@ class OfficialDetector:
         return cls(pipeline, _names(class_names, sizes["classes.weight"][0] - 1))
 
     @property
+    def network(self) -> Butd | X101:
+        return self.pipeline.network
+
+    @property
     def settings(self) -> Settings:
         return self.pipeline.settings
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torchvision.ops import box_convert
 
+from diptych.downloads import downloading
 from diptych.errors import CheckpointError
 from diptych.extras import wanted
-from diptych.vision.backbones.download import downloading
 from diptych.vision.backbones.of_transformers import all_there, source_of, way_out
 from diptych.vision.detector import Picture
 from diptych.vision.proposers.proposer import Candidates, Proposer
