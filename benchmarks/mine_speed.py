@@ -33,7 +33,7 @@ from diptych.mining import warc
 from diptych.mining.decode import measure
 from diptych.mining.fetching import Fetcher, Wanted
 from diptych.mining.keep import KEPT, Pairs, choose
-from diptych.mining.pages import read_page, settle
+from diptych.mining.pages import TOGETHER, Page, read_page, settle
 from diptych.mining.settings import Fetch, Settings
 from diptych.mining.texts import Vocabularies, english
 from diptych.sources.storybook import web
@@ -73,11 +73,14 @@ def pages(path: Path, rounds: int) -> dict[str, float]:
                 LexborHTMLParser(record.reader.read().decode("utf-8", "replace"))
 
     def ours() -> None:
-        rows = []
+        waiting: list[Page] = []
         for found in warc.read(path, bodies=("page",)):
             if found.kind == "page":
-                rows += read_page(found.address, found.body, settings, words, found.charset, found.headers).rows
-        settle(rows, settings.texts)
+                waiting.append(read_page(found.address, found.body, settings, words, found.charset, found.headers))
+            if len(waiting) == TOGETHER:
+                settle(waiting, settings, words)
+                waiting.clear()
+        settle(waiting, settings, words)
 
     least, taken = cpu(floor, rounds), cpu(ours, rounds)
     return {"pages": len(sizes), "kilobytes_a_page": round(sum(sizes) / len(sizes) / 1000, 1),

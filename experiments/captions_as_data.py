@@ -41,11 +41,12 @@ from diptych.runs.folder import CONFIG, INNER, open_model
 from diptych.runs.prepare import in_split
 from diptych.runs.run import fit_to, run
 from diptych.tasks.matching import AT
+from experiments.claiming import claim
 from experiments.figures import of_interval, save
 
 PLAIN, MORE = "people's captions alone", "people's and written captions"
 ARMS = (PLAIN, MORE)
-ROW, STUDY, FEW, AUGMENTED, CAPTIONER = "row.json", "study.json", "few", "augmented", "captioner"
+ROW, FEW, AUGMENTED, CAPTIONER = "row.json", "few", "augmented", "captioner"
 TALLIED = {
     "pictures": "pictures", "wanted": "captions wanted", "kept": "new captions", "said_before": "left out, said before",
     "repeated": "left out, repeated", "without_words": "left out, without words",
@@ -82,7 +83,7 @@ class CaptionStudy:
 
 def caption_study(plan: CaptionStudy, processes: int, done: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
     """Does what is not done yet; hands back the figures. The same call goes on where it was stopped."""
-    _claim(plan)
+    claim(plan, plan.out)
     keep_few(plan)
     told = write_more(plan)
     cells = [(arm, seed) for seed in range(plan.seeds) for arm in ARMS]
@@ -92,17 +93,6 @@ def caption_study(plan: CaptionStudy, processes: int, done: Callable[[dict[str, 
             done({name: value for name, value in finished.result().items() if name != "found"})
     rows = {cell: json.loads((plan.folder(*cell) / ROW).read_text("utf-8")) for cell in cells}
     return {"written": told} | figures(rows, plan.seeds)
-
-
-def _claim(plan: CaptionStudy) -> None:
-    """Make the folder this study's, or refuse it with the difference. More seeds go on from fewer."""
-    asked, kept = json.loads(json.dumps(asdict(plan))), Path(plan.out) / STUDY
-    before = json.loads(kept.read_text("utf-8")) if kept.is_file() else asked
-    if different := [n for n in asked if n not in ("seeds", "out") and asked[n] != before.get(n)]:
-        told = "; ".join(f"{name}: {asked[name]}, was {before.get(name)}" for name in different)
-        raise RecipeError(f"{plan.out} holds another study ({told}); ask for the same, or give another folder")
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(kept, json.dumps(asked, indent=1).encode())
 
 
 def keep_few(plan: CaptionStudy) -> None:

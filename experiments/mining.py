@@ -11,10 +11,11 @@ A drawn web (`diptych storybook web`) has pictures whose texts are right, wrong,
     oracle    the pictures of `mined` with captions that are true of them
     fewer     as many pictures of `raw` as `mined` has
     mixed     pictures of `mined` and the labelled scenes in one stage, where the others have two (Table 3's question)
+    raw-mixed the same of `raw`
 
 Each is pre-trained for as many steps, then taught retrieval by the same few labelled scenes, over several seeds, and
 searches the same test split, which no arm has seen (`--exclude`). One vocabulary and one detector serve all. Stopped at
-any moment, the same command goes on.
+any moment, the same command goes on; more seeds, systems and arms go on from fewer.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -32,8 +33,8 @@ import torch
 from rich.console import Console
 
 from diptych.core import Record
-from diptych.errors import RecipeError
 from diptych.evaluation.evaluate import score_model
+from diptych.evaluation.retrieve import Extent
 from diptych.files import write_atomically
 from diptych.loading.store import INDEX, Store, StoreWriter
 from diptych.loading.tokens import FILE as TOKENS
@@ -55,12 +56,14 @@ from diptych.runs.run import fit_to, run
 from diptych.sources import formats, storybook
 from diptych.sources.storybook import web
 from diptych.tasks.matching import AT
+from experiments.claiming import claim
 from experiments.figures import of_interval, save
 
-ARMS = ("nothing", "raw", "rules", "mined", "oracle", "fewer", "mixed")
-GAINS = (("mined", "nothing"), ("mined", "raw"), ("mined", "fewer"), ("mined", "rules"), ("oracle", "raw"),
-         ("mined", "mixed"))  # fmt: skip
-STUDY, ROW, WORLD, LABELLED, MINED = "study.json", "row.json", "world", "labelled", "mined"
+ARMS = ("nothing", "raw", "rules", "mined", "oracle", "fewer", "mixed", "raw-mixed")
+SYSTEMS = ("tden", "image-bert")
+GAINS = (("mined", "nothing"), ("raw", "nothing"), ("mined", "raw"), ("mined", "fewer"), ("mined", "rules"),
+         ("oracle", "raw"), ("mined", "mixed"), ("raw", "raw-mixed"))  # fmt: skip
+ROW, WORLD, LABELLED, MINED = "row.json", "world", "labelled", "mined"
 KEPT_ON = ("address", "fetch", "unreadable", "pixels", "sides", "refused", "exclude", "no_text", "best_pair")
 SWITCHES = [rule.name for rule in (*RULES, *TEXT_RULES) if rule.name not in (*KEPT_ON, "score")]
 
@@ -71,11 +74,11 @@ class GainStudy:
 
     detector: str
     out: str
-    system: str = "tden"
     pages: int = 2_000
     labelled: int = 300  # scenes that teach retrieval
     held_out: int = 64  # scenes of val, by which the best weights are chosen
     gallery: int = 300  # scenes of the test split that are searched
+    queries: int = 100  # pictures, and captions, that a model which reads pairs searches with
     scorer_pictures: int = 200
     steps: int = 1_200  # of pre-training
     taught: int = 600  # steps of retrieval
@@ -87,29 +90,24 @@ class GainStudy:
         return Path(self.out)
 
 
-def study(plan: GainStudy, arms: Sequence[str]) -> dict[str, Any]:
-    """Does what is not done yet; hands back the figures of the seeds that are complete."""
-    _claim(plan)
+def study(plan: GainStudy, systems: Sequence[str], arms: Sequence[str]) -> dict[str, Any]:
+    """Does what is not done yet."""
+    claim(plan, plan.out)
     labelled = make_labelled(plan)
     mined = make_web(plan)
     stores = make_stores(plan, mined, labelled)
-    rows: dict[tuple[str, int], dict[str, Any]] = {}
-    for seed in range(plan.seeds):
-        for arm in arms:
-            rows[arm, seed] = one = teach(plan, arm, seed, stores, labelled)
-            print(json.dumps({name: value for name, value in one.items() if name != "found"}), flush=True)
-    return figures(plan, rows, arms, stores, mined)
-
-
-def _claim(plan: GainStudy) -> None:
-    """Make the folder this study's, or refuse it with the difference. More seeds go on from fewer."""
-    asked, kept = json.loads(json.dumps(asdict(plan))), plan.folder / STUDY
-    before = json.loads(kept.read_text("utf-8")) if kept.is_file() else asked
-    if different := [n for n in asked if n not in ("seeds", "out") and asked[n] != before.get(n)]:
-        changes = "; ".join(f"{name}: {asked[name]}, was {before.get(name)}" for name in different)
-        raise RecipeError(f"{plan.out} holds another study ({changes}); ask for the same, or give another folder")
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(kept, json.dumps(asked, indent=1).encode())
+    found: dict[str, Any] = {
+        "pictures": {arm: len(stores[arm]) for arm in arms if arm in stores},
+        "pairs that are true": _share_true(plan, mined),
+    }
+    for system in systems:
+        rows: dict[tuple[str, int], dict[str, Any]] = {}
+        for seed in range(plan.seeds):
+            for arm in arms:
+                rows[arm, seed] = one = teach(plan, system, arm, seed, stores, labelled)
+                print(json.dumps({name: value for name, value in one.items() if name != "found"}), flush=True)
+        found[system] = figures(rows, range(plan.seeds), arms)
+    return found
 
 
 def make_labelled(plan: GainStudy) -> Store:
@@ -191,15 +189,16 @@ def make_stores(plan: GainStudy, mined: Mapping[str, list[Record]], labelled: St
     at = {seen.words(row).key: row for row in range(len(seen))}
     train = [labelled.record(row) for row in labelled.split("train")]
     stores = {}
-    for arm, records in {**mined, "mixed": mined[MINED]}.items():
+    for arm, records in {**mined, "mixed": mined[MINED], "raw-mixed": mined["raw"]}.items():
         out = plan.folder / f"store-{arm}"
         if not (out / INDEX).exists():
+            both = arm.endswith("mixed")
             with StoreWriter(out, seen.contract, len(records) + len(train)) as writer:
                 for record in records:
                     if _name(record) in at:
                         whole = seen.record(at[_name(record)])
                         writer.add(replace(whole, split="train", captions=record.captions))
-                for record in train if arm == "mixed" else ():
+                for record in train if both else ():
                     writer.add(record)
         stores[arm] = Store(out)
     if not (plan.folder / TOKENS).exists():
@@ -208,10 +207,12 @@ def make_stores(plan: GainStudy, mined: Mapping[str, list[Record]], labelled: St
     return stores
 
 
-def teach(plan: GainStudy, arm: str, seed: int, stores: Mapping[str, Store], labelled: Store) -> dict[str, Any]:
+def teach(
+    plan: GainStudy, system: str, arm: str, seed: int, stores: Mapping[str, Store], labelled: Store
+) -> dict[str, Any]:
     """Pre-train, teach and score one arm of one seed."""
     torch.set_num_threads(1)
-    out, quiet = plan.folder / f"{arm}-{seed}", Console(quiet=True)
+    out, quiet = plan.folder / system / f"{arm}-{seed}", Console(quiet=True)
     if (out / ROW).exists():
         kept: dict[str, Any] = json.loads((out / ROW).read_text("utf-8"))
         return kept
@@ -219,28 +220,26 @@ def teach(plan: GainStudy, arm: str, seed: int, stores: Mapping[str, Store], lab
     words = f"data.vocabulary={plan.folder / TOKENS}"
     start: ModelFolder | None = None
     if arm in stores:
-        recipe = find_recipe(f"{plan.system}/small/pretrain").override(
+        recipe = find_recipe(f"{system}/small/pretrain").override(
             [*own, words, "data.split=train", "training.validate_every=null", f"training.steps={plan.steps}"]
         )
         folder = out / "pretrain"
         if not (folder / INNER / CONFIG).is_file():
             run(recipe, stores[arm], folder, None, quiet)
         start = open_model(folder / INNER)
-    recipe = find_recipe(f"{plan.system}/small/retrieval")
+    recipe = find_recipe(f"{system}/small/retrieval")
     recipe = fit_to(recipe, start) if start is not None else recipe.override([words])
     recipe = recipe.override([*own, f"training.steps={plan.taught}", f"training.validate_every={plan.taught // 3}"])
     made = run(recipe, labelled, out / "retrieval", start, quiet)
-    found, scores = score_model(made.model, labelled, "test", task="retrieval", pairs=_pairs(made.model, out))
-    row: dict[str, Any] = {"arm": arm, "seed": seed, "best step": made.result.best_step}
+    pairs: dict[str, Any] = {}
+    if "match" in made.model.architecture.heads:
+        pairs = {"extent": Extent(plan.queries), "pairs": out / "pairs"}
+    found, scores = score_model(made.model, labelled, "test", task="retrieval", **pairs)
+    row: dict[str, Any] = {"system": system, "arm": arm, "seed": seed, "best step": made.result.best_step}
     row |= {score.name: round(score.value, 2) for score in scores.scores}
     row["found"] = _ranks(found)
     write_atomically(out / ROW, json.dumps(row).encode())
     return row
-
-
-def _pairs(model: ModelFolder, out: Path) -> Path | None:
-    """Where the scores of pairs are kept, of a model that has such."""
-    return out / "pairs" if "match" in model.architecture.heads else None
 
 
 def _ranks(found: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
@@ -260,36 +259,28 @@ def _ranks(found: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
     ]
 
 
-def figures(
-    plan: GainStudy,
-    rows: Mapping[tuple[str, int], Mapping[str, Any]],
-    arms: Sequence[str],
-    stores: Mapping[str, Store],
-    mined: Mapping[str, list[Record]],
-) -> dict[str, Any]:
+def figures(rows: Mapping[tuple[str, int], Mapping[str, Any]], seeds: range, arms: Sequence[str]) -> dict[str, Any]:
     """Recalls of each arm over all seeds, and gains, with 95% intervals: a picture is drawn with its queries."""
-    seeds = range(plan.seeds)
-    counts = {arm: {"pictures": len(stores[arm])} for arm in arms if arm in stores}
-    true = _share_true(plan, mined)
     hits = {
-        (arm, of, at): _hits([rows[arm, seed] for seed in seeds], asks, at)
+        (arm, f"{of} R@{at}"): _hits([rows[arm, seed] for seed in seeds], asks, at)
         for arm in arms for asks, of in RECALLS.items() for at in AT
     }  # fmt: skip
-    recalls = {
-        arm: {
-            f"{of} R@{at}": of_interval(bootstrap_interval(hits[arm, of, at])) for of in RECALLS.values() for at in AT
-        }
-        for arm in arms
-    }
+    recalls = [f"{of} R@{at}" for of in RECALLS.values() for at in AT]
     gains = {
-        f"{a} beside {b}": {
-            f"{of} R@{at}": of_interval(paired_interval(hits[a, of, at], hits[b, of, at]))
-            for of in RECALLS.values() for at in AT
-        }
+        f"{a} beside {b}": {name: of_interval(paired_interval(hits[a, name], hits[b, name])) for name in recalls}
         for a, b in GAINS if a in arms and b in arms
     }  # fmt: skip
-    return {"pictures": counts, "pairs that are true": true, "recall": recalls, "gains": gains,
-            "rounds": [{k: v for k, v in row.items() if k != "found"} for row in rows.values()]}  # fmt: skip
+    found: dict[str, Any] = {
+        "recall": {arm: {name: of_interval(bootstrap_interval(hits[arm, name])) for name in recalls} for arm in arms},
+        "gains": gains,
+        "rounds": [{k: v for k, v in row.items() if k != "found"} for row in rows.values()],
+    }
+    if "mined beside raw" in gains and (whole := gains.get("oracle beside raw")) is not None:
+        part = gains["mined beside raw"]
+        found["percent of the way from raw to oracle"] = {
+            name: round(100 * part[name]["value"] / whole[name]["value"]) for name in recalls if whole[name]["low"] > 0
+        }
+    return found
 
 
 def _share_true(plan: GainStudy, mined: Mapping[str, list[Record]]) -> dict[str, float]:
@@ -313,21 +304,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--detector", required=True, help="a folder, such as demo/detector")
     parser.add_argument("--out", required=True)
-    parser.add_argument("--system", default=GainStudy.system, help="tden or image-bert")
+    parser.add_argument("--systems", default=",".join(SYSTEMS), help="some of them, with commas between")
     parser.add_argument("--arms", default=",".join(ARMS), help="some of them, with commas between")
-    numbers = ("pages", "labelled", "held-out", "gallery", "scorer-pictures", "steps", "taught", "seeds")
+    numbers = ("pages", "labelled", "held-out", "gallery", "queries", "scorer-pictures", "steps", "taught", "seeds")
     for name in numbers:
         parser.add_argument(f"--{name}", type=int, default=getattr(GainStudy, name.replace("-", "_")))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for every run")
     parser.add_argument("--keep", action="store_true", help="write experiments/results/mining.json")
     given = parser.parse_args()
     sizes = {name.replace("-", "_"): getattr(given, name.replace("-", "_")) for name in numbers}
-    plan = GainStudy(given.detector, given.out, given.system, settings=(*GainStudy.settings, *given.set), **sizes)
+    plan = GainStudy(given.detector, given.out, settings=(*GainStudy.settings, *given.set), **sizes)
     arms = given.arms.split(",")
     if unknown := sorted(set(arms) - set(ARMS)):
         parser.error(f"no arm {', '.join(unknown)}; there are {', '.join(ARMS)}")
-    found = {"asked": sizes | {"system": given.system}} | study(plan, arms)
-    command = f"uv run python -m experiments.mining --detector DETECTOR --out OUT --system {given.system} --keep"
+    found = {"asked": sizes | {"settings": " ".join(plan.settings)}} | study(plan, given.systems.split(","), arms)
+    command = "uv run python -m experiments.mining --detector DETECTOR --out OUT --keep"
     print(save("mining", command, found) if given.keep else json.dumps(found, indent=1))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -26,16 +26,17 @@ PROCESSES = min(
 )  # more than there are cores, or than the disk and this process feed, gain little
 
 # What takes seconds to load, and of which no thread runs yet when it has been.
-LOADED_ONCE = ["torch._dynamo", "torchvision", "pydantic", "rich.console"]
+LOADED_ONCE = ("torch._dynamo", "torchvision", "pydantic", "rich.console")
 
 Piece = TypeVar("Piece")
 Made = TypeVar("Made")
 
 
-def fresh() -> ForkServerContext | SpawnContext:
+def fresh(loaded: Sequence[str] = LOADED_ONCE) -> ForkServerContext | SpawnContext:
     """How processes begin: from a server that has loaded the libraries once, or by themselves where there is none.
 
     Neither takes over anything of this process, such as its threads. The server keeps the environment it began in.
+    What it has `loaded` counts where it begins: torch alone is 0.4 GB.
     """
     # DDP warns that it looked for unused heads and found none.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -44,7 +45,7 @@ def fresh() -> ForkServerContext | SpawnContext:
     if "forkserver" not in get_all_start_methods():
         return get_context("spawn")
     context = get_context("forkserver")
-    context.set_forkserver_preload(LOADED_ONCE)
+    context.set_forkserver_preload(list(loaded))
     if current_thread() is main_thread():
         # Signals go to the whole group. The server ignores them, and what it starts does until it says otherwise.
         before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -78,17 +79,20 @@ def begin_loading() -> None:
         forkserver.ensure_running()
 
 
-def shared(work: Callable[[Piece], Made], pieces: Iterable[Piece], processes: int) -> Generator[Made, None, None]:
+def shared(
+    work: Callable[[Piece], Made], pieces: Iterable[Piece], processes: int, loaded: Sequence[str] = LOADED_ONCE
+) -> Generator[Made, None, None]:
     """`work(piece)` of each piece. All must be picklable, or `processes` 1, with which it is done here.
 
-    At most two pieces a process are under way or waiting to be taken. An error of `work` is raised here, and ends it.
+    `loaded` names the modules that `work` needs. At most two pieces a process are under way or waiting to be taken. An
+    error of `work` is raised here, and ends it.
     Closing the iterator (an error or Ctrl-C of the one who asks) waits only for what is under way.
     """
     if processes == 1:
         yield from map(work, pieces)
         return
     left = iter(pieces)
-    pool = ProcessPoolExecutor(processes, fresh(), initializer=_begin)
+    pool = ProcessPoolExecutor(processes, fresh(loaded), initializer=_begin)
     waiting: deque[Future[Made]] = deque()
     try:
         waiting.extend(pool.submit(work, piece) for piece in islice(left, 2 * processes))

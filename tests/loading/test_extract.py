@@ -237,8 +237,6 @@ def test_work_that_carries_its_detector_sees_what_one_process_does(
 
 
 ON_RAY = """
-import os
-import signal
 import sys
 from pathlib import Path
 
@@ -246,24 +244,12 @@ from diptych import engine
 from diptych.core import Record
 from diptych.loading import extract as extraction
 from diptych.vision.load import load_detector
+from tests.engine.killed import KilledOnce
 
 folder = Path(sys.argv[1])
-mark = folder / "killed"
-
-
-class KilledOnce:
-    def __init__(self, work):
-        self.work = work
-
-    def __call__(self, name):
-        if not mark.exists():
-            mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return self.work(name)
-
 
 if __name__ == "__main__":
-    extraction.run = lambda work, *others: engine.run(KilledOnce(work), *others)
+    extraction.run = lambda work, *others: engine.run(KilledOnce(work, folder / "killed"), *others)
     records = [Record(f"k{n}", image=folder / f"{n:03d}.png", captions=(f"picture {n}",)) for n in range(23)]
     detector = load_detector(folder / "detector")
     extraction.extract(records, detector, folder / "two", 2, engine="ray", processes=2)
@@ -278,7 +264,8 @@ def test_a_cluster_sees_what_one_process_does(make_records: MakeRecords, tmp_pat
     with one_thread():
         extract(make_records(23), small_detector(), tmp_path / "one", 2)
     (tmp_path / "on_ray.py").write_text(ON_RAY)
-    subprocess.run([sys.executable, tmp_path / "on_ray.py", tmp_path], check=True, timeout=250)
+    here = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}  # of `tests`, for Ray's workers too
+    subprocess.run([sys.executable, tmp_path / "on_ray.py", tmp_path], check=True, timeout=250, env=here)
     assert (tmp_path / "killed").exists()
     assert same_bytes(tmp_path / "one", tmp_path / "two")
 

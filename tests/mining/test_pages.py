@@ -20,7 +20,7 @@ def page(body: str, head: str = "", lang: str = ' lang="en"', settings: Settings
     html = f"<!doctype html><html{lang}><head><title>Kites</title>{head}</head><body>{body}</body></html>"
     settings = settings or Settings()
     found = read_page("http://a.test/x/y.html", html.encode(), settings, NOTHING, **more)
-    settle(found.rows, settings.texts)
+    settle([found], settings, NOTHING)
     return found
 
 

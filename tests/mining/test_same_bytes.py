@@ -60,33 +60,19 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 BY_ENGINE = """
-import os
-import signal
 import sys
 from pathlib import Path
 
 from diptych import engine
 from diptych.mining import run
 from diptych.mining.settings import Settings
+from tests.engine.killed import KilledOnce
 
 out, name, *given = sys.argv[1:]
-mark = Path(out).with_suffix(".killed")
-
-
-class KilledOnce:
-    def __init__(self, work):
-        self.work = work
-
-    def __call__(self, name):
-        if not mark.exists():
-            mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return self.work(name)
-
 
 if __name__ == "__main__":
     if name == "ray":
-        run.run_shards = lambda work, *others: engine.run(KilledOnce(work), *others)
+        run.run_shards = lambda work, *others: engine.run(KilledOnce(work, Path(out).with_suffix(".killed")), *others)
     run.Mine(Path(out), [Path(one) for one in given], Settings(offline=True), engine=name, workers=2).run()
 """
 
@@ -98,9 +84,9 @@ def test_engines_give_the_same_bytes(small_web: Path, tmp_path: Path, engine: st
     parts = split(small_web, tmp_path)
     run(tmp_path / "one", *parts)
     (tmp_path / "by_engine.py").write_text(BY_ENGINE)
-    subprocess.run(
-        [sys.executable, tmp_path / "by_engine.py", tmp_path / "two", engine, *parts], check=True, timeout=250
-    )
+    here = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}  # of `tests`, for Ray's workers too
+    command = [sys.executable, tmp_path / "by_engine.py", tmp_path / "two", engine, *parts]
+    subprocess.run(command, check=True, timeout=250, env=here)
     assert digest(tmp_path / "one") == digest(tmp_path / "two")
     assert (tmp_path / "two.killed").exists() == (engine == "ray")
 

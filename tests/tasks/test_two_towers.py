@@ -53,6 +53,15 @@ def test_pictures_are_encoded_once_and_a_query_costs_one_pass(tokens) -> None:
     assert gallery.keys == ("0", "1", "2")
 
 
+def test_ranks_are_the_same_where_the_model_runs_in_bf16(tokens) -> None:
+    """Validation scores within the model's autocast."""
+    task = TwoTowerRetrieval(tokens)
+    answers = ask(task, model_for(tokens), records())
+    plain = task.score(answers, records())
+    with torch.autocast("cpu", torch.bfloat16):
+        assert task.score(answers, records()) == plain
+
+
 def test_a_gallery_is_kept(tokens, tmp_path: Path) -> None:
     gallery = Gallery.of_pictures(model_for(tokens), records())
     gallery.save(tmp_path / "gallery")

@@ -132,7 +132,7 @@ def mine_run(
     """Make records from web pages: texts, pictures, scores, and the best pair of each picture."""
     from diptych.mining.run import Mine, not_judged
     from diptych.mining.settings import Settings, changed, checked
-    from diptych.reports.mined import summary, write_page
+    from diptych.reports.mined import write_page
 
     judges = {place: name for place, name in (("realism", realism), ("nsfw", nsfw)) if name is not None}
     not_judged(no_nsfw, judges)
@@ -153,6 +153,12 @@ def mine_run(
             tell=lambda line: print(f"diptych: {line}"), write_page=write_page, progress=progress, **_scorer(scorer),
         )  # fmt: skip
         counts = job.run()
+    _tell(counts, until, out)
+
+
+def _tell(counts: dict[str, Any] | None, until: str, out: Path) -> None:
+    from diptych.reports.mined import summary
+
     if counts is None:
         print(f"{until} done in {out}; the same command with a later --until goes on")
         return

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from diptych.errors import RecipeError, nearest
-from diptych.processes import shared
+from diptych.processes import LOADED_ONCE, shared
 
 ENGINES = ("local", "daft", "ray")
 Counts = dict[str, Any]
@@ -31,8 +31,12 @@ def quiet() -> None:
         os.environ.setdefault(name, "1")
 
 
-def run(work: Work, names: Sequence[str], engine: str = "local", workers: int = 1) -> Iterator[Counts]:
+def run(
+    work: Work, names: Sequence[str], engine: str = "local", workers: int = 1, loaded: Sequence[str] = LOADED_ONCE
+) -> Iterator[Counts]:
     """`work(name)` of each name, the results in the order of the names. `work` must be picklable.
+
+    `loaded` names the modules that local processes load once for all.
 
     What `work` raises is raised here, as a DiptychError where it was one.
     """
@@ -41,7 +45,7 @@ def run(work: Work, names: Sequence[str], engine: str = "local", workers: int = 
         return
     match engine:
         case "local":
-            yield from shared(work, names, min(workers, len(names)))
+            yield from shared(work, names, min(workers, len(names)), loaded)
         case "daft":
             from diptych.engine.on_daft import run_on_daft
 

@@ -103,14 +103,11 @@ def load_judge(name: str) -> Judge:
 
 def _from_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
-    try:
+    from diptych.vision.backbones.download import downloading  # which loads torch
+
+    with downloading(f"the judge {name} from the hub", f"copy {FILE} and its weights to a folder, and give that"):
         return Path(snapshot_download(name, allow_patterns=[FILE, "*.safetensors", "backbone/*.json"]))
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
-        raise CheckpointError(
-            f"no judge {name} on the hub, or no network; copy {FILE} and its weights to a folder"
-        ) from error
 
 
 def identity(name: str) -> str:

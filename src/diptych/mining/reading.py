@@ -13,11 +13,12 @@ from typing import Any
 from diptych.engine import Counts
 from diptych.mining import addresses, inputs, warc
 from diptych.mining.layout import Layout
-from diptych.mining.pages import Page, Row, read_page, settle
+from diptych.mining.pages import TOGETHER, Page, Row, read_page, settle, settle_texts
 from diptych.mining.settings import Settings
 from diptych.mining.tables import read_json, read_rows, write_json, write_rows
 from diptych.mining.texts import LONGEST, Vocabularies, judged
 
+MOST_WAITING = 16 * 2**20  # bytes of pages
 HERE = "file:"  # what the addresses of pictures begin with that lie on this disk or in a tar
 
 
@@ -35,7 +36,6 @@ class ReadPages:
         vocabularies = Vocabularies.of(self.words, self.vocabulary)
         shard = _Shard(self.settings, vocabularies, layout)
         shard.read(read_json(layout.plan(name)))
-        settle(shard.rows, self.settings.texts)
         write_rows(layout.table("pages", name), shard.rows, "pages")
         counts = dict(shard.counts) | {"pictures": len(shard.rows), "bad": shard.bad, "held": sorted(shard.held)}
         write_json(layout.counts("pages", name), counts)
@@ -51,6 +51,8 @@ class _Shard:
     counts: Counter[str] = field(default_factory=Counter)
     bad: dict[str, int] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
+    waiting: list[Page] = field(default_factory=list)  # for their language
+    bytes_waiting: int = 0
 
     def read(self, spec: dict[str, Any]) -> None:
         path = Path(spec["path"])
@@ -68,12 +70,16 @@ class _Shard:
                 end = spec["start"] + spec["count"]
                 lines = (line for number, line in enumerate(every) if spec["start"] <= number < end)
                 self._lines(lines, HERE if kind == "pictures" else "", path.parent)
+        self._settle()
 
-    def _add(self, page: Page) -> None:
-        self.counts["pages"] += 1
-        self.counts[f"pages {page.verdict or 'read'}"] += 1
-        self.counts["pictures beyond the first 1,000 of a page"] += page.more_pictures
-        self.rows += page.rows
+    def _settle(self) -> None:
+        settle(self.waiting, self.settings, self.vocabularies)
+        for page in self.waiting:
+            self.counts["pages"] += 1
+            self.counts[f"pages {page.verdict or 'read'}"] += 1
+            self.counts["pictures beyond the first 1,000 of a page"] += page.more_pictures
+            self.rows += page.rows
+        self.waiting, self.bytes_waiting = [], 0
 
     def _refuse(self, why: str) -> None:
         self.counts["records bad"] += 1
@@ -81,7 +87,10 @@ class _Shard:
         self.bad[why] = self.bad.get(why, 0) + 1
 
     def _page(self, address: str, body: bytes, charset: str | None, headers: Iterable[tuple[str, str]]) -> None:
-        self._add(read_page(address, body, self.settings, self.vocabularies, charset, headers))
+        self.waiting.append(read_page(address, body, self.settings, self.vocabularies, charset, headers))
+        self.bytes_waiting += len(body)
+        if len(self.waiting) == TOGETHER or self.bytes_waiting > MOST_WAITING:
+            self._settle()
 
     def _warc(self, path: Path, part: tuple[int, int]) -> None:
         for found in warc.read(path, ("page",), part):
@@ -134,6 +143,7 @@ class _Shard:
             if where.startswith(HERE):
                 self.held.add(where)
             self.rows.append(self._line(where, line, place))
+        settle_texts(self.rows, self.settings.texts)
 
     def _line(self, where: str, line: inputs.Line, place: int) -> Row:
         texts = [judged("caption", text[:LONGEST], self.settings.texts, self.vocabularies) for text in line.texts]

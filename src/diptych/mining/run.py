@@ -30,6 +30,7 @@ from diptych.mining.settings import Settings, differences
 from diptych.mining.tables import digest, read_json, read_rows, write_json
 
 EARLY = ("inputs", "pages", "texts", "words", "vocabulary", "rules", "seed")  # what a run's folder was begun with
+LOADED = ("diptych.mining.run",)  # by its processes: no torch, which only judges and scorers bring
 Tell = Callable[[str], None]
 
 
@@ -107,9 +108,11 @@ class Mine:
 
     def _make(self, stage: str, work: Work, names: Iterable[str], folder: str) -> None:
         """Those shards that are not there yet."""
-        missing = [name for name in names if not self.layout.counts(folder, name).exists()]
-        step = self.progress(stage, len(missing))
-        for _ in run_shards(work, missing, self.engine, self.workers):
+        self._do(stage, work, [name for name in names if not self.layout.counts(folder, name).exists()])
+
+    def _do(self, stage: str, work: Work, names: Sequence[str]) -> None:
+        step = self.progress(stage, len(names))
+        for _ in run_shards(work, names, self.engine, self.workers, LOADED):
             step()
 
     def _plan(self, name: str, spec: Mapping[str, Any]) -> str:
@@ -213,9 +216,7 @@ class Mine:
         shards = [name for plan in plans for name in plan["shards"]]
         whole = {name for name in shards if self.layout.counts("index", name).exists()}
         missing = [plan["key"] for plan in plans if not whole.issuperset(plan["shards"])]
-        step = self.progress("fetch", len(missing))
-        for _ in run_shards(FetchBucket(self.out, self.settings.fetch), missing, self.engine, self.workers):
-            step()
+        self._do("fetch", FetchBucket(self.out, self.settings.fetch), missing)
         return shards
 
     def _decode(self, indexes: Sequence[str]) -> list[tuple[str, str]]:

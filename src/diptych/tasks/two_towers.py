@@ -227,8 +227,9 @@ def _ranks(predictions: Sequence[Mapping[str, Any]]) -> tuple[Ranks, list[int]]:
     pictures = [each for each in predictions if each["key"] == PICTURE and each["picture"] in captioned]
     place = {each["picture"]: number for number, each in enumerate(pictures)}
     owners = [place[each["picture"]] for each in texts]
-    table = torch.tensor([p["vector"] for p in pictures]) @ torch.tensor([t["vector"] for t in texts]).T
-    return retrieval_ranks(table.numpy(), owners), owners
+    # Not by torch: validation runs under autocast, where products are coarse, and of a type that NumPy has not.
+    table = np.array([p["vector"] for p in pictures]) @ np.array([t["vector"] for t in texts]).T
+    return retrieval_ranks(table, owners), owners
 
 
 @dataclass(frozen=True)

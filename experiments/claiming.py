@@ -1,0 +1,28 @@
+"""A study's folder is one study's: it goes on, or another is refused with the difference."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from diptych.errors import RecipeError
+from diptych.files import write_atomically
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+FILE = "study.json"
+MAY_DIFFER = ("seeds", "out")  # more seeds go on from fewer
+
+
+def claim(plan: DataclassInstance, out: str) -> None:
+    """Make `out` the folder of the study that `plan` says. Raises RecipeError where it is another's."""
+    asked, kept = json.loads(json.dumps(asdict(plan))), Path(out) / FILE
+    before = json.loads(kept.read_text("utf-8")) if kept.is_file() else asked
+    if different := [name for name in asked if name not in MAY_DIFFER and asked[name] != before.get(name)]:
+        changes = "; ".join(f"{name}: {asked[name]}, was {before.get(name)}" for name in different)
+        raise RecipeError(f"{out} holds another study ({changes}); ask for the same, or give another folder")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(kept, json.dumps(asked, indent=1).encode())
