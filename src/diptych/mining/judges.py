@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from PIL import Image
 
+from diptych.downloads import downloading
 from diptych.errors import CheckpointError, DiptychError, RecipeError
 
 FILE = "judge.json"
@@ -103,8 +104,6 @@ def load_judge(name: str) -> Judge:
 
 def _from_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
-
-    from diptych.vision.backbones.download import downloading  # which loads torch
 
     with downloading(f"the judge {name} from the hub", f"copy {FILE} and its weights to a folder, and give that"):
         return Path(snapshot_download(name, allow_patterns=[FILE, "*.safetensors", "backbone/*.json"]))
