@@ -26,6 +26,7 @@ from diptych.objectives import (
 from diptych.recipes import RECIPES, Recipe
 from diptych.runs.tasks import make_task
 from tests.deciding import ANSWERS, REASONS, TOKENS
+from tests.rows import costs, everything, rows_cut
 from tests.tasks.test_overfit import EIGHT, SMALLER, built
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "objectives.md").read_text()
@@ -204,6 +205,26 @@ def test_eight_samples_are_learnt_by_heart(row: str, way: Chosen | Contrast, sys
             assert max(seen.values()) < max(start.values()) / 2
             return
     pytest.fail(f"after {STEPS} steps {seen}, at the start {start}")
+
+
+@pytest.mark.parametrize(
+    ("row", "way", "system"), [cell for cell in CELLS if accepted(*cell[1:]) and "from pixels" not in cell[0]], ids=str
+)
+def test_what_nobody_asks_for_is_not_read(
+    row: str, way: Chosen | Contrast, system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Layers are run for less than all rows: the same losses and gradients, with NaN in all the others."""
+    recipe, (first, *others) = way.recipe(system), samples_for(row, system)
+    samples = [replace(first, text=first.text[1:]), *others]  # texts of more than one length
+    schedule = way.schedule(recipe)
+    model = built(recipe, heads=schedule.heads).train()
+    for update, _ in schedule.updates:
+        batch = collate(update.prepare(samples, Random(0)))
+        with monkeypatch.context() as patch:
+            everything(patch)
+            wanted = costs(model, update, batch)
+        cut = rows_cut(monkeypatch, lambda: costs(model, update, batch), wanted)  # noqa: B023
+        assert cut > 0 or "ISM" in row  # which reads what has not met: all the layers after that are left out
 
 
 @pytest.mark.parametrize(("row", "way", "system"), CELLS, ids=str)

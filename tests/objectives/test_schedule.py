@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from diptych.core import Objective, Update, collate
+from diptych.core import Asked, Objective, Update, collate
 from diptych.errors import RecipeError
 from diptych.objectives import MaskedLanguage, MaskedQueries, MaskedRegionClass, OneForward, Schedule, together
 from tests import toy
@@ -28,6 +28,9 @@ class Swap:
 
     def count(self, batch):
         return torch.tensor(len(batch))
+
+    def asked(self, batch):
+        return Asked()
 
     def loss(self, model, states, batch):
         return states.special["cls"].sum()

@@ -19,6 +19,7 @@ from diptych.tasks.answers import Answers
 from diptych.tasks.run import ask
 from tests import toy
 from tests.deciding import KINDS, RECORDS, TOKENS
+from tests.rows import costs, everything, rows_cut
 
 SIZES = {
     "width": 32,
@@ -89,6 +90,36 @@ def test_eight_samples_are_learnt_by_heart(system: str, task_name: str) -> None:
     assert loss < 0.02
     said = ask(task, model.eval(), RECORDS, batch_size=3)  # groups of four are cut apart
     assert task.score(said, RECORDS)[SPECS[task_name].watched] == 100
+
+
+@pytest.mark.parametrize("task_name", [*TASKS, "vqa"])
+@pytest.mark.parametrize("system", SMALLER)
+def test_heads_say_what_they_read(system: str, task_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses, gradients and answers are the same with NaN in all rows that no head reads."""
+    recipe = RECIPES[f"{system}/small/{task_name}"]()
+    answers, records = (Answers.of(EIGHT), EIGHT) if task_name == "vqa" else (None, RECORDS)
+    task, update = make_task(recipe, TOKENS, answers), recipe.objectives.schedule(TOKENS.vocabulary).at(0)
+    samples = [replace(s, regions=record.regions) for record in records for s in task.samples(record)]
+    model = built(recipe, answers)
+    batch = collate(update.prepare(samples, Random(0)))
+    questions = collate([replace(q, regions=r.regions) for r in records for q in task.queries(r)])
+
+    def answered() -> list[torch.Tensor]:
+        seen: list[torch.Tensor] = []
+        for name, head in model.heads.items():
+            if name in update.objectives[0].heads:
+                hook = head.register_forward_hook(lambda _module, _inputs, found: seen.append(found))
+                with torch.no_grad():
+                    task.predict(model.eval(), questions)
+                hook.remove()
+        if task_name == "referring":  # where there is no region, nobody looks at its score
+            seen = [scores.view_as(questions.regions_present)[questions.regions_present] for scores in seen]
+        return costs(model.train(), update, batch) + seen
+
+    with monkeypatch.context() as patch:
+        everything(patch)
+        wanted = answered()
+    assert rows_cut(monkeypatch, answered, wanted) > 0 or "vqa_fusion" in recipe.model.structural
 
 
 @pytest.mark.parametrize(

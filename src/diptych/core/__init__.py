@@ -10,6 +10,7 @@ Shapes, in every signature of Diptych:
 Boxes are corners (x1, y1, x2, y2) as fractions of the picture's width and height, from 0 to 1.
 """
 
+from diptych.core.asked import Asked
 from diptych.core.attention import (
     BIDIRECTIONAL,
     QUERIES_BEFORE,
@@ -39,6 +40,7 @@ __all__ = [
     "TARGET_AFTER_BOTH",
     "TEXT_AFTER_REGIONS",
     "UNIMODAL",
+    "Asked",
     "Attention",
     "Batch",
     "Capability",

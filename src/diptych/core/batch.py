@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from diptych.core.asked import Asked
 from diptych.core.attention import Attention
 from diptych.core.regions import Regions
 from diptych.core.sample import IGNORE, Sample
@@ -48,6 +49,7 @@ class Batch:
     target_start: list[int] | None = None  # None: 0 for all
     grounded: Bool[Tensor, "B"] | None = None  # None: no text is
     seeds: Int[Tensor, "B"] | None = None  # of what the model draws (`core.randomness`); None: torch's generator
+    asked: Asked | None = None  # which final states are read; None: all
     idle: bool = False  # nothing is learnt from it: its records cannot be read, and another holds their place
 
     def __len__(self) -> int:
@@ -68,6 +70,10 @@ class Batch:
             text_labels=self.text_labels[:, :0],
             text_regions=None,
         )
+
+    def for_head(self, name: str) -> Batch:
+        """Of whose final states nothing is read but what this head reads."""
+        return replace(self, asked=Asked(heads=frozenset({name})))
 
     def repeat(self, times: int) -> Batch:
         """Each sample `times` times, one after the other."""

@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
+from diptych.core.asked import Asked
 from diptych.core.batch import Batch
 from diptych.core.record import Record
 from diptych.core.sample import Partners, Sample
@@ -84,6 +85,8 @@ class Objective(Protocol):
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]: ...  # on the CPU, in the loader
 
     def count(self, batch: Batch) -> Tensor: ...  # (), how many objects are predicted
+
+    def asked(self, batch: Batch) -> Asked: ...  # which states `loss` reads
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor: ...  # (), the sum
 

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from diptych.models.dropout import Dropout
-from diptych.models.transformer import CLOSED, Layer, LayerSizes, SelfAttention, take_beams
+from diptych.models.rows import Rows
+from diptych.models.transformer import CLOSED, Layer, LayerSizes, SelfAttention, run_last, take_beams
 
 Signal = Literal["flag", "learnt"]
 KeysValues = tuple[Float[Tensor, "B H P d"], Float[Tensor, "B H P d"]]
@@ -39,15 +40,15 @@ class DecoderLayer(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "B U D"],
+        x: Float[Tensor, "*N D"],
         closed: Float[Tensor, "#B 1 #U U"],
         encoded: Float[Tensor, "B P D"],
         encoded_closed: Float[Tensor, "#B 1 #U P"],
-    ) -> Float[Tensor, "B U D"]:
-        x = self.layer.attend(x, self.layer.attention(x, closed))
-        keys, values = self.look_up(encoded)
-        mixed = self.cross.mix(self.cross.queries(x), keys, values, encoded_closed)
-        return self.layer.feed(self.cross_norm(x + self.dropout(mixed)))
+        *,
+        rows: Rows | None = None,
+    ) -> Float[Tensor, "*n D"]:
+        """As `Layer`: with `rows`, of rows (N, D)."""
+        return _after_both(self, x, closed, self.look_up(encoded), encoded_closed, rows)
 
 
 class SharedLayer(Layer):
@@ -86,25 +87,58 @@ class SharedLayer(Layer):
 
     def forward(
         self,
-        x: Float[Tensor, "B L D"],
-        closed: Float[Tensor, "#B 1 #L L"],
+        x: Float[Tensor, "*N D"],
+        closed: Float[Tensor, "#B 1 #K M"],
         encoded: Float[Tensor, "B P D"] | None = None,
         encoded_closed: Float[Tensor, "#B 1 #L P"] | None = None,
-    ) -> Float[Tensor, "B L D"]:
+        *,
+        rows: Rows | None = None,
+    ) -> Float[Tensor, "*n D"]:
         """As a layer of the encoder; given the encoder's states, as one of the decoder."""
         if encoded is None or encoded_closed is None:
-            return self.finish(x, self.attention(x, closed))
-        keys, values = self.look_up(encoded)
-        if self.joint:
-            q, own_keys, own_values = self.attention.project(x)
-            rows = (x.shape[0], 1, x.shape[1], -1)
-            both = torch.cat([encoded_closed.expand(rows), closed.expand(rows)], -1)
-            return self.finish(
-                x, self.attention.mix(q, torch.cat([keys, own_keys], 2), torch.cat([values, own_values], 2), both)
-            )
-        x = self.attend(x, self.attention(x, closed))
-        mixed = self.attention.mix(self.attention.queries(x), keys, values, encoded_closed)
-        return self.feed(self.cross_norm(x + self.dropout(mixed)))
+            return super().forward(x, closed, rows=rows)
+        read = self.look_up(encoded)
+        if not self.joint:
+            return _after_both(self, x, closed, read, encoded_closed, rows)
+        q, k, v = self.attention.project(x) if rows is None else self.attention.among_slots(x, rows)
+        size = (q.shape[0], 1, q.shape[2], -1)
+        both = torch.cat([encoded_closed.expand(size), closed.expand(size)], -1)
+        keys_values = torch.cat([read[0], k], 2), torch.cat([read[1], v], 2)
+        if rows is None:
+            return self.finish(x, self.attention.mix(q, *keys_values, both))
+        return self.finish(rows.own(x), self.attention.found(q, *keys_values, both, rows))
+
+
+def _after_both(
+    layer: DecoderLayer | SharedLayer,
+    x: Float[Tensor, "*N D"],
+    closed: Float[Tensor, "#B 1 #U U"],
+    read: KeysValues,
+    read_closed: Float[Tensor, "#B 1 #U P"],
+    rows: Rows | None,
+) -> Float[Tensor, "*n D"]:
+    """Words attend to words, and then to what was read."""
+    inner, cross = layer.layer, layer.cross
+    if rows is None:
+        x = inner.attend(x, inner.attention(x, closed))
+        mixed = cross.mix(cross.queries(x), *read, read_closed)
+    else:
+        x = inner.attend(rows.own(x), inner.attention.among(x, closed, rows))
+        mixed = cross.found(cross.asking(x, rows), *read, read_closed, rows)
+    return inner.feed(layer.cross_norm(x + layer.dropout(mixed)))
+
+
+def run_decoder(
+    layers: nn.ModuleList,
+    x: Float[Tensor, "B U D"],
+    closed: Float[Tensor, "#B 1 #U U"],
+    *read: Tensor,
+    asked: Bool[Tensor, "B U"] | None,
+) -> Float[Tensor, "B U D"]:
+    """All layers over words; the last for what is `asked` alone, with rubbish elsewhere."""
+    for layer in layers[:-1]:
+        x = layer(x, closed, *read)
+    return run_last(layers[-1], x, closed, *read, asked=asked)
 
 
 @dataclass

@@ -1,4 +1,7 @@
-"""Heads: what turns states into predictions. Objectives name them; models hold them under these names."""
+"""Heads: what turns states into predictions. Objectives name them; models hold them under these names.
+
+A head that is handed `States` has `reads`: the special tokens whose states it reads. Without it a head reads all.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -72,6 +75,8 @@ class WordHead(nn.Module):
 class AnswerHead(nn.Module):
     """Unified VLP's answer classifier: scores, before the sigmoid, of the product of the states of [CLS] and [SEP]."""
 
+    reads = frozenset({"cls", "sep"})
+
     def __init__(self, sizes: HeadSizes) -> None:
         _needs_size(sizes.answers, "answers")
         super().__init__()
@@ -85,6 +90,8 @@ class AnswerHead(nn.Module):
 
 class SlotAnswerHead(nn.Module):
     """The word head once more, over answers: what stands at the [MASK] behind the question (VL-BERT, section 4.2)."""
+
+    reads = frozenset({"slot"})
 
     def __init__(self, sizes: HeadSizes) -> None:
         _needs_size(sizes.answers, "answers")
@@ -111,12 +118,16 @@ class SlotAnswerHead(nn.Module):
 class Pooler(nn.Sequential):
     """BERT's: dense and tanh over the state of [CLS]."""
 
+    reads = frozenset({"cls"})
+
     def __init__(self, sizes: HeadSizes) -> None:
         super().__init__(nn.Linear(sizes.width, sizes.width), nn.Tanh())
 
 
 class MatchHead(nn.Module):
     """Whether text and picture belong together: log-odds, one layer over the state of [CLS] (ImageBERT, Task 4)."""
+
+    reads = frozenset({"cls"})
 
     def __init__(self, sizes: HeadSizes) -> None:
         super().__init__()
@@ -129,6 +140,8 @@ class MatchHead(nn.Module):
 
 class PooledMatchHead(nn.Module):
     """The same from two classes over the pooled [CLS] (VL-BERT v1, "Sentence-Image Relationship Prediction")."""
+
+    reads = frozenset({"cls"})
 
     def __init__(self, sizes: HeadSizes) -> None:
         super().__init__()
@@ -146,6 +159,8 @@ class PooledMatchHead(nn.Module):
 
 class PooledHead(nn.Module):
     """Scores from the pooled state of [CLS]: dropout and one layer over BERT's pooler (VL-BERT's code on VCR)."""
+
+    reads = frozenset({"cls"})
 
     def __init__(self, sizes: HeadSizes, scores: int) -> None:
         super().__init__()
@@ -211,8 +226,12 @@ def answer_slot_state(text: Float[Tensor, "B T D"], batch: Batch) -> dict[str, F
     """The state before the last [SEP] as `States.special["slot"]`; nothing where a text has no place for it."""
     if text.shape[1] < 2:
         return {}
-    last_but_one = (batch.text_present.sum(1) - 2).clamp(min=0)
-    return {"slot": text[torch.arange(text.shape[0], device=text.device), last_but_one]}
+    return {"slot": text[torch.arange(text.shape[0], device=text.device), answer_slot(batch)]}
+
+
+def answer_slot(batch: Batch) -> Int[Tensor, "B"]:
+    """The place in the text before its last [SEP]."""
+    return (batch.text_present.sum(1) - 2).clamp(min=0)
 
 
 def answer_probabilities(scores: Float[Tensor, "B *two A"], exclusive: bool = False) -> Float[Tensor, "B A"]:

@@ -66,6 +66,8 @@ class SimilarityHead(nn.Module):
     length 1; how well they match is their product. Neither needs the other, so a gallery is encoded once.
     """
 
+    reads = frozenset[str]()  # nothing that is made after the two have met
+
     def __init__(self, sizes: PoolSizes) -> None:
         super().__init__()
         self.regions = LayerPools(sizes.region_layers, sizes.width, sizes.similarity, sizes.batch_norm)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, States
+from diptych.core import BIDIRECTIONAL, Asked, Batch, Capability, Model, Sample, States
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,9 @@ class ClassifyStatement:
 
     def count(self, batch: Batch) -> Tensor:
         return torch.tensor(len(batch))
+
+    def asked(self, batch: Batch) -> Asked:
+        return Asked(heads=frozenset({"nlvr"}))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         scores: Tensor = model.heads["nlvr"](states).float()

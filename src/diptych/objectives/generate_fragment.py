@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from diptych.core import IGNORE, TARGET_AFTER_BOTH, Batch, Capability, Model, Sample, States, Vocabulary
+from diptych.core import IGNORE, TARGET_AFTER_BOTH, Asked, Batch, Capability, Model, Sample, States, Vocabulary
 from diptych.objectives.generate_text import shifted
 from diptych.objectives.words import Scheme, hide_words, word_losses
 
@@ -61,6 +61,10 @@ class GenerateFragment:
     def count(self, batch: Batch) -> Tensor:
         assert batch.target_labels is not None
         return (batch.target_labels != IGNORE).sum()
+
+    def asked(self, batch: Batch) -> Asked:
+        assert batch.target_labels is not None
+        return Asked(target=batch.target_labels != IGNORE)
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         assert states.target is not None

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from diptych.core import REGIONS_AFTER_TEXT, Batch, Capability, Model, Sample, States, Vocabulary
+from diptych.core import REGIONS_AFTER_TEXT, Asked, Batch, Capability, Model, Sample, States, Vocabulary
 from diptych.errors import DataError
 
 
@@ -40,6 +40,9 @@ class GenerateRegions:
 
     def count(self, batch: Batch) -> Tensor:
         return self._asked(batch).sum()
+
+    def asked(self, batch: Batch) -> Asked:
+        return Asked(target=self._asked(batch))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         assert states.target is not None

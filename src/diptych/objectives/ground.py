@@ -9,7 +9,7 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, States
+from diptych.core import BIDIRECTIONAL, Asked, Batch, Capability, Model, Sample, States
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,9 @@ class GroundExpression:
     def count(self, batch: Batch) -> Tensor:
         """Regions that are asked about."""
         return self._asked(batch, self.right(batch)).sum()
+
+    def asked(self, batch: Batch) -> Asked:
+        return Asked(regions=self._asked(batch, self.right(batch)))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         right = self.right(batch)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import Batch, Capability, Model, Sample, States
+from diptych.core import Asked, Batch, Capability, Model, Sample, States
 from diptych.objectives.masked_regions import asked_of
 
 
@@ -45,6 +45,9 @@ class MaskedRegionFeature:
 
     def count(self, batch: Batch) -> Tensor:
         return self._asked(batch).sum()
+
+    def asked(self, batch: Batch) -> Asked:
+        return Asked(regions=self._asked(batch))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         asked = self._asked(batch)

@@ -12,6 +12,7 @@ from diptych.core import (
     BIDIRECTIONAL,
     IGNORE,
     TEXT_AFTER_REGIONS,
+    Asked,
     Attention,
     Batch,
     Capability,
@@ -93,6 +94,9 @@ class MaskedLanguage:
     def count(self, batch: Batch) -> Tensor:
         chosen = self._labels(batch) != IGNORE
         return chosen.any(1).sum() if self.by_sample else chosen.sum()
+
+    def asked(self, batch: Batch) -> Asked:
+        return Asked(text=self._labels(batch) != IGNORE)
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         labels = self._labels(batch)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from diptych.core import IGNORE, QUERIES_BEFORE, Batch, Capability, Model, Sample, States, Vocabulary
+from diptych.core import IGNORE, QUERIES_BEFORE, Asked, Batch, Capability, Model, Sample, States, Vocabulary
 from diptych.objectives.words import word_losses
 
 
@@ -40,6 +40,10 @@ class MaskedQueries:
     def count(self, batch: Batch) -> Tensor:
         assert batch.target_labels is not None
         return (batch.target_labels != IGNORE).sum()
+
+    def asked(self, batch: Batch) -> Asked:
+        assert batch.target_labels is not None
+        return Asked(target=batch.target_labels != IGNORE)
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         assert states.target is not None

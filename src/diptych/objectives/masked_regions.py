@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import Batch, Capability, Model, Regions, Sample, States
+from diptych.core import Asked, Batch, Capability, Model, Regions, Sample, States
 from diptych.objectives.words import mean_by_sample
 
 
@@ -51,6 +51,9 @@ class MaskedRegionClass:
     def count(self, batch: Batch) -> Tensor:
         asked = self._asked(batch)
         return asked.any(1).sum() if self.by_sample else asked.sum()
+
+    def asked(self, batch: Batch) -> Asked:
+        return Asked(regions=self._asked(batch))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         asked = self._asked(batch)

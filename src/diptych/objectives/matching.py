@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Partners, Sample, States
+from diptych.core import BIDIRECTIONAL, Asked, Batch, Capability, Model, Partners, Sample, States
 
 Negatives = Literal["captions", "pictures", "both"]
 
@@ -58,6 +58,9 @@ class ImageTextMatching:
 
     def count(self, batch: Batch) -> Tensor:
         return batch.regions_present.any(1).sum()
+
+    def asked(self, batch: Batch) -> Asked:
+        return Asked(heads=frozenset({"match"}))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         pictured = batch.regions_present.any(1)

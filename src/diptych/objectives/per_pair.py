@@ -5,7 +5,7 @@ from random import Random
 
 from torch import Tensor
 
-from diptych.core import Batch, Capability, Model, Objective, Sample, States
+from diptych.core import Asked, Batch, Capability, Model, Objective, Sample, States
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,9 @@ class SummedByPair:
     def count(self, batch: Batch) -> Tensor:
         """Pairs; none where nothing is asked of any."""
         return batch.matched.sum() * (self.objective.count(batch) > 0)
+
+    def asked(self, batch: Batch) -> Asked:
+        return self.objective.asked(batch)
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         return self.objective.loss(model, states, batch)

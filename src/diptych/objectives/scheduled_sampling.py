@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from diptych.core import IGNORE, Batch, Capability, Losses, Objective, Partners, Sample, States, Vocabulary
+from diptych.core import IGNORE, Asked, Batch, Capability, Losses, Objective, Partners, Sample, States, Vocabulary
 from diptych.core.randomness import pick, uniform
 from diptych.errors import RecipeError
-from diptych.objectives.updates import OneForward
+from diptych.objectives.updates import OneForward, asking
 
 Scheme = Literal["A", "B", "C"]
 
@@ -75,7 +75,7 @@ class ScheduledSampling:
             yield self._half(model, batch)
             return
         objects = model.read_regions(batch) if self.form == "paper" else None
-        states = model(batch, objects)
+        states = model(asking(batch, self.objectives, _guessed(batch)), objects)
         found = self._of(model, states, batch, self.objectives)
         by_encoder = self._guess(model, states.text, batch)
         by_decoder = self._guess(model, states.target, batch, 1)
@@ -85,9 +85,9 @@ class ScheduledSampling:
         asked = (*self.read, self.write)
         if self.form == "official":
             yield found  # one step, and what it kept for backward is freed
-            yield self._of(model, model(again), again, asked)
+            yield self._of(model, model(asking(again, asked)), again, asked)
             return
-        second = self._of(model, model(again, objects), again, asked)
+        second = self._of(model, model(asking(again, asked), objects), again, asked)
         yield found | {_second(o): second[o.name] for o in asked}
 
     def _half(self, model: Any, batch: Batch) -> Losses:
@@ -95,16 +95,16 @@ class ScheduledSampling:
         objects = model.read_regions(batch)
         match = [self.match] if self.match is not None else []
         if self.first == "encoder":
-            states = model(replace(batch, target=None), objects)
+            states = model(asking(replace(batch, target=None), [*match, *self.read], _guessed(batch)), objects)
             found = self._of(model, states, batch, [*match, *self.read])
             target = self._shifted(self._guess(model, states.text, batch))
             # The decoder alone: of the text, the encoder has nothing more to read.
             alone = replace(batch.without_text(), target=target)
-            return found | self._of(model, model(alone, objects), batch, [self.write])
-        states = model(batch, objects, cross=False)
+            return found | self._of(model, model(asking(alone, [self.write]), objects), batch, [self.write])
+        states = model(asking(batch, [*match, self.write], _guessed(batch)), objects, cross=False)
         found = self._of(model, states, batch, [*match, self.write])
         again = replace(batch, text=self._guess(model, states.target, batch, 1), target=None)
-        return found | self._of(model, model(again, objects), batch, self.read)
+        return found | self._of(model, model(asking(again, self.read), objects), batch, self.read)
 
     def _of(self, model: Any, states: States, batch: Batch, objectives: Sequence[Objective]) -> Losses:
         return {objective.name: objective.loss(model, states, batch) for objective in objectives}
@@ -131,6 +131,12 @@ class ScheduledSampling:
 def two_pass_c(**parts: Any) -> tuple[tuple[ScheduledSampling, float], ...]:
     """Both paths of Two-Pass-C with even chances, for a schedule that samples: Eq. 3's alpha."""
     return tuple((ScheduledSampling(scheme="C", first=first, **parts), 0.5) for first in ("encoder", "decoder"))
+
+
+def _guessed(batch: Batch) -> Asked:
+    """What guesses are made of, beside what is learnt."""
+    asked = batch.text_labels != IGNORE
+    return Asked(text=asked, target=asked)
 
 
 def _second(objective: Objective) -> str:

@@ -9,7 +9,7 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import Batch, Capability, Model, Sample, States
+from diptych.core import Asked, Batch, Capability, Model, Sample, States
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,9 @@ class SeenRegionClass:
 
     def count(self, batch: Batch) -> Tensor:
         return self._asked(batch).sum()
+
+    def asked(self, batch: Batch) -> Asked:
+        return Asked()  # the embedded features alone
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         asked = self._asked(batch)

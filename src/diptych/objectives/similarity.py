@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from diptych.core import Batch, Capability, Model, Sample, States
+from diptych.core import Asked, Batch, Capability, Model, Sample, States
 from diptych.objectives.ranks import of_all_ranks
 
 Form = Literal["paper", "official", "older"]
@@ -40,6 +40,9 @@ class Similarity:
 
     def count(self, batch: Batch) -> Tensor:
         return torch.tensor(len(batch))
+
+    def asked(self, batch: Batch) -> Asked:
+        return Asked(heads=frozenset({"similarity"}))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         own_pictures, own_texts = model.heads["similarity"](states)

@@ -1,11 +1,13 @@
 """Ways to turn one batch into optimizer steps."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 from random import Random
 from typing import Any, ClassVar
 
-from diptych.core import Batch, Capability, Losses, Objective, PairObjective, Partners, Sample
+from diptych.core import Asked, Batch, Capability, Losses, Objective, PairObjective, Partners, Sample
 from diptych.errors import RecipeError
 
 
@@ -51,5 +53,10 @@ class OneForward:
         return {objective.name: objective.count(batch) for objective in self.objectives}
 
     def losses(self, model: Any, batch: Batch) -> Iterator[Losses]:
-        states = model(batch)
+        states = model(asking(batch, self.objectives))
         yield {objective.name: objective.loss(model, states, batch) for objective in self.objectives}
+
+
+def asking(batch: Batch, objectives: Sequence[Objective], beside: Asked | None = None) -> Batch:
+    """The batch with what the objectives read of a pass, and what is read `beside` them."""
+    return replace(batch, asked=reduce(or_, (o.asked(batch) for o in objectives), beside or Asked()))

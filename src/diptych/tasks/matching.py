@@ -151,7 +151,7 @@ def match_scores(model: Any, batch: Batch) -> Float[Tensor, "B"]:
             f"{', '.join(sorted(model.heads)) or 'none'}); teach it: diptych finetune retrieval --model MODEL, or "
             "pre-train with image-text matching"
         )
-    scores: Tensor = model.heads["match"](model(batch)).float()
+    scores: Tensor = model.heads["match"](model(batch.for_head("match"))).float()
     return scores
 
 

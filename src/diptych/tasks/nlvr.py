@@ -46,7 +46,7 @@ class Nlvr:
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
         """Whether it is true, with the probability of what is said."""
-        scores = model.heads["nlvr"](model(batch)).float()
+        scores = model.heads["nlvr"](model(batch.for_head("nlvr"))).float()
         finite(scores, batch)
         probability, best = scores.softmax(-1).max(-1)
         judged = zip(batch.keys, best.tolist(), probability.tolist(), strict=True)

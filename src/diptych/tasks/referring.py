@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from diptych.core import Batch, Expression, Record, Regions, Sample, Task, iou
+from diptych.core import Asked, Batch, Expression, Record, Regions, Sample, Task, iou
 from diptych.errors import DataError
 from diptych.loading.tokens import Tokens
 from diptych.models.heads import RegionScoreHead
@@ -53,7 +53,8 @@ class Referring:
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
         """The box of the best region, with its probability; no box where the picture has no region."""
-        scores = model.heads["region_score"](model(batch).regions).float().reshape(batch.regions_present.shape)
+        states = model(replace(batch, asked=Asked(regions=batch.regions_present)))
+        scores = model.heads["region_score"](states.regions).float().reshape(batch.regions_present.shape)
         finite(scores.masked_fill(~batch.regions_present, 0), batch)
         if not scores.shape[1]:
             return [{"key": key, "region": None, "box": None, "score": 0.0} for key in batch.keys]

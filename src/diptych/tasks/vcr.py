@@ -101,7 +101,7 @@ class Vcr:
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
         """How well each text fits. The best of its group is what the model chooses (`chosen`)."""
-        scores = model.heads["choice"](model(batch)).float().reshape(len(batch))
+        scores = model.heads["choice"](model(batch.for_head("choice"))).float().reshape(len(batch))
         finite(scores, batch)
         rows = zip(batch.keys, batch.groups, batch.truths, scores.tolist(), strict=True)
         return [

@@ -84,7 +84,7 @@ class Vqa:
 
     def _logits(self, model: Any, batch: Batch) -> Float[Tensor, "B *two A"]:
         """The answer that stands for all others is never given."""
-        logits: Tensor = model.heads["answer"](model(batch)).float()
+        logits: Tensor = model.heads["answer"](model(batch.for_head("answer"))).float()
         if self.answers.names[0] == UNKNOWN:
             logits[..., 0] = -torch.inf
         return logits

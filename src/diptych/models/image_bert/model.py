@@ -30,7 +30,8 @@ from diptych.core.shares import Layers, Size
 from diptych.errors import DataError
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
-from diptych.models.heads import HeadSizes, answer_slot_state, make_heads
+from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
+from diptych.models.rows import asked_mask
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Transformer
 from diptych.models.visual import WholeRegion, geometry, refuse_more_regions, region_features, whole_region
@@ -125,15 +126,23 @@ class ImageBert(SystemModel):
         seen, present = self._regions(batch)
         regions, text = seen.shape[1], words.shape[1]
         # The table's order is regions, text; the sequence's is of no consequence where all see all.
-        allowed = attention_mask(batch.attention, regions, text, 0, torch.cat([present, there], 1))
-        layers = self.encoder(torch.cat([seen, words], 1), allowed)
-        of_regions, of_text = layers[-1].split([regions, text], 1)
+        x, present = torch.cat([seen, words], 1), torch.cat([present, there], 1)
+        allowed = attention_mask(batch.attention, regions, text, 0, present)
+        layers = self.encoder(x, allowed) if self.keep_layers else []
+        last = layers[-1] if layers else self.encoder.last(x, allowed, present, self._asked(batch, regions, text))
+        of_regions, of_text = last.split([regions, text], 1)
         return States(
             regions=of_regions[:, : batch.boxes.shape[1]],
             text=of_text[:, 1:],
             special={"cls": of_text[:, 0], "sep": _last(of_text, there), **answer_slot_state(of_text[:, 1:], batch)},
-            layers=tuple(layers) if self.keep_layers else (),
+            layers=tuple(layers),
         )
+
+    def _asked(self, batch: Batch, regions: int, text: int) -> Bool[Tensor, "B L"] | None:
+        starts = {"regions": 0, "text": regions + 1}
+        last = regions + batch.text_present.sum(1)
+        special: dict[str, Tensor | int] = {"cls": regions, "sep": last, "slot": regions + 1 + answer_slot(batch)}
+        return asked_mask(batch, self.heads, regions + text, starts, special)
 
     def _words(self, batch: Batch) -> tuple[Float[Tensor, "B K D"], Bool[Tensor, "B K"]]:
         """[CLS] and the words, normed, and which of them are there."""

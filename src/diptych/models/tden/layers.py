@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from diptych.core import Batch, States
+from diptych.core import Batch, States, Stream
 from diptych.models.decoder import closed_of
 from diptych.models.dropout import Dropout
 from diptych.models.pooling import AttentionPool, LayerPools, PoolSizes
-from diptych.models.transformer import CLOSED, Layer, LayerSizes
+from diptych.models.rows import Rows
+from diptych.models.transformer import CLOSED, Layer, LayerSizes, run_last
 from diptych.models.visual import geometry, region_features
 
 
@@ -50,15 +53,23 @@ class CrossModalLayer(Layer):
             self.region_norm = nn.LayerNorm(sizes.width, sizes.norm_eps)
 
     def forward(
-        self, x: Float[Tensor, "B L D"], closed: Float[Tensor, "#B 1 #L L"], count: int = 0
-    ) -> Float[Tensor, "B L D"]:
+        self,
+        x: Float[Tensor, "*N D"],
+        closed: Float[Tensor, "#B 1 #K P"],
+        count: int = 0,
+        *,
+        rows: Rows | None = None,
+    ) -> Float[Tensor, "*n D"]:
         """The first `count` positions are regions."""
-        x = self.attend(x, self.attention(x, closed))
         if not self.own_ffn:
-            return self.feed(x)
-        return torch.cat([self._feed_regions(x[:, :count]), self.feed(x[:, count:])], 1)
+            return super().forward(x, closed, rows=rows)
+        if rows is None:
+            x = self.attend(x, self.attention(x, closed))
+            return torch.cat([self._feed_regions(x[:, :count]), self.feed(x[:, count:])], 1)
+        x = self.attend(rows.own(x), self.attention.among(x, closed, rows))
+        return torch.where(rows.before(count), self._feed_regions(x), self.feed(x))
 
-    def _feed_regions(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
+    def _feed_regions(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
         inner = self.region_outer(F.gelu(self.region_inner(x)))
         normed: Tensor = self.region_norm(x + self.dropout(inner))
         return normed
@@ -71,6 +82,28 @@ def closed_over(present: Bool[Tensor, "B P"], past: Float[Tensor, "1 1 U U"]) ->
     closed[..., :count] = closed_of(present, past)
     closed[..., count:, count:] = past
     return closed
+
+
+def through(
+    layers: nn.ModuleList,
+    x: Tensor,
+    present: Tensor,
+    count: int | None = None,
+    asked: Bool[Tensor, "B L"] | None = None,
+) -> Stream:
+    """All see all that is there. `count`: how many of the positions are regions, for layers in which these differ."""
+    more = () if count is None else (count,)
+    return Stream(after_each(layers, x, closed_of(present, x), *more, asked=asked), present)
+
+
+def after_each(
+    layers: nn.ModuleList, x: Tensor, closed: Tensor, *more: Any, asked: Bool[Tensor, "B L"] | None = None
+) -> tuple[Tensor, ...]:
+    """The states after each layer, or, where there is none, what went in."""
+    states = [x]
+    for layer in layers:
+        states.append(run_last(layer, states[-1], closed, *more, asked=asked if layer is layers[-1] else None))
+    return tuple(states[1:]) or (x,)
 
 
 class OneAnswer(nn.Module):
@@ -124,6 +157,8 @@ class TwoAnswers(nn.Module):
 
 class PairHead(nn.Module):
     """Whether picture and text belong together: ViLBERT's, over [IMG] times [CLS] after they have met."""
+
+    reads = frozenset({"img", "cls"})
 
     def __init__(self, sizes: PoolSizes) -> None:
         super().__init__()

@@ -25,17 +25,18 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
 
 from diptych.core import Batch, Capability, States, Stream, Vocabulary
 from diptych.core.shares import Epsilon, MaybeLayers, Size
 from diptych.errors import DataError, RecipeError
-from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, causal, closed_of, write_word
+from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, causal, closed_of, run_decoder, write_word
 from diptych.models.embeddings import TextEmbedding
-from diptych.models.heads import HeadSizes, answer_slot_state, make_heads
+from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
 from diptych.models.pooling import SimilarityHead
+from diptych.models.rows import asked_mask
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.tden.layers import (
     CrossModalLayer,
@@ -44,7 +45,9 @@ from diptych.models.tden.layers import (
     PairHead,
     ReadAnswer,
     TwoAnswers,
+    after_each,
     closed_over,
+    through,
 )
 from diptych.models.transformer import Layer, LayerSizes
 from diptych.models.visual import Source, refuse_more_regions
@@ -226,7 +229,9 @@ class Tden(SystemModel):
         """
         objects = self.read_regions(batch) if objects is None else objects
         sentence = self.read_text(batch) if batch.text.shape[1] else None
-        joint = self._meet(objects, sentence) if cross and sentence is not None and len(self.cross) else None
+        asked = self._asked(batch, objects.present.shape[1])
+        meet = cross and len(self.cross) > 0 and (asked is None or bool(asked.any()))
+        joint = self._meet(objects, sentence, asked) if meet and sentence is not None else None
         seen, text = joint if joint is not None else (objects, sentence)
         none = objects.last[:, :0]
         states = States(
@@ -239,12 +244,13 @@ class Tden(SystemModel):
         if sentence is not None:
             states.unimodal = self._unimodal(objects, sentence)
         if batch.target is not None:
-            states.target = self._write(batch.target, objects, self._memory(objects, joint))
+            states.target = self._write(batch, batch.target, objects, self._memory(objects, joint))
         elif sentence is not None and self._reads_twice:
             # A question is not written: the decoder reads all of it (tden.py:93 of the code; the paper's "outputs of
             # cross-modal encoder and decoder").
             closed, memory = closed_of(sentence.present, none), self._memory(objects, joint)
-            states.written = Stream(self._decode(sentence.last, closed, memory), sentence.present)
+            read = memory.last, closed_of(memory.present, none)
+            states.written = Stream(after_each(self.decoder, sentence.last, closed, *read), sentence.present)
         return states
 
     def read_regions(self, batch: Batch) -> Stream:
@@ -252,13 +258,13 @@ class Tden(SystemModel):
         refuse_more_regions(batch, self.config.max_regions)
         there = batch.regions_present.new_ones(batch.boxes.shape[0], 1)
         present = torch.cat([there, batch.regions_present], 1)
-        return _through(self.objects, self.regions(batch), present)
+        return through(self.objects, self.regions(batch), present)
 
     def read_text(self, batch: Batch) -> Stream:
         """[CLS] and the words by themselves: what retrieval keeps of a text."""
         cls = torch.full_like(batch.text[:, :1], self.vocabulary.cls)
         present = torch.cat([batch.text_present.new_ones(batch.text.shape[0], 1), batch.text_present], 1)
-        return _through(self.sentence, self._words(torch.cat([cls, batch.text], 1), 0, READ), present)
+        return through(self.sentence, self._words(torch.cat([cls, batch.text], 1), 0, READ), present)
 
     def embed_pictures(self, batch: Batch) -> Float[Tensor, "B S"]:
         """The vectors by which pictures are found. The text of the batch is not read."""
@@ -287,11 +293,23 @@ class Tden(SystemModel):
         """One modality that has met no other. One stream has no encoder for that: its stack reads it by itself."""
         if self.config.structure != "single-stream":
             return stream
-        return _through(self.cross, stream.last, stream.present)
+        return through(self.cross, stream.last, stream.present)
 
-    def _meet(self, objects: Stream, sentence: Stream) -> tuple[Stream, Stream]:
+    def _asked(self, batch: Batch, count: int) -> Bool[Tensor, "B L"] | None:
+        """Of regions and text that have met, the rows that are read; None: all. `count` positions are regions."""
+        special: dict[str, Tensor | int] = {"img": 0, "cls": count}
+        if self.config.answer_slot:
+            special["slot"] = count + 1 + answer_slot(batch)
+        starts = {"regions": 1, "text": count + 1}
+        asked = asked_mask(batch, self.heads, count + 1 + batch.text.shape[1], starts, special)
+        writes = batch.target is not None or self._reads_twice
+        if asked is not None and writes and self.config.decoder_memory == "official":
+            asked[:, :count] = True  # the decoder reads them
+        return asked
+
+    def _meet(self, objects: Stream, sentence: Stream, asked: Bool[Tensor, "B L"] | None) -> tuple[Stream, Stream]:
         count, present = objects.present.shape[1], torch.cat([objects.present, sentence.present], 1)
-        layers = _through(self.cross, torch.cat([objects.last, sentence.last], 1), present, count).layers
+        layers = through(self.cross, torch.cat([objects.last, sentence.last], 1), present, count, asked).layers
         return (
             Stream(tuple(states[:, :count] for states in layers), objects.present),
             Stream(tuple(states[:, count:] for states in layers), sentence.present),
@@ -303,27 +321,19 @@ class Tden(SystemModel):
         """What the decoder attends to. In the code's pre-training and VQA it has met the text (fidelity.md, 2.3)."""
         return joint[0] if joint is not None and self.config.decoder_memory == "official" else objects
 
-    def _write(self, target: Int[Tensor, "B U"], objects: Stream, memory: Stream) -> Float[Tensor, "B U D"]:
+    def _write(
+        self, batch: Batch, target: Int[Tensor, "B U"], objects: Stream, memory: Stream
+    ) -> Float[Tensor, "B U D"]:
         x = self._words(target, 0, WRITTEN)
-        past = causal(target.shape[1], x)
+        past, count = causal(target.shape[1], x), objects.present.shape[1]
+        before = 0 if self.config.structure == "decoupled" else count
+        asked = asked_mask(batch, self.heads, before + target.shape[1], {"target": before}, {})
         for layer in self.sentence:
             x = layer(x, past)
         if self.config.structure == "decoupled":
-            return self._decode(x, past, memory)[-1]
-        count = objects.present.shape[1]
-        x = torch.cat([objects.last, x], 1)
-        closed = closed_over(objects.present, past)
-        for layer in self.cross:
-            x = layer(x, closed, count)
-        return x[:, count:]
-
-    def _decode(self, x: Float[Tensor, "B U D"], closed: Tensor, memory: Stream) -> tuple[Tensor, ...]:
-        """The states after each layer of the decoder."""
-        layers, outward = [], closed_of(memory.present, x)
-        for layer in self.decoder:
-            x = layer(x, closed, memory.last, outward)
-            layers.append(x)
-        return tuple(layers)
+            return run_decoder(self.decoder, x, past, memory.last, closed_of(memory.present, x), asked=asked)
+        x, closed = torch.cat([objects.last, x], 1), closed_over(objects.present, past)
+        return after_each(self.cross, x, closed, count, asked=asked)[-1][:, count:]
 
     def begin(self, batch: Batch, room: int) -> tuple[Float[Tensor, "B V"], DecoderMemory]:
         """Read the regions once. The scores of each caption's first word, and a memory with room for `room` words."""
@@ -342,7 +352,8 @@ class Tden(SystemModel):
             for layer in self.cross:
                 assert isinstance(layer, CrossModalLayer)
                 pasts.append(Past(layer.attention.keys_values(x)))
-                x = layer(x, closed, x.shape[1])
+                if layer is not self.cross[-1]:
+                    x = layer(x, closed, x.shape[1])
         memory = DecoderMemory(pasts, closed_of(objects.present, objects.last), room)
         first = torch.full((objects.last.shape[0], 1), self.vocabulary.cls, device=objects.last.device)
         return self._next(first, memory)[:, 0], memory
@@ -369,12 +380,3 @@ class Tden(SystemModel):
             )
         positions = torch.arange(start, end, device=words.device)
         return self.text.finish(self.text(words, positions, torch.full_like(words, segment)))
-
-
-def _through(layers: Iterable[nn.Module], x: Tensor, present: Tensor, count: int | None = None) -> Stream:
-    """All see all that is there. `count`: how many of the positions are regions, for layers in which these differ."""
-    closed, states = closed_of(present, x), []
-    for layer in layers:
-        x = layer(x, closed) if count is None else layer(x, closed, count)
-        states.append(x)
-    return Stream(tuple(states) or (x,), present)

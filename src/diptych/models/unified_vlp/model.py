@@ -29,7 +29,8 @@ from diptych.core.attention import TEXT_AFTER_REGIONS, Attention
 from diptych.core.shares import Epsilon, Layers, Size
 from diptych.errors import DataError, RecipeError
 from diptych.models.embeddings import TextEmbedding
-from diptych.models.heads import HeadSizes, answer_slot_state, make_heads
+from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
+from diptych.models.rows import asked_mask
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Memory, Transformer
 from diptych.models.visual import (
@@ -172,16 +173,25 @@ class UnifiedVLP(SystemModel):
         sizes = [block.shape[1] for block in blocks]
         target = sum(sizes[1:]) - text
         allowed = attention_mask(batch.attention, sizes[0], text, target, present)
-        layers = self.encoder(self.text.finish(torch.cat(blocks, 1)), allowed)
-        of_regions, of_text, of_target = layers[-1].split([sizes[0], text, target], 1)
+        x = self.text.finish(torch.cat(blocks, 1))
+        layers = self.encoder(x, allowed) if self.keep_layers else []
+        last = layers[-1] if layers else self.encoder.last(x, allowed, present, self._asked(batch, sizes[0], x))
+        of_regions, of_text, of_target = last.split([sizes[0], text, target], 1)
         return States(
             regions=of_regions[:, 1 : 1 + batch.boxes.shape[1]],
             text=of_text,
             target=of_target if target else None,
             special={"cls": of_regions[:, 0], "sep": of_regions[:, -1], **answer_slot_state(of_text, batch)},
             embedded=embedded,
-            layers=tuple(layers) if self.keep_layers else (),
+            layers=tuple(layers),
         )
+
+    def _asked(self, batch: Batch, regions: int, x: Float[Tensor, "B L D"]) -> Bool[Tensor, "B L"] | None:
+        starts = {"regions": 1, "text": regions, "target": regions + batch.text.shape[1]}
+        special: dict[str, Tensor | int] = {"cls": 0, "sep": regions - 1}
+        if batch.text.shape[1] > 1:
+            special["slot"] = regions + answer_slot(batch)
+        return asked_mask(batch, self.heads, x.shape[1], starts, special)
 
     def begin(self, batch: Batch, room: int) -> tuple[Float[Tensor, "B V"], Memory]:
         """Read the regions once. The scores of each caption's first word, and a memory with room for `room` words.

@@ -33,7 +33,8 @@ from diptych.core.shares import Layers, Size
 from diptych.errors import DataError
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
-from diptych.models.heads import HeadSizes, PooledMatchHead, answer_slot_state, make_heads
+from diptych.models.heads import HeadSizes, PooledMatchHead, answer_slot, answer_slot_state, make_heads
+from diptych.models.rows import asked_mask
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Transformer
 from diptych.models.visual import Source, refuse_more_regions, region_features
@@ -191,8 +192,10 @@ class VLBert(SystemModel):
         x = torch.cat([self._regions(batch, visual, pictured), self._words(batch, words, visual, pictured)], 1)
         seen = torch.cat([present, there], 1)
         allowed = attention_mask(batch.attention, present.shape[1], words.shape[1], 0, seen)
-        layers = self.encoder(self.text.finish(x), allowed)
-        of_regions, of_text = layers[-1].split([present.shape[1], words.shape[1]], 1)
+        x = self.text.finish(x)
+        layers = self.encoder(x, allowed) if self.keep_layers else []
+        last = layers[-1] if layers else self.encoder.last(x, allowed, seen, self._asked(batch, present.shape[1], x))
+        of_regions, of_text = last.split([present.shape[1], words.shape[1]], 1)
         return States(
             regions=of_regions[:, 1:-1],
             text=of_text[:, 1:],
@@ -204,8 +207,19 @@ class VLBert(SystemModel):
                 **answer_slot_state(of_text[:, 1:], batch),
             },
             embedded={"regions": visual[:, 1:], "image": visual[:, :1], "features": features[:, 1:]},
-            layers=tuple(layers) if self.keep_layers else (),
+            layers=tuple(layers),
         )
+
+    def _asked(self, batch: Batch, regions: int, x: Float[Tensor, "B L D"]) -> Bool[Tensor, "B L"] | None:
+        starts = {"regions": 1, "text": regions + 1}
+        special: dict[str, Tensor | int] = {
+            "cls": regions,
+            "sep": regions + batch.text_present.sum(1),
+            "slot": regions + 1 + answer_slot(batch),
+            "whole": 0,
+            "end": regions - 1,
+        }
+        return asked_mask(batch, self.heads, x.shape[1], starts, special)
 
     def _words(
         self, batch: Batch, words: Int[Tensor, "B K"], visual: Float[Tensor, "B P D"], pictured: Bool[Tensor, "B"]

@@ -49,11 +49,13 @@ from diptych.models.decoder import (
     Signal,
     causal,
     closed_of,
+    run_decoder,
     write_word,
 )
-from diptych.models.heads import HeadSizes, answer_slot_state, make_heads
+from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
+from diptych.models.rows import asked_mask
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
-from diptych.models.transformer import CLOSED, Layer, LayerSizes
+from diptych.models.transformer import CLOSED, Layer, LayerSizes, run_last
 from diptych.models.visual import refuse_more_regions
 from diptych.models.xgpt.layers import Grounding, RefiningLayer, RegionProjection, WordEmbedding
 
@@ -169,9 +171,12 @@ class Xgpt(SystemModel):
             states, target = self._in_one(batch, x, present, regions)
         else:
             closed = _closed(attention_mask(tables, regions, text, 0, present), x)
-            for layer in self.encoder:
+            # A decoder reads all of the encoder's states.
+            asked = self._asked(batch, x, regions) if batch.target is None else None
+            for layer in self.encoder[:-1]:
                 x = layer(x, closed)
-            states, target = x, self._write(batch, x, present)
+            states = run_last(self.encoder[-1], x, closed, asked=asked)
+            target = self._write(batch, states, present)
         read, sentence = states[:, : batch.boxes.shape[1]], states[:, regions:]
         if not regions:  # nobody asks for regions that nobody reads
             read = x.new_zeros(*batch.boxes.shape[:2], x.shape[-1])
@@ -180,6 +185,13 @@ class Xgpt(SystemModel):
             last = (batch.text_present.sum(1) - 1).clamp(min=0)
             marks["cls"] = sentence[torch.arange(len(sentence), device=sentence.device), last]
         return States(regions=read, text=sentence, target=target, special=marks)
+
+    def _asked(self, batch: Batch, x: Float[Tensor, "B L D"], regions: int) -> Bool[Tensor, "B L"] | None:
+        text = batch.text.shape[1]
+        starts = {"text": regions, "target": regions + text} | ({"regions": 0} if regions else {})
+        last = regions + (batch.text_present.sum(1) - 1).clamp(min=0)
+        special: dict[str, Tensor | int] = {"cls": last, "slot": regions + answer_slot(batch)} if text else {}
+        return asked_mask(batch, self.heads, x.shape[1], starts, special)
 
     def _embed(self, batch: Batch, with_text: bool = True) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"], int]:
         """Regions and text before the encoder; which of them are there; how many of the positions are regions."""
@@ -244,10 +256,8 @@ class Xgpt(SystemModel):
             return None
         x = self._target(batch)
         past = causal(x.shape[1], x)
-        outward = closed_of(present, x)
-        for layer in self.decoder:
-            x = layer(x, past, encoded, outward)
-        return x
+        asked = asked_mask(batch, self.heads, x.shape[1], {"target": 0}, {})
+        return run_decoder(self.decoder, x, past, encoded, closed_of(present, x), asked=asked)
 
     def _in_one(
         self, batch: Batch, x: Float[Tensor, "B P D"], present: Bool[Tensor, "B P"], regions: int
@@ -258,8 +268,9 @@ class Xgpt(SystemModel):
         count, there = x.shape[1], torch.cat([present, batch.target_present], 1)
         allowed = attention_mask(batch.attention, regions, count - regions, target.shape[1], there)
         x, closed = torch.cat([x, target], 1), _closed(allowed, x)
-        for layer in self.encoder:
+        for layer in self.encoder[:-1]:
             x = layer(x, closed)
+        x = run_last(self.encoder[-1], x, closed, asked=self._asked(batch, x, regions))
         return x[:, :count], x[:, count:]
 
     def begin(self, batch: Batch, room: int) -> tuple[Float[Tensor, "B V"], DecoderMemory]:
@@ -275,7 +286,8 @@ class Xgpt(SystemModel):
             assert isinstance(layer, Layer)
             if self.config.structure == "enc":
                 pasts.append(Past(layer.attention.keys_values(x)))
-            x = layer(x, closed)
+            if self.config.structure != "enc" or layer is not self.encoder[-1]:  # whose states nobody reads
+                x = layer(x, closed)
         if self.config.structure != "enc":
             pasts = [Past(layer.look_up(x)) for layer in self.decoder if isinstance(layer, DecoderLayer | SharedLayer)]
         memory = DecoderMemory(pasts, closed, room)
