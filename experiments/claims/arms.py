@@ -106,11 +106,15 @@ def recipe_of(stage: Stage, seed: int, place: Place) -> Recipe:
 
 
 def key_of(stage: Stage, seed: int, place: Place) -> str:
-    """Of the resolved recipes of a chain: the same key is the same training."""
+    """Of the resolved recipes of a chain: the same key is the same training.
+
+    What stands at its default is left out, so that a setting which is new since the run leaves its key alone.
+    """
     recipes: list[tuple[str, dict[str, Any]]] = []
     for one in stage.chain:
-        recipe = recipe_of(one, seed, place).model_dump(mode="json")
-        recipe["data"]["text"] = bool(recipe["data"]["text"])  # where the file lies says nothing
+        recipe = recipe_of(one, seed, place).model_dump(mode="json", exclude_defaults=True)
+        if "text" in recipe.get("data", {}):
+            recipe["data"]["text"] = True  # where the file lies says nothing
         recipes.append((one.store, recipe))
     return hashlib.sha256(json.dumps(recipes, sort_keys=True).encode()).hexdigest()[:16]
 
