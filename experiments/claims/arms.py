@@ -14,9 +14,11 @@ The rules, fixed before any run was scored (docs/claims.md repeats them):
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,9 +131,20 @@ def train_chain(stage: Stage, seed: int, place: Place) -> ModelFolder:
     if start is not None:
         fitted = fit_to(recipe, start)
         recipe = derive(fitted, model={"max_regions": recipe.model.max_regions})
-    made = run(recipe, Store(place.store(stage.store)), folder, start, Console(quiet=True))
-    write_atomically(folder / "done", b"")
-    return made.model
+    with _turn(folder):
+        if not (folder / "done").exists():
+            run(recipe, Store(place.store(stage.store)), folder, start, Console(quiet=True))
+            write_atomically(folder / "done", b"")
+    return open_model(folder / INNER)
+
+
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """Arms that begin alike wait for the one that trains what they share."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".turn").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def scores_of(arm: Arm, seed: int, place: Place) -> dict[str, float]:
