@@ -15,6 +15,7 @@ from diptych.engine.outcome import Outcome, counts_of, outcome_of
 from diptych.errors import DiptychError
 from diptych.extras import wanted
 
+STARTS = 3  # times that a cluster of this machine is asked to start
 AGAIN = 3  # times that Ray runs a shard again whose worker died
 
 
@@ -53,18 +54,31 @@ def cluster(workers: int) -> Iterator[None]:
         yield
         return
     address = os.environ.get("RAY_ADDRESS")
-    own: dict[str, Any] = {} if address else {"num_cpus": workers, "include_dashboard": False}
-    try:
-        ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **own)
-    except Exception as error:  # a bare one where the machine is too busy for it to start in time
-        way_out = "unset RAY_ADDRESS to start one here" if address else "give the command again, or --engine local"
-        raise DiptychError(f"no Ray cluster at {address or 'this machine'}: {error}; {way_out}") from error
+    _begin(ray, address, workers)
     try:
         if address:
             _same_versions(ray)
         yield
     finally:
         ray.shutdown()
+
+
+def _begin(ray: Any, address: str | None, workers: int) -> None:
+    """Ray gives itself 30 s to start here, which a busy machine may not have: then it is asked again."""
+    own = {} if address else {"num_cpus": workers, "include_dashboard": False}
+    for left in reversed(range(1 if address else STARTS)):
+        try:
+            ray.init(
+                address or "local", log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **own
+            )
+            return
+        except Exception as error:  # a bare one
+            ray.shutdown()
+            if not left:
+                way_out = (
+                    "unset RAY_ADDRESS to start one here" if address else "give the command again, or --engine local"
+                )
+                raise DiptychError(f"no Ray cluster at {address or 'this machine'}: {error}; {way_out}") from error
 
 
 def versions() -> dict[str, str]:
