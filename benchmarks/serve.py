@@ -1,159 +1,179 @@
 """A service under load, beside `diptych caption FOLDER` in the same run: pictures a second, waits, refusals, memory.
 
-    uv run python -m benchmarks.serve MODEL PICTURES
+    uv run python -m benchmarks.serve MODEL PICTURES [--requests 20000]
 
-MODEL is a folder that captions (the demo's `caption`), PICTURES a folder. `diptych serve` runs in a process of its own.
-So many clients ask in a closed loop: each sends its next picture when the last is answered, and waits as long as
-Retry-After says. Then hostile clients try to harm it, and a good one is timed. Writes benchmarks/results/serve.json.
+MODEL is a folder that captions (the demo's `caption`), PICTURES a folder, whose pictures are asked in four sizes.
+`diptych serve` runs in a process of its own. So many clients ask in a closed loop: each sends its next picture when the
+last is answered, and waits as long as Retry-After says. The command line and each load run in turn, in several rounds,
+and figures are medians. The clients share the cores with the service; what they cost is told. With `--requests`, so
+many more are sent, and the memory of the process is read as they are answered. Hostile clients have a benchmark of
+their own, `benchmarks.faults`. Writes benchmarks/results/serve.json.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import io
 import re
 import subprocess
 import sys
+import tempfile
 import time
-from collections import Counter
-from itertools import count, cycle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import cycle, islice
 from pathlib import Path
-from random import Random
+from statistics import median
 from typing import Any
 
-import httpx2
 import numpy as np
 import psutil
+from PIL import Image
 
+from benchmarks.clients import Tally, closed_loop, form
 from benchmarks.machine import save_result
 from diptych.vision.pictures import find_pictures
 
 CLIENTS = (1, 8, 32, 128)
-SECONDS = 10.0
-COMMAND_PICTURES = 160
-GARBAGE = 200
+SECONDS = 5.0  # of each load
+ROUNDS = 3
+BATCH = 16  # pictures that the command line captions at once, and a service at most
+PICTURES = 20 * BATCH  # for the command line
+SIZES = (160, 320, 640, 1280)  # pixels of the longer side; the smallest as PNG, the others as JPEG
+SAMPLES = 40  # of memory
 
 
-def serve(model: Path) -> tuple[subprocess.Popen[str], str]:
-    command = [sys.executable, "-m", "diptych.cli", "serve", str(model), "--port", "0"]
-    log = Path("/tmp/benchmarks-serve.log")
-    process = subprocess.Popen(command, stderr=log.open("w"), text=True)
-    for _ in range(600):
-        if found := re.search(r"serving on (http://\S+) ", log.read_text()):
-            return process, found[1]
-        time.sleep(0.1)
-    raise SystemExit(f"no service came up: {log.read_text()}")
+@contextmanager
+def serving(*words: str) -> Iterator[tuple[psutil.Process, tuple[str, int]]]:
+    """`diptych serve` with these words, its address; afterwards it was ended by SIGTERM, with 0."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "log")
+        command = [sys.executable, "-m", "diptych.cli", "serve", *words, "--port", "0"]
+        process = subprocess.Popen(command, stderr=log.open("w"), text=True)
+        try:
+            while not (found := re.search(r"serving on http://(\S+):(\d+) ", log.read_text())):
+                if process.poll() is not None:
+                    raise SystemExit(f"no service came up: {log.read_text()}")
+                time.sleep(0.1)
+            yield psutil.Process(process.pid), (found[1], int(found[2]))
+        finally:
+            process.terminate()
+            code = process.wait(30)
+    assert code == 0, f"the service ended with {code}"
 
 
-def command_line(model: Path, pictures: list[Path], folder: Path) -> float:
-    """Pictures a second of `diptych caption FOLDER`, without the seconds of its start."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.iterdir():
-        old.unlink()
-    for number, picture in zip(range(COMMAND_PICTURES), cycle(pictures), strict=False):
-        (folder / f"{number}{picture.suffix}").write_bytes(picture.read_bytes())
+def sized(pictures: list[Path]) -> list[bytes]:
+    """The files of the pictures, each in the next of the sizes."""
+    made = []
+    for path, size in zip(pictures, cycle(SIZES), strict=False):
+        with Image.open(path) as image:
+            share = size / max(image.size)
+            shape = (round(image.width * share), round(image.height * share))
+            resized, content = image.convert("RGB").resize(shape), io.BytesIO()
+        resized.save(content, "PNG" if size == SIZES[0] else "JPEG", quality=90)
+        made.append(content.getvalue())
+    return made
+
+
+def command_line(model: Path, folder: Path) -> dict[str, float]:
+    """Pictures a second of `diptych caption FOLDER`, without its start and its end."""
     command = [sys.executable, "-m", "diptych.cli", "caption", str(folder), "--model", str(model)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    watched, marks = psutil.Process(process.pid), []
     assert process.stdout is not None
-    times = [time.perf_counter() for _ in process.stdout]
+    for number, _ in enumerate(process.stdout, 1):
+        if number in (BATCH, PICTURES - BATCH):  # a batch comes at once
+            marks.append((time.perf_counter(), spent(watched)))
     process.wait()
-    return (len(times) - 16) / (times[-1] - times[15])  # a batch of 16 comes at once
-
-
-async def load(url: str, contents: list[bytes], clients: int, seconds: float) -> dict[str, Any]:
-    """A closed loop."""
-    waits: list[float] = []
-    statuses: Counter[int] = Counter()
-    turns, until = count(), time.perf_counter() + seconds
-
-    async def client(asks: httpx2.AsyncClient) -> None:
-        while time.perf_counter() < until:
-            files = {"image": ("a.png", contents[next(turns) % len(contents)])}
-            begun = time.perf_counter()
-            answer = await asks.post(f"{url}/v1/caption", files=files)
-            statuses[answer.status_code] += 1
-            if answer.status_code == 200:
-                waits.append(time.perf_counter() - begun)
-            else:
-                await asyncio.sleep(float(answer.headers.get("retry-after", "1")))
-
-    limits = httpx2.Limits(max_connections=clients)
-    async with httpx2.AsyncClient(timeout=60, limits=limits, trust_env=False) as asks:
-        begun = time.perf_counter()
-        await asyncio.gather(*(client(asks) for _ in range(clients)))
-        took = time.perf_counter() - begun
-    p50, p95, p99 = (1000 * float(part) for part in np.percentile(waits, (50, 95, 99)))
+    (begun, cpu), (ended, cpu_then) = marks
+    pictures = PICTURES - 2 * BATCH
     return {
-        "pictures a second": round(len(waits) / took, 1),
-        "p50 ms": round(p50),
-        "p95 ms": round(p95),
-        "p99 ms": round(p99),
-        "answered": statuses[200],
-        "refused with 503": statuses[503],
-        "other failures": sum(statuses.values()) - statuses[200] - statuses[503],
+        "pictures a second": pictures / (ended - begun),
+        "CPU ms of a picture": 1000 * (cpu_then - cpu) / pictures,
     }
 
 
-async def harm(url: str, content: bytes) -> dict[str, Any]:
-    """Half requests that stay open, garbage and damaged pictures; then the seconds of a good request."""
-    host, port = url.removeprefix("http://").split(":")
-    held = [await asyncio.open_connection(host, int(port)) for _ in range(50)]
-    for number, (_, writer) in enumerate(held):
-        head = b"POST /v1/caption HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n"
-        writer.write(head[: len(head) * number // 50])
-    rng, statuses = Random(0), Counter[int]()
-    async with httpx2.AsyncClient(timeout=60, trust_env=False) as asks:
-        for number in range(GARBAGE):
-            damaged = bytearray(content)
-            for _ in range(rng.randint(1, 40)):
-                damaged[rng.randrange(len(damaged))] = rng.randrange(256)
-            body = bytes(damaged) if number % 2 else rng.randbytes(rng.randrange(2000))
-            answer = await asks.post(f"{url}/v1/caption", files={"image": ("a.png", body)})
-            statuses[answer.status_code] += 1
-        begun = time.perf_counter()
-        good = await asks.post(f"{url}/v1/caption", files={"image": ("a.png", content)})
-        took = time.perf_counter() - begun
-    for _, writer in held:
-        writer.close()
-    assert good.status_code == 200
-    assert 500 not in statuses
+def load(service: psutil.Process, address: tuple[str, int], requests: list[bytes], clients: int) -> dict[str, float]:
+    before = spent(service)
+    tally = asyncio.run(closed_loop(address, requests, clients, SECONDS))
+    cpu, answered = spent(service) - before, len(tally.waits)
+    p50, p95, p99 = (1000 * float(part) for part in np.percentile(tally.waits, (50, 95, 99)))
     return {
-        "garbage and damaged pictures": GARBAGE,
-        "refused": GARBAGE - statuses[200],
-        "answered as a picture all the same": statuses[200],
-        "faults (500)": statuses[500],
-        "half requests held open": len(held),
-        "a good request afterwards, ms": round(1000 * took),
+        "pictures a second": answered / tally.took,
+        "p50 ms": p50,
+        "p95 ms": p95,
+        "p99 ms": p99,
+        "CPU ms of a picture": 1000 * cpu / answered,
+        "CPU ms of a picture, the client's": 1000 * tally.clients_cpu / answered,
+        "share answered": answered / total(tally),
+        "other failures than 503": total(tally) - answered - tally.statuses[503],
     }
 
 
-def main(model: Path, folder: Path) -> None:
-    pictures = find_pictures(folder)
-    contents = [picture.read_bytes() for picture in pictures]
-    alone = command_line(model, pictures, Path("/tmp/benchmarks-serve-pictures"))
-    process, url = serve(model)
-    try:
-        memory = psutil.Process(process.pid)
-        asyncio.run(load(url, contents, 8, 3.0))
-        before = memory.memory_info().rss
-        found = {str(clients): asyncio.run(load(url, contents, clients, SECONDS)) for clients in CLIENTS}
-        again = command_line(model, pictures, Path("/tmp/benchmarks-serve-pictures"))
-        hostile = asyncio.run(harm(url, contents[0]))
-        after = memory.memory_info().rss
-    finally:
-        process.terminate()
-        code = process.wait(30)
-    beside = (alone + again) / 2
-    figures = {
-        "seconds of each load": SECONDS,
-        "the command line over the folder, pictures a second": [round(alone, 1), round(again, 1)],
-        "clients": found,
-        "32 clients over the command line (goal 0.85)": round(found["32"]["pictures a second"] / beside, 2),
-        "hostile": hostile,
-        "memory, MiB": {"before the loads": before >> 20, "after all": after >> 20},
-        "exit code after SIGTERM": code,
-    }
-    print(save_result("serve", f"uv run python -m benchmarks.serve {model} {folder}", figures).read_text())
+def total(tally: Tally) -> int:
+    return sum(tally.statuses.values())
+
+
+def spent(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def memory(
+    service: psutil.Process, address: tuple[str, int], requests: list[bytes], count: int
+) -> dict[str, int | float | list[int]]:
+    """MiB as so many requests of 32 clients are answered; the rise is from the first tenth on."""
+    seen = []
+    for _ in range(SAMPLES):
+        tally = asyncio.run(closed_loop(address, requests, 32, most=count // SAMPLES))
+        assert set(tally.statuses) <= {200, 503}
+        seen.append(service.memory_info().rss >> 20)
+    tenth = seen[SAMPLES // 10 - 1]
+    return {"requests": count, "MiB": seen, "rise after the first tenth": round(max(seen) / tenth - 1, 4)}
+
+
+def medians(rounds: list[dict[str, float]]) -> dict[str, float]:
+    return {name: float(f"{median(one[name] for one in rounds):.3g}") for name in rounds[0]}
+
+
+def main(model: Path, folder: Path, count: int) -> None:
+    contents = sized(find_pictures(folder)[:PICTURES])
+    requests = [form(content) for content in contents]
+    alone: list[dict[str, float]] = []
+    found: dict[str, list[dict[str, float]]] = {str(clients): [] for clients in CLIENTS}
+    with tempfile.TemporaryDirectory() as written, serving(str(model)) as (service, address):
+        for number, content in enumerate(islice(cycle(contents), PICTURES)):
+            Path(written, f"{number:04}.png").write_bytes(content)  # whatever its kind: the head tells it
+        started = service.memory_info().rss >> 20
+        load(service, address, requests, BATCH)
+        for _ in range(ROUNDS):
+            for clients in CLIENTS:
+                if clients == 32:
+                    alone.append(command_line(model, Path(written)))
+                found[str(clients)].append(load(service, address, requests, clients))
+        figures: dict[str, Any] = {
+            "seconds of each load": SECONDS,
+            "rounds": ROUNDS,
+            "longer sides of the pictures": SIZES,
+            "the command line over the folder": medians(alone),
+            "clients": {clients: medians(rounds) for clients, rounds in found.items()},
+            "32 clients over the command line, each round (goal 0.85)": [
+                round(there["pictures a second"] / here["pictures a second"], 2)
+                for there, here in zip(found["32"], alone, strict=True)
+            ],
+            "memory, MiB": {"at the start": started, "after the loads": service.memory_info().rss >> 20},
+        }
+        if count:
+            figures["memory"] = memory(service, address, requests, count)
+    more = f" --requests {count}" if count else ""
+    print(save_result("serve", f"uv run python -m benchmarks.serve {model} {folder}{more}", figures).read_text())
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("model", type=Path)
+    words.add_argument("pictures", type=Path)
+    words.add_argument("--requests", type=int, default=0)
+    given = words.parse_args()
+    main(given.model, given.pictures, given.requests)

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from diptych.memory import wait_asleep
+
 FAULTS = """
 import resource, sys
 from diptych.memory import keep_memory
@@ -37,3 +39,46 @@ def test_freed_memory_is_used_again() -> None:
     left, many = faults(DIPTYCH_MALLOC="system", MALLOC_MMAP_THRESHOLD_="1048576")
     assert (kept, left) == ("True", "False")
     assert few < many / 10
+
+
+ARENAS = """
+import sys, threading, xml.etree.ElementTree as tree, ctypes, tempfile
+from diptych.memory import share_memory
+if sys.argv[1] == "shared":
+    assert share_memory()
+held, done = [], threading.Barrier(9)
+def allocate():
+    held.append(bytes(100))
+    held.append(bytearray(100_000))
+    done.wait()
+threads = [threading.Thread(target=allocate) for _ in range(8)]
+[thread.start() for thread in threads]
+done.wait()
+[thread.join() for thread in threads]
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+with tempfile.NamedTemporaryFile() as file:
+    written = libc.fopen(file.name.encode(), b"w")
+    libc.malloc_info(0, ctypes.c_void_p(written))
+    libc.fclose(ctypes.c_void_p(written))
+    print(len(tree.parse(file.name).findall("heap")))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="sets glibc's malloc, and this is another")
+def test_threads_allocate_from_one_place() -> None:
+    def arenas(way: str) -> int:
+        done = subprocess.run([sys.executable, "-c", ARENAS, way], capture_output=True, text=True, check=True)
+        return int(done.stdout)
+
+    assert arenas("apart") > 1
+    assert arenas("shared") == 1
+
+
+def test_threads_wait_asleep_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    wait_asleep()
+    assert os.environ["OMP_WAIT_POLICY"] == "passive"
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    wait_asleep()
+    assert os.environ["OMP_WAIT_POLICY"] == "active"

@@ -16,7 +16,7 @@ from io import TextIOWrapper
 from diptych.cli import data, evaluate, importing, mine, plot, predict, recipes, search, serve, share, train
 from diptych.cli.app import app, holding
 from diptych.errors import DiptychError, Stopped, Terminated
-from diptych.memory import keep_memory
+from diptych.memory import keep_memory, wait_asleep
 from diptych.processes import started_together
 from diptych.terminal import columns
 
@@ -44,6 +44,7 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):  # what it cannot encode is escaped, and ends nothing
             stream.reconfigure(errors="backslashreplace")
     keep_memory()
+    wait_asleep()
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     code = _flushed(_run(arguments, debug=len(arguments) < len(sys.argv) - 1))
     if os.environ.get("WORLD_SIZE", "1") != "1":

@@ -12,6 +12,7 @@ import typer
 from diptych.cli.app import Address, Device, Features, Precise, app
 from diptych.errors import CheckpointError, RecipeError
 from diptych.extras import wanted
+from diptych.memory import share_memory
 
 if TYPE_CHECKING:
     from diptych.serving import Predictor
@@ -48,6 +49,7 @@ def serve(
 ) -> None:
     """Answer requests over HTTP, and show a page to try the models."""
     token = _token(token_file)
+    share_memory()
     with wanted("a service", "serve"):
         from diptych.serving.service.server import bind, is_loopback, make_server, serve
     from diptych.serving.service.app import Service

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,7 +68,7 @@ class Service:
         }
         self.measures = Measures(lambda: len(self.worker))
         self.worker = Worker(Batches(self.models, self.gallery), self.limits, self.measures.batches.observe)
-        self.decoders = asyncio.Semaphore(self.limits.decoders)
+        self.decoders = ThreadPoolExecutor(self.limits.decoders, "diptych-decoder")
         self.examples: dict[str, bytes] = {}
         if any(draws_its_pictures(predictor.folder) for predictor in self.models.values()):
             self.examples = drawn_examples()
@@ -155,6 +156,7 @@ def make_app(service: Service) -> FastAPI:
         service.worker.start()
         yield
         service.worker.stop(service.limits.deadline)
+        service.decoders.shutdown(wait=False, cancel_futures=True)
 
     app = FastAPI(
         title="Diptych", summary="Captions, answers and decisions about pictures.", version="1", lifespan=lifespan,

@@ -8,6 +8,8 @@ import base64
 import binascii
 import re
 from collections.abc import AsyncGenerator
+from concurrent.futures import Executor
+from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -148,13 +150,13 @@ def _wrong(error: ValidationError) -> Refused:
     return Refused(422, "; ".join(problems_found[:5]) + more, where=str((problems[0]["loc"] or ("body",))[0])[:100])
 
 
-async def open_upload(content: bytes | None, limits: Limits, decoders: asyncio.Semaphore) -> Picture:
-    """The picture, opened in another thread. Raises Refused: 413 too many pixels, 415 no picture, 422 a broken one."""
+async def open_upload(content: bytes | None, limits: Limits, decoders: Executor) -> Picture:
+    """The picture, opened by a decoder. Raises Refused: 413 too many pixels, 415 no picture, 422 a broken one."""
     if not content:
         raise Refused(422, f"there is no picture; send a file {IMAGE}, or base64 in JSON", where=IMAGE)
     try:
-        async with decoders:
-            return await asyncio.to_thread(read_picture, content, "the picture that was sent", limits.pixels)
+        opened = partial(read_picture, content, "the picture that was sent", limits.pixels)
+        return await asyncio.get_running_loop().run_in_executor(decoders, opened)
     except TooManyPixels as error:
         raise Refused(413, str(error), where=IMAGE) from None
     except UnknownFormat as error:
