@@ -10,6 +10,8 @@ from diptych.core import Batch, Update
 from diptych.models import SystemModel, rows
 from diptych.models.rows import Rows
 
+RUBBISH = 1e4
+
 
 def costs(model: SystemModel, update: Update, batch: Batch) -> list[Tensor]:
     """Of each pass the losses, then each weight's gradient of their sum."""
@@ -24,11 +26,11 @@ def costs(model: SystemModel, update: Update, batch: Batch) -> list[Tensor]:
 def everything(patch: pytest.MonkeyPatch) -> None:
     """No row is cut, of padding or of what nobody asks for."""
     patch.setattr(rows, "asked_of", lambda *_: None)
-    patch.setattr("diptych.models.transformer.WORTH", 0.0)
+    patch.setattr(rows, "WORTH", 0.0)
 
 
 def rows_cut(patch: pytest.MonkeyPatch, run: Callable[[], Sequence[Tensor]], wanted: Sequence[Tensor]) -> int:
-    """Runs with NaN in all rows that are cut; the same numbers have to come. How many rows were cut."""
+    """Runs with rubbish in all rows that are cut; the same numbers have to come. How many rows were cut."""
     cut = 0
 
     def put(self: Rows, found: Tensor) -> Tensor:
@@ -36,7 +38,7 @@ def rows_cut(patch: pytest.MonkeyPatch, run: Callable[[], Sequence[Tensor]], wan
         if self.home is None:
             return found.reshape(self.batch, self.length, -1)
         cut += self.batch * self.length - len(self.home)
-        nothing = found.new_full((self.batch * self.length, *found.shape[1:]), torch.nan)
+        nothing = found.new_full((self.batch * self.length, *found.shape[1:]), RUBBISH)
         return nothing.index_copy(0, self.home, found).reshape(self.batch, self.length, -1)
 
     with patch.context() as patched:

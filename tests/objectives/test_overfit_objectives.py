@@ -213,7 +213,7 @@ def test_eight_samples_are_learnt_by_heart(row: str, way: Chosen | Contrast, sys
 def test_what_nobody_asks_for_is_not_read(
     row: str, way: Chosen | Contrast, system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Layers are run for less than all rows: the same losses and gradients, with NaN in all the others."""
+    """Layers are run for less than all rows: the same losses and gradients, with rubbish in all the others."""
     recipe, (first, *others) = way.recipe(system), samples_for(row, system)
     samples = [replace(first, text=first.text[1:]), *others]  # texts of more than one length
     schedule = way.schedule(recipe)

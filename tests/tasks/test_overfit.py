@@ -95,7 +95,7 @@ def test_eight_samples_are_learnt_by_heart(system: str, task_name: str) -> None:
 @pytest.mark.parametrize("task_name", [*TASKS, "vqa"])
 @pytest.mark.parametrize("system", SMALLER)
 def test_heads_say_what_they_read(system: str, task_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Losses, gradients and answers are the same with NaN in all rows that no head reads."""
+    """Losses, gradients and answers are the same with rubbish in all rows that no head reads."""
     recipe = RECIPES[f"{system}/small/{task_name}"]()
     answers, records = (Answers.of(EIGHT), EIGHT) if task_name == "vqa" else (None, RECORDS)
     task, update = make_task(recipe, TOKENS, answers), recipe.objectives.schedule(TOKENS.vocabulary).at(0)

@@ -57,6 +57,13 @@ class Rows:
         numbers[within.home] = torch.arange(len(within.home))
         return cls(batch, length, most, home, slot, within, numbers[home])
 
+    @classmethod
+    def worth(cls, there: Bool[Tensor, "B L"]) -> Rows:
+        """Those that are there, or all of them where that saves little."""
+        if whole(there) or int(there.sum()) >= WORTH * there.numel():
+            return cls.every(*there.shape)
+        return cls.of(there)
+
     def before(self, place: int) -> Bool[Tensor, "n 1"]:
         """Which of them stand in front of this position."""
         assert self.home is not None
@@ -101,9 +108,14 @@ class Rows:
         return self.spread(self.home % self.length)
 
 
+def whole(like: Tensor) -> bool:
+    """Whether nothing is cut: on a GPU, and in a program that is written down for all batches."""
+    return like.device.type != "cpu" or torch.compiler.is_compiling()
+
+
 def asked_of(batch: Batch, heads: nn.ModuleDict) -> frozenset[str] | None:
     """The special tokens that are read of a batch; None: all states are, or nobody said which."""
-    if batch.asked is None or batch.boxes.device.type != "cpu" or torch.compiler.is_compiling():
+    if batch.asked is None or whole(batch.boxes):
         return None
     read = [getattr(heads[name], "reads", None) for name in batch.asked.heads]
     return None if None in read else frozenset[str]().union(*(names for names in read if names is not None))

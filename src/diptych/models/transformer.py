@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from diptych.models.dropout import Dropout
-from diptych.models.rows import WORTH, Rows
+from diptych.models.rows import Rows, whole
 from diptych.models.system import ModelConfig
 
 CLOSED = -10000.0  # BERT's: far below any score, yet finite
@@ -170,8 +170,8 @@ def run_last(
 ) -> Float[Tensor, "B L D"]:
     """A layer for what is `asked` alone (None: for all), with rubbish elsewhere."""
     if asked is None:
-        whole: Tensor = layer(x, closed, *more)
-        return whole
+        every: Tensor = layer(x, closed, *more)
+        return every
     rows = Rows.of(asked, within=Rows.every(*asked.shape))
     return rows.put(layer(x.flatten(0, 1), rows.cut(closed), *more, rows=rows))
 
@@ -199,11 +199,9 @@ class Transformer(nn.Module):
 
         Padding passes no layer where there is much of it (CPU), and the last layer is run for what is asked.
         """
-        if x.device.type != "cpu" or torch.compiler.is_compiling():
+        if whole(x):
             return self.forward(x, allowed)[-1]
-        there = present if asked is None else present | asked
-        few = int(there.sum()) < WORTH * there.numel()
-        here = Rows.of(there) if few else Rows.every(*there.shape)
+        here = Rows.worth(present if asked is None else present | asked)
         last = here if asked is None else Rows.of(asked, within=here)
         rows, closed = here.take(x), self._closed(here.cut_both(allowed), x)
         for layer in self.layers[:-1]:

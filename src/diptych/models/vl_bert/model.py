@@ -34,7 +34,7 @@ from diptych.errors import DataError
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, PooledMatchHead, answer_slot, answer_slot_state, make_heads
-from diptych.models.rows import asked_mask
+from diptych.models.rows import Rows, asked_mask
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Transformer
 from diptych.models.visual import Source, refuse_more_regions, region_features
@@ -179,9 +179,10 @@ class VLBert(SystemModel):
 
     def forward(self, batch: Batch) -> States:
         pictured = batch.regions_present.any(1)
+        seen = torch.cat([pictured[:, None], batch.regions_present], 1)
         batch = replace(batch, regions_present=batch.regions_present & self._within_budget(batch))
         features = self.regions.features(batch)
-        visual = self.regions(batch, features)
+        visual = self.regions(batch, features, seen)
         # [CLS], words: (B, 1 + T)
         cls = batch.text.new_full((batch.text.shape[0], 1), self.config.vocabulary.cls)
         words = torch.cat([cls, batch.text], 1)
@@ -298,10 +299,14 @@ class VisualFeatures(nn.Module):
         """P = 1 + R: the whole picture comes first."""
         return self._stored(batch) if self.network is None else self._seen(batch, self.network)
 
-    def forward(self, batch: Batch, features: Float[Tensor, "B P F"]) -> Float[Tensor, "B P D"]:
-        places = sines(self._places(batch), self.config.coordinates)
-        visual: Tensor = torch.relu(self.out(self.dropout(torch.cat([places.to(features), features], -1))))
-        return visual
+    def forward(
+        self, batch: Batch, features: Float[Tensor, "B P F"], there: Bool[Tensor, "B P"]
+    ) -> Float[Tensor, "B P D"]:
+        """Of the regions that are there, and of the whole where there is a picture: text alone costs nothing."""
+        rows = Rows.worth(there)
+        places = sines(rows.take(self._places(batch)), self.config.coordinates)
+        seen = torch.cat([places.to(features), rows.take(features)], -1)
+        return rows.put(torch.relu(self.out(self.dropout(seen))))
 
     def _stored(self, batch: Batch) -> Float[Tensor, "B P F"]:
         features = region_features(batch, self.config.feature_size)
@@ -363,7 +368,7 @@ class VisualFeatures(nn.Module):
         return SCALE * torch.cat([(starts + ends) / 2, ends - starts], -1)
 
 
-def sines(numbers: Float[Tensor, "B P n"], count: int) -> Float[Tensor, "B P m"]:
+def sines(numbers: Float[Tensor, "*P n"], count: int) -> Float[Tensor, "*P m"]:
     """Of each number `count` sines, then as many cosines, of wavelengths that grow to 1,000 (Relation Networks)."""
     waves = LONGEST ** (torch.arange(count, device=numbers.device, dtype=torch.float32) / count)
     angles = numbers.float()[..., None] / waves
