@@ -74,7 +74,7 @@ def step_of(system: str, sizes: Sizes, device: torch.device) -> tuple[Callable[[
     model = built(system, sizes).to(device)
     optimizer = build_optimizer(model, recipe, device)
     counts = {name: max(float(count), 1.0) for name, count in update.counts(batch).items()}
-    moved = batch.to(device)
+    moved = replace(batch, places=update.places(batch)).to(device)
 
     def step() -> None:
         with autocast(device, "bf16"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from diptych.errors import RecipeError, nearest
 
@@ -74,6 +74,12 @@ def _read(path: Path) -> str:
         return path.read_text("utf-8", "replace")
     except OSError:  # no Linux
         return ""
+
+
+def sent(values: Any, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
+    """Numbers as a tensor on its way to a device: torch.tensor(..., device=device) would wait for all that a GPU has
+    still to do."""
+    return torch.tensor(values, dtype=dtype).to(device, non_blocking=True)
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:

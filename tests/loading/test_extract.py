@@ -1,6 +1,7 @@
 """Pictures in, a store out: order, resume, failures by name, interruption."""
 
 import json
+import os
 import pickle
 import subprocess
 import sys

@@ -157,7 +157,7 @@ def clipped(**options) -> tuple[float, list[list[float]]]:
     a, b = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(1))
     a.grad, b.grad = torch.tensor([3.0, 4.0]), torch.tensor([12.0])
     norm = clip([a, b], OptimizerConfig(**options))
-    return norm, [[round(x, 3) for x in p.grad.tolist()] for p in (a, b)]
+    return float(norm), [[round(x, 3) for x in p.grad.tolist()] for p in (a, b)]
 
 
 def test_clipping():

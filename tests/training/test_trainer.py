@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from toy import Always, Bad, Silent, ToyBatches, ToyModel, ToyUpdate, lines, toy_train, weights_hash
 
 from diptych.errors import RecipeError, TrainingError
+from diptych.training import trainer
 from diptych.training.checkpoint import load
 
 
@@ -211,6 +212,27 @@ def test_a_loss_that_is_not_finite(tmp_path, gradient_only):
     with pytest.raises(TrainingError, match=said):
         toy_train(tmp_path, schedule=Always(Bad(gradient_only=gradient_only)), micro_batch=2, checkpoint_every=1)
     load(tmp_path / "checkpoints" / "step-00000001")
+
+
+def test_numbers_that_are_read_late_are_the_same(tmp_path, monkeypatch):
+    """As of a GPU: a step's numbers are read when the next one has begun, or at once where they are logged or saved."""
+    options = {"passes": 2, "micro_batch": 2, "log_every": 3, "checkpoint_every": 5}
+    toy_train(tmp_path / "at once", **options)
+    monkeypatch.setattr(trainer, "READ_LATE", ("cpu",))
+    toy_train(tmp_path / "late", **options)
+    assert weights_hash(tmp_path / "late") == weights_hash(tmp_path / "at once")
+    one, other = (lines(tmp_path / name) for name in ("late", "at once"))
+    assert [(line["step"], line["losses"], line["gradient_norm"]) for line in one] == [
+        (line["step"], line["losses"], line["gradient_norm"]) for line in other
+    ]
+
+
+def test_a_loss_that_is_read_late_and_not_finite_is_never_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr(trainer, "READ_LATE", ("cpu",))
+    said = r"loss of word is not finite \(step 2, pass 1, .*; records: toy/6, toy/7\)\. No checkpoint was saved yet"
+    with pytest.raises(TrainingError, match=said):
+        toy_train(tmp_path, schedule=Always(Bad()), micro_batch=2, checkpoint_every=3, log_every=100)
+    assert not list((tmp_path / "checkpoints").glob("step-*"))
 
 
 def test_a_loss_without_a_count(tmp_path):

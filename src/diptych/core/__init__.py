@@ -21,9 +21,20 @@ from diptych.core.attention import (
     Attention,
     attention_mask,
 )
-from diptych.core.batch import Batch, collate
+from diptych.core.batch import Batch, Places, collate
 from diptych.core.contract import FeatureContract
-from diptych.core.protocols import Capability, Losses, Model, Objective, PairObjective, Task, Update, Writer
+from diptych.core.protocols import (
+    Capability,
+    Losses,
+    Model,
+    Objective,
+    PairObjective,
+    PickingObjective,
+    PickingUpdate,
+    Task,
+    Update,
+    Writer,
+)
 from diptych.core.record import MASK_CELLS, Choices, Expression, GeneratedCaption, Object, Question, Record, Statement
 from diptych.core.regions import Regions, iou
 from diptych.core.sample import IGNORE, Partners, Sample
@@ -54,6 +65,9 @@ __all__ = [
     "Objective",
     "PairObjective",
     "Partners",
+    "PickingObjective",
+    "PickingUpdate",
+    "Places",
     "Question",
     "Record",
     "Regions",

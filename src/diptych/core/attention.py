@@ -20,6 +20,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from diptych.devices import sent
+
 See = Literal["all", "past", "before", "none"]
 Row = tuple[See, See, See]  # to regions, to text, to target
 
@@ -74,7 +76,7 @@ def attention_mask(
     """True where a row may attend to a column. L = regions, text, target, in that order; absent columns are closed."""
     tables = list(dict.fromkeys(attention))
     masks = torch.stack([_one(table, regions, text, target, present.device) for table in tables])
-    which = torch.tensor([tables.index(a) for a in attention], device=present.device)
+    which = sent([tables.index(a) for a in attention], present.device)
     allowed = masks[which] & present[:, None, :]
     return allowed | torch.eye(allowed.shape[-1], dtype=torch.bool, device=present.device)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -15,6 +15,8 @@ from diptych.core.asked import Asked
 from diptych.core.attention import Attention
 from diptych.core.regions import Regions
 from diptych.core.sample import IGNORE, Sample
+
+Places = tuple[Int[Tensor, "n"], ...]  # of n places: their rows, their columns
 
 
 @dataclass
@@ -50,6 +52,11 @@ class Batch:
     grounded: Bool[Tensor, "B"] | None = None  # None: no text is
     seeds: Int[Tensor, "B"] | None = None  # of what the model draws (`core.randomness`); None: torch's generator
     asked: Asked | None = None  # which final states are read; None: all
+    # By objective: the places that it picks, found on the CPU (`Loader`). A GPU does not know how many there are before
+    # it has done all that was asked of it, and whoever asks waits.
+    places: dict[str, Places] = field(default_factory=dict)
+    region_counts: list[int] | None = None  # of each row, as `counted_regions` hands them out
+    word_counts: list[int] | None = None
     idle: bool = False  # nothing is learnt from it: its records cannot be read, and another holds their place
 
     def __len__(self) -> int:
@@ -59,7 +66,22 @@ class Batch:
         moved: dict[str, Any] = {
             f.name: v.to(device) for f in fields(self) if isinstance(v := getattr(self, f.name), Tensor)
         }
-        return replace(self, **moved)
+        places = {name: tuple(part.to(device) for part in parts) for name, parts in self.places.items()}
+        return replace(self, **moved, places=places)
+
+    def where(self, name: str, picked: Callable[[Batch], Bool[Tensor, "B N"]]) -> Places:
+        """The places that objective `name` picks: those that the loader has found, else by its mask."""
+        found = self.places.get(name)
+        return picked(self).nonzero(as_tuple=True) if found is None else found
+
+    def counted_regions(self) -> list[int]:
+        """Of each row; without a wait where `collate` has made the batch."""
+        counts = self.region_counts
+        return self.regions_present.sum(1).tolist() if counts is None else counts
+
+    def counted_words(self) -> list[int]:
+        """Of each row, likewise."""
+        return self.text_present.sum(1).tolist() if self.word_counts is None else self.word_counts
 
     def without_text(self) -> Batch:
         """For a pass that reads no text."""
@@ -69,6 +91,7 @@ class Batch:
             text_present=self.text_present[:, :0],
             text_labels=self.text_labels[:, :0],
             text_regions=None,
+            word_counts=[0] * len(self),
         )
 
     def for_head(self, name: str) -> Batch:
@@ -76,8 +99,8 @@ class Batch:
         return replace(self, asked=Asked(heads=frozenset({name})))
 
     def repeat(self, times: int) -> Batch:
-        """Each sample `times` times, one after the other."""
-        again: dict[str, Any] = {}
+        """Each sample `times` times, one after the other. Where objectives pick is to be found anew."""
+        again: dict[str, Any] = {"places": {}}
         for f in fields(self):
             value = getattr(self, f.name)
             if isinstance(value, Tensor):
@@ -128,6 +151,8 @@ def collate(samples: Sequence[Sample]) -> Batch:
         whole=_whole(regions),
         pixels=(pixels := _pixels(regions)),
         pixel_sizes=None if pixels is None else torch.tensor([_pixel_size(r) for r in regions]),
+        region_counts=[len(r) for r in regions],
+        word_counts=[len(t) for t in text],
     )
 
 

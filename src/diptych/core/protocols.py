@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from jaxtyping import Bool
 from torch import Tensor, nn
 
 from diptych.core.asked import Asked
-from diptych.core.batch import Batch
+from diptych.core.batch import Batch, Places
 from diptych.core.record import Record
 from diptych.core.sample import Partners, Sample
 from diptych.core.states import States
@@ -99,6 +100,13 @@ class PairObjective(Objective, Protocol):
 
 
 @runtime_checkable
+class PickingObjective(Objective, Protocol):
+    """An objective that reads single rows of the states: those that its mask over the batch picks."""
+
+    def picked(self, batch: Batch) -> Bool[Tensor, "B N"]: ...
+
+
+@runtime_checkable
 class Update(Protocol):
     """Objectives that share forward passes. Each item that `losses` yields is one optimizer step."""
 
@@ -117,6 +125,13 @@ class Update(Protocol):
     def counts(self, batch: Any) -> Losses: ...
 
     def losses(self, model: Any, batch: Any) -> Iterator[Losses]: ...
+
+
+@runtime_checkable
+class PickingUpdate(Update, Protocol):
+    """An update that says, on the CPU, where its objectives will pick (`Batch.places`)."""
+
+    def places(self, batch: Batch) -> dict[str, Places]: ...
 
 
 @runtime_checkable

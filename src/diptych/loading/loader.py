@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from diptych.core import Batch, Partners, Record, Regions, Sample, Update, collate
+from diptych.core import Batch, Partners, PickingUpdate, Record, Regions, Sample, Update, collate
 from diptych.errors import DataError
 from diptych.loading.corpus import Corpus
 from diptych.loading.mirror import mirrored
@@ -116,7 +116,9 @@ class Loader:
                 f"were not so far; the first, {key}: {why}); `diptych check {self.store.folder}` shows all of them"
             )
         update = self.updates.at(step)
-        return replace(collate([sample for number in there for sample in whole.prepared(number, update)]), idle=idle)
+        batch = collate([sample for number in there for sample in whole.prepared(number, update)])
+        places = update.places(batch) if isinstance(update, PickingUpdate) else {}
+        return replace(batch, idle=idle, places=places)
 
     def draw(self, step: int, key: str, what: str) -> Random:
         """The randomness of a sample at a step."""

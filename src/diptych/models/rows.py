@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from diptych.core import Batch
 
+CUTTING = ("cpu",)  # devices on which rows are found
 WORTH = 0.95  # share of the positions from which on it is not worth cutting the others
 
 
@@ -110,7 +111,7 @@ class Rows:
 
 def whole(like: Tensor) -> bool:
     """Whether nothing is cut: on a GPU, and in a program that is written down for all batches."""
-    return like.device.type != "cpu" or torch.compiler.is_compiling()
+    return like.device.type not in CUTTING or torch.compiler.is_compiling()
 
 
 def asked_of(batch: Batch, heads: nn.ModuleDict) -> frozenset[str] | None:

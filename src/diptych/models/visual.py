@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from diptych.core import Batch
+from diptych.devices import sent
 from diptych.errors import DataError, RecipeError
 from diptych.models.dropout import Dropout
 
@@ -74,7 +75,7 @@ def with_image_feature(batch: Batch) -> Batch:
     off, on = torch.zeros(1, 1, device=batch.boxes.device), torch.ones(1, 1, device=batch.boxes.device)
     return replace(
         batch,
-        boxes=last(batch.boxes, torch.tensor([0.0, 0.0, 1.0, 1.0])),
+        boxes=last(batch.boxes, sent([0.0, 0.0, 1.0, 1.0], batch.boxes.device)),
         scores=last(batch.scores, on),
         regions_present=last(batch.regions_present, on),
         chosen=last(batch.chosen, off),
@@ -152,7 +153,7 @@ class RegionEmbedding(nn.Module):
 
     def _inputs(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         shape = batch.boxes.shape[:2]
-        if batch.features is None and not batch.regions_present.any():
+        if batch.features is None and not batch.boxes.shape[1]:
             none = batch.boxes.new_zeros
             return none(*shape, self.feature_size), none(*shape, self.classes) if self.classes else None
         return (
@@ -163,7 +164,7 @@ class RegionEmbedding(nn.Module):
 
 def region_features(batch: Batch, size: int) -> Float[Tensor, "B R F"]:
     """The features of all regions, hidden or not; zeros where no picture of the batch has any region."""
-    if batch.features is None and not batch.regions_present.any():
+    if batch.features is None and not batch.boxes.shape[1]:
         return batch.boxes.new_zeros(*batch.boxes.shape[:2], size)
     return _wanted(batch, batch.features, "features", size)
 

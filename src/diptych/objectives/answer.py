@@ -54,12 +54,14 @@ class AnswerQuestion:
         return self._cost(scores, batch)
 
     def _cost(self, scores: Float[Tensor, "B A"], batch: Batch) -> Tensor:
-        wanted, asked = torch.zeros_like(scores), scores.new_zeros(len(scores), 1)
+        wanted, asked = torch.zeros(scores.shape, dtype=scores.dtype), torch.zeros(len(scores), 1, dtype=scores.dtype)
         for row, truth in enumerate(batch.truths):
             if "answer_scores" in truth:
                 asked[row] = 1
                 for answer, score in truth["answer_scores"].items():
                     wanted[row, int(answer)] = score
+        # Written here and sent at once: a GPU would be given a kernel for each number.
+        wanted, asked = (told.to(scores.device, non_blocking=True) for told in (wanted, asked))
         if self.form == "binary":
             return F.binary_cross_entropy_with_logits(scores, wanted, weight=asked, reduction="sum")
         shares = wanted / wanted.sum(-1, keepdim=True).clamp(min=torch.finfo(wanted.dtype).tiny)

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from diptych.core import BIDIRECTIONAL, Asked, Batch, Capability, Model, Sample, States
+from diptych.devices import sent
 
 
 @dataclass(frozen=True)
@@ -32,5 +33,5 @@ class ClassifyStatement:
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         scores: Tensor = model.heads["nlvr"](states).float()
-        wanted = torch.tensor([int(truth["true"]) for truth in batch.truths], device=scores.device)
+        wanted = sent([int(truth["true"]) for truth in batch.truths], scores.device)
         return F.cross_entropy(scores, wanted, reduction="sum")

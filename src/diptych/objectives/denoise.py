@@ -7,7 +7,7 @@ from random import Random
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from diptych.core import IGNORE, TARGET_AFTER_BOTH, Asked, Batch, Capability, Model, Sample, States, Vocabulary
@@ -63,8 +63,11 @@ class Denoise:
         )
 
     def count(self, batch: Batch) -> Tensor:
+        return self.picked(batch).sum()
+
+    def picked(self, batch: Batch) -> Bool[Tensor, "B U"]:
         assert batch.target_labels is not None
-        return (batch.target_labels != IGNORE).sum()
+        return batch.target_labels != IGNORE
 
     def asked(self, batch: Batch) -> Asked:
         assert batch.target_labels is not None
@@ -73,7 +76,8 @@ class Denoise:
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         assert states.target is not None
         assert batch.target_labels is not None
-        return word_losses(model, states.target, batch.target_labels, self.label_smoothing).sum()
+        places = batch.where(self.name, self.picked)
+        return word_losses(model, states.target, batch.target_labels, self.label_smoothing, None, places).sum()
 
 
 def draw_spans(words: int, share: float, mean_length: float, rng: Random, at_least: int = 1) -> list[tuple[int, int]]:

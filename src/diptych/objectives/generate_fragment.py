@@ -5,6 +5,7 @@ from random import Random
 from typing import ClassVar
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
 from diptych.core import IGNORE, TARGET_AFTER_BOTH, Asked, Batch, Capability, Model, Sample, States, Vocabulary
@@ -59,8 +60,11 @@ class GenerateFragment:
         )
 
     def count(self, batch: Batch) -> Tensor:
+        return self.picked(batch).sum()
+
+    def picked(self, batch: Batch) -> Bool[Tensor, "B U"]:
         assert batch.target_labels is not None
-        return (batch.target_labels != IGNORE).sum()
+        return batch.target_labels != IGNORE
 
     def asked(self, batch: Batch) -> Asked:
         assert batch.target_labels is not None
@@ -69,7 +73,8 @@ class GenerateFragment:
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         assert states.target is not None
         assert batch.target_labels is not None
-        return word_losses(model, states.target, batch.target_labels, self.label_smoothing).sum()
+        places = batch.where(self.name, self.picked)
+        return word_losses(model, states.target, batch.target_labels, self.label_smoothing, None, places).sum()
 
 
 def fragment_length(words: int, share: float) -> int:

@@ -5,6 +5,7 @@ from random import Random
 from typing import ClassVar, Literal
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
 from diptych.core import REGIONS_AFTER_TEXT, Asked, Batch, Capability, Model, Sample, States, Vocabulary
@@ -39,22 +40,22 @@ class GenerateRegions:
         return replace(sample, attention=REGIONS_AFTER_TEXT, target=queries, target_labels=None)
 
     def count(self, batch: Batch) -> Tensor:
-        return self._asked(batch).sum()
+        return self.picked(batch).sum()
 
     def asked(self, batch: Batch) -> Asked:
-        return Asked(target=self._asked(batch))
+        return Asked(target=self.picked(batch))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         assert states.target is not None
-        asked = self._asked(batch)
+        asked = batch.where(self.name, self.picked)
         predicted: Tensor = model.heads["region_feature"](states.target[asked]).float()
         if batch.features is None:
-            if bool(asked.any()):
+            if len(asked[0]):
                 raise DataError(f"{self.name} wants region features, and some pictures have none", key=batch.keys[0])
             return predicted.sum() * 0
         squares = (predicted - batch.features[asked].detach().float()).square()
         return (squares.sum(-1) if self.error == "sum" else squares.mean(-1)).sum()
 
-    def _asked(self, batch: Batch) -> Tensor:
+    def picked(self, batch: Batch) -> Bool[Tensor, "B R"]:
         assert batch.target_present is not None
         return batch.target_present & batch.regions_present

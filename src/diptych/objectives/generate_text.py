@@ -5,6 +5,7 @@ from random import Random
 from typing import ClassVar, Literal
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
 from diptych.core import IGNORE, TARGET_AFTER_BOTH, Asked, Batch, Capability, Model, Sample, States, Vocabulary
@@ -55,8 +56,11 @@ class GenerateText:
         return replace(asked, text=nothing, text_labels=None, text_regions=None)
 
     def count(self, batch: Batch) -> Tensor:
+        return self.picked(batch).sum()
+
+    def picked(self, batch: Batch) -> Bool[Tensor, "B U"]:
         assert batch.target_labels is not None
-        return (batch.target_labels != IGNORE).sum()
+        return batch.target_labels != IGNORE
 
     def asked(self, batch: Batch) -> Asked:
         assert batch.target_labels is not None
@@ -65,7 +69,8 @@ class GenerateText:
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         assert states.target is not None
         assert batch.target_labels is not None
-        return word_losses(model, states.target, batch.target_labels, self.label_smoothing).sum()
+        places = batch.where(self.name, self.picked)
+        return word_losses(model, states.target, batch.target_labels, self.label_smoothing, None, places).sum()
 
 
 def whole_text(sample: Sample) -> Tensor:

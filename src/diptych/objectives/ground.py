@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from diptych.core import BIDIRECTIONAL, Asked, Batch, Capability, Model, Sample, States
+from diptych.devices import sent
 
 
 @dataclass(frozen=True)
@@ -31,24 +32,23 @@ class GroundExpression:
 
     def count(self, batch: Batch) -> Tensor:
         """Regions that are asked about."""
-        return self._asked(batch, self.right(batch)).sum()
+        return self.picked(batch).sum()
 
     def asked(self, batch: Batch) -> Asked:
-        return Asked(regions=self._asked(batch, self.right(batch)))
+        return Asked(regions=self.picked(batch))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        right = self.right(batch)
-        asked = self._asked(batch, right)
+        right, asked = self.right(batch), batch.where(self.name, self.picked)
         scores: Tensor = model.heads["region_score"](states.regions[asked]).float().reshape(-1)
         return F.binary_cross_entropy_with_logits(scores, right[asked].to(scores), reduction="sum")
 
     def right(self, batch: Batch) -> Bool[Tensor, "B R"]:
-        truths = torch.tensor([truth["box"] for truth in batch.truths], device=batch.boxes.device)[:, None]
+        truths = sent([truth["box"] for truth in batch.truths], batch.boxes.device)[:, None]
         starts = torch.maximum(batch.boxes[..., :2], truths[..., :2])
         ends = torch.minimum(batch.boxes[..., 2:], truths[..., 2:])
         shared = (ends - starts).clamp(min=0).prod(-1)
         areas = (batch.boxes[..., 2:] - batch.boxes[..., :2]).prod(-1) + (truths[..., 2:] - truths[..., :2]).prod(-1)
         return (shared > self.overlap * (areas - shared)) & batch.regions_present
 
-    def _asked(self, batch: Batch, right: Bool[Tensor, "B R"]) -> Bool[Tensor, "B R"]:
-        return batch.regions_present & right.any(1, keepdim=True)
+    def picked(self, batch: Batch) -> Bool[Tensor, "B R"]:
+        return batch.regions_present & self.right(batch).any(1, keepdim=True)

@@ -5,6 +5,7 @@ from random import Random
 from typing import ClassVar, Literal
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -44,20 +45,20 @@ class MaskedRegionFeature:
         return replace(sample, regions=regions.hide(chosen & (drawn[:, 1] < self.hidden), asked))
 
     def count(self, batch: Batch) -> Tensor:
-        return self._asked(batch).sum()
+        return self.picked(batch).sum()
 
     def asked(self, batch: Batch) -> Asked:
-        return Asked(regions=self._asked(batch))
+        return Asked(regions=self.picked(batch))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        asked = self._asked(batch)
+        asked = batch.where(self.name, self.picked)
         predicted: Tensor = model.heads["region_feature"](states.regions[asked]).float()
         if batch.features is None:
             return predicted.sum() * 0
         distances = F.mse_loss(predicted, batch.features[asked].float(), reduction="none")
         return (distances.sum(-1) if self.distance == "sum" else distances.mean(-1)).sum()
 
-    def _asked(self, batch: Batch) -> Tensor:
+    def picked(self, batch: Batch) -> Bool[Tensor, "B R"]:
         if batch.features is None:
             return torch.zeros_like(batch.chosen)
         return batch.chosen & batch.regions_present

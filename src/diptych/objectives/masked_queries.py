@@ -5,6 +5,7 @@ from random import Random
 from typing import ClassVar
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
 from diptych.core import IGNORE, QUERIES_BEFORE, Asked, Batch, Capability, Model, Sample, States, Vocabulary
@@ -38,8 +39,11 @@ class MaskedQueries:
         return replace(sample, attention=QUERIES_BEFORE, target=queries, target_labels=labels)
 
     def count(self, batch: Batch) -> Tensor:
+        return self.picked(batch).sum()
+
+    def picked(self, batch: Batch) -> Bool[Tensor, "B U"]:
         assert batch.target_labels is not None
-        return (batch.target_labels != IGNORE).sum()
+        return batch.target_labels != IGNORE
 
     def asked(self, batch: Batch) -> Asked:
         assert batch.target_labels is not None
@@ -48,4 +52,7 @@ class MaskedQueries:
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         assert states.target is not None
         assert batch.target_labels is not None
-        return word_losses(model, states.target, batch.target_labels, self.label_smoothing, self.vocabulary.pad).sum()
+        places = batch.where(self.name, self.picked)
+        return word_losses(
+            model, states.target, batch.target_labels, self.label_smoothing, self.vocabulary.pad, places
+        ).sum()

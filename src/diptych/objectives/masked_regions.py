@@ -49,20 +49,20 @@ class MaskedRegionClass:
         return replace(sample, regions=sample.regions.hide(hidden, asked_of(sample, chosen, self.only_matched)))
 
     def count(self, batch: Batch) -> Tensor:
-        asked = self._asked(batch)
+        asked = self.picked(batch)
         return asked.any(1).sum() if self.by_sample else asked.sum()
 
     def asked(self, batch: Batch) -> Asked:
-        return Asked(regions=self._asked(batch))
+        return Asked(regions=self.picked(batch))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        asked = self._asked(batch)
+        asked = batch.where(self.name, self.picked)
         scores: Tensor = model.heads["region_class"](states.regions[asked]).float()
         if batch.classes is None:
             return scores.sum() * 0
         wanted = batch.classes[asked]
         if self.by_sample:
-            return mean_by_sample(self._costs(scores, wanted, "none").flatten(1).sum(1), asked)
+            return mean_by_sample(self._costs(scores, wanted, "none").flatten(1).sum(1), self.picked(batch))
         return self._costs(scores, wanted, "sum").sum()
 
     def _costs(self, scores: Float[Tensor, "n C"], wanted: Float[Tensor, "n C"], reduction: str) -> Tensor:
@@ -73,7 +73,7 @@ class MaskedRegionClass:
         logs = scores.log_softmax(-1)
         return F.kl_div(logs, wanted, reduction=reduction) if self.labels == "divergence" else -(wanted * logs)
 
-    def _asked(self, batch: Batch) -> Tensor:
+    def picked(self, batch: Batch) -> Bool[Tensor, "B R"]:
         """The chosen regions of which a detector has said something."""
         if batch.classes is None:
             return torch.zeros_like(batch.chosen)

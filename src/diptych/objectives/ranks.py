@@ -21,7 +21,7 @@ def of_all_ranks(own: Float[Tensor, "n S"]) -> tuple[Float[Tensor, "N S"], slice
     if not (distributed.is_available() and distributed.is_initialized() and torch.is_grad_enabled()):
         return own, slice(0, len(own))
     world, rank = distributed.get_world_size(), distributed.get_rank()
-    group, sizes = _group(), torch.zeros(world, dtype=torch.long, device=own.device)
+    group, sizes = _group(), torch.zeros(world, dtype=torch.long)  # on the CPU: its numbers are wanted here
     sizes[rank] = len(own)
     distributed.all_reduce(sizes, group=group)
     counts = sizes.tolist()

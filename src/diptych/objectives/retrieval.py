@@ -78,10 +78,10 @@ class MatchGroups:
         if self.form == "binary":
             return F.binary_cross_entropy_with_logits(scores, batch.matched.to(scores), reduction="sum")
         scores = scores if self.form == "choice" else self._scale(scores)
-        groups = list(torch.split(scores, group_sizes(batch)))
-        of_group = pad_sequence(groups, batch_first=True, padding_value=-torch.inf)
-        several = torch.isfinite(of_group).sum(1) > 1
-        return self._of_groups(of_group[several]) if several.any() else scores.sum() * 0
+        several = [group for group in torch.split(scores, group_sizes(batch)) if len(group) > 1]
+        if not several:
+            return scores.sum() * 0
+        return self._of_groups(pad_sequence(several, batch_first=True, padding_value=-torch.inf))
 
     def _scale(self, scores: Float[Tensor, "B"]) -> Float[Tensor, "B"]:
         return scores.sigmoid() if self.on == "probability" else scores

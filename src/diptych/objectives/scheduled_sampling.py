@@ -8,15 +8,28 @@ from random import Random
 from typing import Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
-from diptych.core import IGNORE, Asked, Batch, Capability, Losses, Objective, Partners, Sample, States, Vocabulary
+from diptych.core import (
+    IGNORE,
+    Asked,
+    Batch,
+    Capability,
+    Losses,
+    Objective,
+    Partners,
+    Places,
+    Sample,
+    States,
+    Vocabulary,
+)
 from diptych.core.randomness import pick, uniform
 from diptych.errors import RecipeError
 from diptych.objectives.updates import OneForward, asking
 
 Scheme = Literal["A", "B", "C"]
+GUESSED = "guessed"  # in `Batch.places`
 
 
 @dataclass(frozen=True)
@@ -70,6 +83,9 @@ class ScheduledSampling:
             counts |= {_second(o): counts[o.name] for o in (*self.read, self.write)}
         return counts
 
+    def places(self, batch: Batch) -> dict[str, Places]:
+        return OneForward(self.objectives).places(batch) | {GUESSED: batch.where(GUESSED, _hidden_words)}
+
     def losses(self, model: Any, batch: Batch) -> Iterator[Losses]:
         if self.scheme == "C":
             yield self._half(model, batch)
@@ -113,19 +129,23 @@ class ScheduledSampling:
     def _guess(self, model: Any, states: Tensor, batch: Batch, draw: int = 0) -> Int[Tensor, "B T"]:
         """The text with a guess at every word that the first pass asked for. `states` say word t at place t: the
         encoder's of the text, or the decoder's of the target, which reads the word before."""
-        asked = batch.text_labels != IGNORE
+        asked = batch.where(GUESSED, _hidden_words)
         scores = model.heads["word"](states[asked]).float()
         if self.form == "official":
             guessed = scores.argmax(-1)
         elif batch.seeds is not None:  # a function of the sample and the place: parts and processes guess alike
-            row, place = asked.nonzero(as_tuple=True)
+            row, place = asked
             guessed = pick(scores.softmax(-1), uniform(batch.seeds[row], place, draw))
         else:
             guessed = torch.multinomial(scores.softmax(-1), 1)[:, 0] if len(scores) else scores.new_zeros(0).long()
-        return batch.text.masked_scatter(asked, guessed)
+        return batch.text.index_put(asked, guessed)
 
     def _shifted(self, words: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
         return torch.cat([torch.full_like(words[:, :1], self.vocabulary.cls), words[:, :-1]], 1)
+
+
+def _hidden_words(batch: Batch) -> Bool[Tensor, "B T"]:
+    return batch.text_labels != IGNORE
 
 
 def two_pass_c(**parts: Any) -> tuple[tuple[ScheduledSampling, float], ...]:

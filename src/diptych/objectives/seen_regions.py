@@ -31,19 +31,19 @@ class SeenRegionClass:
         return samples
 
     def count(self, batch: Batch) -> Tensor:
-        return self._asked(batch).sum()
+        return self.picked(batch).sum()
 
     def asked(self, batch: Batch) -> Asked:
         return Asked()  # the embedded features alone
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        asked = self._asked(batch)
+        asked = batch.where(self.name, self.picked)
         scores: Tensor = model.heads["seen_class"](states.embedded["features"][asked]).float()
         if batch.classes is None:
             return scores.sum() * 0
         return F.cross_entropy(scores, batch.classes[asked].argmax(-1), reduction="sum")
 
-    def _asked(self, batch: Batch) -> Bool[Tensor, "B R"]:
+    def picked(self, batch: Batch) -> Bool[Tensor, "B R"]:
         """The regions that are not hidden and of which a detector has said something."""
         if batch.classes is None:
             return torch.zeros_like(batch.hidden)

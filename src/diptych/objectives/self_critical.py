@@ -159,6 +159,8 @@ def rewritten(batch: Batch, captions: Sequence[Sequence[Caption]], ask: Objectiv
         attention=text.attention,
         text=text.text,
         text_present=text.text_present,
+        word_counts=text.word_counts,
+        places={},
         text_labels=text.text_labels,
         text_regions=None,
         target=text.target,

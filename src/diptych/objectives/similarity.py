@@ -48,7 +48,7 @@ class Similarity:
         own_pictures, own_texts = model.heads["similarity"](states)
         pictures, mine = of_all_ranks(own_pictures)
         texts, _ = of_all_ranks(own_texts)
-        names, _ = of_all_ranks(_numbers(batch.pictures).to(pictures.device))
+        names, _ = of_all_ranks(_numbers(batch.pictures).to(pictures.device, non_blocking=True))
         same = (names[:, None] == names).all(-1)
         with torch.autocast(pictures.device.type, enabled=False):
             of_texts, of_pictures = self.costs(texts @ pictures.T, same)

@@ -7,7 +7,18 @@ from operator import or_
 from random import Random
 from typing import Any, ClassVar
 
-from diptych.core import Asked, Batch, Capability, Losses, Objective, PairObjective, Partners, Sample
+from diptych.core import (
+    Asked,
+    Batch,
+    Capability,
+    Losses,
+    Objective,
+    PairObjective,
+    Partners,
+    PickingObjective,
+    Places,
+    Sample,
+)
 from diptych.errors import RecipeError
 
 
@@ -51,6 +62,10 @@ class OneForward:
 
     def counts(self, batch: Batch) -> Losses:
         return {objective.name: objective.count(batch) for objective in self.objectives}
+
+    def places(self, batch: Batch) -> dict[str, Places]:
+        picking = [objective for objective in self.objectives if isinstance(objective, PickingObjective)]
+        return {objective.name: batch.where(objective.name, objective.picked) for objective in picking}
 
     def losses(self, model: Any, batch: Batch) -> Iterator[Losses]:
         states = model(asking(batch, self.objectives))

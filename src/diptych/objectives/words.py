@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import IGNORE, Model, Vocabulary
+from diptych.core import IGNORE, Model, Places, Vocabulary
 
 Scheme = tuple[float, float, float]  # shares of the chosen words that become [MASK], a random word, stay
 
@@ -62,9 +62,11 @@ def word_losses(
     labels: Int[Tensor, "B T"],
     smoothing: float = 0.0,
     ignored: int | None = None,
+    places: Places | None = None,
 ) -> Float[Tensor, "n"]:
-    """The cost of each labelled word, in order. Only their rows pass the head, which is as wide as the vocabulary."""
-    chosen = labels != IGNORE
+    """The cost of each labelled word, in order. Only their rows pass the head, which is as wide as the vocabulary.
+    `places`: where labels are, if that is known."""
+    chosen = (labels != IGNORE).nonzero(as_tuple=True) if places is None else places
     scores = model.heads["word"](states[chosen]).float()
     wanted = labels[chosen]
     if smoothing:

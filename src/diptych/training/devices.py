@@ -33,9 +33,11 @@ class Ranks:
         return self.rank == 0
 
     def sum(self, numbers: Sequence[float]) -> list[float]:
+        """Numbers of the host: no GPU is waited for where processes can speak past it, as `join_ranks` has it."""
         if self.world == 1:
             return list(numbers)
-        tensor = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        device = "cpu" if "gloo" in str(distributed.get_backend_config()) else self.device
+        tensor = torch.tensor(numbers, dtype=torch.float64, device=device)
         distributed.all_reduce(tensor)
         return [float(number) for number in tensor.tolist()]
 

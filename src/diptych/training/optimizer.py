@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from diptych.errors import RecipeError, nearest
@@ -153,13 +154,13 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
         group["lr"] = rate * group[MULTIPLIER]
 
 
-def clip(parameters: Iterable[nn.Parameter], config: OptimizerConfig) -> float:
-    """Clips the gradients in place; returns the norm of all of them before clipping."""
+def clip(parameters: Iterable[nn.Parameter], config: OptimizerConfig) -> Float[Tensor, ""]:
+    """Clips the gradients in place; returns the norm of all of them before clipping, where they are."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     if not gradients:
-        return 0.0
+        return torch.zeros(())
     norms = plain(torch.stack(torch._foreach_norm(gradients)))
-    norm = torch.linalg.vector_norm(norms)
+    norm: Tensor = torch.linalg.vector_norm(norms)
     # By hand, as clip_grads_with_norm_ wants parameters; the 1e-6 is torch's and BERT's.
     if config.clip is not None:
         torch._foreach_mul_(gradients, torch.clamp(config.clip / (norm + 1e-6), max=1.0))
@@ -168,7 +169,7 @@ def clip(parameters: Iterable[nn.Parameter], config: OptimizerConfig) -> float:
     elif config.clip_value is not None:
         torch._foreach_clamp_min_(gradients, -config.clip_value)
         torch._foreach_clamp_max_(gradients, config.clip_value)
-    return float(norm)
+    return norm
 
 
 def plain(tensor: Tensor) -> Tensor:

@@ -7,9 +7,11 @@ from itertools import count
 from typing import Any, Protocol, TypeVar
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, distributed, nn
 
 from diptych.core import Losses, Update
+from diptych.devices import sent
 from diptych.errors import TrainingError
 from diptych.training.config import OptimizerConfig, TrainingConfig
 from diptych.training.devices import Ranks, seed_part
@@ -61,6 +63,57 @@ class Report:
     )  # captions that this rank's model drew, where it draws any
 
 
+@dataclass
+class PassFound:
+    """What a pass found, in numbers that are still on their way from a GPU."""
+
+    place: str
+    names: list[str]
+    losses: list[str]  # those of them that this pass asks
+    keys: list[list[str]]  # of the records of each part of this rank
+    numbers: Float[Tensor, "n"]  # each name's sum over all ranks; how many of them stop; the norm; the parts' own sums
+    there: torch.cuda.Event | None = None  # None: no need to wait for them
+
+    def read(self) -> tuple[Counts, bool, float]:
+        """Sums, whether to stop, the gradient's norm. One that is not finite ends the run, on all ranks alike."""
+        if self.there is not None:
+            self.there.synchronize()
+        count = len(self.names)
+        *totals, stop, norm = self.numbers[: count + 2].tolist()
+        named = dict(zip(self.names, totals, strict=True))
+        if names := [name for name, total in named.items() if not math.isfinite(total)]:
+            own = self.numbers[count + 2 :].view(len(self.keys), count).isfinite().all(1).tolist()
+            bad = [keys for keys, whole in zip(self.keys, own, strict=True) if not whole]
+            keys = ", ".join(key for part in bad for key in part)
+            where = f"; records: {keys}" if keys else "" if bad else "; in a part of another process"
+            raise TrainingError(f"the loss of {', '.join(names)} is not finite ({self.place}{where})")
+        if not math.isfinite(norm):
+            raise TrainingError(f"the gradient is not finite though the loss is ({self.place})")
+        return named, stop > 0, norm
+
+
+@dataclass
+class StepFound:
+    """What a step found; read at once, or, of a GPU, a step later: then the GPU always has work that is waiting."""
+
+    counts: Counts
+    weights: Counts
+    examples: list[dict[str, Any]]
+    passes: list[PassFound] = field(default_factory=list)
+
+    def read(self) -> Report:
+        """Raises TrainingError."""
+        report = Report(examples=self.examples)
+        for turn, one in enumerate(self.passes):
+            totals, report.stop, report.gradient_norm = one.read()
+            for name in one.losses:
+                if self.counts[name]:
+                    mean = totals[name] / self.counts[name]
+                    report.losses[f"{name}/{turn + 1}" if turn else name] = mean
+                    report.total += self.weights[name] * mean
+        return report
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stepper:
     module: nn.Module
@@ -72,6 +125,7 @@ class Stepper:
     training: TrainingConfig
     ranks: Ranks
     wish: StopWish
+    late: bool = False  # whether a step's numbers are read after the next one has been given to the device
 
     @property
     def parts(self) -> int:
@@ -90,8 +144,9 @@ class Stepper:
         idle = getattr(batch, "idle", False)
         return Part(batch, {name: 0.0 if idle else float(number) for name, number in counts.items()})
 
-    def run(self, step: int, parts: list[Part], rate: float) -> Report:
-        """Step `step`, counted from 0; messages and logs count from 1, as steps done."""
+    def run(self, step: int, parts: list[Part], rate: float) -> StepFound:
+        """Step `step`, counted from 0; messages and logs count from 1, as steps done. Raises TrainingError before a
+        weight has changed, or, where numbers are read late, as they are read."""
         self.module.train()
         update = self.updates.at(step)
         names = sorted(parts[0].counts)
@@ -101,26 +156,22 @@ class Stepper:
         scales = {n: weights[n] * self.ranks.world / counts[n] for n in names if counts[n] > 0}
         passes = [update.losses(self.module, _moved(part.batch, self.ranks.device)) for part in parts]
         set_rate(self.optimizer, rate)
-        report = Report()
+        found = StepFound(counts, weights, [])
         for turn in count():
             sums = self._forward_backward(step, turn, passes, parts, scales)
             if sums is None:
                 break
-            place = f"step {step + 1}, pass {turn + 1}, learning rate {rate:g}"
-            totals, report.stop = self._totals(sums, parts, counts, place)
-            for name in sums[0]:
-                if counts[name]:
-                    report.losses[f"{name}/{turn + 1}" if turn else name] = totals[name] / counts[name]
-                    report.total += weights[name] * totals[name] / counts[name]
             self.way.settle()
-            report.gradient_norm = clip(self.module.parameters(), self.config)
-            if not math.isfinite(report.gradient_norm):
-                raise TrainingError(f"the gradient is not finite though the loss is ({place})")
+            norm = clip(self.module.parameters(), self.config)
+            place = f"step {step + 1}, pass {turn + 1}, learning rate {rate:g}"
+            found.passes.append(self._found(place, sums, parts, list(counts), norm))
+            if not self.late:
+                found.passes[-1].read()
             if scales:  # else nothing was predicted anywhere, and decay alone is not a step
                 self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
-        report.examples = list(getattr(update, "examples", ()))
-        return report
+        found.examples = list(getattr(update, "examples", ()))
+        return found
 
     def _forward_backward(
         self, step: int, turn: int, passes: list[Iterator[Losses]], parts: list[Part], scales: Mapping[str, float]
@@ -139,22 +190,27 @@ class Stepper:
             found.append(sums)
         return found
 
-    def _totals(self, sums: list[Losses], parts: list[Part], counts: Counts, place: str) -> tuple[Counts, bool]:
-        """Each objective's sum over parts and ranks, and whether some rank was asked to stop: one exchange. A sum that
-        is not finite ends the run, on all ranks alike and before it has changed any weight."""
-        if unknown := {name for losses in sums for name in losses} - counts.keys():
+    def _found(self, place: str, sums: list[Losses], parts: list[Part], names: list[str], norm: Tensor) -> PassFound:
+        """Each objective's sum over parts and ranks, and whether some rank was asked to stop: one exchange."""
+        if unknown := {name for losses in sums for name in losses} - set(names):
             raise TrainingError(f"the update has losses but no counts for {', '.join(sorted(unknown))}")
-        mine = [{n: float(value) for n, value in s.items() if p.counts[n]} for s, p in zip(sums, parts, strict=True)]
-        *totals, stop = self.ranks.sum(
-            [*(sum(losses.get(name, 0.0) for losses in mine) for name in counts), float(self.wish.asked)]
-        )
-        named = dict(zip(counts, totals, strict=True))
-        if names := [name for name, total in named.items() if not math.isfinite(total)]:
-            bad = [p for p, losses in zip(parts, mine, strict=True) if not all(map(math.isfinite, losses.values()))]
-            keys = ", ".join(key for part in bad for key in part.keys)
-            where = f"; records: {keys}" if keys else "" if bad else "; in a part of another process"
-            raise TrainingError(f"the loss of {', '.join(names)} is not finite ({place}{where})")
-        return named, stop > 0
+        device = self.ranks.device
+        kind = torch.float32 if device.type == "mps" else torch.float64
+        nothing = torch.zeros((), device=device)
+        own = [[s[n] if n in s and p.counts[n] else nothing for n in names] for s, p in zip(sums, parts, strict=True)]
+        rows = torch.stack([one.to(kind) for row in own for one in row]).view(len(parts), -1) if names else nothing
+        asked = sent([float(self.wish.asked)], device, kind)
+        totals = torch.cat([sum(rows[1:], rows[0]), asked]) if names else asked
+        if self.ranks.world > 1:
+            distributed.all_reduce(totals)
+        numbers = torch.cat([totals, norm.to(totals)[None], rows.flatten() if names else asked[:0]])
+        keys = [part.keys for part in parts]
+        if device.type != "cuda":
+            return PassFound(place, names, list(sums[0]), keys, numbers)
+        here = torch.empty(numbers.shape, dtype=kind, pin_memory=True).copy_(numbers, non_blocking=True)
+        there = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        there.record()
+        return PassFound(place, names, list(sums[0]), keys, here, there)
 
 
 def _moved(batch: Any, device: torch.device) -> Any:

@@ -30,11 +30,12 @@ from diptych.training.distribution import distribute, gather, place, sync_buffer
 from diptych.training.log import Line, Log
 from diptych.training.optimizer import build_optimizer, highest_rate, learning_rate
 from diptych.training.prefetch import prefetched
-from diptych.training.step import Batches, Part, Stepper, Updates
+from diptych.training.step import Batches, Part, Report, StepFound, Stepper, Updates
 from diptych.training.stopping import StopWish
 
 CHECKPOINTS = "checkpoints"
 WEIGHTS = "weights.safetensors"  # the final ones
+READ_LATE = ("cuda",)  # devices whose numbers are read a step later (`StepFound`)
 Validate = Callable[[nn.Module, int], dict[str, float]]
 
 
@@ -144,7 +145,9 @@ class _Run:
             training=training,
             ranks=ranks,
             wish=self.wish,
+            late=ranks.device.type in READ_LATE,
         )
+        self.unread: list[StepFound] = []
 
     @property
     def root(self) -> Path:
@@ -188,10 +191,13 @@ class _Run:
             rate = learning_rate(self.optimizer_config, self.step, self.training.steps, self.training.batch)
             mine = list(islice(parts, len(self.stepper.mine)))
             try:
-                report = self.stepper.run(self.step, mine, rate)
+                self.unread.append(self.stepper.run(self.step, mine, rate))
+                self.step += 1
+                report = self._read(self._due_now())
+                if report.stop:
+                    self._read(all_of_it=True)
             except TrainingError as error:
                 raise TrainingError(f"{error}. {self._way_out()}") from error
-            self.step += 1
             if self.ema is not None:
                 self.ema.update(self.step)
             scores = self._validate() if self._due(self.training.validate_every) else None
@@ -208,6 +214,17 @@ class _Run:
                     f"stopped after step {self.step} of {self.training.steps}, which is saved in {self.folder}: "
                     "the same command goes on from there"
                 )
+
+    def _read(self, all_of_it: bool) -> Report:
+        """The last report that can be had without a wait; what is logged or saved is waited for."""
+        report = Report()
+        while len(self.unread) > (self.stepper.late and not all_of_it):
+            report = self.unread.pop(0).read()
+        return report
+
+    def _due_now(self) -> bool:
+        config = self.training
+        return any(map(self._due, (config.log_every, config.validate_every, config.checkpoint_every)))
 
     def _way_out(self) -> str:
         kept = f"The checkpoint of step {self.saved} is kept" if self.saved else "No checkpoint was saved yet"

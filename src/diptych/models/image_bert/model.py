@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from diptych.configs import derive
 from diptych.core import Batch, Capability, States, Vocabulary, attention_mask
 from diptych.core.shares import Layers, Size
+from diptych.devices import sent
 from diptych.errors import DataError
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
@@ -162,8 +163,8 @@ class ImageBert(SystemModel):
         """The regions and perhaps the whole picture, normed, and which of them are there."""
         refuse_more_regions(batch, self.config.max_regions)
         device = batch.boxes.device
-        shared = self.text.segments(torch.tensor(REGIONS, device=device)) + self.text.positions(
-            torch.tensor(self.config.positions - 1, device=device)
+        shared = self.text.segments(sent(REGIONS, device)) + self.text.positions(
+            sent(self.config.positions - 1, device)
         )
         seen, present = self.regions(batch, shared), batch.regions_present
         if self.config.whole_region:
@@ -198,7 +199,7 @@ class LocatedRegionEmbedding(nn.Module):
         embedded, boxes = self.feature(features), geometry(batch, "paper", "paper")
         if hasattr(self, "whole"):
             embedded = torch.cat([embedded, self.whole(self._whole(batch))[:, None]], 1)
-            all_of_it = boxes.new_tensor([0.0, 0.0, 1.0, 1.0, 1.0])  # corners, and the share of the picture
+            all_of_it = sent([0.0, 0.0, 1.0, 1.0, 1.0], boxes.device)  # corners, and the share of the picture
             boxes = torch.cat([boxes, all_of_it.expand(len(batch), 1, 5)], 1)
         places = self.place(boxes)
         if self.each:

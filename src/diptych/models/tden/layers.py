@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from diptych.core import Batch, States, Stream
+from diptych.devices import sent
 from diptych.models.decoder import closed_of
 from diptych.models.dropout import Dropout
 from diptych.models.pooling import AttentionPool, LayerPools, PoolSizes
@@ -34,7 +35,7 @@ class ObjectEmbedding(nn.Module):
         seen = batch.regions_present & ~batch.hidden
         features = region_features(batch, self.feature.in_features).masked_fill(~seen[..., None], 0)
         mean = features.sum(1, keepdim=True) / seen.sum(1).clamp(min=1)[:, None, None]
-        whole = torch.tensor([0.0, 0.0, 1.0, 1.0, 1.0], device=features.device)
+        whole = sent([0.0, 0.0, 1.0, 1.0, 1.0], features.device)
         boxes = torch.cat([whole.expand(batch.boxes.shape[0], 1, 5), geometry(batch, "paper", "paper")], 1)
         total = self.feature(torch.cat([mean, features], 1)) + self.box(boxes)
         embedded: Tensor = self.dropout(self.norm(total))

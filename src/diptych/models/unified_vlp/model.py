@@ -27,6 +27,7 @@ from diptych.configs import derive
 from diptych.core import Batch, Capability, States, Vocabulary, attention_mask
 from diptych.core.attention import TEXT_AFTER_REGIONS, Attention
 from diptych.core.shares import Epsilon, Layers, Size
+from diptych.devices import sent
 from diptych.errors import DataError, RecipeError
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
@@ -237,8 +238,8 @@ class UnifiedVLP(SystemModel):
         of_block = self._segments(batch.attention if attention is None else attention)[:, :1]
         segments = of_block.expand(batch.boxes.shape[0], 1)
         regions = regions + self.text.segments(segments)
-        positions = torch.tensor([0, self.config.max_regions + 1], device=device)
-        words = torch.tensor([self.config.vocabulary.cls, self.config.vocabulary.sep], device=device)
+        positions = sent([0, self.config.max_regions + 1], device)
+        words = sent([self.config.vocabulary.cls, self.config.vocabulary.sep], device)
         marks = self.text(words.expand(batch.boxes.shape[0], 2), positions, segments.expand(-1, 2))
         there = batch.regions_present.new_ones(batch.boxes.shape[0], 1)
         read = torch.cat([marks[:, :1], regions, marks[:, 1:]], 1)
@@ -257,7 +258,7 @@ class UnifiedVLP(SystemModel):
         first = self.config.max_regions + 2
         places = torch.arange(words.shape[1], device=words.device)
         if isinstance(start, list):  # a fragment ends within its text, its padding may not
-            starts = torch.tensor(start, device=words.device)[:, None]
+            starts = sent(start, words.device)[:, None]
             positions = first + (starts + places).clamp(max=self.config.max_text - 1)
         else:
             positions = first + start + places
@@ -268,7 +269,7 @@ class UnifiedVLP(SystemModel):
         """Of the regions' block and of the text's."""
         seq2seq = self.config.segments == 6
         pairs = [(4, 5) if seq2seq and table.text[1] == "past" else (0, 1) for table in attention]
-        return torch.tensor(pairs, device=self.text.words.weight.device)
+        return sent(pairs, self.text.words.weight.device)
 
     def _filled(self, rows: int, columns: int, mark: str) -> Int[Tensor, "rows columns"]:
         word = getattr(self.config.vocabulary, mark)

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from diptych.configs import derive
 from diptych.core import IGNORE, Batch, Capability, States, attention_mask
 from diptych.core.shares import Layers, Size
+from diptych.devices import sent
 from diptych.errors import DataError
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
@@ -265,15 +266,18 @@ class VLBert(SystemModel):
         """Official: text with special tokens and regions with r0 share 64 places; of the regions the best are kept."""
         if self.config.region_budget == "paper":
             return torch.ones_like(batch.regions_present)
-        left = TOGETHER - 2 - batch.text_present.sum(1)
-        left = left.masked_fill(~batch.regions_present.any(1), TOGETHER)  # text alone shares with nothing
-        if int(left.min()) < TOGETHER // 2 - 2:
+        words = [
+            count if regions else -2  # text alone shares with nothing
+            for count, regions in zip(batch.counted_words(), batch.counted_regions(), strict=True)
+        ]
+        if max(words) > TOGETHER // 2:
             raise DataError(
-                f"a text of {TOGETHER - 2 - int(left.min())} words, and region_budget=official has {TOGETHER} places "
+                f"a text of {max(words)} words, and region_budget=official has {TOGETHER} places "
                 "for words and regions together, half of them for regions; cut the text (data.max_words), or set "
                 "region_budget=paper",
-                key=batch.keys[int(left.argmin())],
+                key=batch.keys[words.index(max(words))],
             )
+        left = sent([TOGETHER - 2 - count for count in words], batch.boxes.device)
         return torch.arange(batch.boxes.shape[1], device=left.device) < left[:, None]
 
 
@@ -319,7 +323,7 @@ class VisualFeatures(nn.Module):
         """From pixels, in which hidden regions are blank (`Regions.hide`)."""
         pictured = batch.regions_present.any(1)
         present = torch.cat([pictured[:, None], batch.regions_present], 1)
-        if not pictured.any():
+        if not batch.boxes.shape[1]:
             return batch.boxes.new_zeros(*present.shape, network.size)
         if batch.pixels is None or batch.pixel_sizes is None:
             raise DataError(
@@ -327,7 +331,7 @@ class VisualFeatures(nn.Module):
                 key=batch.keys[int(pictured.long().argmax())],
             )
         sizes = batch.pixel_sizes.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
-        whole = (sizes - 1) * sizes.new_tensor([0.0, 0.0, 1.0, 1.0])  # pixels are counted from 0
+        whole = (sizes - 1) * sent([0.0, 0.0, 1.0, 1.0], sizes.device)  # pixels are counted from 0
         visual: Tensor = network(batch.pixels, torch.cat([whole, batch.boxes * sizes], 1), present, self._shown(batch))
         return visual
 
@@ -346,7 +350,7 @@ class VisualFeatures(nn.Module):
     def _whole(self, batch: Batch, features: Float[Tensor, "B R F"]) -> Float[Tensor, "B F"]:
         if self.config.whole == "given" and batch.whole is not None:
             return batch.whole
-        if self.config.whole == "given" and batch.regions_present.any():
+        if self.config.whole == "given" and batch.boxes.shape[1]:
             raise DataError(
                 "the model reads the feature of the whole picture, and some have none; set model.whole=mean",
                 key=batch.keys[0],
@@ -357,12 +361,12 @@ class VisualFeatures(nn.Module):
 
     def _places(self, batch: Batch) -> Float[Tensor, "B P 4"]:
         """Of the whole picture and of each region, times 100: corners, or centre and size."""
-        whole = batch.boxes.new_tensor([0.0, 0.0, 1.0, 1.0]).expand(batch.boxes.shape[0], 1, 4)
+        whole = sent([0.0, 0.0, 1.0, 1.0], batch.boxes.device).expand(batch.boxes.shape[0], 1, 4)
         if self.config.geometry == "paper":
             return SCALE * torch.cat([whole, batch.boxes], 1)
         pixels = batch.sizes if batch.pixel_sizes is None else batch.pixel_sizes
         sizes = pixels.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
-        whole = whole - torch.tensor([0.0, 0.0, 1.0, 1.0]).to(sizes) / sizes  # pixels are counted from 0
+        whole = whole - sent([0.0, 0.0, 1.0, 1.0], sizes.device) / sizes  # pixels are counted from 0
         boxes = torch.cat([whole, batch.boxes], 1)
         starts, ends = boxes[..., :2], boxes[..., 2:]
         return SCALE * torch.cat([(starts + ends) / 2, ends - starts], -1)

@@ -40,6 +40,7 @@ from diptych.core import (
     attention_mask,
 )
 from diptych.core.shares import Layers, MaybeLayers, Size
+from diptych.devices import sent
 from diptych.errors import DataError, RecipeError
 from diptych.models.decoder import (
     DecoderLayer,
@@ -201,7 +202,7 @@ class Xgpt(SystemModel):
             words, text_present = words[:, :0], text_present[:, :0]
         if self._text_alone(batch):
             return self._words(words), text_present, 0
-        batch, present = _never_empty(batch, text_present)
+        batch, present = _never_empty(batch, text_present, self.config.feature_size)
         x = self.regions(batch)
         for layer in self.refining:
             x = layer(x, present)
@@ -224,7 +225,7 @@ class Xgpt(SystemModel):
             )
         places = torch.arange(start, end, device=words.device)[None]
         if starts is not None:  # a fragment ends within its text, its padding may not
-            places = (places + torch.tensor(starts, device=words.device)[:, None]).clamp(max=most - 1)
+            places = (places + sent(starts, words.device)[:, None]).clamp(max=most - 1)
         embedded: Tensor = self.text(words, places)
         return embedded
 
@@ -307,17 +308,19 @@ class Xgpt(SystemModel):
         return scores
 
 
-def _never_empty(batch: Batch, text_present: Bool[Tensor, "B T"]) -> tuple[Batch, Bool[Tensor, "B R"]]:
+def _never_empty(
+    batch: Batch, text_present: Bool[Tensor, "B T"], feature_size: int
+) -> tuple[Batch, Bool[Tensor, "B R"]]:
     """Where there is neither a region nor a word, one region of zeros: else attention would go to all padding."""
     nothing = ~(batch.regions_present.any(1) | text_present.any(1))
     if not batch.boxes.shape[1]:
-        if not bool(nothing.any()):
+        if not (0 in batch.counted_words() if text_present.shape[1] else len(batch)):
             return batch, batch.regions_present
         one = {
             name: getattr(batch, name).new_zeros(len(batch), 1, *getattr(batch, name).shape[2:])
             for name in ("boxes", "scores", "regions_present", "chosen", "hidden")
         }
-        batch = replace(batch, **one)
+        batch = replace(batch, **one, features=batch.boxes.new_zeros(len(batch), 1, feature_size))
     present = batch.regions_present.clone()
     present[:, 0] |= nothing
     return batch, present
