@@ -3,7 +3,9 @@
     uv run --with grain --with array-record python -m benchmarks.loader
 
 1,200 pictures of 36 to 100 regions with 2,048 half-precision features (410 MB), batches of 32 padded to the longest,
-page cache warm, each reader in turn, five rounds; the median round counts. Writes benchmarks/results/loader.json.
+page cache warm, each reader in turn, five rounds; the median round counts. Then `wide`: all pictures of 100 regions, as
+a GPU is fed (micro-batches of 64, features in half precision until they are there), by threads and by processes.
+Writes benchmarks/results/loader.json.
 """
 
 from __future__ import annotations
@@ -26,13 +28,14 @@ from benchmarks.machine import save_result
 from diptych.core import BIDIRECTIONAL, FeatureContract, Record, Regions, Sample, collate
 from diptych.loading.loader import Loader
 from diptych.loading.store import Store, StoreWriter
+from diptych.training.feeding import Maker, from_processes, prefetched
 
-PICTURES, FEATURE, BATCH, ROUNDS = 1200, 2048, 32, 5
+PICTURES, FEATURE, BATCH, ROUNDS, WIDE_BATCH, WIDE_ROUNDS = 1200, 2048, 32, 5, 64, 3
 WORDS = torch.arange(20)
 
 
-def regions(number: int) -> Regions:
-    count = Random(number).randint(36, 100)
+def regions(number: int, fewest: int = 36) -> Regions:
+    count = Random(number).randint(fewest, 100)
     generator = torch.Generator().manual_seed(number)
     return Regions(
         boxes=torch.rand(count, 4, generator=generator),
@@ -61,7 +64,7 @@ class AsIs:
 
 def ours(folder: Path, threads: int) -> Callable[[], int]:
     store = Store(folder)
-    loader = Loader(store, range(len(store)), lambda r: [Sample(r.key, r.key, None, WORDS)], AsIs(), BATCH, 0)
+    loader = Loader(store, range(len(store)), captions, AsIs(), BATCH, 0)
 
     def epoch() -> int:
         steps = range(loader.steps_per_epoch)
@@ -119,6 +122,50 @@ def grains(folder: Path, threads: int) -> Callable[[], int] | None:
     return epoch
 
 
+def fed(folder: Path, processes: int, threads: int = 0) -> Callable[[], int]:
+    """Two epochs as training has them made ahead; the first, in which processes begin and bytes are held against
+    their checks, is not counted."""
+    store = Store(folder)
+    loader = Loader(store, range(len(store)), captions, AsIs(), WIDE_BATCH, 0)
+    make, steps = Maker(AsIs(), loader, 1), loader.steps_per_epoch
+
+    def epoch() -> int:
+        places = ((step, 0) for step in range(3 * steps))
+        waiting = 2 * max(processes, threads) + 1
+        ahead = (
+            from_processes(make, places, processes, waiting, False)
+            if processes
+            else prefetched(make, places, threads, waiting)
+        )
+        with ahead as parts:
+            for _ in range(steps):
+                next(parts)
+            began, count = time.perf_counter(), sum(len(part.batch) for part in islice(parts, 2 * steps))
+            return round(count / (time.perf_counter() - began))
+
+    return epoch
+
+
+def captions(record: Record) -> list[Sample]:
+    return [Sample(record.key, record.key, None, WORDS)]
+
+
+def wide(folder: Path) -> dict[str, Any]:
+    """Samples a second of 100 x 2,048, by what makes them."""
+    with StoreWriter(folder / "wide", FeatureContract("given", "", FEATURE), 300) as writer:
+        for number in range(PICTURES):
+            writer.add(Record(f"{number}", captions=("a dog",), regions=regions(number, 100)))
+    ways = {"0 threads": (0, 0), "1 thread": (0, 1), "2 threads": (0, 2), "1 process": (1, 0), "2 processes": (2, 0)}
+    rates = {name: [fed(folder / "wide", *way)() for _ in range(WIDE_ROUNDS)] for name, way in ways.items()}
+    return {"samples a second": {name: round(statistics.median(found)) for name, found in rates.items()},
+            "rounds": rates, "a copy of the bytes": wide_copy(folder / "wide")}  # fmt: skip
+
+
+def wide_copy(folder: Path) -> int:
+    began = time.perf_counter()
+    return round(copied(folder)() / (time.perf_counter() - began))
+
+
 def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
@@ -141,11 +188,12 @@ def main() -> None:
                 began = time.perf_counter()
                 count = reader()
                 measured.append(count / (time.perf_counter() - began))
+        of_wide = wide(root)
     result = {name: round(statistics.median(values)) for name, values in rates.items()}
     rounds = {name: [round(rate) for rate in measured] for name, measured in rates.items()}
     command = "uv run --with grain --with array-record python -m benchmarks.loader"
-    save_result("loader", command, {"samples_per_second": result, "rounds": rounds})
-    print(json.dumps(result, indent=2))
+    save_result("loader", command, {"samples_per_second": result, "rounds": rounds, "wide": of_wide})
+    print(json.dumps(result | of_wide, indent=2))
 
 
 if __name__ == "__main__":

@@ -109,3 +109,20 @@ def test_nothing_to_train_on_says_so(make_store: MakeStore) -> None:
 def test_more_parts_than_samples_says_so(make_store: MakeStore) -> None:
     with pytest.raises(DataError, match="cannot be cut into 8 parts"):
         loader(make_store(3), batch_size=2).at(0, 7, 8)
+
+
+def test_features_go_to_the_device_as_they_lie(make_store: MakeStore) -> None:
+    """Half of the bytes; they are widened there."""
+    store = make_store(4)
+    batch = loader(store).at(0, 0, 1)
+    assert batch.features is not None
+    assert batch.features.dtype == torch.float16
+    moved = batch.to("cpu")
+    assert moved.features is not None
+    assert moved.features.dtype == moved.boxes.dtype == torch.float32
+    wanted = {record.key: record.regions for record in map(store.record, range(len(store)))}
+    for row, picture in enumerate(moved.pictures):
+        regions = wanted[picture]
+        assert regions is not None
+        assert regions.features is not None
+        assert torch.equal(moved.features[row, : len(regions)], regions.features)

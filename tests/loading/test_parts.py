@@ -27,6 +27,7 @@ from diptych.objectives import (
 from diptych.training.config import OptimizerConfig, TrainingConfig
 from diptych.training.devices import Ranks
 from diptych.training.distribution import Alone
+from diptych.training.feeding import Sender
 from diptych.training.step import Stepper
 from diptych.training.stopping import StopWish
 from tests.loading.conftest import MakeStore, record
@@ -158,8 +159,9 @@ def test_nothing_is_learnt_from_a_part_that_cannot_be_read(make_store: MakeStore
         training=TrainingConfig(steps=1, batch=BATCH, micro_batch=1),
         ranks=Ranks(0, 1, torch.device("cpu")),
         wish=StopWish(),
+        sender=Sender(torch.device("cpu")),
     )
-    parts = [stepper.make((0, part)) for part in range(BATCH)]
+    parts = [stepper.maker((0, part)) for part in range(BATCH)]
     assert [part.counts["masked_language"] for part in parts if part.batch.idle] == [0.0, 0.0]
     asked = sum(part.counts["masked_language"] for part in parts)
     assert asked == float(update.counts(batches.at(0, 0, 1))["masked_language"]) > 0

@@ -1,11 +1,13 @@
 import json
 import os
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+import diptych.loading.store as store_module
 from diptych.core import Choices, Expression, Object, Record, Regions, Statement
 from diptych.errors import DataError
 from diptych.loading.store import Store, StoreWriter, record_from_json, record_to_json
@@ -183,3 +185,22 @@ def test_half_precision_is_what_is_lost(tmp_path: Path) -> None:
     assert read.features.dtype == torch.float32
     assert read.features.equal(torch.full((1, 4), 0.1).half().float())
     assert read.boxes.equal(exact.regions.boxes)  # type: ignore[union-attr]
+
+
+def test_what_was_whole_once_is_not_summed_up_again(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, sums = make_store(3), list[int]()
+    monkeypatch.setattr(
+        store_module, "_check", lambda columns, check=store_module._check: sums.append(1) or check(columns)
+    )
+    for _ in range(3):
+        store.regions(1)
+    store.regions(2)
+    assert len(sums) == 3, "of the tables, and of two records"
+
+
+def test_a_store_goes_to_another_process_without_what_it_has_read(make_store: MakeStore) -> None:
+    store = make_store(3)
+    before = store.record(1)
+    again = pickle.loads(pickle.dumps(store))
+    assert again.words(1) == store.words(1)
+    assert same_regions(again.regions(1), before.regions)

@@ -14,8 +14,8 @@ from toy import ToyBatches, ToyModel, ToySchedule, lines, toy_train
 from diptych.errors import RecipeError, Stopped, TrainingError
 from diptych.training import OptimizerConfig, TrainingConfig
 from diptych.training.devices import Ranks
+from diptych.training.feeding import prefetched
 from diptych.training.log import SMOOTHED, Line, Log
-from diptych.training.prefetch import prefetched
 from diptych.training.stopping import StopWish
 from diptych.training.trainer import _Run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections import Counter
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import diptych
 from diptych.models import rows
 from diptych.training import trainer
+from diptych.training.feeding import Part
 from diptych.training.step import StepFound, Stepper
 from tests.golden import losses
 from tests.golden.losses import SETTINGS, Runs
@@ -61,12 +63,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 def test_a_step_waits_for_nothing(recipe: str, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     steps, found, device = Stepper.run, Counter[str](), "cuda" if torch.cuda.is_available() else "cpu"
 
-    def counted(*given: Any, **named: Any) -> StepFound:
+    def counted(stepper: Stepper, step: int, parts: list[Part], *given: Any) -> StepFound:
+        elsewhere = pickle.loads(pickle.dumps(stepper.maker))((step, 0))  # as another process makes it
+        assert (elsewhere.keys, elsewhere.counts) == (parts[0].keys, parts[0].counts)
         if device == "cuda":
             torch.cuda.set_sync_debug_mode("error")
         try:
             with Waits() as waits:
-                return steps(*given, **named)
+                return steps(stepper, step, parts, *given)
         finally:
             found.update(waits.found)
             if device == "cuda":

@@ -63,11 +63,36 @@ class Batch:
         return len(self.keys)
 
     def to(self, device: torch.device | str) -> Batch:
-        moved: dict[str, Any] = {
-            f.name: v.to(device) for f in fields(self) if isinstance(v := getattr(self, f.name), Tensor)
+        """There, with numbers of half precision widened when they have come. A GPU is not waited for where the batch is
+        pinned."""
+        past = torch.device(device).type == "cuda"
+
+        def moved(tensor: Tensor) -> Tensor:
+            there = tensor.to(device, non_blocking=past)
+            return there.float() if there.dtype == torch.float16 else there
+
+        return self._each(moved)
+
+    def pin_memory(self) -> Batch:
+        """In memory from which a GPU can fetch by itself."""
+        return self._each(Tensor.pin_memory)
+
+    def tensors(self) -> list[Tensor]:
+        found: list[Tensor] = []
+
+        def kept(tensor: Tensor) -> Tensor:
+            found.append(tensor)
+            return tensor
+
+        self._each(kept)
+        return found
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        changed: dict[str, Any] = {
+            f.name: change(v) for f in fields(self) if isinstance(v := getattr(self, f.name), Tensor)
         }
-        places = {name: tuple(part.to(device) for part in parts) for name, parts in self.places.items()}
-        return replace(self, **moved, places=places)
+        places = {name: tuple(map(change, parts)) for name, parts in self.places.items()}
+        return replace(self, **changed, places=places)
 
     def where(self, name: str, picked: Callable[[Batch], Bool[Tensor, "B N"]]) -> Places:
         """The places that objective `name` picks: those that the loader has found, else by its mask."""
@@ -187,7 +212,8 @@ def _optional(regions: Sequence[Regions], count: int, name: str) -> Tensor | Non
     if not known or len(known) < sum(len(r) > 0 for r in regions):
         return None
     empty = known[0].new_zeros(0, *known[0].shape[1:])
-    return _stack(regions, count, lambda r: getattr(r, name) if len(r) else empty).float()
+    stacked = _stack(regions, count, lambda r: getattr(r, name) if len(r) else empty)
+    return stacked if stacked.is_floating_point() else stacked.float()
 
 
 def _whole(regions: Sequence[Regions]) -> Tensor | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -71,6 +72,13 @@ class Regions:
         x1, y1, x2, y2 = self.boxes.unbind(-1)
         turned = {name: value.flip(-1) for name in ("masks", "pixels") if (value := getattr(self, name)) is not None}
         return replace(self, boxes=torch.stack([1 - x2, y1, 1 - x1, y2], -1), **turned)
+
+    def widened(self) -> Regions:
+        """Numbers of half precision, as stores keep them, in single."""
+        halves: dict[str, Any] = {
+            name: value.float() for name, value in self.tensors().items() if value.dtype == torch.float16
+        }
+        return replace(self, **halves) if halves else self
 
     def overlaps(self, box: Sequence[float]) -> Float[Tensor, "R"]:
         """IoU of each region with a box (corners, fractions of the picture)."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from random import Random
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -59,27 +59,40 @@ class Loader:
         self.without_regions: list[str] = []  # keys of pictures that were left out, as nothing was found in them
         texts = min(max(round(alone * batch_size), 1), batch_size) if corpus is not None else 0
         self.text_order = Order(np.ones(len(corpus), dtype=np.int64), texts, seed) if corpus is not None else None
-        # Words are parsed and tokenised once for small sets; a large one re-reads what falls out.
-        self._samples = lru_cache(maxsize=200_000)(lambda index: tuple(to_samples(store.words(index))))
-        # By key: a mirrored question may be left out, if its answer is then none that the model gives.
-        self._mirrored = lru_cache(maxsize=200_000)(
-            lambda index: {sample.key: sample for sample in to_samples(mirrored(store.words(index)))}
-        )
-        self._items: list[tuple[int, int]] = []
-        lengths = []
+        self._to_samples = to_samples
+        self._remember()
+        items, lengths = list[tuple[int, int]](), list[int]()
         for index in records if texts < batch_size else ():
             if needs_regions and not store.region_count(index):
                 self.without_regions.append(store.words(index).key)
                 continue
             for position, sample in enumerate(self._samples(index)):
-                self._items.append((index, position))
+                items.append((index, position))
                 lengths.append(len(sample) + self._region_count(index))
-        if not self._items and texts < batch_size:
+        self._items = np.array(items, dtype=np.int64).reshape(-1, 2)
+        if not items and texts < batch_size:
             raise DataError(
                 f"nothing to train on: {len(records)} of {len(store)} records in {store.folder} were chosen, and none "
                 f"has words for this task; `diptych check {store.folder}` shows what is there"
             )
-        self.order = Order(np.array(lengths), batch_size - texts, seed) if self._items else None
+        self.order = Order(np.array(lengths), batch_size - texts, seed) if items else None
+
+    def _remember(self) -> None:
+        """Words are parsed and tokenised once for small sets; a large one re-reads what falls out."""
+        words, to_samples = self.store.words, self._to_samples
+        self._samples = lru_cache(maxsize=200_000)(lambda index: tuple(to_samples(words(index))))
+        # By key: a mirrored question may be left out, if its answer is then none that the model gives.
+        self._mirrored = lru_cache(maxsize=200_000)(
+            lambda index: {sample.key: sample for sample in to_samples(mirrored(words(index)))}
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is remembered: another process remembers for itself."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_samples", "_mirrored")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._remember()
 
     def __len__(self) -> int:
         """Samples in an epoch: of the pictures, or of the text where there is nothing else."""
@@ -126,7 +139,7 @@ class Loader:
 
     def words(self, step: int, item: int) -> tuple[Sample, bool]:
         """A sample of a picture without its regions, and whether it is seen in a mirror."""
-        index, position = self._items[item]
+        index, position = self._items[item].tolist()
         sample = self._samples(index)[position]
         if self.mirror and self.draw(step, sample.key, "mirror").random() < self.mirror:
             turned = self._mirrored(index).get(sample.key)
@@ -135,9 +148,9 @@ class Loader:
 
     def regions(self, item: int) -> Regions | None:
         """What the model takes of a picture; None, and a line in `corrupt`, where it cannot be read."""
-        index, position = self._items[item]
+        index, position = self._items[item].tolist()
         try:
-            regions = self.store.regions(index)
+            regions = self.store.stored_regions(index)
             if self.pixels is not None and len(regions):
                 regions = replace(regions, pixels=self.pixels.of(self.store.words(index)))
         except DataError as error:

@@ -1,6 +1,7 @@
 """Which items make which batch: a pure function of (seed, step), so that every rank and every resume agree."""
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -18,7 +19,17 @@ class Order:
         self.lengths, self.seed = lengths, seed
         self.batch_size = min(batch_size, len(lengths))
         self.steps_per_epoch = len(lengths) // self.batch_size if len(lengths) else 0
+        self._remember()
+
+    def _remember(self) -> None:
         self._epoch = lru_cache(maxsize=2)(self._shuffled)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_epoch"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._remember()
 
     def batch(self, step: int) -> Int[np.ndarray, "batch"]:
         """Indices of the items of the global batch of this step, longest first."""

@@ -48,9 +48,9 @@ class SeveralStores(Store):
         at = int(np.searchsorted(self._starts, index, side="right")) - 1
         return list(self.stores)[at], index - int(self._starts[at])
 
-    def regions(self, index: int) -> Regions:
+    def stored_regions(self, index: int) -> Regions:
         name, row = self._which(index)
-        return self.stores[name].regions(row)
+        return self.stores[name].stored_regions(row)
 
     def region_count(self, index: int) -> int:
         name, row = self._which(index)

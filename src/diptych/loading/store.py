@@ -79,6 +79,10 @@ class Store:
         return replace(self.words(index), regions=self.regions(index))
 
     def regions(self, index: int) -> Regions:
+        return self.stored_regions(index).widened()
+
+    def stored_regions(self, index: int) -> Regions:
+        """As they lie on the disk, features and class probabilities in half precision."""
         shard, row = self._find(index)
         return shard.regions(row)
 
@@ -170,6 +174,12 @@ class StoreWriter:
 class _Shard:
     def __init__(self, path: Path, records: int, check: int) -> None:
         self.path, self._records, self._check = path, records, check
+        self._seen_whole = bytearray(records)  # of which records the regions were held against their check here
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the open file and what was read: another process opens it itself."""
+        kept = ("path", "_records", "_check", "_seen_whole")
+        return {name: value for name, value in self.__dict__.items() if name in kept}
 
     def __len__(self) -> int:
         return self._records
@@ -230,12 +240,13 @@ class _Shard:
             if "whole" in self._columns:
                 columns["whole"] = self._columns["whole"][row : row + 1][0]
         width, height = self._tables["sizes"][row].tolist()
-        if _check(columns) != int(self._tables["checks"][row]):
-            raise DataError(
-                "its bytes are not what was written; extract again", key=self.words(row).key, shard=self.path.name
-            )
-        read = {name: value if name == "masks" else value.float() for name, value in columns.items()}
-        return Regions(size=(width, height), **read)
+        if not self._seen_whole[row]:
+            if _check(columns) != int(self._tables["checks"][row]):
+                raise DataError(
+                    "its bytes are not what was written; extract again", key=self.words(row).key, shard=self.path.name
+                )
+            self._seen_whole[row] = True
+        return Regions(size=(width, height), **columns)
 
 
 def _span(ends: npt.NDArray[Any], row: int) -> tuple[int, int]:

@@ -77,7 +77,7 @@ class MaskedRegionClass:
         """The chosen regions of which a detector has said something."""
         if batch.classes is None:
             return torch.zeros_like(batch.chosen)
-        sums = batch.classes.sum(-1)
+        sums = batch.classes.sum(-1, dtype=torch.float32)  # the CPU's batch has them in half precision
         labelled = sums > 0 if self.within is None else (sums - 1).abs() <= self.within
         return batch.chosen & batch.regions_present & labelled
 

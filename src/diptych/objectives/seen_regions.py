@@ -47,4 +47,4 @@ class SeenRegionClass:
         """The regions that are not hidden and of which a detector has said something."""
         if batch.classes is None:
             return torch.zeros_like(batch.hidden)
-        return batch.regions_present & ~batch.hidden & (batch.classes.sum(-1) > 0)
+        return batch.regions_present & ~batch.hidden & (batch.classes > 0).any(-1)

@@ -46,6 +46,7 @@ CHANGEABLE = frozenset(
         "keep",
         "threads",
         "loading_threads",
+        "loading_processes",
     )
 )
 M = TypeVar("M", bound=BaseModel)

@@ -19,7 +19,7 @@ from diptych.sources.storybook import COLOURS, KINDS, Scene, render, scene
 from diptych.sources.storybook.book import thing
 from diptych.sources.storybook.kinds import PLACES, SIZES
 from diptych.training import OptimizerConfig, TrainingConfig, train
-from diptych.training.step import Updates
+from diptych.training.feeding import Updates
 from diptych.vision.detection import Detection, DetectionBatch, detection_batch
 from diptych.vision.detector import Picture
 from diptych.vision.faster_rcnn import FasterRCNN, FasterRCNNConfig, FasterRCNNDetection, Layer

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 if TYPE_CHECKING:
-    from diptych.training.step import Batches, Updates
+    from diptych.training.feeding import Batches, Updates
     from diptych.training.trainer import Result, Validate, Validation, train
 
 __all__ = ["Batches", "OptimizerConfig", "Result", "TrainingConfig", "Updates", "Validate", "Validation", "train"]

@@ -95,6 +95,9 @@ class TrainingConfig(BaseModel):
     """Threads of torch; null: torch's default."""
     loading_threads: Annotated[int, Field(ge=0)] = 1
     """Threads that make batches ahead; 0: the training thread makes them."""
+    loading_processes: Annotated[int, Field(ge=0)] | None = None
+    """Processes that make batches ahead instead of threads; null: on a GPU one for each two free cores, at most 8,
+    else none."""
     distributed: Literal["ddp", "fsdp"] = "ddp"
     """How processes share the model, under torchrun."""
 

@@ -1,10 +1,10 @@
 """One step: every part's passes forward and backward, then the optimizer."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -16,38 +16,9 @@ from diptych.errors import TrainingError
 from diptych.training.config import OptimizerConfig, TrainingConfig
 from diptych.training.devices import Ranks, seed_part
 from diptych.training.distribution import Distributed
+from diptych.training.feeding import Batches, Counts, Maker, Part, Sender, Updates
 from diptych.training.optimizer import clip, set_rate
 from diptych.training.stopping import StopWish
-
-B_co = TypeVar("B_co", covariant=True)
-Counts = dict[str, float]
-
-
-class Batches(Protocol[B_co]):
-    """A pure function, called from threads. The global batch of a step is cut into `parts`; a part may have nothing to
-    predict, but it has samples, and of one that is `.idle` nothing is learnt. A batch moves by `.to(device)` if it has
-    that; a list `.keys` names its records."""
-
-    def at(self, step: int, part: int, parts: int) -> B_co: ...
-
-
-class Updates(Protocol):
-    """Which update a step makes: a pure function, so that all ranks and resumes agree."""
-
-    def at(self, step: int) -> Update: ...
-
-
-@dataclass(frozen=True)
-class Part:
-    """A micro-batch, and how many objects each objective predicts in it."""
-
-    batch: Any
-    counts: Counts
-
-    @property
-    def keys(self) -> list[str]:
-        keys = getattr(self.batch, "keys", None)
-        return list(keys) if isinstance(keys, list | tuple) else []
 
 
 @dataclass
@@ -125,6 +96,7 @@ class Stepper:
     training: TrainingConfig
     ranks: Ranks
     wish: StopWish
+    sender: Sender
     late: bool = False  # whether a step's numbers are read after the next one has been given to the device
 
     @property
@@ -136,17 +108,14 @@ class Stepper:
     def mine(self) -> range:
         return range(self.ranks.rank, self.parts, self.ranks.world)
 
-    def make(self, place: tuple[int, int]) -> Part:
-        """The part of (step, part), in a loading thread. Counting here, on the CPU, spares the GPU a wait."""
-        step, part = place
-        batch = self.batches.at(step, part, self.parts)
-        counts = self.updates.at(step).counts(batch)
-        idle = getattr(batch, "idle", False)
-        return Part(batch, {name: 0.0 if idle else float(number) for name, number in counts.items()})
+    @property
+    def maker(self) -> Maker:
+        return Maker(self.updates, self.batches, self.parts, pinned=self.ranks.device.type == "cuda")
 
-    def run(self, step: int, parts: list[Part], rate: float) -> StepFound:
-        """Step `step`, counted from 0; messages and logs count from 1, as steps done. Raises TrainingError before a
-        weight has changed, or, where numbers are read late, as they are read."""
+    def run(self, step: int, parts: list[Part], rate: float, following: Part | None = None) -> StepFound:
+        """Step `step`, counted from 0, while the part `following` it is sent to the device; messages and logs count
+        from 1, as steps done. Raises TrainingError before a weight has changed, or, where numbers are read late, as
+        they are read."""
         self.module.train()
         update = self.updates.at(step)
         names = sorted(parts[0].counts)
@@ -154,7 +123,7 @@ class Stepper:
         weights = {name: update.weights.get(name, 1.0) for name in names}
         # Gradients are averaged over ranks, but the loss is a sum divided by the count over all of them: hence `world`.
         scales = {n: weights[n] * self.ranks.world / counts[n] for n in names if counts[n] > 0}
-        passes = [update.losses(self.module, _moved(part.batch, self.ranks.device)) for part in parts]
+        passes = self._passes(update, parts, following)
         set_rate(self.optimizer, rate)
         found = StepFound(counts, weights, [])
         for turn in count():
@@ -173,8 +142,18 @@ class Stepper:
         found.examples = list(getattr(update, "examples", ()))
         return found
 
+    def _passes(self, update: Update, parts: list[Part], following: Part | None) -> list[Iterator[Losses]]:
+        """Of each part, whose batch comes to the device when it is begun, and the next one's starts then."""
+
+        def of(part: Part, after: Part | None) -> Iterator[Losses]:
+            self.sender.send(part)
+            self.sender.send(after)
+            yield from update.losses(self.module, self.sender.arrived(part))
+
+        return [of(part, after) for part, after in zip(parts, [*parts[1:], following], strict=True)]
+
     def _forward_backward(
-        self, step: int, turn: int, passes: list[Iterator[Losses]], parts: list[Part], scales: Mapping[str, float]
+        self, step: int, turn: int, passes: Sequence[Iterator[Losses]], parts: list[Part], scales: Mapping[str, float]
     ) -> list[Losses] | None:
         """Pass `turn` of every part; None where the update has no more."""
         found: list[Losses] = []
@@ -211,7 +190,3 @@ class Stepper:
         there = torch.cuda.Event()  # type: ignore[no-untyped-call]
         there.record()
         return PassFound(place, names, list(sums[0]), keys, here, there)
-
-
-def _moved(batch: Any, device: torch.device) -> Any:
-    return batch.to(device) if hasattr(batch, "to") else batch

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +26,10 @@ from diptych.training.checkpoint import Checkpoint
 from diptych.training.config import OptimizerConfig, TrainingConfig
 from diptych.training.devices import Ranks, join_ranks
 from diptych.training.distribution import distribute, gather, place, sync_buffers
+from diptych.training.feeding import Batches, Part, Sender, Updates, by_step, made_ahead
 from diptych.training.log import Line, Log
 from diptych.training.optimizer import build_optimizer, highest_rate, learning_rate
-from diptych.training.prefetch import prefetched
-from diptych.training.step import Batches, Part, Report, StepFound, Stepper, Updates
+from diptych.training.step import Report, StepFound, Stepper
 from diptych.training.stopping import StopWish
 
 CHECKPOINTS = "checkpoints"
@@ -145,6 +144,7 @@ class _Run:
             training=training,
             ranks=ranks,
             wish=self.wish,
+            sender=Sender(ranks.device),
             late=ranks.device.type in READ_LATE,
         )
         self.unread: list[StepFound] = []
@@ -163,8 +163,8 @@ class _Run:
                 log = stack.enter_context(self._open_log(console)) if self.ranks.first else None
                 mine = self.stepper.mine
                 places = ((step, part) for step in range(self.step, self.training.steps) for part in mine)
-                threads = self.training.loading_threads
-                parts = stack.enter_context(prefetched(self.stepper.make, places, threads, threads + len(mine)))
+                ahead = made_ahead(self.stepper.maker, places, len(mine), self.training, self.ranks.device)
+                parts = stack.enter_context(ahead)
                 if log is not None:
                     log.say(self._opening(resumed_from))
                 self._steps(parts, log)
@@ -187,11 +187,14 @@ class _Run:
 
     def _steps(self, parts: Iterator[Part], log: Log | None) -> None:
         since, done = time.monotonic(), self.step
+        of_steps = by_step(parts, len(self.stepper.mine), ahead=self.ranks.device.type == "cuda")
         while not self._finished():
             rate = learning_rate(self.optimizer_config, self.step, self.training.steps, self.training.batch)
-            mine = list(islice(parts, len(self.stepper.mine)))
+            mine, following = next(of_steps)
+            for part in mine:  # another process may have made it
+                getattr(self.stepper.batches, "corrupt", {}).update(part.left_out)
             try:
-                self.unread.append(self.stepper.run(self.step, mine, rate))
+                self.unread.append(self.stepper.run(self.step, mine, rate, following))
                 self.step += 1
                 report = self._read(self._due_now())
                 if report.stop:
