@@ -4,7 +4,10 @@ pages   WARC to verdicts          beside fastwarc reading it and selectolax pars
 decode  bytes to measurements     beside Pillow decoding each picture
 fetch   from a server beside it   beside the same client in a bare loop, without robots.txt, rates or checks
 keep    the global step on made-up pairs, seconds and MiB
-engines the whole of it offline   Daft beside local, on the same shards
+engines the whole of it offline   Daft beside local, on the same shards; and how long Daft and Ray take to start
+memory  two local processes on a tenth of the shards and on all: the most that they held at one time
+
+The last two say most of a web with many files: `diptych storybook web WEB --pages 10000`, then `--web WEB`.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from benchmarks.machine import save_result
+from benchmarks.machine import RESULTS, save_result
+from diptych.engine import ENGINES
 from diptych.mining import warc
 from diptych.mining.decode import measure
 from diptych.mining.fetching import Fetcher, Wanted
@@ -179,39 +183,93 @@ import sys
 from pathlib import Path
 from diptych.mining.run import Mine
 from diptych.mining.settings import Settings
-Mine(Path(sys.argv[3]), [Path(sys.argv[2])], Settings(offline=True), engine=sys.argv[1]).run()
+from diptych.processes import peak_memory
+engine, workers, out, *given = sys.argv[1:]
+if __name__ == "__main__":
+    with peak_memory() as peak:
+        Mine(Path(out), [Path(one) for one in given], Settings(offline=True), engine=engine, workers=int(workers),
+             tell=lambda _: None).run()
+    print(peak[0])
+"""
+NOTHING = """
+from diptych.engine import run
+if __name__ == "__main__":
+    assert len(list(run(dict.fromkeys, ["a", "b"], "{engine}"))) == 2
 """
 
 
-def engines(folder: Path) -> dict[str, float]:
+def engines(warcs: list[Path]) -> dict[str, float]:
     """Each in a process of its own, with all that it loads."""
-    found = {}
+    found: dict[str, float] = {"shards": len(warcs)}
     for engine in ("local", "daft"):
         with tempfile.TemporaryDirectory() as out:
-            command = [sys.executable, "-c", RUN, engine, str(folder / "warc"), f"{out}/out"]
             before, start = _used(), time.perf_counter()
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            _in_a_process(RUN, engine, "1", f"{out}/out", *map(str, warcs))
             found[f"{engine}_cpu_seconds"] = round(_used() - before, 2)
             found[f"{engine}_seconds"] = round(time.perf_counter() - start, 2)
-    return found | {"daft_beside_local": round(found["daft_cpu_seconds"] / found["local_cpu_seconds"], 3)}
+    start = {engine: _start(engine) for engine in ENGINES}
+    return found | {
+        "daft_beside_local": round(found["daft_cpu_seconds"] / found["local_cpu_seconds"], 3),
+        **{f"{engine}_start_seconds": round(start[engine] - start["local"], 2) for engine in ENGINES[1:]},
+    }
+
+
+def _start(engine: str) -> float:
+    """Seconds, the median of three, of a process that has two shards with nothing to do."""
+    taken = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        _in_a_process(NOTHING.format(engine=engine))
+        taken.append(time.perf_counter() - begin)
+    return statistics.median(taken)
+
+
+def memory(warcs: list[Path]) -> dict[str, float]:
+    found = {}
+    for name, some in (("tenth", warcs[: max(2, len(warcs) // 10)]), ("all", warcs)):
+        with tempfile.TemporaryDirectory() as out:
+            held = _in_a_process(RUN, "local", "2", f"{out}/out", *map(str, some))
+        found |= {f"{name}_shards": len(some), f"{name}_mebibytes": round(float(held))}
+    return found | {"all_beside_tenth": round(found["all_mebibytes"] / found["tenth_mebibytes"], 3)}
+
+
+def _in_a_process(script: str, *given: str) -> str:
+    with tempfile.TemporaryDirectory() as scratch:  # a file: processes that it starts read it again
+        path = Path(scratch) / "script.py"
+        path.write_text(script)
+        return subprocess.run([sys.executable, path, *given], check=True, capture_output=True, text=True).stdout
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pages", type=int, default=500)
+    parser.add_argument(
+        "--web", type=Path, help="of `diptych storybook web`; one of --pages is drawn where none is given"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pairs", type=int, default=10_000_000)
+    parser.add_argument("--only", help="some of the parts, with commas between; the others stay as they were measured")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) / "web"
-        web.write(folder, options.pages)
-        path = next((folder / "warc").glob("*"))
-        figures: dict[str, Any] = {
-            "pages": pages(path, options.rounds),
-            "pages_of_56_kilobytes": pages(large(path, Path(scratch) / "large.warc.gz"), options.rounds),
-            "decode": decode(path, options.rounds),
-            "fetch": fetch(folder, options.rounds), "engines": engines(folder), "keep": keep(options.pairs),
-        }  # fmt: skip
+        folder = options.web or Path(scratch) / "web"
+        if options.web is None:
+            web.write(folder, options.pages)
+        warcs = sorted((folder / "warc").glob("*"))
+        parts: dict[str, Callable[[], dict[str, float]]] = {
+            "pages": lambda: pages(warcs[0], options.rounds),
+            "pages_of_56_kilobytes": lambda: pages(large(warcs[0], Path(scratch) / "large.warc.gz"), options.rounds),
+            "decode": lambda: decode(warcs[0], options.rounds),
+            "fetch": lambda: fetch(folder, options.rounds),
+            "engines": lambda: engines(warcs[:4]),
+            "memory": lambda: memory(warcs),
+            "keep": lambda: keep(options.pairs),
+        }
+        wanted = options.only.split(",") if options.only else list(parts)
+        if unknown := sorted(set(wanted).difference(parts)):
+            parser.error(f"no part {', '.join(unknown)}; there are {', '.join(parts)}")
+        before = json.loads((RESULTS / "mine_speed.json").read_text("utf-8"))["figures"] if options.only else {}
+        measured = {name: parts[name]() for name in wanted}
+        figures = {name: (before | measured)[name] for name in parts if name in before | measured}
     save_result("mine_speed", "uv run python -m benchmarks.mine_speed", figures)
     print(json.dumps(figures, indent=2))
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -33,6 +33,7 @@ import torch
 from rich.console import Console
 
 from diptych.core import Record
+from diptych.errors import DataError
 from diptych.evaluation.evaluate import score_model
 from diptych.evaluation.retrieve import Extent
 from diptych.files import write_atomically
@@ -90,24 +91,31 @@ class GainStudy:
         return Path(self.out)
 
 
-def study(plan: GainStudy, systems: Sequence[str], arms: Sequence[str]) -> dict[str, Any]:
-    """Does what is not done yet."""
+def study(plan: GainStudy, system: str, arms: Sequence[str], only_done: bool = False) -> dict[str, Any]:
+    """Does what is not done yet, or with `only_done` nothing: figures are of seeds whose arms are all done."""
     claim(plan, plan.out)
     labelled = make_labelled(plan)
     mined = make_web(plan)
     stores = make_stores(plan, mined, labelled)
-    found: dict[str, Any] = {
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    seeds = [s for s in range(plan.seeds) if not only_done or all(_row(plan, system, a, s).exists() for a in arms)]
+    for seed in seeds:
+        for arm in arms:
+            rows[arm, seed] = one = teach(plan, system, arm, seed, stores, labelled)
+            print(json.dumps({name: value for name, value in one.items() if name != "found"}), flush=True)
+    if not rows:
+        raise DataError(f"no seed of {system} has all arms in {plan.out}; leave out --done")
+    asked = asdict(plan) | {"settings": " ".join(plan.settings), "seeds": len(seeds)}
+    return {
+        "asked": {name: value for name, value in asked.items() if name not in ("detector", "out")},
         "pictures": {arm: len(stores[arm]) for arm in arms if arm in stores},
         "pairs that are true": _share_true(plan, mined),
+        **figures(rows, seeds, arms),
     }
-    for system in systems:
-        rows: dict[tuple[str, int], dict[str, Any]] = {}
-        for seed in range(plan.seeds):
-            for arm in arms:
-                rows[arm, seed] = one = teach(plan, system, arm, seed, stores, labelled)
-                print(json.dumps({name: value for name, value in one.items() if name != "found"}), flush=True)
-        found[system] = figures(rows, range(plan.seeds), arms)
-    return found
+
+
+def _row(plan: GainStudy, system: str, arm: str, seed: int) -> Path:
+    return plan.folder / system / f"{arm}-{seed}" / ROW
 
 
 def make_labelled(plan: GainStudy) -> Store:
@@ -212,9 +220,10 @@ def teach(
 ) -> dict[str, Any]:
     """Pre-train, teach and score one arm of one seed."""
     torch.set_num_threads(1)
-    out, quiet = plan.folder / system / f"{arm}-{seed}", Console(quiet=True)
-    if (out / ROW).exists():
-        kept: dict[str, Any] = json.loads((out / ROW).read_text("utf-8"))
+    done, quiet = _row(plan, system, arm, seed), Console(quiet=True)
+    out = done.parent
+    if done.exists():
+        kept: dict[str, Any] = json.loads(done.read_text("utf-8"))
         return kept
     own = [*plan.settings, f"training.seed={seed}"]
     words = f"data.vocabulary={plan.folder / TOKENS}"
@@ -229,7 +238,7 @@ def teach(
         start = open_model(folder / INNER)
     recipe = find_recipe(f"{system}/small/retrieval")
     recipe = fit_to(recipe, start) if start is not None else recipe.override([words])
-    recipe = recipe.override([*own, f"training.steps={plan.taught}", f"training.validate_every={plan.taught // 3}"])
+    recipe = recipe.override([f"training.steps={plan.taught}", f"training.validate_every={plan.taught // 3}", *own])
     made = run(recipe, labelled, out / "retrieval", start, quiet)
     pairs: dict[str, Any] = {}
     if "match" in made.model.architecture.heads:
@@ -238,7 +247,7 @@ def teach(
     row: dict[str, Any] = {"system": system, "arm": arm, "seed": seed, "best step": made.result.best_step}
     row |= {score.name: round(score.value, 2) for score in scores.scores}
     row["found"] = _ranks(found)
-    write_atomically(out / ROW, json.dumps(row).encode())
+    write_atomically(done, json.dumps(row).encode())
     return row
 
 
@@ -259,7 +268,9 @@ def _ranks(found: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
     ]
 
 
-def figures(rows: Mapping[tuple[str, int], Mapping[str, Any]], seeds: range, arms: Sequence[str]) -> dict[str, Any]:
+def figures(
+    rows: Mapping[tuple[str, int], Mapping[str, Any]], seeds: Sequence[int], arms: Sequence[str]
+) -> dict[str, Any]:
     """Recalls of each arm over all seeds, and gains, with 95% intervals: a picture is drawn with its queries."""
     hits = {
         (arm, f"{of} R@{at}"): _hits([rows[arm, seed] for seed in seeds], asks, at)
@@ -310,16 +321,19 @@ def main() -> None:
     for name in numbers:
         parser.add_argument(f"--{name}", type=int, default=getattr(GainStudy, name.replace("-", "_")))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for every run")
-    parser.add_argument("--keep", action="store_true", help="write experiments/results/mining.json")
+    parser.add_argument("--done", action="store_true", help="figures of what is done, and nothing is trained")
+    parser.add_argument("--keep", action="store_true", help="write experiments/results/mining_SYSTEM.json")
     given = parser.parse_args()
     sizes = {name.replace("-", "_"): getattr(given, name.replace("-", "_")) for name in numbers}
     plan = GainStudy(given.detector, given.out, settings=(*GainStudy.settings, *given.set), **sizes)
     arms = given.arms.split(",")
     if unknown := sorted(set(arms) - set(ARMS)):
         parser.error(f"no arm {', '.join(unknown)}; there are {', '.join(ARMS)}")
-    found = {"asked": sizes | {"settings": " ".join(plan.settings)}} | study(plan, given.systems.split(","), arms)
-    command = "uv run python -m experiments.mining --detector DETECTOR --out OUT --keep"
-    print(save("mining", command, found) if given.keep else json.dumps(found, indent=1))
+    for system in given.systems.split(","):
+        found = study(plan, system, arms, given.done)
+        command = f"uv run python -m experiments.mining --detector DETECTOR --out OUT --systems {system} --keep"
+        name = f"mining_{system.replace('-', '_')}"
+        print(save(name, command, found) if given.keep else json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -111,8 +112,10 @@ class Mine:
         self._do(stage, work, [name for name in names if not self.layout.counts(folder, name).exists()])
 
     def _do(self, stage: str, work: Work, names: Sequence[str]) -> None:
-        step = self.progress(stage, len(names))
-        for _ in run_shards(work, names, self.engine, self.workers, LOADED):
+        workers, step = self.workers, self.progress(stage, len(names))
+        if stage == "score" and self.scorer is not None and self.engine != "ray":  # a cluster counts its own cores
+            workers = min(workers, os.cpu_count() or 1)  # each loads the model
+        for _ in run_shards(work, names, self.engine, workers, LOADED):
             step()
 
     def _plan(self, name: str, spec: Mapping[str, Any]) -> str:
