@@ -38,6 +38,7 @@ from diptych.vision.pictures import to_picture
 from experiments.figures import save
 
 Truth = dict[tuple[str, str | None], dict[str, Any]]
+SHUFFLES = 200
 EXACT = ("opt_out", "language", "unreadable", "pixels", "sides", "ratio", "one_colour")
 
 
@@ -214,18 +215,33 @@ def scorer(web: Path, truth: Truth, out: Path, detector: str, model: Path | None
     def both(scores: np.ndarray[Any, Any]) -> dict[str, dict[str, float]]:
         return {"over all": aucs(scores, held), "against another's": aucs(scores, held & swap)}
 
+    def shuffled(
+        features: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], all_features: np.ndarray[Any, Any]
+    ) -> dict[str, dict[str, float]]:
+        """The mean of many shuffles, and between what 95% of them lie: one has weights of no meaning, and not none."""
+        drawn: dict[str, list[float]] = {"over all": [], "against another's": []}
+        for _ in range(SHUFFLES):
+            scores = Logistic.fit(features, rng.permutation(labels))(all_features)
+            for name, rows in zip(drawn, (held, held & swap), strict=True):
+                drawn[name].append(100 * auc(scores[rows], truths[rows]))
+        return {
+            name: {"value": round(float(np.mean(values)), 1),
+                   "low": round(float(np.quantile(values, 0.025)), 1),
+                   "high": round(float(np.quantile(values, 0.975)), 1)}
+            for name, values in drawn.items()
+        }  # fmt: skip
+
     for count in (50, 200, 1000):
         rows = np.isin(numbers, taught[:count]) & ~held
         if count > len(taught):
             continue
-        arms = {"all features": own, "text alone": text_columns, "shuffled labels": own}
+        arms = {"all features": own, "text alone": text_columns}
         if model is not None:
             arms["all features and a model's"] = list(range(len(reader.names)))
         for name, columns in arms.items():
-            labels_of = rng.permutation(truths[rows]) if name == "shuffled labels" else truths[rows]
-            found[f"{name}, {count} pictures"] = both(
-                Logistic.fit(table[rows][:, columns], labels_of)(table[:, columns])
-            )
+            fitted = Logistic.fit(table[rows][:, columns], truths[rows])
+            found[f"{name}, {count} pictures"] = both(fitted(table[:, columns]))
+        found[f"shuffled labels, {count} pictures"] = shuffled(table[rows][:, own], truths[rows], table[:, own])
     named = table[:, reader.names.index("named_seen")] - table[:, reader.names.index("named_unseen")]
     found["words that name what is seen, untaught"] = both(named)
     for column in set(range(len(reader.names))).difference(own):
