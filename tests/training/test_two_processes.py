@@ -18,6 +18,7 @@ SCENARIOS = {  # name -> arguments of one run; the one process takes as many par
     "one pass": {"passes": 1, "micro_batch": 4},
     "two passes, accumulated": {"passes": 2, "micro_batch": 1},
     "sgd": {"micro_batch": 4, "optimizer": {"kind": "sgd"}},
+    "muon": {"micro_batch": 4, "optimizer": {"kind": "muon", "muon_params": ["layers."]}},
     "bert": {"micro_batch": 4, "optimizer": {"kind": "bert_adam", "clip": None, "clip_each": 0.1}},
 }
 

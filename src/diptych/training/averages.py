@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from diptych.errors import CheckpointError, nearest
-from diptych.training.distribution import place
+from diptych.training.slices import place
 
 
 class Ema:

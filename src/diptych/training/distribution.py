@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from diptych.core import Losses
 from diptych.devices import autocast
 from diptych.training.devices import Ranks
-from diptych.training.optimizer import is_sharded, plain
+from diptych.training.slices import is_sharded, plain
 
 Reached = tuple[Tensor | None, Losses]  # what to call backward on, and each objective's sum, detached
 
@@ -222,14 +222,3 @@ def gather(tensors: Mapping[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
         if ranks.first:
             gathered[name] = full.cpu().contiguous()
     return gathered
-
-
-def place(value: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor, sharded as `like` is."""
-    value = value.to(like.device)
-    if not is_sharded(like):
-        return value
-    from torch.distributed.tensor import DTensor, distribute_tensor
-
-    assert isinstance(like, DTensor)
-    return distribute_tensor(value, like.device_mesh, like.placements)

@@ -7,15 +7,20 @@ Newton-Schulz iterations that pull all singular values near 1. Scaled as in "Muo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from jaxtyping import Float
+from torch import Tensor, distributed
+
+from diptych.training.slices import place, plain
 
 ORTHOGONAL = "muon_params"  # in a group: whether its weights step so
 MOMENTUM = 0.95
 STEPS = 5
+AT_ONCE = 2**24  # numbers of the matrices that are turned together
 A, B, C = 3.4445, -4.7750, 2.0315  # of the polynomial, chosen by Jordan to be steep at 0
 
 
@@ -36,37 +41,65 @@ class Muon(torch.optim.Optimizer):
         self._adamw.param_groups = [group for group in self.param_groups if not group[ORTHOGONAL]]
         self._adamw.state = self.state
         self._adamw.step()
-        for group in self.param_groups:
-            if group[ORTHOGONAL]:
-                for weight in group["params"]:
-                    if weight.grad is not None:
-                        self._turn(weight, weight.grad, group["lr"], group["weight_decay"])
+        turning = [(weight, group) for group in self.param_groups if group[ORTHOGONAL] for weight in group["params"]]
+        # Matrices of one shape are turned together.
+        shapes: dict[tuple[int, int], list[tuple[Tensor, dict[str, Any], Tensor]]] = {}
+        for weight, group in turning:
+            if weight.grad is not None:
+                matrix = plain(self._moved(weight, weight.grad)).flatten(1)
+                rows, columns = sorted(matrix.shape)
+                shapes.setdefault((rows, columns), []).append((weight, group, matrix))
+        for (_, columns), alike in shapes.items():
+            wide = [matrix.T if matrix.shape[0] > matrix.shape[1] else matrix for _, _, matrix in alike]
+            for (weight, group, matrix), turned in zip(alike, shared(wide), strict=True):
+                step = (turned.T if matrix.shape[0] > matrix.shape[1] else turned).reshape(weight.shape)
+                weight.mul_(1 - group["lr"] * group["weight_decay"])
+                weight.sub_(place(step, weight, everywhere=True), alpha=group["lr"] * 0.2 * columns**0.5)
 
-    def _turn(self, weight: Tensor, gradient: Tensor, rate: float, decay: float) -> None:
+    def _moved(self, weight: Tensor, gradient: Tensor) -> Tensor:
+        """The gradient with its momentum, looking ahead."""
         if not self.state[weight]:
             self.state[weight]["momentum"] = torch.zeros_like(weight)
-        momentum = self.state[weight]["momentum"].lerp_(gradient, 1 - MOMENTUM)
-        matrix = gradient.lerp(momentum, MOMENTUM).flatten(1)
-        turned = orthogonalised(matrix) * 0.2 * max(matrix.shape) ** 0.5
-        weight.mul_(1 - rate * decay).sub_(turned.view_as(weight), alpha=rate)
+        momentum: Tensor = self.state[weight]["momentum"].lerp_(gradient, 1 - MOMENTUM)
+        return gradient.lerp(momentum, MOMENTUM)
 
 
-def orthogonalised(matrix: Tensor) -> Tensor:
-    """About U V' of the matrix U S V': its singular values end between 0.7 and 1.2.
+def shared(matrices: list[Tensor]) -> list[Tensor]:
+    """Each orthogonalised. Of several processes, which all have the matrices, each hands its share round."""
+    world = distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+    if world == 1:
+        return _by_batches(matrices)
+    each = math.ceil(len(matrices) / world)
+    first = each * distributed.get_rank()
+    mine = torch.zeros(each, *matrices[0].shape, device=matrices[0].device)
+    for number, matrix in enumerate(_by_batches(matrices[first : first + each])):
+        mine[number] = matrix
+    found = mine.new_empty(world * each, *mine.shape[1:])
+    distributed.all_gather_into_tensor(found, mine)
+    return list(found[: len(matrices)])
+
+
+def _by_batches(matrices: list[Tensor]) -> list[Tensor]:
+    """A few at once: as many as keep what they need small."""
+    few = max(1, AT_ONCE // matrices[0].numel()) if matrices else 1
+    parts = (torch.stack(matrices[first : first + few]) for first in range(0, len(matrices), few))
+    return [turned for part in parts for turned in orthogonalised(part)]
+
+
+def orthogonalised(wide: Float[Tensor, "N r c"]) -> Float[Tensor, "N r c"]:
+    """About U V' of each matrix U S V': its singular values end between 0.7 and 1.2. None is higher than it is wide.
 
     The iterations multiply the matrix from the left by polynomials of its Gram matrix, which commute: these are
     multiplied together first, small and square, and meet the wide matrix once.
     """
-    high = matrix.shape[0] > matrix.shape[1]
-    wide = matrix.T if high else matrix
-    wide = wide / (wide.norm() + 1e-7)
-    gram = wide @ wide.T
+    wide = wide / (wide.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    gram = wide @ wide.mT
     factor = None
     for step in range(STEPS):
-        polynomial = torch.addmm(gram, gram, gram, beta=B, alpha=C)
-        polynomial.diagonal().add_(A)
+        polynomial = torch.baddbmm(gram, gram, gram, beta=B, alpha=C)
+        polynomial.diagonal(dim1=1, dim2=2).add_(A)
         factor = polynomial if factor is None else polynomial @ factor
         if step < STEPS - 1:
             gram = polynomial @ gram @ polynomial
-    turned: Tensor = factor @ wide
-    return turned.T if high else turned
+    assert factor is not None
+    return factor @ wide

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from diptych.errors import RecipeError, nearest
 from diptych.training.config import OptimizerConfig
 from diptych.training.muon import ORTHOGONAL, Muon
+from diptych.training.slices import plain
 
 MULTIPLIER = "multiplier"  # a group's share of the learning rate, kept in the group itself
 LATE = 1e12  # a step at which 1 - beta ** step is 1 for every beta below 1 - 1e-10
@@ -131,15 +132,9 @@ def _biases_and_norms(module: nn.Module) -> set[str]:
 def build_optimizer(module: nn.Module, config: OptimizerConfig, device: torch.device) -> torch.optim.Optimizer:
     groups = parameter_groups(module, config)
     fused = device.type in ("cpu", "cuda")
-    sharded = any(is_sharded(parameter) for parameter in module.parameters())
     if config.kind == "bert_adam":
         return BertAdam(groups, config.lr, config.betas, config.eps, config.weight_decay)
     if config.kind == "muon":
-        if sharded:
-            raise RecipeError(
-                "optimizer.kind: muon turns whole matrices, not slices: take training.distributed=ddp, or "
-                "optimizer.kind=adamw"
-            )
         return Muon(groups, config.lr, config.betas, config.eps, config.weight_decay)
     if config.kind == "sgd":
         # Not fused: torch's (2.15) fused step of SGD goes over no slices (FSDP), and over no weights of which some have
@@ -170,13 +165,3 @@ def clip(parameters: Iterable[nn.Parameter], config: OptimizerConfig) -> Float[T
         torch._foreach_clamp_min_(gradients, -config.clip_value)
         torch._foreach_clamp_max_(gradients, config.clip_value)
     return norm
-
-
-def plain(tensor: Tensor) -> Tensor:
-    """The whole of a tensor that may be spread over processes; every process must ask."""
-    return tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
-
-
-def is_sharded(tensor: Tensor) -> bool:
-    """A DTensor, told by its method: importing the class takes two seconds that one process need not wait."""
-    return hasattr(tensor, "full_tensor")

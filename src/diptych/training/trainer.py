@@ -25,10 +25,11 @@ from diptych.training.averages import Ema, named_tensors, put_tensors
 from diptych.training.checkpoint import Checkpoint
 from diptych.training.config import OptimizerConfig, TrainingConfig
 from diptych.training.devices import Ranks, join_ranks
-from diptych.training.distribution import distribute, gather, place, sync_buffers
+from diptych.training.distribution import distribute, gather, sync_buffers
 from diptych.training.feeding import Batches, Part, Sender, Updates, by_step, made_ahead
 from diptych.training.log import Line, Log
 from diptych.training.optimizer import build_optimizer, highest_rate, learning_rate
+from diptych.training.slices import place
 from diptych.training.step import Report, StepFound, Stepper
 from diptych.training.stopping import StopWish
 
