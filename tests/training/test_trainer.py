@@ -1,6 +1,7 @@
 """The loop in one process."""
 
 import math
+import shutil
 
 import pytest
 import torch
@@ -50,6 +51,20 @@ def test_a_resume_after_any_step_is_bitwise_equal(tmp_path, kind, monkeypatch):
         assert weights_hash(folder) == weights_hash(tmp_path / "whole")
         assert (again.history, again.best_step) == (result.history, result.best_step)
         assert lines(folder) == lines(tmp_path / "whole")
+
+
+def test_a_run_ends_in_the_precision_that_it_began_in(tmp_path, monkeypatch):
+    """`auto` may mean another on the machine that goes on; a recipe that names one has it so."""
+    monkeypatch.setenv("DIPTYCH_PRECISION", "bf16")
+    toy_train(tmp_path / "whole")
+    monkeypatch.setattr(CutBatches, "cut", 3)
+    with pytest.raises(Cut):
+        toy_train(tmp_path / "cut", batches=CutBatches(4))
+    shutil.copytree(tmp_path / "cut", tmp_path / "named")
+    monkeypatch.setenv("DIPTYCH_PRECISION", "fp32")
+    toy_train(tmp_path / "cut")
+    toy_train(tmp_path / "named", precision="fp32")
+    assert weights_hash(tmp_path / "cut") == weights_hash(tmp_path / "whole") != weights_hash(tmp_path / "named")
 
 
 @pytest.mark.parametrize("passes", [1, 2])

@@ -42,6 +42,9 @@ class Pass(nn.Module):
 class Distributed(Protocol):
     """The ways to run a pass: alone, DDP, FSDP2."""
 
+    @property
+    def pass_(self) -> Pass: ...
+
     def run(self, passes: Iterator[Losses], scales: Mapping[str, float], last: bool) -> Losses | None:
         """Forward and backward of the next pass: each objective's sum, or None where the update has no more passes.
         `last` marks the last micro-batch of a step, after which gradients meet."""
@@ -57,8 +60,8 @@ class Distributed(Protocol):
 
 
 class Alone:
-    def __init__(self, wrapped: nn.Module) -> None:
-        self.wrapped = wrapped
+    def __init__(self, wrapped: nn.Module, pass_: Pass) -> None:
+        self.wrapped, self.pass_ = wrapped, pass_
 
     def run(self, passes: Iterator[Losses], scales: Mapping[str, float], last: bool) -> Losses | None:
         return _backward(self.wrapped(passes, scales))
@@ -73,11 +76,11 @@ class Alone:
 class Replicated(Alone):
     """DDP. Its flag for unused parameters also covers heads that this rank has nothing to predict with."""
 
-    def __init__(self, joined: nn.Module) -> None:
+    def __init__(self, joined: Pass) -> None:
         # 1 x 1 convolutions in channels_last: their strides differ in name alone.
         warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
         self.replicas = DistributedDataParallel(joined, find_unused_parameters=True)
-        super().__init__(self.replicas)
+        super().__init__(self.replicas, joined)
 
     def run(self, passes: Iterator[Losses], scales: Mapping[str, float], last: bool) -> Losses | None:
         if last:
@@ -201,7 +204,8 @@ def _backward(reached: Reached | None) -> Losses | None:
 
 def distribute(model: nn.Module, ranks: Ranks, kind: str, precision: str) -> Distributed:
     if ranks.world == 1:
-        return Alone(Pass(model, ranks, precision))
+        alone = Pass(model, ranks, precision)
+        return Alone(alone, alone)
     if kind == "fsdp":
         return Sharded(model, ranks, precision)
     return Replicated(_JoinedPass(model, ranks, precision))

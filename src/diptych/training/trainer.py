@@ -284,6 +284,7 @@ class _Run:
             "steps": self.training.steps,
             "parts": self.stepper.parts,
             "fingerprint": self.fingerprint,
+            "precision": self.precision,
             "history": [asdict(v) for v in self.history],
         }
         checkpoint = Checkpoint(self.step, state, tensors)
@@ -333,6 +334,8 @@ class _Run:
                 f"{self.root} belongs to another recipe, or began from other weights: name another run folder, "
                 "or delete this one"
             )
+        if self.training.precision == "auto":  # what a run began in it ends in, on another machine too
+            self.precision = self.way.pass_.precision = found.state.get("precision", self.precision)
         put_tensors(found.tensors["model"], named_tensors(self.module), str(self.root))
         self._put_optimizer(found.tensors["optimizer"])
         if self.ema is not None:
