@@ -23,21 +23,23 @@ from diptych.errors import DiptychError
 _LEFT = re.compile(r"\.(.+)\.(\d+)\.(partial|old)")
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the target, flush to the disk, then rename over it: a reader sees the old file or the new one.
+def write_atomically(path: Path, *content: bytes | memoryview) -> None:
+    """Write the pieces of content, one after the other, beside the target, flush to the disk, then rename over it: a
+    reader sees the old file or the new one.
 
     Where a link leads, its target is written. A device or a pipe is written to, never replaced. Raises DiptychError.
     """
     try:
         if _is_no_file(path):
             with path.open("ab", buffering=0) as device:
-                device.write(content)
+                for piece in content:
+                    device.write(piece)
             return
         target = Path(os.path.realpath(path))
         temporary = aside(target)
         try:
             with temporary.open("wb") as file:
-                file.write(content)
+                file.writelines(content)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(target)
@@ -45,7 +47,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise _unwritten(path, len(content), error) from error
+        raise _unwritten(path, sum(map(len, content)), error) from error
 
 
 @contextmanager

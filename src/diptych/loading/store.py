@@ -17,8 +17,9 @@ import os
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -27,7 +28,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from diptych.core import (
@@ -43,12 +43,14 @@ from diptych.core import (
 )
 from diptych.errors import DataError, Terminated
 from diptych.files import write_atomically
+from diptych.loading.tensor_file import tensor_file
 from diptych.vision.weights import check_detector
 
 INDEX, FAILURES, DETECTOR = "store.json", "failures.jsonl", "detector"
 FORMAT = 2  # of store.json and its shards; 1 had no checks of words and tables
 TABLES = ("ends", "word_ends", "checks", "word_checks", "sizes")
 PER_REGION = ("boxes", "scores", "classes", "features", "masks")
+KINDS = dict.fromkeys(("features", "classes", "whole"), torch.float16) | {"masks": torch.bool}  # others: float32
 
 
 class Store:
@@ -127,6 +129,7 @@ class StoreWriter:
         self.folder, self.contract, self.records_per_shard = folder, contract, records_per_shard
         self._pending: list[Record] = []
         self._shards: list[dict[str, Any]] = []
+        self._thread, self._writing = ThreadPoolExecutor(1, "store"), cast("Future[None] | None", None)
         self.done: dict[str, Path | None] = {}  # the picture of each key that is there
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / INDEX).exists():
@@ -144,19 +147,33 @@ class StoreWriter:
         if record.key in self.done:
             raise DataError("this key is in the store already; keys must be unique", key=record.key)
         self.done[record.key] = record.image
-        self._pending.append(record)
+        self._pending.append(_kept(record))
         if len(self._pending) == self.records_per_shard:
-            self.flush()
+            self._hand_over()
 
     def flush(self) -> None:
         """Write the records gathered so far as a shard, then the index that names it. No records, no store."""
-        if self._pending:
+        self._hand_over()
+        self._wait()
+
+    def _hand_over(self) -> None:
+        """A thread waits for the disk, while the next are gathered. What went wrong with the last is raised here."""
+        records, self._pending = self._pending, []
+        columns = _columns(records, self.folder) if records else {}
+        self._wait()
+        check = _check({table: columns[table][0] for table in TABLES}) if records else 0
+        self._writing = self._thread.submit(self._write, tensor_file(columns), len(records), check)
+
+    def _wait(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def _write(self, shard: list[memoryview], records: int, check: int) -> None:
+        if records:
             name = f"shard-{len(self._shards):05d}.safetensors"
-            packed = _pack(self._pending, self.folder)
-            write_atomically(self.folder / name, save(packed))
-            check = _check({table: packed[table] for table in TABLES})
-            self._shards.append({"name": name, "records": len(self._pending), "check": check})
-            self._pending = []
+            write_atomically(self.folder / name, *shard)
+            self._shards.append({"name": name, "records": records, "check": check})
         if not self._shards:
             return
         index = {"format": FORMAT, "contract": self.contract.to_json(), "shards": self._shards}
@@ -167,8 +184,11 @@ class StoreWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # A stop by the user still keeps what was extracted; an error of ours does not hide behind a second one.
-        if kind is None or issubclass(kind, KeyboardInterrupt | Terminated):
-            self.flush()
+        try:
+            if kind is None or issubclass(kind, KeyboardInterrupt | Terminated):
+                self.flush()
+        finally:
+            self._thread.shutdown()
 
 
 class _Shard:
@@ -268,16 +288,16 @@ def _index_check(index: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(checked, sort_keys=True).encode())
 
 
-def _pack(records: list[Record], folder: Path) -> dict[str, Tensor]:
-    """One shard. Features and class probabilities are kept in half precision, as the papers' own files are."""
-    rows = [_columns(record) for record in records]
+def _columns(records: list[Record], folder: Path) -> dict[str, list[Tensor]]:
+    """One shard, in pieces. Features and class probabilities are in half precision, as the papers' own files are."""
+    rows = [cast(Regions, record.regions).tensors() for record in records]
     kept = (_placed(record, lambda picture: os.path.relpath(picture, folder)) for record in records)
     # The name of a picture need not be UTF-8 (its odd bytes are surrogates); `json.loads` of bytes reads them so.
     words = [json.dumps(record_to_json(record), ensure_ascii=False).encode("utf-8", "surrogatepass") for record in kept]
-    packed = {name: torch.cat([row[name] for row in rows]) for name in PER_REGION if name in rows[0]}
+    columns = {name: [row[name] for row in rows] for name in PER_REGION if name in rows[0]}
     if "whole" in rows[0]:
-        packed["whole"] = torch.stack([row["whole"] for row in rows])
-    return packed | {
+        columns["whole"] = [row["whole"][None] for row in rows]
+    tables = {
         "ends": torch.tensor(np.cumsum([len(row["scores"]) for row in rows])),
         "sizes": torch.tensor([cast(Regions, record.regions).size for record in records]),
         "checks": torch.tensor([_check(row) for row in rows]),
@@ -285,14 +305,15 @@ def _pack(records: list[Record], folder: Path) -> dict[str, Tensor]:
         "word_checks": torch.tensor([zlib.crc32(word) for word in words]),
         "word_ends": torch.tensor(np.cumsum([len(word) for word in words])),
     }
+    return columns | {name: [table] for name, table in tables.items()}
 
 
-def _columns(record: Record) -> dict[str, Tensor]:
-    tensors = cast(Regions, record.regions).tensors()
-    halves = ("features", "classes", "whole")
-    kept = {name: value for name, value in tensors.items() if name in (*PER_REGION, "whole")}
-    kinds = dict.fromkeys(halves, torch.float16) | {"masks": torch.bool}
-    return {name: value.to(kinds.get(name, torch.float32)).contiguous() for name, value in kept.items()}
+def _kept(record: Record) -> Record:
+    """With what a store keeps of its regions, as it keeps it: half of the memory meanwhile."""
+    regions = cast(Regions, record.regions)
+    kept = {name: value for name, value in regions.tensors().items() if name in (*PER_REGION, "whole")}
+    columns = {name: value.to(KINDS.get(name, torch.float32)).contiguous() for name, value in kept.items()}
+    return replace(record, regions=Regions(size=regions.size, **columns))
 
 
 def _placed(record: Record, at: Callable[[Path], str | Path]) -> Record:
@@ -305,9 +326,17 @@ def _placed(record: Record, at: Callable[[Path], str | Path]) -> Record:
 
 def record_to_json(record: Record) -> dict[str, Any]:
     """The record without its regions; empty fields left out."""
-    values = asdict(replace(record, regions=None))
-    values["image"] = str(record.image) if record.image is not None else None
-    return {name: value for name, value in values.items() if value not in (None, (), [])}
+    told = {f.name: value for f in fields(record) if (value := getattr(record, f.name)) not in (None, (), [])}
+    return {name: _plain(value) for name, value in told.items() if name != "regions"}
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it."""
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, tuple) and value and is_dataclass(value[0]):
+        return [asdict(noun) for noun in value]
+    return value
 
 
 def record_from_json(values: dict[str, Any]) -> Record:

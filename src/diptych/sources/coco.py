@@ -61,10 +61,10 @@ def _captions(file: Entry | None, images: dict[int, Entry], skips: Skips) -> dic
     by_image: dict[int, list[str]] = defaultdict(list)
     for note in [] if file is None else file["annotations"].each():
         number = _known(note, images)
-        if note.lacks_words("caption"):
-            skips.add("empty captions", note.where)
+        if words := note.words_of("caption"):
+            by_image[number].append(words)
         else:
-            by_image[number].append(note.text_of("caption").strip())
+            skips.add("empty captions", note.where)
     return by_image
 
 

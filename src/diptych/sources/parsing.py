@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NoReturn
 
 from diptych.core import Record
@@ -93,6 +93,12 @@ class Entry:
         good = isinstance(value, str) and value.isascii() and value and not value.isspace()
         return value if good else self[name].text()  # type: ignore[return-value]
 
+    def words_of(self, name: str) -> str:
+        """The text of this name without space around it, which may leave nothing."""
+        value = self.value.get(name) if isinstance(self.value, dict) else None
+        good = isinstance(value, str) and (value.isascii() or value.isspace() or not value)
+        return (value if good else self[name].text()).strip()  # type: ignore[union-attr]
+
     def integer_of(self, name: str) -> int:
         """`self[name].integer()`, quicker."""
         value = self.value.get(name) if isinstance(self.value, dict) else None
@@ -120,9 +126,10 @@ class Entry:
 
     def size(self) -> int:
         """A picture's width or height."""
-        if not 1 <= self.integer() < _LONGEST:
-            self.refuse(str(self.value)[:40], f"1 to {_LONGEST} pixels")
-        return self.integer()
+        side = self.integer()
+        if not 1 <= side < _LONGEST:
+            self.refuse(str(side)[:40], f"1 to {_LONGEST} pixels")
+        return side
 
     def flag(self) -> bool:
         """True or false, also as the words `True` and `False` that NLVR2 has."""
@@ -253,10 +260,12 @@ class Pictures:
     folders: tuple[Path, ...]
     wanted: bool = True
 
-    def at(self, name: PurePosixPath) -> Path | None:
-        """In the first folder that has it."""
-        paths = [folder / name for folder in self.folders]
-        return next((path for path in paths if is_there(path)), paths[0] if self.wanted else None)
+    def at(self, name: str) -> Path | None:
+        """In the first folder that has it. A path is made where it is wanted alone: sets have many names."""
+        for folder in self.folders:
+            if is_there(f"{folder}/{name}"):
+                return folder / name
+        return self.folders[0] / name if self.wanted else None
 
 
 def picture_at(folder: Path | Pictures | None, name: str, where: str | Entry) -> Path | None:
@@ -266,13 +275,12 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str | Entry) ->
     """
     if folder is None:
         return None
-    relative = PurePosixPath(name)
-    if relative.is_absolute() or ".." in relative.parts or "\0" in name:
+    if name.startswith("/") or "\0" in name or (".." in name and ".." in name.split("/")):
         inside = folder.folders[0] if isinstance(folder, Pictures) else folder
         raise DataError(f"{_told(where)}: found the picture name {name!r}, wanted one inside {inside}; correct it")
     if isinstance(folder, Pictures):
-        return folder.at(relative)
-    path = folder / relative
+        return folder.at(name)
+    path = folder / name
     try:
         there = is_there(path)
     except OSError:  # a name too long for the file system

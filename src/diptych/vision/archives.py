@@ -41,10 +41,14 @@ def archive_of(path: Path) -> tuple[Path, str] | None:
     return None
 
 
-def is_there(path: Path) -> bool:
+def is_there(name: Path | str) -> bool:
     """Whether a picture is at a path of any of these kinds."""
-    if os.path.isfile(path):
+    if os.path.isfile(name):
         return True
+    text = str(name).lower()
+    if not any(sign in text for sign in (TAR, ZIP, BESIDE)):  # as most are: sets have millions
+        return False
+    path = Path(name)
     if (two := beside(path)) is not None:
         return all(is_there(one) for one in two)
     inside = archive_of(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 import importlib
 import io
@@ -10,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
@@ -22,6 +22,12 @@ from diptych.extras import wanted
 
 Array = npt.NDArray[Any]
 MOST_BYTES = 256 * 2**20  # of one array
+# By the version of an npy: how many bytes say how long its header is, and what reads it.
+HEADERS: Mapping[tuple[int, int], tuple[int, Callable[[io.BytesIO], Any]]] = {
+    (1, 0): (2, np.lib.format.read_array_header_1_0),
+    (2, 0): (4, np.lib.format.read_array_header_2_0),
+}
+LONGEST_HEADER = 10_000  # bytes, numpy's own limit
 
 
 @dataclass(frozen=True)
@@ -93,11 +99,11 @@ def needed(module: str, what: str) -> Any:
         return importlib.import_module(module)
 
 
-def of_base64(text: str | bytes, kind: str, rows: int, where: str, name: str) -> Array:
+def of_base64(text: str | memoryview, kind: str, rows: int, where: str, name: str) -> Array:
     """(rows, ...) numbers of a field of base64; one number a row makes a vector."""
+    decode = needed("pybase64", f"{where}, whose `{name}` is base64,").b64decode_as_bytearray
     try:
-        content = base64.b64decode(text, validate=True)
-        numbers = np.frombuffer(content, kind)
+        numbers = np.frombuffer(decode(text, validate=True), kind)
     except (binascii.Error, ValueError) as error:
         refuse(where, f"`{name}` that is no base64 of numbers ({error})", "it whole", "it may be cut: get it again")
     if rows < 1 or numbers.size % rows:
@@ -107,28 +113,37 @@ def of_base64(text: str | bytes, kind: str, rows: int, where: str, name: str) ->
 
 def read_npy(content: bytes, where: str, name: str, objects: bool = False) -> Any:
     """The array of an npy. `objects` may be in it, as plain values."""
-    file = io.BytesIO(content)
     try:
-        version = np.lib.format.read_magic(file)
-        header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        if version not in header:
+        version = np.lib.format.read_magic(io.BytesIO(content[: np.lib.format.MAGIC_LEN]))
+        if version not in HEADERS:
             refuse(where, f"`{name}` in version {version} of the format", "1 or 2")
-        shape, by_column, kind = header[version](file)
+        begin = np.lib.format.MAGIC_LEN
+        data = begin + HEADERS[version][0]
+        length = int.from_bytes(content[begin:data], "little")
+        shape, by_column, kind = _header(version, content[begin : data + min(length, LONGEST_HEADER)])
+        data += length
     except DataError:
         raise
     except Exception as error:  # numpy parses the header as Python, which can fail in many ways
         refuse(where, f"no npy that can be read in `{name}` ({error})", "one")
     if kind.hasobject and objects:
-        return unpickle.loads(file.read(), where)
+        return unpickle.loads(content[data:], where)
     if kind.kind not in "fiub":
         pickled = ", which would have to be unpickled" if kind.hasobject else ""
         refuse(where, f"`{name}` of type {kind}{pickled}", "numbers")
-    there, claimed = len(content) - file.tell(), math.prod(shape) * kind.itemsize
+    there, claimed = len(content) - data, math.prod(shape) * kind.itemsize
     if claimed > there or min(shape, default=0) < 0:
         refuse(where, f"`{name}` {shape}, {claimed} bytes, and {there} of them", "it whole", "get the file again")
     if not claimed:
         return np.empty(shape, kind)
-    return np.frombuffer(content, kind, math.prod(shape), file.tell()).reshape(shape, order="F" if by_column else "C")
+    return np.frombuffer(content, kind, math.prod(shape), data).reshape(shape, order="F" if by_column else "C")
+
+
+@lru_cache(maxsize=1024)
+def _header(version: tuple[int, int], header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, order and type. Those of a set are few, and numpy takes longer over them than over the numbers."""
+    read: tuple[tuple[int, ...], bool, np.dtype[Any]] = HEADERS[version][1](io.BytesIO(header))
+    return read
 
 
 def not_too_large(size: int, where: str, name: str) -> None:

@@ -8,9 +8,11 @@ large a picture is stands nowhere.
 from __future__ import annotations
 
 import re
+import sys
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +23,26 @@ from diptych.vision.features.raw import Array, FeatureFormat, Listing, Raw, Unit
 
 PART = re.compile(r"(?P<prefix>.*?)_?(?P<what>feat|cls|bbox)(?P<part>.{3})\.(h5|hdf5)$")
 ENDINGS = (".h5", ".hdf5")
-MOST_OPEN = 64
+PARTS = 4000  # files of a release: three of each of a thousand, and some
 COLUMNS = 6  # of the boxes
 
 
 def _damaged(path: Path, error: Exception) -> DataError:
     return DataError(f"{path}: found no h5 that can be read ({error}), wanted one; get the file again")
+
+
+@cache
+def _may_be_open() -> int:
+    """Files at once: pictures lie in any order over a release's parts, and each would be opened again for each."""
+    if sys.platform == "win32":
+        return 256
+    import resource
+
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * PARTS if most == resource.RLIM_INFINITY else min(2 * PARTS, most)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    return wanted // 2
 
 
 @dataclass
@@ -44,7 +60,7 @@ class Opened:
             self.files[path] = h5py.File(path, "r")
         except OSError as error:
             raise _damaged(path, error) from None
-        if len(self.files) > MOST_OPEN:
+        if len(self.files) > _may_be_open():
             self.files.popitem(last=False)[1].close()
         return self.files[path]
 
