@@ -90,11 +90,7 @@ def _speeds(path: Path, size: float, records: list[Record], root: Path) -> dict[
     ways = {"plain copy": lambda: copy(False), "flushed copy": lambda: copy(True), "to a store": convert}
     seconds: dict[str, list[float]] = {}
     for _ in range(ROUNDS):
-        for name, run in {
-            "plain copy": lambda: copy(False),
-            "flushed copy": lambda: copy(True),
-            "to a store": convert,
-        }.items():
+        for name, run in ways.items():
             begun, spent = time.perf_counter(), time.process_time()
             run()
             seconds.setdefault(name, []).append(time.perf_counter() - begun)
