@@ -3,8 +3,9 @@
     PYTHONPATH=src python3 -m benchmarks.gpu [STAGE...] [--out gpu-results] [--batch N] [--tiny]
 
 Stages: `unified-vlp`, `vl-bert`, `image-bert` (a pre-training step as the recipe makes it, 100 regions with 21 or 36
-words), `decoding` (beam 5 over 20 words of Unified VLP), `syncs` (how often a step waits for the device). A step's
-share of the peak is that of its layers' products at the rate that one large product in bf16 reaches here.
+words), `decoding` (beam 5 over 20 words of Unified VLP), `syncs` (how often a step waits for the device), `feeding`
+(samples a second of 100 x 2,048 that threads and processes of this machine make, and the device takes). A step's share
+of the peak is that of its layers' products at the rate that one large product in bf16 reaches here.
 With --tiny and without a GPU it runs on a CPU, to see that it works. Needs torch alone, of any version from 2.6 on.
 """
 
@@ -12,10 +13,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,15 +26,21 @@ from typing import Any
 import torch
 
 from benchmarks.encoders import BASE, TINY, Sizes, built, prepared
+from benchmarks.loader import FEATURE, AsIs, captions, regions
 from benchmarks.machine import machine
 from diptych.configs import derive
+from diptych.core import FeatureContract, Record
 from diptych.decoding import DecodingOptions, search
 from diptych.devices import autocast, choose_device
+from diptych.loading.loader import Loader
+from diptych.loading.store import Store, StoreWriter
 from diptych.recipes import find_recipe
+from diptych.training.config import TrainingConfig
+from diptych.training.feeding import Maker, Sender, by_step, made_ahead
 from diptych.training.optimizer import build_optimizer, clip
 
 ENCODERS = ("unified-vlp", "vl-bert", "image-bert")
-STAGES = (*ENCODERS, "decoding", "syncs")
+STAGES = (*ENCODERS, "decoding", "syncs", "feeding")
 WARM, ROUNDS, SIDE = 3, 10, 8192
 
 
@@ -132,6 +141,35 @@ def syncs(sizes: Sizes, device: torch.device) -> dict[str, Any]:
     return {"waits": len(places), "places": {place: places.count(place) for place in sorted(set(places))}}
 
 
+def feeding(sizes: Sizes, device: torch.device) -> dict[str, Any]:
+    """Batches as training has them: made ahead, pinned, sent beside the device's work, which is none here."""
+    found = {}
+    with tempfile.TemporaryDirectory() as root:
+        count, batch = (64, 8) if sizes.pictures < 8 else (2000, 64)
+        with StoreWriter(Path(root), FeatureContract("given", "", FEATURE), 500) as writer:
+            for number in range(count):
+                writer.add(Record(f"{number}", captions=("a dog",), regions=regions(number, 100)))
+        store = Store(Path(root))
+        maker = Maker(AsIs(), Loader(store, range(count), captions, AsIs(), batch, 0), 1, device.type == "cuda")
+        for processes in (0, 1) if sizes.pictures < 8 else (0, 4, 8, 14):
+            training = TrainingConfig(steps=1, batch=batch, loading_processes=processes)
+            steps, sender = count // batch, Sender(device)
+            places = ((step, 0) for step in range(3 * steps))
+            with made_ahead(maker, places, 1, training, device) as parts:
+                for mine, after in islice(
+                    by_step(parts, 1, ahead=True), steps
+                ):  # held against their checks, not counted
+                    sender.send(after)
+                    sender.arrived(mine[0])
+                finish(device)
+                began, taken = time.perf_counter(), 0
+                for part in parts:
+                    taken += len(sender.arrived(part))
+                finish(device)
+            found[f"{processes} processes"] = round(taken / (time.perf_counter() - began))
+    return {"samples a second": found}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"some of {', '.join(STAGES)}; default: all")
@@ -149,6 +187,8 @@ def main() -> None:
     for stage in given.stages or STAGES:
         if stage == "decoding":
             figures = decoding(sizes, device)
+        elif stage == "feeding":
+            figures = feeding(sizes, device)
         elif stage == "syncs":
             figures = syncs(sizes, device)
         else:

@@ -47,12 +47,13 @@ def regions(number: int, fewest: int = 36) -> Regions:
 
 class AsIs:
     objectives = ()
+    needs: frozenset[str] = frozenset()
     weights: dict[str, float] = {}  # noqa: RUF012
 
     def at(self, step: int) -> AsIs:
         return self
 
-    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+    def prepare(self, samples: list[Sample], rng: Random, partners: object = None) -> list[Sample]:
         return samples
 
     def counts(self, batch: object) -> dict[str, Any]:

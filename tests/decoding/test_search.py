@@ -1,6 +1,7 @@
 """The search against exhaustive search, over a made-up writer whose next word depends on the words so far."""
 
-from dataclasses import dataclass, field
+import sys
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import pytest
@@ -165,3 +166,30 @@ def test_an_ended_beam_may_keep_its_place(beams):
     assert [h.score for h in found] == pytest.approx([total for _, total in alive], abs=1e-4)
     late = decode(Table(7, end=1.0), pictures(1), options.model_copy(update={"stop_early": False}))
     assert late == [found]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        DecodingOptions(max_words=7),
+        DecodingOptions(beams=3, max_words=7, length_penalty=0.7),
+        DecodingOptions(beams=3, max_words=7, ended="kept"),
+        DecodingOptions(sample=True, max_words=7),
+    ],
+)
+def test_a_device_that_is_asked_seldom_writes_the_same(
+    options: DecodingOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is written behind the end counts for nothing."""
+    batch, asked = pictures(3), list[int]()
+    batch = replace(batch, seeds=torch.arange(len(batch)))
+    for seed in range(12):
+        often, seldom = Table(seed, end=1.0), Table(seed, end=1.0)
+        wanted = decode(often, batch, options)
+        with monkeypatch.context() as patch:
+            patch.setattr(sys.modules["diptych.decoding.search"], "ASKED_SELDOM", ("cpu",))
+            found = decode(seldom, batch, options)
+        assert [row[0].tokens for row in found] == [row[0].tokens for row in wanted]
+        assert [row[0].score for row in found] == pytest.approx([row[0].score for row in wanted])
+        asked.append(seldom.steps - often.steps)
+    assert max(asked) > 0, "some searches went on for a few words"

@@ -6,11 +6,12 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 from torch.nn import functional as F
 from toy import Always, Bad, Silent, ToyBatches, ToyModel, ToyUpdate, lines, toy_train, weights_hash
 
 from diptych.errors import RecipeError, TrainingError
-from diptych.training import trainer
+from diptych.training import distribution, trainer
 from diptych.training.checkpoint import load
 
 
@@ -248,6 +249,16 @@ def test_a_loss_that_is_read_late_and_not_finite_is_never_saved(tmp_path, monkey
     with pytest.raises(TrainingError, match=said):
         toy_train(tmp_path, schedule=Always(Bad()), micro_batch=2, checkpoint_every=3, log_every=100)
     assert not list((tmp_path / "checkpoints").glob("step-*"))
+
+
+def test_layers_are_compiled_one_by_one(tmp_path, monkeypatch):
+    compiled = []
+    monkeypatch.setattr(nn.Module, "compile", lambda layer, **named: compiled.append((layer, named)))
+    model = ToyModel()
+    toy_train(tmp_path / "compiled", model=model, steps=1, compile=True)
+    assert compiled == [(layer, {"backend": distribution.COMPILER}) for layer in model.layers]
+    toy_train(tmp_path / "plain", steps=1)
+    assert len(compiled) == len(model.layers)
 
 
 def test_a_loss_without_a_count(tmp_path):

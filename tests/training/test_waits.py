@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import re
 from collections import Counter
@@ -14,15 +15,16 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import diptych
-from diptych.models import rows
+from diptych.models import heads, rows, transformer
 from diptych.training import trainer
 from diptych.training.feeding import Part
 from diptych.training.step import StepFound, Stepper
 from tests.golden import losses
-from tests.golden.losses import SETTINGS, Runs
+from tests.golden.losses import SETTINGS, Runs, read
 
 # What a GPU has to have finished all its work for: a number of the host's, or a size that depends on values.
 WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal", "unique", "multinomial")
+GOLDEN = read()
 RECIPES = [
     *(f"{system}/small/pretrain" for system in ("unified-vlp", "vl-bert", "image-bert", "tden", "xgpt")),
     *(f"vl-bert/small/{task}" for task in ("vqa", "referring", "nlvr", "vcr")),
@@ -81,8 +83,13 @@ def test_a_step_waits_for_nothing(recipe: str, runs: Runs, monkeypatch: pytest.M
     monkeypatch.setattr(rows, "CUTTING", ())
     monkeypatch.setattr(losses, "STEPS", 2)
     monkeypatch.setattr(losses, "SETTINGS", {**SETTINGS, "training.device": device})
-    runs._run(recipe)
+    for module in (transformer, heads):
+        monkeypatch.setattr(module, "FUSED", ("cuda", "cpu"))
+    first = json.loads((runs._run(recipe) / "metrics.jsonl").read_text().splitlines()[0])
     assert not found
+    # The attention and the sizes of a GPU, and its own arithmetic perhaps, beside those of a CPU.
+    for kind, name in (("loss", "total"), ("gradient_norm", "gradient_norm")):
+        assert first[name] == pytest.approx(GOLDEN[recipe][kind][0], rel=1e-4)
 
 
 def test_no_numbers_are_sent_and_waited_for() -> None:

@@ -3,6 +3,8 @@
 A step asks for the next word of every beam of every picture at once. What was written ends with [SEP].
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 
 import torch
@@ -16,6 +18,7 @@ from diptych.decoding.options import DecodingOptions
 # Added once to a word that follows [SEP], and to each that an option refuses. Finite, as in the authors' code, so that
 # scores stay comparable, and a beam whose every word is refused still writes one.
 REFUSED = -10000.0
+ASKED_SELDOM, EVERY = ("cuda",), 4  # devices that are asked every so many words whether the search is over
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,18 @@ class Frames:
     def __len__(self) -> int:
         return len(self.words)
 
+    def on_host(self) -> Frames:
+        """In one journey, and not one a number."""
+        words, scores, parents = (
+            list(torch.stack(part).cpu().unbind()) for part in (self.words, self.scores, self.parents)
+        )
+        return Frames(words, scores, parents)
+
 
 @torch.no_grad()
 def decode(model: Writer, batch: Batch, options: DecodingOptions) -> list[list[Hypothesis]]:
     """For each picture its finished texts, best first: `options.captions`, or at most as many as there are beams."""
-    frames = search(model, batch, options)
+    frames = search(model, batch, options).on_host()
     return [finished(frames, row, model.vocabulary.sep, options)[: options.captions] for row in range(len(batch))]
 
 
@@ -61,7 +71,10 @@ def search(model: Writer, batch: Batch, options: DecodingOptions) -> Frames:
             _draw(logs, frames, model.vocabulary, options, batch.seeds)
         else:
             _choose(logs, frames, model.vocabulary, options)
-        if len(frames) == options.max_words or (early and _settled(frames, model.vocabulary.sep, options)):
+        # To know whether all is settled, a GPU is waited for: so it is asked now and then. Words that are written
+        # behind the end count for nothing.
+        due = early and len(frames) % (EVERY if scores.device.type in ASKED_SELDOM else 1) == 0
+        if len(frames) == options.max_words or (due and _settled(frames, model.vocabulary.sep, options)):
             return frames
         scores = model.follow(memory, frames.words[-1], frames.parents[-1])
 

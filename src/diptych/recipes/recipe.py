@@ -45,6 +45,7 @@ CHANGEABLE = frozenset(
         "checkpoint_every",
         "keep",
         "threads",
+        "compile",
         "loading_threads",
         "loading_processes",
     )

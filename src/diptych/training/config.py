@@ -91,6 +91,8 @@ class TrainingConfig(BaseModel):
     """Device: auto, cpu, cuda or cuda:N."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of forward passes, in training and validation; auto: bf16 where the device gains by it."""
+    compile: bool = False
+    """Whether torch compiles the layers: the first steps take a minute, later ones on a GPU are faster."""
     threads: PositiveInt | None = None
     """Threads of torch; null: torch's default."""
     loading_threads: Annotated[int, Field(ge=0)] = 1

@@ -18,6 +18,7 @@ from diptych.devices import autocast
 from diptych.training.devices import Ranks
 from diptych.training.slices import is_sharded, plain
 
+COMPILER = "inductor"
 Reached = tuple[Tensor | None, Losses]  # what to call backward on, and each objective's sum, detached
 
 
@@ -79,7 +80,8 @@ class Replicated(Alone):
     def __init__(self, joined: Pass) -> None:
         # 1 x 1 convolutions in channels_last: their strides differ in name alone.
         warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
-        self.replicas = DistributedDataParallel(joined, find_unused_parameters=True)
+        # Gradients lie where they are exchanged.
+        self.replicas = DistributedDataParallel(joined, find_unused_parameters=True, gradient_as_bucket_view=True)
         super().__init__(self.replicas, joined)
 
     def run(self, passes: Iterator[Losses], scales: Mapping[str, float], last: bool) -> Losses | None:
@@ -202,7 +204,19 @@ def _backward(reached: Reached | None) -> Losses | None:
     return sums
 
 
-def distribute(model: nn.Module, ranks: Ranks, kind: str, precision: str) -> Distributed:
+def compile_layers(model: nn.Module) -> None:
+    """Each layer by itself: one program serves all of a stack, whatever the lengths."""
+    for part in model.modules():
+        if isinstance(part, nn.ModuleList):
+            for layer in part:
+                layer.compile(backend=COMPILER)
+
+
+def distribute(model: nn.Module, ranks: Ranks, kind: str, precision: str, compiled: bool = False) -> Distributed:
+    if ranks.device.type == "cuda" and precision == "bf16":
+        torch.set_float32_matmul_precision("high")  # TF32 for the products that bf16 leaves in fp32
+    if compiled:
+        compile_layers(model)
     if ranks.world == 1:
         alone = Pass(model, ranks, precision)
         return Alone(alone, alone)

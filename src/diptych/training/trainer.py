@@ -130,7 +130,7 @@ class _Run:
         self.module = module.to(ranks.device)
         # The first rank's choice: of two processors each would measure its own.
         self.precision: Precision = ranks.from_first(choose_precision(training.precision, ranks.device))
-        self.way = distribute(self.module, ranks, training.distributed, self.precision)
+        self.way = distribute(self.module, ranks, training.distributed, self.precision, training.compile)
         self.optimizer = build_optimizer(self.module, optimizer, ranks.device)
         self.ema = Ema(self.module, training.ema) if training.ema is not None else None
         self.step, self.saved, self.history = 0, 0, list[Validation]()
