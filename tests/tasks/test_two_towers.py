@@ -76,18 +76,6 @@ def test_a_gallery_is_kept(tokens, tmp_path: Path) -> None:
         Gallery.load(tmp_path / "gallery")
 
 
-def test_many_pictures_are_searched_by_faiss_as_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    faiss = pytest.importorskip("faiss")
-    assert faiss is not None
-    vectors = torch.nn.functional.normalize(torch.randn(200, 8, generator=torch.Generator().manual_seed(0)), dim=1)
-    gallery, queries = Gallery(tuple(map(str, range(200))), vectors), vectors[:5] + 0.01
-    plain = gallery.search(queries, 4)
-    monkeypatch.setattr("diptych.tasks.two_towers.MANY", 100)
-    for ours, theirs in zip(gallery.search(queries, 4), plain, strict=True):
-        assert [found.key for found in ours] == [found.key for found in theirs]
-        assert [found.score for found in ours] == pytest.approx([found.score for found in theirs], abs=1e-6)
-
-
 def test_scores_are_those_of_the_whole_table(tokens) -> None:
     model, task = model_for(tokens), TwoTowerRetrieval(tokens)
     said = ask(task, model, records(), batch_size=3)

@@ -34,7 +34,7 @@ from diptych.vision.load import load_detector
 from diptych.vision.pictures import open_picture, to_picture
 
 if TYPE_CHECKING:
-    from diptych.serving.search import Progress, Searched
+    from diptych.serving.search import Looked, Progress, Searched
 
 # A file, an open Pillow picture, RGB as (3, H, W), or a record whose regions are there already.
 AnyPicture = str | Path | Image.Image | UInt8[Tensor, "3 H W"] | Record
@@ -72,6 +72,7 @@ class Predictor:
 
     def __init__(self, model: ModelFolder, features: Path | None = None) -> None:
         self.folder, self.features = model, features
+        self.looked: dict[object, Looked] = {}  # the folder that was searched last
 
     @property
     def precision(self) -> Precision:
@@ -217,11 +218,13 @@ class Predictor:
         by: Predictor | None = None,
         gallery: str | None = None,
         most: int | None = None,
+        keep: float = 0.0,
     ) -> Searched:
         """All pictures below a folder, those that fit the query best first; what cannot be read is named beside.
 
         With a `shortlist`, only so many: those that `by`, a model with two towers, finds best. `gallery` is the address
         of a database that keeps the vectors (postgresql://...; default: in the cache); `most`: so many hits will do.
+        The folder is looked through anew; with `keep`, only after so many times as long as that took.
         """
         from diptych.serving.search import search
 
@@ -235,6 +238,7 @@ class Predictor:
             by=by,
             gallery=gallery,
             most=most,
+            keep=keep,
         )
 
     @cached_property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -65,10 +66,13 @@ def search(
     by: Predictor | None = None,
     gallery: str | None = None,
     most: int | None = None,
+    keep: float = 0.0,
 ) -> Searched:
     """Each picture below the folder is read once: its regions are kept in `cache` (default: under the
     user's cache folder) by the content of the file, and so is its vector where the model makes one, there or in the
-    `gallery` (the address of a database). `most` hits are enough where a model makes vectors.
+    `gallery` (the address of a database). `most` hits are enough where a model makes vectors. The folder is looked
+    through for what has come, changed or gone; where a model makes vectors, only after `keep` times as long as that
+    took the last time.
 
     With a `shortlist` the model `by`, which has two towers, picks so many, and only those are read and ranked.
 
@@ -81,25 +85,62 @@ def search(
     folder = cache if cache is not None else _cache(pictures, predictor.detector)
     if by is not None:
         by.folder.accept(predictor.detector.contract, folder)
-    contents, refused = read_contents(pictures, folder)
-    seen = _Seen(predictor.detector, folder, contents, progress or _silent)
     ranker = by or predictor
-    if can_match(ranker.folder.model):
+    place = (pictures, folder, gallery)
+    looked = ranker.looked.get(place)
+    if looked is None or time.monotonic() >= looked.until:
+        vectors = None if looked is None or gallery is None else looked.vectors
+        looked = _look(predictor, ranker, pictures, folder, gallery, vectors, progress or _silent, keep)
+        ranker.looked = {place: looked} if keep else {}
+    seen, contents, refused = looked.seen, looked.contents, looked.refused
+    if looked.vectors is None:
         kept = seen.records(seen.named, predictor.folder)
         hits, readable = _by_pairs(predictor, query, kept, range(len(kept)), batch_size, progress), len(kept)
     else:
-        vectors = open_vectors(gallery, folder, _maker(ranker))
-        readable = len(there := _encoded(ranker, seen, vectors))
-        hits = _by_vectors(ranker, query, vectors, there, shortlist or most or readable)
+        readable = len(looked.encoded)
+        hits = _by_vectors(ranker, query, looked.vectors, looked.encoded, shortlist or most or readable)
     if by is not None:
         kept = seen.records([hit.key for hit in hits], predictor.folder)
         hits = _by_pairs(predictor, query, kept, range(len(kept)), batch_size, progress)
-    refused |= {path: seen.failed[key] for path, key in contents.items() if key in seen.failed}
+    refused = refused | {path: seen.failed[key] for path, key in contents.items() if key in seen.failed}
     if not readable:
         why = next(iter(refused.values()), "")
         raise DataError(f"none of the {len(contents)} pictures in {pictures} can be read; the first: {why}")
     found = tuple(Hit(path, hit.score) for hit in hits for path in seen.paths[hit.key])
     return Searched(query, found, refused, sum(key not in seen.failed for key in contents.values()))
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A folder as it was found: what searches of it need beside their queries."""
+
+    contents: dict[Path, str]
+    refused: dict[Path, str]
+    seen: _Seen
+    vectors: VectorStore | None  # None: the model makes none
+    encoded: list[str]  # those that have a vector
+    until: float  # by time.monotonic
+
+
+def _look(
+    predictor: Predictor,
+    ranker: Predictor,
+    pictures: Path,
+    folder: Path,
+    gallery: str | None,
+    vectors: VectorStore | None,
+    progress: Progress,
+    keep: float,
+) -> Looked:
+    begun = time.monotonic()
+    contents, refused = read_contents(pictures, folder)
+    seen, encoded = _Seen(predictor.detector, folder, contents, progress), []
+    if can_match(ranker.folder.model):
+        return Looked(contents, refused, seen, None, [], begun)
+    vectors = vectors or open_vectors(gallery, folder, _maker(ranker))
+    encoded = _encoded(ranker, seen, vectors)
+    ended = time.monotonic()
+    return Looked(contents, refused, seen, vectors, encoded, ended + keep * (ended - begun))
 
 
 class _Seen:
@@ -178,6 +219,7 @@ def _encoded(predictor: Predictor, seen: _Seen, vectors: VectorStore) -> list[st
                 made = Towers.of_pictures(predictor.folder.model, (kept[row] for row in rows), progress=advance)
                 vectors.add(made.keys, made.vectors.numpy())
         there |= set(kept.keys)
+        vectors.settle()
     return [content for content in seen.named if content in there]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import comb
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -34,7 +33,6 @@ from diptych.tasks.shortlist import top
 from diptych.weight_files import read_weights
 
 VECTORS, KEYS = "gallery.safetensors", "gallery.json"
-MANY = 30_000  # from here on an index answers faster than a product with every vector, where faiss is installed
 SENTENCES = 256  # at a time, of a shortlist
 PICTURE = "picture"  # how a prediction that is a picture's vector is told from a text's
 
@@ -74,25 +72,9 @@ class Gallery:
         if not self.keys:
             raise DataError("the gallery is empty: nothing can be found in it")
         count = min(count, len(self.keys))
-        index = self._index if len(self.keys) > MANY else None
-        if index is not None:
-            found, places = index.search(queries.cpu().float().numpy(), count)
-            scores, numbers = torch.from_numpy(found), torch.from_numpy(places)
-        else:
-            scores, numbers = (queries.cpu().float() @ self.vectors.T).topk(count, -1)
+        scores, numbers = (queries.cpu().float() @ self.vectors.T).topk(count, -1)
         rows = zip(scores.tolist(), numbers.tolist(), strict=True)
         return [[Found(self.keys[n], s) for s, n in zip(*row, strict=True)] for row in rows]
-
-    @cached_property
-    def _index(self) -> Any | None:
-        """faiss's exact index over products, built once; None where the extra `search` is not installed."""
-        try:
-            import faiss
-        except ImportError:
-            return None
-        index = faiss.IndexFlatIP(self.vectors.shape[1])
-        index.add(self.vectors.contiguous().numpy())
-        return index
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

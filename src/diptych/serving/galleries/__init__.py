@@ -28,6 +28,10 @@ class VectorStore(Protocol):
         """All of these or none; a content that has a vector keeps it."""
         ...
 
+    def settle(self) -> None:
+        """After all were added: makes what great galleries are searched by, where it is not there."""
+        ...
+
     def search(self, query: NDArray[np.float32], contents: Sequence[str], most: int) -> list[tuple[str, float]]:
         """The `most` nearest of these contents with their products, nearest first."""
         ...

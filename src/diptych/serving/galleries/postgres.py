@@ -1,16 +1,18 @@
 """Vectors in PostgreSQL with pgvector, so that several machines share a gallery, and a restart costs nothing.
 
     diptych_gallery(model, width)             one row: whose vectors these are
-    diptych_vectors(content bytea, vector)    an HNSW index over products (pgvector's vector_ip_ops)
+    diptych_vectors(content bytea, vector)    from 10,000 on with an HNSW index over products (vector_ip_ops)
 
-A connection is opened for each piece of work: a database that was away is asked again. The password is libpq's affair
+One connection is kept, and made anew where the database was away meanwhile. The password is libpq's affair
 (PGPASSWORD, a service file, .pgpass); an address with one is refused, as others could read it.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from threading import RLock
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -24,6 +26,8 @@ from diptych.serving.galleries import Vectors
 CANDIDATES = 200  # of a search in the index: recall at 10 is measured in docs/results
 PATIENCE = 10  # seconds for a connection
 MOST_WIDE = 2000  # values of a vector that an HNSW index takes
+MANY = 10_000  # from here on there is an index, made at once when all were added; fewer are compared one by one
+BUILDING = "1GB"  # of memory at most, to make it
 LOCK = 0x44697074  # of those who make the tables at once
 
 
@@ -43,6 +47,10 @@ class PostgresVectors:
                 "PGPASSWORD or name a service of ~/.pg_service.conf (postgresql:///?service=NAME)"
             )
         self.address, self.model = address, model
+        self._kept: list[Any] = []  # the connection, where there is one
+        self._lock = RLock()
+        weakref.finalize(self, _close, self._kept)
+        self._among: tuple[Sequence[str], frozenset[str]] = ((), frozenset())  # what was searched last
         with self._connection() as connection:
             self._ready = self._is_ready(connection)
 
@@ -68,9 +76,25 @@ class PostgresVectors:
             cursor.execute("INSERT INTO diptych_vectors SELECT content, vector FROM coming ON CONFLICT DO NOTHING")
         self._ready = True
 
+    def settle(self) -> None:
+        """An index that is made at once takes a tenth of the time of one that grows row by row."""
+        with self._connection() as connection, connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+            if not self._is_ready(connection):
+                return
+            (made,) = connection.execute("SELECT to_regclass('diptych_nearest')").fetchone()
+            (count,) = connection.execute("SELECT count(*) FROM diptych_vectors").fetchone()
+            if made is None and count >= MANY:
+                connection.execute(f"SET LOCAL maintenance_work_mem = '{BUILDING}'")
+                # Workers would share it in /dev/shm, which is small in containers.
+                connection.execute("SET LOCAL max_parallel_maintenance_workers = 0")
+                connection.execute("CREATE INDEX diptych_nearest ON diptych_vectors USING hnsw (vector vector_ip_ops)")
+
     def search(self, query: NDArray[np.float32], contents: Sequence[str], most: int) -> list[tuple[str, float]]:
         """By the index where few are asked for; those that other galleries have are passed over. Else by all."""
-        there = set(contents)
+        if self._among[0] is not contents:
+            self._among = contents, frozenset(contents)
+        there = self._among[1]
         with self._connection() as connection, connection.transaction():
             if 2 * most <= CANDIDATES:
                 connection.execute(f"SET LOCAL hnsw.ef_search = {CANDIDATES}")
@@ -117,17 +141,32 @@ class PostgresVectors:
         connection.execute(
             f"CREATE TABLE diptych_vectors (content bytea PRIMARY KEY, vector vector({int(width)}) NOT NULL)"
         )
-        connection.execute("CREATE INDEX ON diptych_vectors USING hnsw (vector vector_ip_ops)")
+
+    def _connected(self) -> Any:
+        """The connection that is kept, or another where the database has ended it since."""
+        if self._kept:
+            try:
+                self._kept[0].execute("SELECT 1")
+                return self._kept[0]
+            except (self._psycopg.OperationalError, self._psycopg.InterfaceError):
+                _close(self._kept)
+        connection = self._psycopg.connect(self.address, connect_timeout=PATIENCE, autocommit=True)
+        try:
+            connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+            self._register(connection)
+        except self._psycopg.Error:
+            connection.close()
+            raise
+        self._kept.append(connection)
+        return connection
 
     @contextmanager
     def _connection(self) -> Iterator[Any]:
         """Errors of the database are one sentence; a transaction that one of them ends leaves nothing behind."""
         errors = self._psycopg.errors
         try:
-            with self._psycopg.connect(self.address, connect_timeout=PATIENCE, autocommit=True) as connection:
-                connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-                self._register(connection)
-                yield connection
+            with self._lock:
+                yield self._connected()
         except (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded) as error:
             raise ServingError(
                 f"the database of {self.address} is full ({_first_line(error)}); what it held stays, and these vectors "
@@ -149,6 +188,11 @@ class PostgresVectors:
                 f"the database of {self.address} refused ({type(error).__name__}: {_first_line(error)}); nothing of "
                 "this was kept"
             ) from error
+
+
+def _close(kept: list[Any]) -> None:
+    while kept:
+        kept.pop().close()
 
 
 def _first_line(error: Exception) -> str:

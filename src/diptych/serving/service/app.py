@@ -21,7 +21,7 @@ from diptych.errors import DiptychError, ServingError
 from diptych.serving import messages
 from diptych.serving.messages import Asked, Message
 from diptych.serving.predictor import Predictor
-from diptych.serving.service.batches import Batches, explain_error
+from diptych.serving.service.batches import KEPT, Batches, explain_error
 from diptych.serving.service.limits import Limits
 from diptych.serving.service.measures import Measures
 from diptych.serving.service.pages import Pages
@@ -81,7 +81,7 @@ class Service:
             predictor.extract([torch.full((3, 64, 64), 127, dtype=torch.uint8)], lambda _picture, _unseen: None)
             if self.gallery is not None and "search" in self.tasks[name]:
                 with suppress(ServingError):  # a model that does not know these words looks when it is asked in others
-                    predictor.search(WARMING, self.gallery.folder, gallery=self.gallery.address)
+                    predictor.search(WARMING, self.gallery.folder, gallery=self.gallery.address, keep=KEPT)
 
     @property
     def facts(self) -> list[Any]:

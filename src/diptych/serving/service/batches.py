@@ -30,6 +30,7 @@ from diptych.serving.service.worker import Job, refuse
 from diptych.vision.features.files import NoFeatures
 
 Pair = tuple[Job, Record]
+KEPT = 20.0  # a folder is looked through for a twentieth of the time at most
 OWN = ("model", "explain", "captions", "sample", "seed")  # of a caption's request: the rest is how words are chosen
 
 
@@ -103,7 +104,7 @@ class Batches:
         if self.gallery is None:
             raise Refused(422, "this service has no pictures to search; start it with --pictures FOLDER")
         found = predictor.search(
-            job.asked.query, self.gallery.folder, gallery=self.gallery.address, most=job.asked.most
+            job.asked.query, self.gallery.folder, gallery=self.gallery.address, most=job.asked.most, keep=KEPT
         )
         named, used = self.gallery.name, predictor.precision
         best = found.hits[: job.asked.most]
