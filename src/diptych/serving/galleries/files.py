@@ -94,7 +94,7 @@ def _make_index(vectors: Vectors) -> Any | None:
         return None
     count, width = vectors.shape
     clusters = int(4 * count**0.5)
-    index = faiss.index_factory(width, f"IVF{clusters},Flat", faiss.METRIC_INNER_PRODUCT)
+    index: Any = faiss.index_factory(width, f"IVF{clusters},Flat", faiss.METRIC_INNER_PRODUCT)
     index.cp.max_points_per_centroid = 39  # the fewest that faiss takes without a warning
     index.train(vectors)
     index.add(vectors)
