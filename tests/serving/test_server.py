@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,6 +21,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from benchmarks.clients import form
+from benchmarks.faults import Attack, small_picture
 from diptych.cli import app
 from diptych.errors import DataError, RecipeError, ServingError
 from diptych.serving import Predictor
@@ -107,6 +111,21 @@ def test_what_is_not_http_is_refused_and_the_next_is_answered(address, sent):
         except (ConnectionResetError, BrokenPipeError):
             pass
     good(address)
+
+
+def test_what_the_benchmark_of_faults_sends_is_refused_and_harms_nobody(address):
+    async def send() -> tuple[Attack, Counter[int], dict[str, int]]:
+        one = Attack(address, form(small_picture()), patience=60)
+        bodies, shaped = await one.bodies(40), await one.shaped()
+        one.connection.close()
+        return one, bodies, shaped
+
+    one, bodies, shaped = asyncio.run(send())
+    assert one.faults == []
+    assert sum(bodies.values()) == 40
+    assert set(bodies) <= {0, 200, 413, 415, 422}
+    assert shaped["a bomb of 60,000 by 60,000 pixels"] == 413
+    assert shaped["a path as the name of a picture"] == 200
 
 
 def test_the_command_line_asks_a_running_service(address, model, tmp_path, capsys):
