@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx2
 import pytest
 import torch
 from torchvision.models import mobilenet_v3_small
@@ -19,6 +20,7 @@ from torchvision.models.detection import ssdlite320_mobilenet_v3_large
 from diptych.loading.store import Store
 from tests.conftest import REPOSITORY
 from tests.journeys.conftest import ENVIRONMENT, Result, drawn_pictures
+from tests.serving.test_server import Process
 
 PAGE = (REPOSITORY / "docs" / "photographs.md").read_text()
 COMMANDS = [shlex.split(line) for line in re.findall(r"^    ((?:diptych|python) .*)$", PAGE, re.MULTILINE)]
@@ -52,6 +54,21 @@ def test_the_script_is_short() -> None:
     assert len([line for line in script.splitlines() if line.strip()]) <= 35
 
 
+def assert_served(arguments: list[str]) -> None:
+    """The service of the page's line captions one of its photographs and finds one by words."""
+    served = Process(*arguments)
+    try:
+        with Path("photos/000.jpg").open("rb") as file:
+            said = httpx2.post(f"{served.url}/v1/caption", files={"image": ("000.jpg", file)}, trust_env=False)
+        assert said.status_code == 200, said.text
+        assert said.json()["captions"]
+        found = httpx2.post(f"{served.url}/v1/search", json={"query": "a dog"}, trust_env=False, timeout=60)
+        assert found.status_code == 200, found.text
+    finally:
+        code, _ = served.end()
+    assert code == 0
+
+
 @pytest.mark.slow
 def test_the_page_from_top_to_bottom(begun: Path, run: Callable[..., Result]) -> None:
     printed: dict[str, Result] = {}
@@ -59,7 +76,8 @@ def test_the_page_from_top_to_bottom(begun: Path, run: Callable[..., Result]) ->
         if program == "python":
             subprocess.run([sys.executable, *command], check=True, env=ENVIRONMENT)
             continue
-        if command[0] == "serve":  # it does not end: tests of the service ask one
+        if command[0] == "serve":
+            assert_served(command[1:])
             continue
         short = [w for key, value in STEPS.items() for w in ("--set", f"{key}={value}")]
         result = run(*command, *(short if command[0] in ("pretrain", "finetune") else ()))
