@@ -17,6 +17,7 @@ from experiments.tables import AT_CHANCE, NEAR, leaves, markdown, number, whole
 
 ROOT = Path(__file__).parent.parent
 CLAIMS = "claims"
+GOAL = re.compile(r" ?\(goal ([\d.,]+)\)")
 BEGIN, END = "<!-- results: made by make docs -->", "<!-- end of results -->"
 HEAD = f"""# Results
 
@@ -69,8 +70,8 @@ def _overview(found: Mapping[str, Any]) -> Iterator[str]:
     yield SPEED_HEAD
     rows = []
     for name, path, title in SPEED:
-        value, goal = dict(leaves(found[name]["figures"]))[path], re.search(r"\(goal ([\d.]+)\)", " ".join(path))
-        rows.append((f"[{title}]({page_of(name)})", number(value), goal[1] if goal else ""))
+        value, goal = dict(leaves(found[name]["figures"]))[path], GOAL.search(" ".join((*path, title)))
+        rows.append((f"[{GOAL.sub('', title)}]({page_of(name)})", number(value), goal[1] if goal else ""))
     yield from markdown(("what", "figure", "goal"), rows)
     if others := sorted(set(found) - {name for name, _, _ in SPEED} - _in_studies()):
         yield "\nMore: " + ", ".join(f"[{name}](results/{name}.md)" for name in others) + "."
