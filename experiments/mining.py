@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
@@ -105,13 +106,20 @@ def study(plan: GainStudy, system: str, arms: Sequence[str], only_done: bool = F
             print(json.dumps({name: value for name, value in one.items() if name != "found"}), flush=True)
     if not rows:
         raise DataError(f"no seed of {system} has all arms in {plan.out}; leave out --done")
-    asked = asdict(plan) | {"settings": " ".join(plan.settings), "seeds": len(seeds)}
+    asked = asdict(plan) | {"settings": dict(_assigned(plan.settings)), "seeds": len(seeds)}
     return {
         "asked": {name: value for name, value in asked.items() if name not in ("detector", "out")},
         "pictures": {arm: len(stores[arm]) for arm in arms if arm in stores},
         "pairs that are true": _share_true(plan, mined),
         **figures(rows, seeds, arms),
     }
+
+
+def _assigned(settings: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    for one in settings:
+        name, _, value = one.partition("=")
+        with suppress(ValueError):
+            yield name, json.loads(value)
 
 
 def _row(plan: GainStudy, system: str, arm: str, seed: int) -> Path:
