@@ -4,8 +4,8 @@
     uv run python -m tests.attack --seconds 7200 --keep        # `make attack`: goes on where it was stopped
 
 Attempts are numbered, and a number is an attempt for good: `--only 'extract: operation' --from 17 --rounds 1` makes one
-again. What is kept (benchmarks/results/attack.json) says how many of each were tried and held, and which broke. An
-attempt of fuzzing is 200 files.
+again. What is kept (benchmarks/results/attack.json) says how many of each were tried and held, and which broke; an
+attempt of fuzzing is `each` files.
 """
 
 from __future__ import annotations
@@ -17,15 +17,20 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import count
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
 from benchmarks.machine import RESULTS, save_result
-from tests.attack.flips import READERS, flipped, whole_of
+from tests.attack.flips import FLIPS, OPENED, READERS, flipped, flipped_inside, whole_of
 from tests.attack.forks import import_all
-from tests.attack.fuzz import FUZZERS
+from tests.attack.fuzz import fuzzed
+from tests.attack.inputs import refused
 from tests.attack.kills import Broken, Way, broken_by, undisturbed
+from tests.attack.memory import STEPS, flat
+from tests.attack.ranks import lost, whole_of_ranks
+from tests.attack.samples import fuzzers
 from tests.attack.verbs import VERBS, make_world
 
 NAME = "attack"
@@ -33,15 +38,31 @@ COMMAND = "uv run python -m tests.attack --seconds 7200 --keep"
 Try = Callable[[int], Broken | str | None]
 
 
-def attacks(world: Path, place: Path) -> Iterator[tuple[str, Try]]:
-    """Each kind of attack by name; a number makes one attempt. What must be known first is found at the first."""
+@dataclass(frozen=True)
+class Kind:
+    """A way of attacking something: a number makes one attempt, of `at_once` files or steps, and the whole attack makes
+    those that are `wanted`."""
+
+    name: str
+    one: Try
+    wanted: int
+    at_once: int = 1
+
+
+def kinds(world: Path, place: Path) -> Iterator[Kind]:
+    """What must be known first is found at the first attempt."""
     for verb in VERBS:
         for way in get_args(Way):
-            yield f"{verb.name}: {way}", _killing(verb, way, world, place)
+            yield Kind(f"{verb.name}: {way}", _killing(verb, way, world, place), 28 if way in KILLS else 12)
     for reader in READERS:
-        yield f"{reader.name}: flipped bit", _flipping(reader, world, place)
-    for name, fuzz in FUZZERS.items():
-        yield f"{name}: fuzzed", lambda number, fuzz=fuzz: fuzz(number)  # type: ignore[misc]
+        yield Kind(f"{reader.name}: flipped bit", _flipping(reader, world, place), 150)
+    for opened in OPENED:
+        yield Kind(f"{opened.name}: flipped bits", partial(flipped_inside, opened, world), 1200 // FLIPS, FLIPS)
+    for fuzzer in fuzzers(world):
+        yield Kind(f"{fuzzer.name}: fuzzed", partial(fuzzed, fuzzer), max(12, 3000 // fuzzer.at_once), fuzzer.at_once)
+    yield Kind("bad inputs: command line", lambda number: refused(f"inputs/{number}", world, place), 1000)
+    yield Kind("two ranks: one lost", _losing(world, place), 12)
+    yield Kind(f"memory: {STEPS:,} steps", lambda number: flat(number, world, place), 1, STEPS)
 
 
 def _killing(verb: Any, way: Any, world: Path, place: Path) -> Try:
@@ -62,7 +83,17 @@ def _flipping(reader: Any, world: Path, place: Path) -> Try:
     return one
 
 
+def _losing(world: Path, place: Path) -> Try:
+    def one(number: int) -> Broken | None:
+        if "ranks" not in WHOLE:
+            WHOLE["ranks"] = whole_of_ranks(world, place)
+        return lost(f"ranks/{number}", WHOLE["ranks"], world, place)
+
+    return one
+
+
 WHOLE: dict[Any, Any] = {}
+KILLS = ("operation", "instant")
 
 
 @contextmanager
@@ -73,24 +104,35 @@ def prepared() -> Iterator[tuple[Path, Path]]:
         yield Path(folder) / "world", Path(folder) / "try"
 
 
-def run(until: float, rounds: int | None, figures: dict[str, Any], pattern: str, each: Callable[[], object]) -> None:
-    """In turn, one attempt of each kind, until the time or the rounds are over; after the attempts that are kept."""
+def run(until: float, rounds: int | None, figures: dict[str, Any], asked: Asked, each: Callable[[], object]) -> None:
+    """Until the time is over, or the rounds, or all that is wanted was tried: the kind of which the least was, next."""
     with prepared() as (world, place):
-        chosen = [(name, one) for name, one in attacks(world, place) if pattern in name]
-        for turn in count():
-            if turn == rounds:
+        chosen = [kind for kind in kinds(world, place) if asked(kind.name)]
+        rows = {kind.name: figures.setdefault(kind.name, {"tried": 0, "held": 0, "broken": []}) for kind in chosen}
+        last = {name: row["tried"] + rounds for name, row in rows.items()} if rounds is not None else {}
+        while True:
+            left = [kind for kind in chosen if rows[kind.name]["tried"] < last.get(kind.name, kind.wanted)]
+            if not left or time.monotonic() > until:
                 return
-            for name, one in chosen:
-                if time.monotonic() > until:
-                    return
-                row = figures.setdefault(name, {"tried": 0, "held": 0, "broken": []})
-                found = one(row["tried"])
-                if isinstance(found, Broken):
-                    row["broken"].append(row["tried"])
-                    print(f"{name} {row['tried']}: {found.how}", flush=True)
-                row["tried"] += 1
-                row["held"] = row["tried"] - len(row["broken"])
-                each()
+            kind = min(left, key=lambda one: rows[one.name]["tried"] / one.wanted)
+            _count(kind, rows[kind.name])
+            each()
+
+
+def _count(kind: Kind, row: dict[str, Any]) -> None:
+    found = kind.one(row["tried"])
+    if isinstance(found, Broken):
+        row["broken"].append(row["tried"])
+        print(f"{kind.name} {row['tried']}: {found.how}", flush=True)
+    elif found is not None:
+        row[found] = row.get(found, 0) + 1
+    row["tried"] += 1
+    row["held"] = row["tried"] - len(row["broken"])
+    if kind.at_once > 1:
+        row["each"] = kind.at_once
+
+
+Asked = Callable[[str], bool]
 
 
 def main() -> None:
@@ -98,7 +140,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf, help="how long at most")
     parser.add_argument("--rounds", type=int, help="attempts of each kind (default: until --seconds are over)")
     parser.add_argument("--keep", action="store_true", help=f"go on after {RESULTS.name}/{NAME}.json, and keep it")
-    parser.add_argument("--only", default="", help="part of the names of attacks")
+    parser.add_argument("--only", default="", help="part of the names of attacks; several with | between them")
     parser.add_argument("--from", dest="begin", type=int, default=0, help="number of the first attempt of each kind")
     parser.add_argument("--json", type=Path, help="write the table there")
     given = parser.parse_args()
@@ -106,11 +148,12 @@ def main() -> None:
     figures: dict[str, Any] = json.loads(kept.read_text())["figures"] if given.keep and kept.exists() else {}
     if given.rounds is None and given.seconds == math.inf:
         raise SystemExit("give --seconds or --rounds")
+    asked: Asked = lambda name: any(part in name for part in given.only.split("|"))  # noqa: E731
     if given.begin:
-        names = [name for name, _ in attacks(Path(), Path()) if given.only in name]
+        names = [kind.name for kind in kinds(Path(), Path()) if asked(kind.name)]
         figures = {name: {"tried": given.begin, "held": given.begin, "broken": []} for name in names}
     until = time.monotonic() + given.seconds
-    run(until, given.rounds, figures, given.only, lambda: given.keep and save_result(NAME, COMMAND, figures))
+    run(until, given.rounds, figures, asked, lambda: given.keep and save_result(NAME, COMMAND, figures))
     if given.json:
         given.json.write_text(json.dumps(figures))
     for name, row in figures.items():

@@ -10,11 +10,11 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-TOO_LONG = 120.0  # seconds, after which an attempt is called hung
+TOO_LONG = 300.0  # seconds, after which an attempt is called hung
 HUNG = -99
 FAULTS = ("Traceback", "fault of Diptych", "Fatal Python error")
 
@@ -55,32 +55,68 @@ def import_all() -> None:
 
 
 def attempt(
-    folder: Path, arguments: tuple[str, ...], prepare: Callable[[], object] | None = None, after: float | None = None
+    folder: Path,
+    arguments: tuple[str, ...],
+    prepare: Callable[[], object] | None = None,
+    after: float | None = None,
+    signals: Sequence[int] = (signal.SIGKILL,),
+    group: bool = True,
 ) -> Ended:
-    """`diptych ARGUMENTS` in `folder`, or nothing where there are none; `prepare` runs in the child first, and SIGKILL
-    comes `after` so many seconds."""
-    out, error = folder / ".attack.out", folder / ".attack.err"
-    child = os.fork()
-    if child == 0:
+    """`diptych ARGUMENTS` in `folder`, or nothing where there are none; `prepare` runs in the child first.
+
+    `after` so many seconds `signals` come, to its group or to the process alone.
+    """
+    child = begin(folder, arguments, prepare)
+    if after is not None and not wait(child, after):
+        for number in signals:
+            (os.killpg if group else os.kill)(child.pid, number)
+    if not wait(child, TOO_LONG):
+        os.killpg(child.pid, signal.SIGKILL)
+        wait(child, TOO_LONG)
+        child.code = HUNG
+    return ended(child)
+
+
+@dataclass
+class Child:
+    """A process that was begun, with the files of its output; `code` once it has ended."""
+
+    pid: int
+    out: Path
+    error: Path
+    code: int | None = None
+
+
+def begin(
+    folder: Path, arguments: tuple[str, ...], prepare: Callable[[], object] | None = None, name: str = ""
+) -> Child:
+    out, error = folder / f".attack{name}.out", folder / f".attack{name}.err"
+    pid = os.fork()
+    if pid == 0:
         _be(folder, arguments, prepare, out, error)
-    began, status = time.monotonic(), 0
-    deadline = TOO_LONG if after is None else after
-    while True:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            break
-        if time.monotonic() - began > deadline:
-            os.killpg(child, signal.SIGKILL)
-            _, status = os.waitpid(child, 0)
-            break
-        time.sleep(0.002)
-    code = os.waitstatus_to_exitcode(status)
-    if code == -signal.SIGKILL and after is None and time.monotonic() - began > TOO_LONG:
-        code = HUNG
-    texts = [path.read_text("utf-8", "replace") if path.exists() else "" for path in (out, error)]
-    for path in (out, error):
+    return Child(pid, out, error)
+
+
+def wait(child: Child, seconds: float) -> bool:
+    """Whether it has ended by then."""
+    deadline = time.monotonic() + seconds
+    while child.code is None:
+        pid, status = os.waitpid(child.pid, os.WNOHANG)
+        if pid:
+            child.code = os.waitstatus_to_exitcode(status)
+        elif time.monotonic() > deadline:
+            return False
+        else:
+            time.sleep(0.002)
+    return True
+
+
+def ended(child: Child) -> Ended:
+    assert child.code is not None
+    texts = [path.read_text("utf-8", "replace") if path.exists() else "" for path in (child.out, child.error)]
+    for path in (child.out, child.error):
         path.unlink(missing_ok=True)
-    return Ended(code, *texts)
+    return Ended(child.code, *texts)
 
 
 def _be(folder: Path, arguments: tuple[str, ...], prepare: Callable[[], object] | None, out: Path, error: Path) -> None:
@@ -93,6 +129,8 @@ def _be(folder: Path, arguments: tuple[str, ...], prepare: Callable[[], object] 
             opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(opened, number)
             os.close(opened)
+        for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background ignores the first
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
         sys.argv = ["diptych", *arguments]
         if prepare is not None:
@@ -102,8 +140,8 @@ def _be(folder: Path, arguments: tuple[str, ...], prepare: Callable[[], object] 
 
             cli.main()
         code = 0
-    except SystemExit as ended:
-        code = int(ended.code or 0)
+    except SystemExit as left:
+        code = int(left.code or 0) if not isinstance(left.code, str) else 1
     except BaseException:
         traceback.print_exc()
     finally:

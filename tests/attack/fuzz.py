@@ -1,28 +1,132 @@
-"""Readers of foreign files given mutated ones: each may refuse with an error of Diptych's, and do nothing else."""
+"""Readers of foreign files given damaged ones: each may refuse with an error of Diptych's, and do nothing else."""
 
 from __future__ import annotations
 
 import json
+import os
+import pickle
+import resource
+import shutil
+import signal
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
+import torch
 
 from diptych.errors import DiptychError
+from tests.attack.forks import HUNG, attempt
 from tests.attack.kills import Broken
 
-AT_ONCE = 200  # records of one attempt
 WORDS: tuple[Any, ...] = (
     None, True, False, 0, -1, 1e308, float("nan"), 10**20, "", "\x00", "\ud800", "a" * 5000, "../../x", "[b]\n\u2028",
-    [], {}, [[]], [None], {"a": 1}, [1, 2, 3, 4], "1.png",
+    [], {}, [[]], [None], {"a": 1}, [1, 2, 3, 4], "1.png", 7, 0.5, "/dev/stdin", ".",
 )  # fmt: skip
+DEEP = "[" * 100_000
+MEMORY = 3 * 2**30  # bytes that a reader may ask for beside what the process has
+SECONDS = 20  # of the processor, that one file may take
+
+
+@dataclass(frozen=True)
+class Fuzzer:
+    """`make` fills a folder with good files, `read` reads all of it, and `at_once` damaged ones are an attempt."""
+
+    name: str
+    make: Callable[[Path], object]
+    read: Callable[[Path], object]
+    at_once: int = 200
+
+
+def fuzzed(fuzzer: Fuzzer, number: int) -> Broken | None:
+    """One attempt, in a process of its own: what kills it is seen, and what takes all memory or time."""
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
+        folder = Path(name)
+        ended = attempt(folder, (), partial(_damage_all, fuzzer, number, folder))
+        if ended.code == 0:
+            return None
+        seeds = [line for line in ended.out.splitlines() if line.startswith(f"{fuzzer.name}/")]
+        seed = seeds[-1] if seeds else f"{fuzzer.name}/{number}"
+        how = "hung" if ended.code == HUNG else f"signal {-ended.code}" if ended.code < 0 else ended.last
+        return Broken(fuzzer.name, seed, f"{seed}: {how}")
+
+
+def _damage_all(fuzzer: Fuzzer, number: int, folder: Path) -> None:
+    good, tried = folder / "good", folder / "tried"
+    good.mkdir()
+    fuzzer.make(good)
+    shutil.copytree(good, tried)
+    files = sorted(path.relative_to(good) for path in good.rglob("*") if path.is_file() and path.stat().st_size)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
+    signal.signal(signal.SIGPROF, _too_long)
+    for turn in range(fuzzer.at_once):
+        seed = f"{fuzzer.name}/{number}/{turn}"
+        print(seed, flush=True)
+        rng = Random(seed)
+        file = rng.choice(files)
+        (tried / file).write_bytes(damaged(good / file, rng))
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        try:
+            fuzzer.read(tried)
+        except DiptychError:
+            pass
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        shutil.copyfile(good / file, tried / file)
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError(f"one file took more than {SECONDS} s of the processor")
+
+
+def damaged(path: Path, rng: Random) -> bytes:
+    """The content of a good file with one thing in it wrong: a value where its form is known, or bytes."""
+    content = path.read_bytes()
+    if rng.random() < 0.3:
+        return corrupted(content, rng)
+    match path.suffix:
+        case ".json" if _is_one(content):
+            return _text(DEEP if rng.random() < 0.02 else _dumped(mutated(json.loads(content), rng)))
+        case ".json" | ".jsonl":
+            lines = content.decode().splitlines()
+            at = rng.randrange(len(lines))
+            lines[at] = DEEP if rng.random() < 0.02 else _dumped(mutated(json.loads(lines[at]), rng))
+            return _text("\n".join(lines))
+        case ".p" | ".pkl":
+            return pickle.dumps(_mutated_object(pickle.loads(content), rng), protocol=rng.choice((2, 4)))
+        case ".bin" | ".pth" | ".pt" | ".model":
+            return _saved(path, rng)
+        case _:
+            return corrupted(content, rng)
+
+
+def _is_one(content: bytes) -> bool:
+    """A value, and not one a line."""
+    return content.count(b"\n{") == 0
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _text(value: str) -> bytes:
+    return value.encode("utf-8", "surrogatepass")
+
+
+def _saved(path: Path, rng: Random) -> bytes:
+    """A file of PyTorch's with a tensor of another shape, kind or name, or of no numbers."""
+    with tempfile.NamedTemporaryFile(suffix=path.suffix) as file:
+        torch.save(_mutated_object(torch.load(path, weights_only=True), rng), file.name)
+        return Path(file.name).read_bytes()
 
 
 def mutated(value: Any, rng: Random) -> Any:
-    """A value of JSON with one thing in it changed: another kind, another key, one more or less."""
+    """A value with one thing in it changed: another kind, another key, one more or less."""
     if isinstance(value, dict) and value and rng.random() < 0.8:
         return _mutated_object(value, rng)
     if isinstance(value, list) and value and rng.random() < 0.7:
@@ -31,22 +135,47 @@ def mutated(value: Any, rng: Random) -> Any:
         if change < 0.2:
             return value[:at] + value[at + 1 :]
         return [*value, value[at]] if change < 0.4 else [*value[:at], mutated(value[at], rng), *value[at + 1 :]]
+    if isinstance(value, np.ndarray | torch.Tensor) and value.ndim and rng.random() < 0.8:
+        return _mutated_array(value, rng)
     return rng.choice(WORDS)
 
 
-def _mutated_object(value: dict[str, Any], rng: Random) -> dict[str, Any]:
-    key, change = rng.choice(sorted(value)), rng.random()
+def _mutated_object(value: Any, rng: Random) -> Any:
+    if not isinstance(value, dict) or not value:
+        return mutated(value, rng)
+    key, change = rng.choice(sorted(value, key=str)), rng.random()
     if change < 0.15:
         return {name: one for name, one in value.items() if name != key}
     if change < 0.25:
-        other = rng.choice((key.upper(), "", key + "s"))
+        other = rng.choice((str(key).upper(), "", f"{key}s"))
         return {(other if name == key else name): one for name, one in value.items()}
     return value | {key: mutated(value[key], rng)}
 
 
+def _mutated_array(value: Any, rng: Random) -> Any:
+    """Of an array of numpy's or torch's."""
+    match rng.randrange(6):
+        case 0:
+            return value[:-1]
+        case 1:
+            return value.reshape(-1)
+        case 2:
+            return value[None]
+        case 3:
+            return value * float(rng.choice(("nan", "inf", "1e30")))
+        case 4:
+            return value.astype("S3") if isinstance(value, np.ndarray) else value.to(torch.complex64)
+        case _:
+            return value[:0]
+
+
 def corrupted(content: bytes, rng: Random) -> bytes:
-    """Bytes cut, flipped, doubled or put in."""
-    at, length = rng.randrange(len(content) + 1), rng.randrange(1, 40)
+    """Bytes cut, flipped, doubled or put in; mostly near an end, where formats have their tables."""
+    span = len(content) + 1
+    at = rng.randrange(span)
+    if span > 4000 and rng.random() < 0.6:
+        at = rng.choice((rng.randrange(2000), span - 1 - rng.randrange(2000)))
+    length = rng.randrange(1, 40)
     match rng.randrange(4):
         case 0:
             return content[:at]
@@ -56,102 +185,3 @@ def corrupted(content: bytes, rng: Random) -> bytes:
             return content[:at] + content[at : at + length] * 3 + content[at + length :]
         case _:
             return content[:at] + content[at + length :]
-
-
-LINE = {
-    "image": "1.png", "captions": ["a dog", "a red dog"], "question": "is it red", "answers": ["yes", "no"],
-    "objects": [{"kind": "dog", "box": [1, 2, 3, 4]}], "expression": "the dog", "box": [1, 2, 3, 4], "split": "train",
-    "statement": "there is a dog", "true": True, "choices": ["a", "b"], "answer": 0, "rationales": ["c", "d"],
-    "rationale": 1,
-}  # fmt: skip
-COCO = {
-    "images": [{"id": 1, "file_name": "1.png", "height": 4, "width": 4}],
-    "annotations": [{"id": 1, "image_id": 1, "caption": "a dog"}],
-    "info": {}, "licenses": [],
-}  # fmt: skip
-KARPATHY = {"images": [{"filename": "1.png", "split": "train", "imgid": 0, "cocoid": 1, "filepath": "",
-                        "sentences": [{"raw": "a dog", "tokens": ["a", "dog"]}]}], "dataset": "coco"}  # fmt: skip
-
-
-def _records(name: str, write: Callable[[Path, Random], Path]) -> Callable[[int], Broken | None]:
-    """A reader of records, AT_ONCE mutated files an attempt."""
-    from diptych.sources.formats import read
-
-    def one(number: int) -> Broken | None:
-        with tempfile.TemporaryDirectory() as folder:
-            for turn in range(AT_ONCE):
-                seed = f"{name}/{number}/{turn}"
-                try:
-                    list(read(write(Path(folder), Random(seed))))
-                except DiptychError:
-                    pass
-                except Exception as error:
-                    return Broken(name, seed, f"{seed}: {type(error).__name__}: {str(error)[:150]}")
-        return None
-
-    return one
-
-
-def _json_of(value: Any, name: str) -> Callable[[Path, Random], Path]:
-    def write(folder: Path, rng: Random) -> Path:
-        path = folder / name
-        text = json.dumps(mutated(value, rng))
-        content = text.encode("utf-8", "surrogatepass")
-        path.write_bytes(corrupted(content, rng) if rng.random() < 0.2 else content)
-        return path
-
-    return write
-
-
-def _features(number: int) -> Broken | None:
-    """npz files of regions made elsewhere, corrupted."""
-    from diptych.vision.features.npz import read_npz
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "a.npz"
-        arrays = {"features": np.ones((3, 4), np.float32), "boxes": np.array([[0, 0, 2, 2]] * 3, np.float32)}
-        np.savez(path, **arrays)
-        content = path.read_bytes()
-        for turn in range(AT_ONCE):
-            seed = f"npz/{number}/{turn}"
-            path.write_bytes(corrupted(content, Random(seed)))
-            try:
-                read_npz(path, path.name)
-            except DiptychError:
-                pass
-            except Exception as error:
-                return Broken("npz", seed, f"{seed}: {type(error).__name__}: {str(error)[:150]}")
-    return None
-
-
-def _warc(number: int) -> Broken | None:
-    """Records of the web, corrupted: counted, never raised."""
-    from diptych.mining.warc import read
-
-    page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html><img src=a.png alt='a dog'></html>"
-    whole = b"".join(
-        b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: http://a.test/%d\r\nContent-Type: application/http\r\n"
-        b"Content-Length: %d\r\n\r\n%s\r\n\r\n" % (n, len(page), page)
-        for n in range(4)
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "a.warc"
-        for turn in range(AT_ONCE):
-            seed = f"warc/{number}/{turn}"
-            path.write_bytes(corrupted(whole, Random(seed)))
-            try:
-                list(read(path))
-            except DiptychError:
-                pass
-            except Exception as error:
-                return Broken("warc", seed, f"{seed}: {type(error).__name__}: {str(error)[:150]}")
-    return None
-
-
-FUZZERS: dict[str, Callable[[int], Broken | None]] = {
-    "lines": _records("lines", _json_of(LINE, "mine.jsonl")),
-    "COCO captions": _records("COCO captions", _json_of(COCO, "captions_train.json")),
-    "Karpathy's split": _records("Karpathy's split", _json_of(KARPATHY, "dataset_coco.json")),
-    "npz": _features,
-    "WARC": _warc,
-}

@@ -1,11 +1,11 @@
-"""Kills and full disks: at an operation of the disk or at a random instant; then the same command, given again, must
-end with 0 and leave byte for byte what an undisturbed one leaves."""
+"""Kills, full disks and signals, at an operation of the disk or at a random instant; then the same command, given
+again, must end with 0 and leave byte for byte what an undisturbed one leaves."""
 
 from __future__ import annotations
 
 import shutil
+import signal
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,8 @@ from tests.attack.forks import HUNG, attempt
 from tests.attack.shim import COUNTED, install
 from tests.attack.verbs import Verb, digests
 
-Way = Literal["operation", "instant", "full disk"]
+Way = Literal["operation", "instant", "full disk", "signal"]
+BEGUN = 0.3  # seconds, before which a signal may come before the command line has begun to listen
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def undisturbed(verb: Verb, world: Path, place: Path) -> Undisturbed:
     """Raises RuntimeError where it does not end with 0, or where two runs differ."""
     found = []
     for number in range(2):
-        folder = _copied(world, place)
+        folder = copied(world, place)
         began = time.monotonic()
         ended = attempt(folder, verb.arguments, partial(install, None) if number else None)
         seconds = time.monotonic() - began
@@ -57,13 +58,23 @@ def undisturbed(verb: Verb, world: Path, place: Path) -> Undisturbed:
 
 def broken_by(verb: Verb, way: Way, seed: str, whole: Undisturbed, world: Path, place: Path) -> Broken | None:
     """One attempt, drawn by its seed; None where it held."""
-    rng, folder = Random(seed), _copied(world, place)
+    rng, folder = Random(seed), copied(world, place)
     at = rng.randrange(1, whole.operations + 1)
-    if way == "instant":
+    where = f"{way} {at} of {whole.operations}"
+    if way == "signal":
+        number, group = rng.choice((signal.SIGTERM, signal.SIGINT)), rng.random() < 0.5
+        after, times = rng.uniform(0.0, whole.seconds), rng.choice((1, 2)) if number == signal.SIGTERM else 1
+        ended = attempt(folder, verb.arguments, after=after, signals=(number,) * times, group=group)
+        where = f"{number.name} {times} times to the {'group' if group else 'process'} after {after:.2f} s"
+        early = after < BEGUN and ended.code in (-number, 1, 70)
+        unheard = not verb.saves and ended.code == -signal.SIGTERM and not ended.error.count("Traceback")
+        if not (ended.clean or early or unheard):
+            return Broken(verb.name, seed, f"{where}: code {ended.code}, {ended.last}")
+    elif way == "instant":
+        where = way
         ended = attempt(folder, verb.arguments, after=rng.uniform(0.0, whole.seconds))
     else:
         ended = attempt(folder, verb.arguments, partial(install, at, "kill" if way == "operation" else "full"))
-    where = f"{way} {at} of {whole.operations}" if way != "instant" else way
     if ended.code == HUNG:
         return Broken(verb.name, seed, f"{where}: hung")
     if way == "full disk" and not ended.clean:
@@ -76,15 +87,8 @@ def broken_by(verb: Verb, way: Way, seed: str, whole: Undisturbed, world: Path, 
     return Broken(verb.name, seed, f"{where}: then {', '.join(differ[:3])} differ") if differ else None
 
 
-def seeds(verb: Verb, way: Way, begin: int) -> Iterator[str]:
-    """Without an end: each names one attempt, for good."""
-    number = begin
-    while True:
-        yield f"{verb.name}/{way}/{number}"
-        number += 1
-
-
-def _copied(world: Path, place: Path) -> Path:
+def copied(world: Path, place: Path) -> Path:
+    """The world, as it was made."""
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(world, place, symlinks=True)
     return place

@@ -7,12 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from tests.attack.fuzz import LINE, corrupted, mutated
+from diptych.errors import DataError
+from tests.attack.fuzz import Fuzzer, corrupted, fuzzed, mutated
+from tests.attack.kills import Broken
+from tests.attack.samples import LINE
 from tests.attack.verbs import digests
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +63,7 @@ def test_a_minute_of_the_attack_holds(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads(table.read_text())
     assert {row["tried"] for row in rows.values()} == {ROUNDS}
+    assert {row["each"] for name, row in rows.items() if "fuzzed" in name} <= {20, 30, 50, 60, 100, 200}
     assert {"extract: operation", "checkpoints: flipped bit", "lines: fuzzed"} <= set(rows)
 
 
@@ -100,3 +105,27 @@ def test_a_seed_makes_one_mutation_for_good() -> None:
     assert drawn.count(json.dumps(LINE)) == 0
     content = bytes(range(100))
     assert len({corrupted(content, Random(turn)) for turn in range(50)}) > 40
+
+
+def _crashing(folder: Path, how: str) -> None:
+    """Reads what is whole, and falls over what is not."""
+    if (folder / "a").read_bytes() != b"whole":
+        match how:
+            case "error":
+                raise KeyError("unforeseen")
+            case "signal":
+                os.abort()
+            case "memory":
+                bytearray(2**40)
+            case _:
+                raise DataError("refused")
+
+
+@pytest.mark.parametrize("how", ["error", "signal", "memory", "refused"])
+def test_what_a_reader_does_beside_refusing_is_seen(how: str) -> None:
+    fuzzer = Fuzzer("toy", lambda folder: (folder / "a").write_bytes(b"whole"), partial(_crashing, how=how), at_once=5)
+    found = fuzzed(fuzzer, 0)
+    assert isinstance(found, Broken) == (how != "refused")
+    if found is not None:
+        assert found.how.startswith("toy/0/")
+        assert {"error": "KeyError", "signal": "signal 6", "memory": "MemoryError"}[how] in found.how

@@ -31,11 +31,13 @@ LEFT_OUT = (".lock", "metrics.jsonl", "log.txt", "stages.json", "fetched.json", 
 
 @dataclass(frozen=True)
 class Verb:
-    """`writes` is what it makes, below the folder that it runs in; given again, it must make the same."""
+    """`writes` is what it makes, below the folder that it runs in; given again, it must make the same. One that `saves`
+    ends a SIGTERM with what it has; the others write one file at their end, and SIGTERM ends them."""
 
     name: str
     arguments: tuple[str, ...]
     writes: str
+    saves: bool = True
 
 
 def make_detector(folder: Path) -> None:
@@ -77,18 +79,41 @@ VERBS = (
     Verb("augment", ("augment", "store", "more", "--model", "captioner", "--captions", "1", "--max-words", "4"),
          "more"),
     Verb("evaluate", ("evaluate", "--model", "captioner", "--data", "store", "--predictions", "said.json"),
-         "said.json"),
-    Verb("caption", ("caption", "0.png", "1.png", "--model", "captioner", "--out", "lines.txt"), "lines.txt"),
+         "said.json", False),
+    Verb("caption", ("caption", "0.png", "1.png", "--model", "captioner", "--out", "lines.txt"), "lines.txt",
+         False),
     Verb("mine run", ("mine", "run", "web/warc", "--out", "mined", "--offline", "--no-nsfw", "--processes", "1"),
          "mined"),
 )  # fmt: skip
 
 
 def digests(path: Path) -> dict[str, str]:
-    """Of every file below it, but locks and what holds seconds."""
+    """Of every file below it, but locks and what holds seconds. Of a store, of its records in order: a stop makes what
+    there is a shard."""
     files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
     shown = {one: (one.relative_to(path).as_posix() if one != path else one.name) for one in files}
-    return {name: _digest(one) for one, name in shown.items() if one.name not in LEFT_OUT}
+    stores = {one.parent for one in files if one.name == "store.json"}
+    kept = {
+        name: _digest(one) for one, name in shown.items() if one.name not in LEFT_OUT and not _is_shard(one, stores)
+    }
+    return kept | {f"records of {store.relative_to(path)}": records_of(store) for store in stores}
+
+
+def _is_shard(path: Path, stores: set[Path]) -> bool:
+    return path.parent in stores and (path.name == "store.json" or path.name.startswith("shard-"))
+
+
+def records_of(folder: Path) -> str:
+    """A digest of all that a store holds, in order."""
+    from diptych.loading.store import Store, record_to_json
+
+    store, hashed = Store(folder), hashlib.sha256()
+    for record in map(store.record, range(len(store))):
+        assert record.regions is not None
+        hashed.update(repr((record_to_json(record), record.regions.size)).encode())
+        for name, value in sorted(record.regions.tensors().items()):
+            hashed.update(name.encode() + value.numpy().tobytes())
+    return hashed.hexdigest()
 
 
 def _digest(path: Path) -> str:

@@ -1,0 +1,415 @@
+"""Good files of every form that Diptych reads, small, and what reads them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from tests.attack.fuzz import Fuzzer
+
+LINE = {
+    "image": "1.png", "captions": ["a dog", "a red dog"], "question": "is it red", "answers": ["yes", "no"],
+    "objects": [{"kind": "dog", "box": [1, 2, 3, 4]}], "expression": "the dog", "box": [1, 2, 3, 4], "split": "train",
+    "statement": "there is a dog", "true": True, "choices": ["a", "b"], "answer": 0, "rationales": ["c", "d"],
+    "rationale": 1,
+}  # fmt: skip
+LAYOUTS = ("butd_tsv", "lxmert_tsv", "vlp_h5", "vlp_npy", "xmodaler_npz", "mmf/npy", "hf_datasets", "milvlg_npz",
+           "vl_bert_json/val2014_resnet101_faster_rcnn_genome.zip")  # fmt: skip
+PAGE = b"""<html lang=en><head><title>A page</title><meta name="robots" content="all">
+<script type="application/ld+json">{"@type":"ImageObject","contentUrl":"b.png","license":"http://a.test/l"}</script></head><body><h1>Dogs</h1><figure>
+<img src=a.png alt='a red dog on the beach' srcset="c.png 2x"><figcaption>A dog runs on the beach</figcaption></figure>
+<p>The dog ran and ran over the long beach until it was night there.</p></body></html>"""
+
+
+def fuzzers(world: Path) -> Iterator[Fuzzer]:
+    """What reads records, features, the web, weights, and what Diptych wrote itself, of the attack's world."""
+    yield from _records()
+    yield from _features()
+    yield from _web()
+    yield from _weights()
+    yield from _own(world)
+
+
+def _records() -> Iterator[Fuzzer]:
+    from tests.sources.test_public import SETS, made
+
+    yield Fuzzer("lines", _lines, lambda folder: _read(folder / "mine.jsonl"))
+    for name in ("coco", "flickr30k-entities", "vqa2", "gqa", "vcr", "refcocog", "visual-genome", "nlvr2", "snli-ve",
+                 "cc3m"):  # fmt: skip
+        assert name in SETS
+        yield Fuzzer(name, partial(_set, made, name), lambda folder: _read(folder / "set.json"))
+    yield Fuzzer("instances", _instances, lambda folder: _read(folder / "instances.json"))
+    yield Fuzzer("tsv", lambda folder: (folder / "cc.tsv").write_text("a dog\thttp://x/a.jpg\nb\thttp://x/b.jpg\n"),
+                 lambda folder: _read(folder / "cc.tsv"))  # fmt: skip
+    yield Fuzzer("results", _results, _read_results)
+
+
+def _read(path: Path) -> object:
+    from diptych.sources.formats import read
+
+    return list(read(path, need_pictures=False))
+
+
+def _lines(folder: Path) -> None:
+    (folder / "mine.jsonl").write_text("".join(json.dumps(LINE | {"image": f"{n}.png"}) + "\n" for n in range(3)))
+
+
+def _set(made: Callable[[str, Path], object], name: str, folder: Path) -> None:
+    made(name, folder)
+
+
+def _instances(folder: Path) -> None:
+    from tests.sources.test_readers import INSTANCES
+
+    (folder / "instances.json").write_text(json.dumps(INSTANCES))
+
+
+def _results(folder: Path) -> None:
+    (folder / "captions.json").write_text(json.dumps([{"image_id": n, "caption": "a dog"} for n in range(3)]))
+    (folder / "answers.json").write_text(json.dumps([{"question_id": n, "answer": "red"} for n in range(3)]))
+    (folder / "references.json").write_text(
+        json.dumps({"annotations": [{"image_id": n, "caption": "a dog"} for n in range(3)], "images": []})
+    )
+
+
+def _read_results(folder: Path) -> None:
+    from diptych.metrics.results import read_answer_results, read_caption_results, read_references
+
+    read_caption_results(folder / "captions.json", ["0", "1", "2"], allow_missing=True)
+    read_answer_results(folder / "answers.json", ["0", "1", "2"], allow_missing=True)
+    read_references(folder / "references.json")
+
+
+def _features() -> Iterator[Fuzzer]:
+    from tests.vision.test_features import FILES, IDS, read
+
+    yield Fuzzer("npz", _npz, _read_npz)
+    for layout in LAYOUTS:
+        source = FILES / layout
+        if source.exists():
+            yield Fuzzer(
+                f"features, {layout.partition('/')[0]}",
+                partial(_copied, source),
+                lambda folder, name=source.name: read(folder / name, IDS[0], (64, 48)),  # type: ignore[misc]
+                100,
+            )
+
+
+def _copied(source: Path, folder: Path) -> None:
+    (shutil.copytree if source.is_dir() else shutil.copyfile)(source, folder / source.name)
+
+
+def _npz(folder: Path) -> None:
+    boxes = np.array([[0, 0, 2, 2]] * 3, np.float32)
+    np.savez(folder / "a.npz", features=np.ones((3, 4), np.float32), boxes=boxes)
+
+
+def _read_npz(folder: Path) -> None:
+    from diptych.vision.features.npz import read_npz
+
+    read_npz(folder / "a.npz", "a.npz")
+
+
+def _web() -> Iterator[Fuzzer]:
+    yield Fuzzer("WARC", _warc, _read_warc)
+    yield Fuzzer("pages", lambda folder: (folder / "a.html").write_bytes(PAGE), _read_page)
+    yield Fuzzer("addresses with texts", _addresses, _read_addresses)
+    yield Fuzzer("robots.txt", _robots, _read_robots)
+    yield Fuzzer("pictures", _pictures, _read_pictures, 100)
+    yield Fuzzer("lists", lambda folder: (folder / "l.txt").write_text(f"a.test\n{'a' * 64}\n# x\nhttp://a.test/b\n"),
+                 _read_lists)  # fmt: skip
+
+
+def _warc(folder: Path) -> None:
+    body = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n" + PAGE
+    records = [
+        b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: http://a.test/%d\r\nContent-Type: application/http\r\n"
+        b"Content-Length: %d\r\n\r\n%s\r\n\r\n" % (n, len(body), body)
+        for n in range(4)
+    ]
+    (folder / "a.warc").write_bytes(b"".join(records))
+    (folder / "b.warc.gz").write_bytes(b"".join(map(gzip.compress, records)))
+
+
+def _read_warc(folder: Path) -> None:
+    from diptych.mining.warc import parts, read
+
+    for path in sorted(folder.iterdir()):
+        list(read(path))
+        parts(path)
+
+
+def _read_page(folder: Path) -> None:
+    from diptych.mining.pages import read_page, settle
+    from diptych.mining.settings import Settings
+    from diptych.mining.texts import Vocabularies
+
+    settings = Settings(offline=True)
+    body = (folder / "a.html").read_bytes()
+    for charset in (None, "utf-16", "no such"):
+        page = read_page(
+            "http://a.test/x", body, settings, Vocabularies.of(None, None), charset, [("X-Robots-Tag", "é")]
+        )
+        settle(page.rows, settings.texts)
+
+
+def _addresses(folder: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    line = {"url": "http://a.test/k.jpg", "caption": "a red kite over a beach", "page": "http://a.test"}
+    (folder / "a.jsonl").write_text(json.dumps(line) + "\n" + json.dumps(line) + "\n")
+    (folder / "b.tsv").write_text("a red kite over a beach\thttp://a.test/k.jpg\nno address here\n")
+    pq.write_table(pa.table({"TEXT": ["a kite", None], "URL": ["http://a.test/k.jpg", None]}), folder / "c.parquet")
+    picture = _png()
+    import tarfile
+
+    with tarfile.open(folder / "d.tar", "w") as tar:
+        for name, content in (("1.png", picture), ("1.txt", b"a dog"), ("1.json", json.dumps(line).encode())):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+
+
+def _read_addresses(folder: Path) -> None:
+    from diptych.mining import inputs
+    from diptych.mining.reading import tar_members
+
+    inputs.recognise([folder / "a.jsonl"], None)
+    for path in sorted(folder.iterdir()):
+        for kind in () if path.suffix == ".tar" else ("pairs", "visit", "pictures"):
+            if path.suffix != ".parquet" or kind == "pairs":
+                list(inputs.lines(path, kind))
+    list(tar_members(folder / "d.tar"))
+
+
+def _robots(folder: Path) -> None:
+    (folder / "robots.txt").write_text("User-agent: *\nDisallow: /a*b$\nCrawl-delay: 3\nAllow: /a\n\nSitemap: x\n")
+
+
+def _read_robots(folder: Path) -> None:
+    from diptych.mining.hosts import Robots, seconds_of
+
+    text = (folder / "robots.txt").read_bytes().decode("utf-8", "replace")
+    robots = Robots(text, "diptych")
+    robots.allows("http://a.test/ab")
+    assert robots.delay >= 0
+    seconds_of(text[:50])
+
+
+def _png(kind: str = "PNG") -> bytes:
+    content = io.BytesIO()
+    noise = np.random.default_rng(0).integers(0, 255, (20, 30, 3), np.uint8)
+    Image.fromarray(noise).save(content, kind)
+    return content.getvalue()
+
+
+def _pictures(folder: Path) -> None:
+    for kind in ("PNG", "JPEG", "WEBP", "GIF", "TIFF", "BMP", "AVIF"):
+        (folder / f"a.{kind.lower()}").write_bytes(_png(kind))
+
+
+def _read_pictures(folder: Path) -> None:
+    from diptych.errors import DataError
+    from diptych.mining.decode import measure
+    from diptych.mining.settings import Settings
+    from diptych.vision.pictures import open_picture
+
+    for path in sorted(folder.iterdir()):
+        measure(path.read_bytes(), Settings(offline=True).pictures)
+        try:
+            open_picture(path)
+        except DataError:
+            continue
+
+
+def _read_lists(folder: Path) -> None:
+    from diptych.mining.lists import lists_of
+
+    lists_of([folder / "l.txt"], 4).refuse("http://a.test/b")
+
+
+def _weights() -> Iterator[Fuzzer]:
+    from tests.runs.test_detector_files import LAYOUTS as DETECTORS
+
+    for system in ("unified-vlp", "vl-bert"):
+        yield Fuzzer(f"{system}'s checkpoint", partial(_official, system), partial(_read_official, system), 30)
+    yield Fuzzer("BERT's weights", _bert, _read_bert, 50)
+    for write in DETECTORS:
+        yield Fuzzer(f"a detector, {write.__name__}", write, _read_detector_file, 20)
+
+
+def _official(system: str, folder: Path) -> None:
+    from safetensors.torch import save_file
+
+    from diptych.models.unified_vlp.checkpoint import export_unified_vlp
+
+    torch.manual_seed(0)
+    if system == "unified-vlp":
+        from tests.models.test_official import official
+
+        tensors, count = export_unified_vlp(official()), 15
+    else:
+        from diptych.core import Vocabulary
+        from diptych.models import VLBert, VLBertResolvedConfig
+        from tests.runs.test_importing import under_their_names
+
+        sizes: Any = {"width": 64, "layers": 1, "heads": 1, "ffn": 32, "positions": 40, "coordinates": 4, "classes": 9}
+        vocabulary = Vocabulary(20, 0, 1, 2, 3, 4)
+        config = VLBertResolvedConfig(vocabulary=vocabulary, feature_size=6, hidden_regions="official", **sizes)
+        tensors, count = under_their_names(VLBert(config, ("word", "region_class"))), 15
+    tensors = {name: value.detach().clone() for name, value in tensors.items()}
+    torch.save(tensors, folder / "theirs.bin")
+    save_file({name: value.contiguous() for name, value in tensors.items()}, folder / "theirs.safetensors")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{n}" for n in range(count))]
+    (folder / "vocab.txt").write_text("\n".join(words))
+
+
+def _read_official(system: str, folder: Path) -> None:
+    """Each by itself, as one is whole where the other is not."""
+    from diptych.errors import DiptychError
+    from diptych.runs.importing import import_checkpoint
+
+    for name in ("theirs.bin", "theirs.safetensors"):
+        out = folder.parent / "out"
+        shutil.rmtree(out, ignore_errors=True)
+        try:
+            import_checkpoint(system, folder / name, out, folder / "vocab.txt")
+        except DiptychError:
+            assert not out.exists()
+
+
+def _bert(folder: Path) -> None:
+    from diptych.models.unified_vlp.checkpoint import export_unified_vlp
+    from tests import toy
+
+    form: Any = {"region_embedding": "official", "geometry": "official", "box_norm": "official"}
+    model = toy.model("word", seed=1, segments=2, positions=40, layers=3, **form)
+    tensors = {n: v.detach().clone() for n, v in export_unified_vlp(model).items() if not n.startswith("vis_")}
+    torch.save(tensors, folder / "pytorch_model.bin")
+
+
+def _read_bert(folder: Path) -> None:
+    from diptych.models.tden.checkpoint import start_tden
+    from tests import toy
+
+    start_tden(toy.tden("word", seed=2), folder)
+
+
+def _read_detector_file(folder: Path) -> None:
+    from diptych.runs.detector_files import open_file
+
+    (path,) = folder.iterdir()
+    open_file(path)
+
+
+def _own(world: Path) -> Iterator[Fuzzer]:
+    for name, place, read in (
+        ("a store", "store", _read_store),
+        ("a model folder", "captioner/model", _read_model),
+        ("a detector folder", "detector", _read_detector),
+        ("a run's checkpoints", "start/checkpoints", _read_checkpoints),
+        ("what a run logged", "start", _read_run),
+    ):
+        yield Fuzzer(name, partial(_content, world / place), read, 60)
+    yield Fuzzer("HTTP bodies", _requests, partial(_ask, world), 200)
+
+
+def _content(source: Path, folder: Path) -> None:
+    shutil.copytree(source, folder, dirs_exist_ok=True)
+
+
+def _read_store(folder: Path) -> None:
+    from diptych.errors import DataError
+    from diptych.loading.check import check
+    from diptych.loading.store import Store
+
+    store = Store(folder)
+    check(store, pictures=False)
+    for index in range(len(store)):
+        try:
+            store.record(index)
+        except DataError:
+            continue
+
+
+def _read_model(folder: Path) -> None:
+    from diptych.runs.folder import damaged_files, open_model
+    from diptych.serving.taught import facts, taught
+    from diptych.vision.load import load_detector
+
+    hurt = damaged_files(folder)
+    made = open_model(folder)
+    facts("a", made, taught(made))
+    assert made.detector is not None
+    load_detector(made.detector)
+    assert not hurt, f"opened, and yet {hurt[0]}"
+
+
+def _read_detector(folder: Path) -> None:
+    from diptych.vision.load import load_detector
+
+    load_detector(folder)
+
+
+def _read_checkpoints(folder: Path) -> None:
+    from diptych.training.checkpoint import load_latest
+
+    load_latest(folder)
+
+
+def _read_run(folder: Path) -> None:
+    from diptych.recipes.recipe import Recipe
+    from diptych.reports.charts import read_log
+
+    Recipe.load(folder)
+    read_log(folder)
+
+
+def _requests(folder: Path) -> None:
+    """Raw bodies of each kind, the first line their content type."""
+    import base64
+
+    image = base64.b64encode(_png()).decode()
+    asked = {"image": image, "question": "what is it", "task": "caption", "beams": 2, "captions": 2}
+    (folder / "a.json").write_text(json.dumps(asked))
+    head = b'--X\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n'
+    form = (
+        head % (b"image", b'; filename="a.png"') + _png() + b"\r\n" + head % (b"question", b"") + b"is it\r\n--X--\r\n"
+    )
+    (folder / "b.form").write_bytes(form)
+
+
+def _ask(world: Path, folder: Path) -> None:
+    """Every answer is below 500, and a refusal says what is wrong."""
+    service = _service(world)
+    for name, kind in (("a.json", "application/json"), ("b.form", "multipart/form-data; boundary=X")):
+        body = (folder / name).read_bytes()
+        for path in ("/v1/caption", "/v1/ask"):
+            answer = service.ask("POST", path, content=body, headers={"content-type": kind})
+            assert answer.status_code < 500, f"{path}: {answer.status_code} {answer.text[:200]}"
+            assert answer.status_code < 400 or answer.headers["content-type"] == "application/problem+json", path
+
+
+SERVICE: dict[Path, Any] = {}
+
+
+def _service(world: Path) -> Any:
+    if world not in SERVICE:
+        from diptych.runs.folder import open_model
+        from diptych.serving import Predictor
+        from diptych.serving.service.app import Service
+        from tests.service import Local
+
+        SERVICE[world] = Local(Service({"a": Predictor(open_model(world / "captioner"))}))
+    return SERVICE[world]
