@@ -7,6 +7,7 @@ What a kill leaves of either is swept by the next run of the same command (`swee
 """
 
 import errno
+import json
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -86,6 +88,14 @@ def copy_folder(source: Path, target: Path) -> None:
         raise DiptychError(
             f"cannot copy {source} to {target}: {error}; make room and run the same command again"
         ) from error
+
+
+def parse_json(text: str | bytes) -> Any:
+    """What a file of others says. Raises ValueError for what is no JSON, or is nested too deep to be read."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("brackets in brackets, too deep to be read") from error
 
 
 def checksum(path: Path) -> int:

@@ -122,7 +122,7 @@ def find_words(source: str | os.PathLike[str]) -> tuple[Path, bool | None] | Non
     try:
         values = {} if settings is None else json.loads(settings.read_text("utf-8"))
         lowercase = values.get("do_lower_case")
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{settings} is damaged ({error}); copy it again, or give --vocab") from error
     return vocabulary, lowercase if isinstance(lowercase, bool) else None
 

@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from multiprocessing.util import _exit_function
 from pathlib import Path
 
 TOO_LONG = 300.0  # seconds, after which an attempt is called hung
@@ -145,6 +146,7 @@ def _be(folder: Path, arguments: tuple[str, ...], prepare: Callable[[], object] 
     except BaseException:
         traceback.print_exc()
     finally:
+        _exit_function()  # what multiprocessing does at an exit: temporary folders go
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

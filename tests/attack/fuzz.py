@@ -75,6 +75,9 @@ def _damage_all(fuzzer: Fuzzer, number: int, folder: Path) -> None:
             fuzzer.read(tried)
         except DiptychError:
             pass
+        except OSError as error:
+            if error.filename is None:  # the command line says which file, and why
+                raise
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
         shutil.copyfile(good / file, tried / file)

@@ -68,9 +68,11 @@ KEYS = (
 )  # fmt: skip
 NUMBERS = ("-1", "0", "0.5", "1e999", "nan", "NaN", "x", "", " ", "-0", "1e3", "\u0665", "0x10", "True", "2**9")
 TEXTS = ("", " ", "\udcff", "a\nb\u2028c", "-", "--", "[red]x", "a" * 5000, "../..", "\x1b[31m", "unified-vlp", "none")
-PATHS = ("nothing", "", ".", "..", "empty", "folder", "0.png", "garbage", "deep.json", "null.json", "words.txt", 
-         "fifo", "loop", "/dev/null", "/dev/full", "/proc/self/mem", "a" * 300, "\udcff.jsonl", "mine.jsonl/x",
-         "store", "start", "captioner", "detector", "world", "mine.jsonl", "cut.zip", "store/store.json", "line.jsonl")  # fmt: skip
+PATHS = (
+    "nothing", "", ".", "..", "empty", "folder", "0.png", "garbage", "deep.json", "null.json", "words.txt", "fifo",
+    "loop", "/dev/null", "/dev/full", "/proc/self/mem", "a" * 300, "\udcff.jsonl", "mine.jsonl/x", "store", "start",
+    "captioner", "detector", "world", "mine.jsonl", "cut.zip", "store/store.json", "line.jsonl",
+)  # fmt: skip
 FILES = ("mine.jsonl", "store/store.json", "start/recipe.json", "captioner/model/config.json", "results.json",
          "captioner/model/recipe.json", "references.json", "detector/detector.json", "features/0.npz", "list.tsv",
          "captioner/model/tokenizer.json", "captioner/model/features.json", "0.png", "words.txt",

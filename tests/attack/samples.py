@@ -300,10 +300,10 @@ def _bert(folder: Path) -> None:
 
 
 def _read_bert(folder: Path) -> None:
-    from diptych.models.tden.checkpoint import start_tden
+    from diptych.runs.starts import begin
     from tests import toy
 
-    start_tden(toy.tden("word", seed=2), folder)
+    begin(toy.tden("word", seed=2), "tden", str(folder))
 
 
 def _read_detector_file(folder: Path) -> None:

@@ -1,8 +1,13 @@
 """Each form of input by hand; what is bad in one is counted, and every record is accounted for."""
 
 import gzip
+import io
 import json
+import os
+import tarfile
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +17,9 @@ import pytest
 from diptych.cli import _run
 from diptych.errors import DataError, RecipeError
 from diptych.mining import inputs, warc
+from diptych.mining.gathering import _from_disk
 from diptych.mining.inputs import Line
+from diptych.mining.reading import tar_members
 from tests.mining.test_warc import record
 
 from .conftest import run
@@ -117,3 +124,67 @@ def test_what_cannot_be_written_is_one_sentence(tmp_path: Path, capsys: pytest.C
     command = ["mine", "run", str(tmp_path / "x.jsonl"), "--out", str(tmp_path / "file" / "out"), "--no-nsfw"]
     assert _run(command, False) == 1
     assert "Not a directory" in capsys.readouterr().err
+
+
+def test_a_list_of_others_names_no_file_of_this_disk(tmp_path: Path) -> None:
+    """Nor does a text that is none, a nest of brackets or an address that is no text stop what stands beside it."""
+    (tmp_path / "private.png").write_bytes(b"mine")
+    here = f"file:{tmp_path / 'private.png'}"
+    lines = [{"url": here, "text": "a kite"}, {"url": "http://a.test/k.jpg", "text": 5}, {"url": [here], "text": ["x"]}]
+    (tmp_path / "x.jsonl").write_text("\n".join([*map(json.dumps, lines), "[" * 100_000]))
+    pq.write_table(pa.table({"TEXT": ["a kite"], "URL": [here]}), tmp_path / "x.parquet")
+    (tmp_path / "x.tsv").write_text(f"a kite\t{here}\n")
+    bad = Line(bad="no address")
+    assert list(inputs.lines(tmp_path / "x.jsonl", "pairs")) == [
+        bad, Line("http://a.test/k.jpg"), bad, Line(bad="no JSON")
+    ]  # fmt: skip
+    assert list(inputs.lines(tmp_path / "x.parquet", "pairs")) == [bad]
+    assert list(inputs.lines(tmp_path / "x.tsv", "pairs")) == [bad]
+
+
+@pytest.mark.parametrize("what", ["pipe", "device", "large", "name"])
+def test_a_picture_of_ones_own_is_a_file_of_some_size(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warc, "MOST_BODY", 1_000)
+    path = tmp_path / "k.png"
+    match what:
+        case "pipe":
+            os.mkfifo(path)
+        case "device":
+            path = Path("/dev/zero")
+        case "large":
+            path.write_bytes(bytes(1_001))
+        case _:
+            path = tmp_path / "a\0b"
+    (row, body) = _from_disk(f"file:{path}")
+    assert body == b""
+    assert row["reason"] == ("too large" if what == "large" else "no file: No such file or directory")
+
+
+def test_a_packed_tar_that_is_damaged_is_told(tmp_path: Path) -> None:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as tar:
+        for number in range(3):
+            member = tarfile.TarInfo(f"{number}.png")
+            member.size = 9000
+            tar.addfile(member, io.BytesIO(bytes(Random(number).choices(b"abc", k=9000))))
+    whole, told = content.getvalue(), []
+    for at in range(20, len(whole), 200):
+        (tmp_path / "x.tar").write_bytes(whole[:at] + b"\xff" * 9 + whole[at + 9 :])
+        *_, (line, _) = tar_members(tmp_path / "x.tar")
+        told.append(line.bad)
+    assert "a tar cut short or damaged: error" in told, "zlib's own"
+    assert sum(why.startswith("a tar cut short") for why in told) > len(told) / 2
+
+
+def test_a_parquet_that_is_damaged_inside_is_named(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"TEXT": ["a kite"] * 9, "URL": ["http://a.test/k.jpg"] * 9}), tmp_path / "x.parquet")
+    content = (tmp_path / "x.parquet").read_bytes()
+    told = []
+    for at in range(4, len(content) // 2, 3):
+        (tmp_path / "x.parquet").write_bytes(content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :])
+        with suppress(DataError):
+            list(inputs.lines(tmp_path / "x.parquet", "pairs"))
+            told.append(at)
+    assert len(told) < len(content) / 6 - 5

@@ -164,3 +164,17 @@ def test_a_picture_that_opts_out_or_is_too_large_is_not_taken(tmp_path: Path) ->
     assert {name: rows[f"{name}.jpg"]["reason"] for name in names} == {
         "good": "", "asks": "opt-out", "huge": "too large",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("told", [-1000, -(10**6), 10**30])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_length_that_cannot_be_ends(file: Path, told: int, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One below nothing led back to records before it, without an end."""
+    monkeypatch.setattr(warc, "PART", 100)
+    parts = [record(0), record(1, length=told), record(2)]
+    found = kinds(file, b"".join(map(gzip.compress, parts) if packed else parts))
+    assert found[0] == ("page", "0")
+    assert len(found) <= 4
+    ends = [end for _, end in warc.parts(file)]
+    assert ends == sorted(set(ends))
+    assert ends[-1] == file.stat().st_size

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diptych.cli.app import Device, Features, Precise, SplitSeed, app, console, open_folder
+from diptych.cli.app import Device, Features, Precise, SplitSeed, app, console, hold, open_folder
 from diptych.cli.writing import Writing, with_writing
 from diptych.errors import RecipeError
 
@@ -125,6 +125,8 @@ def evaluate(
 
     of: dict[str, object] = {}
     _check_submit(submit, predictions, results, task)
+    if pairs is not None:
+        hold(pairs)
     if results is not None and model is None and data is None and not writing.is_asked:
         scores = score_file(results, references, questions, annotations, training, extra_metrics or (), allow_missing)
     elif results is None and model is not None and data is not None:

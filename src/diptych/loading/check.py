@@ -7,7 +7,6 @@ a warning is what a person should know.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
 from diptych.errors import CheckpointError, DataError
+from diptych.files import parse_json
 from diptych.loading.store import FAILURES, Store
 from diptych.terminal import printable
 from diptych.vision.archives import read_bytes
@@ -183,7 +183,7 @@ def _records(data: Store | Iterable[Record], found: _Check) -> Iterator[Record]:
 def _failures(folder: Path) -> Iterator[tuple[str, str]]:
     if (folder / FAILURES).is_file():
         for line in (folder / FAILURES).read_text("utf-8").splitlines():
-            failure = json.loads(line)
+            failure = parse_json(line)
             yield failure["key"], failure["reason"]
 
 

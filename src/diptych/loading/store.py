@@ -42,7 +42,7 @@ from diptych.core import (
     Statement,
 )
 from diptych.errors import DataError, Terminated
-from diptych.files import write_atomically
+from diptych.files import parse_json, write_atomically
 from diptych.loading.tensor_file import tensor_file
 from diptych.vision.weights import check_detector
 
@@ -250,7 +250,7 @@ class _Shard:
                 f"the words of record {row + 1} are not what was written; delete {self.path.parent} and extract again",
                 shard=self.path.name,
             )
-        return cast(dict[str, Any], json.loads(written))
+        return cast(dict[str, Any], parse_json(written))
 
     def regions(self, row: int) -> Regions:
         start, end = self.span(row)
@@ -369,7 +369,7 @@ def _read_index(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise DataError(f"{folder} is not a store: it has no {INDEX}; make one with `diptych extract DATA {folder}`")
     try:
-        index = json.loads(path.read_text("utf-8"))
+        index = parse_json(path.read_text("utf-8"))
         if index["format"] != FORMAT:
             detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else "DETECTOR"
             raise DataError(

@@ -122,10 +122,15 @@ def _from_warc(where: str, found: warc.Found) -> tuple[Row, bytes]:
 
 
 def _from_disk(where: str) -> tuple[Row, bytes]:
+    path = Path(where.removeprefix(HERE))
     try:
-        body = Path(where.removeprefix(HERE)).read_bytes()
-    except OSError as error:
-        return {"address": where, "reason": f"no file: {error.strerror}"}, b""
+        if not path.is_file():  # a device or a pipe has no end
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        if path.stat().st_size > warc.MOST_BODY:
+            return {"address": where, "reason": "too large"}, b""
+        body = path.read_bytes()
+    except (OSError, ValueError) as error:
+        return {"address": where, "reason": f"no file: {getattr(error, 'strerror', None) or 'no name of a file'}"}, b""
     return {"address": where, "status": 200, "final": where}, body
 
 

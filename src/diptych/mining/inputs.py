@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import zlib
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from diptych.errors import DataError, RecipeError
+from diptych.files import parse_json
 from diptych.mining import addresses
 from diptych.mining.tables import digest
 
@@ -103,7 +103,7 @@ def _kind(path: Path) -> Kind:
 def _kind_of_line(path: Path, line: str) -> Kind:
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            entry = json.loads(file.readline() or line)
+            entry = parse_json(file.readline() or line)
     except ValueError as error:
         raise RecipeError(f"{path}: its first line is no JSON ({error}); wanted {WANTED}") from error
     if isinstance(entry, dict) and any(key in entry for key in ADDRESS_KEYS) and "image" not in entry:
@@ -179,9 +179,12 @@ def _parquet(path: Path) -> Iterator[Line]:
     import pyarrow.parquet as pq
 
     try:
-        file = pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
+        yield from _of_columns(path, pq.ParquetFile(path))
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} is no whole Parquet file ({error}); copy it again") from error
+
+
+def _of_columns(path: Path, file: Any) -> Iterator[Line]:
     names = file.schema_arrow.names
     address = next((name for name in names if name.lower() in ("url", "address", "image_url")), None)
     text = next((name for name in names if name.lower() in ("caption", "text", "alt")), None)
@@ -189,7 +192,8 @@ def _parquet(path: Path) -> Iterator[Line]:
         raise DataError(f"{path} has the columns {', '.join(names)}; wanted `url` and `caption` or `text`")
     for batch in file.iter_batches(columns=[address, text]):
         for where, texts in zip(batch[address].to_pylist(), batch[text].to_pylist(), strict=True):
-            yield Line(str(where), (str(texts or ""),)) if where else Line(bad="no address")
+            found = isinstance(where, str) and ADDRESS.match(where)
+            yield Line(where, (str(texts or ""),)) if found else Line(bad="no address")
 
 
 def _tabbed(text: str) -> Line:
@@ -202,14 +206,16 @@ def _tabbed(text: str) -> Line:
 
 def _json(text: str, kind: str) -> Line:
     try:
-        entry = json.loads(text)
+        entry = parse_json(text)
     except ValueError:
         return Line(bad="no JSON")
     if not isinstance(entry, dict):
         return Line(bad="no object")
     keys = ("image",) if kind == "pictures" else ADDRESS_KEYS
     where = next((entry[key] for key in keys if isinstance(entry.get(key), str)), None)
-    captions = next((entry[key] for key in TEXT_KEYS if entry.get(key)), ())
+    captions = next((entry[key] for key in TEXT_KEYS if isinstance(entry.get(key), str | list) and entry[key]), ())
     texts = (captions,) if isinstance(captions, str) else tuple(one for one in captions if isinstance(one, str))
     page = entry.get("page")
-    return Line(where, texts, page if isinstance(page, str) else "") if where else Line(bad="no address")
+    if not where or (kind != "pictures" and not ADDRESS.match(where)):  # others may not name files of this disk
+        return Line(bad="no address")
+    return Line(where, texts, page if isinstance(page, str) else "")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import lzma
 import tarfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.engine import Counts
+from diptych.files import parse_json
 from diptych.mining import addresses, inputs, warc
 from diptych.mining.layout import Layout
 from diptych.mining.pages import TOGETHER, Page, Row, read_page, settle, settle_texts
@@ -189,7 +191,7 @@ def tar_members(path: Path) -> Iterator[tuple[inputs.Line, bytes]]:
                     texts[stem] = content.read().decode("utf-8", "replace")
                 elif ending == "json":
                     members[stem] = _object(content.read())
-    except (tarfile.TarError, OSError, EOFError) as error:
+    except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
         fault = f"a tar cut short or damaged: {type(error).__name__}"
     for stem, (name, body) in pictures.items():
         about = members.get(stem, {})
@@ -203,7 +205,7 @@ def tar_members(path: Path) -> Iterator[tuple[inputs.Line, bytes]]:
 
 def _object(content: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(content)
+        found = parse_json(content)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

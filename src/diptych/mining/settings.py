@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from diptych.errors import RecipeError, nearest
+from diptych.files import parse_json
 
 OFF = {"off": None, "none": None, "null": None}
 
@@ -143,6 +144,6 @@ def _value(text: str) -> Any:
     if text.lower() in OFF:
         return None
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError:
         return text

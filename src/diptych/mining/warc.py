@@ -7,6 +7,7 @@ after a fault, and asks of the record before it whether it was whole.
 from __future__ import annotations
 
 import mmap
+import re
 import zlib
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from diptych.extras import wanted
 MOST_BODY = 10_000_000  # bytes of a body as decoded; what is longer is counted as too large
 PART = 64 * 2**20  # of a file: what one worker reads
 MOST_MEMBER = 64 * 2**20  # of a gzip member that is read again after a fault
+_LENGTH = re.compile(rb"(?:\A|\r\n)content-length:[ \t]*(\d{1,18})[ \t]*(?:\r\n|\Z)", re.I)
 GZIP, RECORD = b"\x1f\x8b\x08", b"WARC/1."
 
 Kind = Literal["page", "picture", "request", "revisit", "other", "large", "bad"]
@@ -178,12 +180,10 @@ def _measured(text: Any, position: int, limit: int) -> tuple[bool, int]:
     header_end = text.find(b"\r\n\r\n", position, min(limit, position + 2**20))
     if header_end < 0:
         return False, 0
-    lengths = [line for line in text[position:header_end].split(b"\r\n") if line.lower().startswith(b"content-length:")]
-    try:
-        length = int(lengths[0].split(b":", 1)[1])
-    except (IndexError, ValueError):
+    told = _LENGTH.search(text[position:header_end])
+    if told is None:  # or less than nothing, which would lead back to where it was
         return False, 0
-    end = header_end + 4 + length
+    end = header_end + 4 + int(told[1])
     return end <= limit and not text[end : end + 4].strip(), end - start
 
 

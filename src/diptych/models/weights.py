@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
-from diptych.errors import CheckpointError
+from diptych.errors import CheckpointError, DiptychError
 from diptych.weight_files import Tensors
 
 
@@ -30,6 +31,20 @@ class Report:
             f"{len(self.loaded)} loaded, {len(self.renamed)} renamed, {len(self.missing)} missing, "
             f"{len(self.left)} left",
         ]
+
+
+@contextmanager
+def read_as_weights(source: object) -> Iterator[None]:
+    """Whatever tensors of other forms than their names say lead to becomes a CheckpointError."""
+    try:
+        yield
+    except (DiptychError, OSError):
+        raise
+    except Exception as error:
+        raise CheckpointError(
+            f"{source} holds tensors of other forms than their names say ({type(error).__name__}: "
+            f"{(str(error).splitlines() or [''])[0][:200]}); copy it again from its source"
+        ) from error
 
 
 def load_into(model: nn.Module, tensors: Tensors, report: Report | None = None, *, complete: bool = False) -> Report:

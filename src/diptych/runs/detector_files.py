@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from diptych import unpickle
 from diptych.core import FeatureContract
 from diptych.downloads import without_retries
 from diptych.errors import CheckpointError, RecipeError
-from diptych.files import holds_something, whole_folder
+from diptych.files import holds_something, parse_json, whole_folder
 from diptych.models.weights import Report
 from diptych.vision.detector import Detector
 from diptych.vision.load import load_detector
@@ -120,7 +119,7 @@ def _setting(text: str) -> tuple[str, Any]:
     if not equals:
         raise RecipeError(f"--set {text!r} has no value; give KEY=VALUE, such as least=36")
     try:
-        return key, json.loads(value)
+        return key, parse_json(value)
     except ValueError:
         return key, value
 

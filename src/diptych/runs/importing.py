@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +9,10 @@ from pathlib import Path
 from diptych import unpickle
 from diptych.core import FeatureContract
 from diptych.errors import CheckpointError, RecipeError, nearest
+from diptych.files import parse_json
 from diptych.loading.tokens import Tokens
 from diptych.models import SYSTEMS, Importer, ResolvedConfig
-from diptych.models.weights import load_into
+from diptych.models.weights import load_into, read_as_weights
 from diptych.recipes import RECIPES, find_recipe
 from diptych.runs.detector_files import refuse_existing
 from diptych.runs.detectors import open_detector
@@ -46,10 +46,11 @@ def import_checkpoint(
     importer = importers[system]
     lowercase = importer.lowercase if lowercase is None else lowercase
     tokens = Tokens.from_vocabulary(vocabulary, lowercase)
-    config, heads, tensors, report = importer.read(file, vocabulary, lowercase=lowercase)
-    architecture = Architecture(system=system, config=config, heads=tuple(sorted(heads)), imported=True)
-    made = ModelFolder(out, architecture.build(), architecture, tokens, _released(importer, config))
-    load_into(made.model, tensors, report)
+    with read_as_weights(file):
+        config, heads, tensors, report = importer.read(file, vocabulary, lowercase=lowercase)
+        architecture = Architecture(system=system, config=config, heads=tuple(sorted(heads)), imported=True)
+        made = ModelFolder(out, architecture.build(), architecture, tokens, _released(importer, config))
+        load_into(made.model, tensors, report)
     made = replace(made, recipe=fit_to(find_recipe(_recipe_name(made)), made))
     if answers is not None:
         made = replace(made, answers=_answers(answers, made))
@@ -113,7 +114,7 @@ def _answers(path: Path, made: ModelFolder) -> Answers:
         raise RecipeError(f"the checkpoint has no head for answers, so {path} names none; leave out --answers")
     try:
         if path.suffix in (".json", ".pkl"):
-            read = json.loads(path.read_text("utf-8")) if path.suffix == ".json" else unpickle.load(path)
+            read = parse_json(path.read_text("utf-8")) if path.suffix == ".json" else unpickle.load(path)
         else:
             read = path.read_text("utf-8-sig").splitlines()
     except (OSError, ValueError) as error:

@@ -16,7 +16,7 @@ from PIL import Image
 
 from diptych.core import Record, Regions, Sample, collate
 from diptych.errors import CheckpointError, DataError
-from diptych.files import write_atomically
+from diptych.files import parse_json, write_atomically
 from diptych.mining import features
 from diptych.mining.decode import measure
 from diptych.mining.logistic import Logistic, auc, auc_interval, threshold
@@ -171,7 +171,7 @@ def scorer_version(folder: str) -> str:
 
 def _card(folder: Path) -> dict[str, Any]:
     try:
-        card: dict[str, Any] = json.loads((folder / FILE).read_text("utf-8"))
+        card: dict[str, Any] = parse_json((folder / FILE).read_text("utf-8"))
         if not {"version", "least", "features"} <= set(card):
             raise ValueError("no version, least and features in it")
     except (OSError, ValueError, TypeError) as error:
@@ -188,7 +188,7 @@ def labelled(paths: Iterable[Path]) -> tuple[list[Pair], list[bool], list[str]]:
         bodies: dict[str, tuple[bytes, dict[str, Any]]] = {}
         for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
             try:
-                entry = json.loads(line)
+                entry = parse_json(line)
                 name, text, true = entry["image"], entry["statement"], entry["true"]
             except (ValueError, KeyError, TypeError) as error:
                 raise DataError(f"{path.name}, line {number}: {error!r}; wanted image, statement and true") from error

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from diptych.errors import RecipeError
+from diptych.files import parse_json
 from diptych.loading.pixels import Colours
 from diptych.models import SYSTEMS, SystemModel
-from diptych.models.weights import Report
+from diptych.models.weights import Report, read_as_weights
 from diptych.weight_files import find_words
 
 
@@ -18,7 +19,8 @@ def begin(model: SystemModel, system: str, source: str) -> Report:
     start = SYSTEMS[system].start
     if start is None:
         raise RecipeError(f"{system} cannot begin from weights of another system; leave out init")
-    return start(model, source)
+    with read_as_weights(source):
+        return start(model, source)
 
 
 def begin_network(model: SystemModel, system: str, source: str, colours: Colours) -> Report:
@@ -28,7 +30,8 @@ def begin_network(model: SystemModel, system: str, source: str, colours: Colours
         raise RecipeError(
             "network_init is what a network begins as, and the model reads no pixels; set model.network too"
         )
-    return start(model, source, colours)
+    with read_as_weights(source):
+        return start(model, source, colours)
 
 
 def words_of(settings: Sequence[str]) -> list[str]:
@@ -36,7 +39,7 @@ def words_of(settings: Sequence[str]) -> list[str]:
     given = dict(one.partition("=")[::2] for one in settings)
     source = given.get("init", "none")
     with suppress(ValueError):  # a text may stand without its quotes
-        source = str(json.loads(source))
+        source = str(parse_json(source))
     found = None if source == "none" or "data.vocabulary" in given else find_words(source)
     if found is None:
         return []

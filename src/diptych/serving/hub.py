@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import Any
 
 from diptych.downloads import without_retries
 from diptych.errors import CheckpointError, RecipeError
-from diptych.files import whole_folder
+from diptych.files import parse_json, whole_folder
 from diptych.loading.store import DETECTOR
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.models import SYSTEMS
@@ -41,7 +40,7 @@ def fetch(name: str) -> Path:
 
 def _is_ours(config: Path) -> bool:
     try:
-        found = json.loads(config.read_text("utf-8"))
+        found = parse_json(config.read_text("utf-8"))
     except ValueError:
         return False
     return isinstance(found, dict) and found.get("system") in SYSTEMS

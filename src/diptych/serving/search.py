@@ -16,6 +16,7 @@ import numpy as np
 
 from diptych.core import Record
 from diptych.errors import DataError, ServingError
+from diptych.files import parse_json
 from diptych.loading.extract import extract
 from diptych.loading.store import FAILURES, Store
 from diptych.runs.folder import ModelFolder
@@ -300,7 +301,7 @@ def _cache(pictures: Path, detector: Detector) -> Path:
 
 
 def _failures(folder: Path) -> list[dict[str, str]]:
-    return [json.loads(line) for line in (folder / FAILURES).read_text("utf-8").splitlines()]
+    return [parse_json(line) for line in (folder / FAILURES).read_text("utf-8").splitlines()]
 
 
 @contextmanager

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 from diptych.core import Writer
 from diptych.devices import Precision
+from diptych.files import parse_json
 from diptych.runs.folder import INNER, ModelFolder
 from diptych.serving.messages import Message
 from diptych.serving.search import can_search
@@ -82,7 +81,7 @@ def _scores(folder: ModelFolder, watched: str) -> str | None:
     best: dict[str, float] = {}
     for line in path.read_text("utf-8", "replace").splitlines():
         try:
-            found = json.loads(line).get("validation") or {}
+            found = parse_json(line).get("validation") or {}
         except (ValueError, AttributeError):  # a line that was cut short
             continue
         if watched in found and found[watched] >= best.get(watched, float("-inf")):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from diptych.core import Record
 from diptych.errors import DataError, RecipeError
-from diptych.files import write_atomically
+from diptych.files import parse_json, write_atomically
 
 Table = NDArray[np.float32]
 Cells = Sequence[NDArray[np.int64]]  # for each picture, the captions that it is held against
@@ -111,8 +111,10 @@ def open_table(gallery: Gallery, folder: Path | None, whose: str) -> Table:
     wanted = {"format": 1, "model": whose, "gallery": gallery.digest(), "shape": list(gallery.shape)}
     if (folder / WHOSE).is_file():
         try:
-            found = json.loads((folder / WHOSE).read_text("utf-8"))
+            found = parse_json((folder / WHOSE).read_text("utf-8"))
             table: Table = np.load(folder / TABLE, mmap_mode="r+", allow_pickle=False)
+            if not isinstance(found, dict) or table.dtype != np.float32:
+                raise ValueError("no scores of pairs")
         except (OSError, ValueError) as error:
             raise DataError(f"the scores in {folder} are damaged ({error}); delete that folder") from error
         if found != wanted or table.shape != gallery.shape:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from diptych.extras import wanted
+from diptych.files import parse_json
 from diptych.progress import SPARSE_SECONDS, time_left
 
 METRICS = "metrics.jsonl"
@@ -120,13 +121,13 @@ def _drop_lines(path: Path, after: int) -> Sequence[str]:
 
 
 def _losses_of(text: str) -> dict[str, float]:
-    losses = json.loads(text).get("losses")
+    losses = parse_json(text).get("losses")
     return {name: float(value) for name, value in losses.items()} if isinstance(losses, dict) else {}
 
 
 def _step_of(text: str) -> float:
     try:
-        return float(json.loads(text)["step"])
+        return float(parse_json(text)["step"])
     except (ValueError, KeyError, TypeError):
         return float("inf")  # a line that a kill cut short
 

@@ -17,7 +17,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from diptych.errors import CheckpointError
-from diptych.files import write_atomically
+from diptych.files import parse_json, write_atomically
 
 DETECTOR, WEIGHTS = "detector.json", "detector.safetensors"
 FORMAT = 2  # of detector.json; 1 had no check, and did not say its format
@@ -54,7 +54,7 @@ def read_detector(folder: Path) -> dict[str, Any]:
             f"{folder} holds no detector: it has no {DETECTOR}; give a folder that a detector was saved to"
         )
     try:
-        values = json.loads(path.read_text("utf-8"))
+        values = parse_json(path.read_text("utf-8"))
         _ = values["kind"]
         form, check = values.pop("format", None), values.pop("check", None)
     except (OSError, ValueError, KeyError, TypeError) as error:

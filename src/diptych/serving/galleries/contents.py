@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from diptych.errors import DataError
-from diptych.files import write_atomically
+from diptych.files import parse_json, write_atomically
 from diptych.vision.pictures import ENDINGS, find_pictures
 
 FILE = "contents.json"
@@ -51,7 +51,7 @@ def _sha256(path: Path) -> str:
 
 def _kept(path: Path) -> dict[str, list[str | int]]:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = parse_json(path.read_text("utf-8"))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) and all(isinstance(one, list) for one in found.values()) else {}

@@ -7,7 +7,6 @@ MMF     values are pickles of a dictionary, read as plain values alone; the name
 from __future__ import annotations
 
 import io
-import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import numpy as np
 
 from diptych import unpickle
 from diptych.errors import DataError
+from diptych.files import parse_json
 from diptych.vision.features.npy import of_info
 from diptych.vision.features.npz import read_npz
 from diptych.vision.features.raw import Array, FeatureFormat, Listing, Raw, Unit, needed, refuse
@@ -87,7 +87,7 @@ class Database:
     def _listed(self, value: bytes, name: str) -> list[str]:
         where = f"{self.path}, {name}"
         try:
-            found = unpickle.loads(value, where) if value[:1] == PICKLE else json.loads(value)
+            found = unpickle.loads(value, where) if value[:1] == PICKLE else parse_json(value)
         except ValueError as error:
             refuse(where, f"no JSON ({error})", "a list of names", AGAIN)
         if not isinstance(found, list) or not all(isinstance(one, str | bytes) for one in found):

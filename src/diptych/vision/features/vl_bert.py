@@ -6,7 +6,6 @@ first, background included; others are read as they lie.
 
 from __future__ import annotations
 
-import json
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from diptych.errors import DataError
+from diptych.files import parse_json
 from diptych.vision.features.raw import FeatureFormat, Listing, Raw, Unit, not_too_large, of_base64, refuse
 
 FIELDS = ("num_boxes", "image_w", "image_h", "boxes", "features")
@@ -93,7 +93,7 @@ def _archives_of(lines: Path) -> list[Path]:
             if b'"frcnn"' not in file.readline(2000):
                 return []
             file.seek(0)
-            names = {json.loads(line)["frcnn"].partition("@")[0] for line in file if line.strip()}
+            names = {parse_json(line)["frcnn"].partition("@")[0] for line in file if line.strip()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataError(f"{lines}: found a line without a zip in `frcnn` ({error}), wanted one; {AGAIN}") from None
     return [lines.parent / name for name in sorted(names)]
@@ -114,7 +114,7 @@ def _has_fields(path: Path) -> bool:
 
 def _raw(content: bytes, where: str) -> Raw:
     try:
-        found = json.loads(content)
+        found = parse_json(content)
     except (ValueError, RecursionError) as error:
         refuse(where, f"no JSON ({error})", "it", AGAIN)
     if not isinstance(found, dict) or any(name not in found for name in FIELDS):
