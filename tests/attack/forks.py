@@ -130,6 +130,7 @@ def _be(folder: Path, arguments: tuple[str, ...], prepare: Callable[[], object] 
             opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(opened, number)
             os.close(opened)
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__  # where a test runner has put its own
         for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background ignores the first
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
