@@ -1,5 +1,5 @@
 # Each target is a line of uv; .ci/run runs exactly these.
-.PHONY: setup check test smoke golden golden-write docs attack
+.PHONY: setup check test smoke golden golden-write docs attack audit
 
 setup:
 	uv sync
@@ -24,3 +24,8 @@ docs:
 
 attack:
 	uv run python -m tests.attack --seconds 7200 --keep
+
+# Wants a network with PyPI's list of weaknesses; what was not answered for fails too.
+audit:
+	uv export --frozen --all-extras --no-emit-project --no-hashes -q -o .audit.txt
+	uvx pip-audit --strict --no-deps --disable-pip -r .audit.txt; code=$$?; rm -f .audit.txt; exit $$code

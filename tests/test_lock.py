@@ -61,6 +61,7 @@ WRITES = {  # verb -> its arguments; FOLDER is what it writes
     "pretrain": "unified-vlp/small/pretrain --data nothing --out FOLDER",
     "import": "unified-vlp nothing FOLDER --vocab nothing",
     "import detector": "nothing FOLDER",
+    "evaluate": "--model nothing --data nothing --pairs FOLDER",
     "mine run": "nothing --no-nsfw --out FOLDER",
     "mine forget": "FOLDER --hosts nothing",
     "mine scorer": "nothing --out FOLDER",

@@ -1,13 +1,16 @@
 """Freed memory stays with the process, unless it is told otherwise."""
 
+import errno
 import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import torch
 
-from diptych.memory import wait_asleep
+from diptych.memory import is_spent, wait_asleep
 
 FAULTS = """
 import resource, sys
@@ -82,3 +85,37 @@ def test_threads_wait_asleep_unless_the_user_says_otherwise(monkeypatch: pytest.
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
     wait_asleep()
     assert os.environ["OMP_WAIT_POLICY"] == "active"
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from diptych import cli
+import json, rich, typer, diptych.evaluation.evaluate, diptych.reports.tables  # what a verb imports late
+pages = int(Path("/proc/self/statm").read_text().split()[0])
+limit = pages * resource.getpagesize() + (100 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+sys.argv = ["diptych", "evaluate", "--results", sys.argv[1], "--references", sys.argv[1]]
+cli.main()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sets a limit as Linux has it")
+def test_memory_at_its_limit_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "large.json").write_text("[" + "[1, 2], " * 3_000_000 + "1]")
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path / "large.json")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("diptych: memory is at its limit (MemoryError); ask for less at once: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_all_words_for_want_of_memory_are_known() -> None:
+    with pytest.raises(RuntimeError) as by_torch:
+        torch.empty(2**50)
+    assert is_spent(by_torch.value)
+    assert is_spent(MemoryError())
+    assert is_spent(OSError(errno.ENOMEM, "Cannot allocate memory"))
+    assert not is_spent(RuntimeError("shapes differ"))
+    assert not is_spent(OSError(errno.ENOSPC, "No space left on device"))

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 
 VARIABLE = "DIPTYCH_MALLOC"  # "system": malloc stays as it is
 TRIM_THRESHOLD, TOP_PAD, MMAP_MAX, ARENA_MAX = -1, -2, -4, -8  # of glibc's malloc.h
 NEVER = 2**31 - 1
+_SPENT = ("allocate memory", "out of memory", "not enough memory", "start new thread")
+
+
+def is_spent(error: Exception) -> bool:
+    """Whether it is for want of memory, in the words of Python, of the system, of torch or of a GPU."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _SPENT)
 
 
 def keep_memory() -> bool:

@@ -1,6 +1,8 @@
 import json
 import os
 import pickle
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -111,6 +113,40 @@ def test_a_flipped_byte_is_named_with_record_and_shard(make_store: MakeStore) ->
     assert same_regions(damaged.record(0).regions, record(0).regions)
     with pytest.raises(DataError, match=r"extract again \(record r1, shard shard-00000.safetensors\)"):
         damaged.regions(1)
+
+
+CUT = """
+import os, sys
+from pathlib import Path
+from diptych.errors import DataError
+from diptych.loading.store import Store
+store = Store(Path(sys.argv[1]))
+(shard,) = store.folder.glob("shard-*")
+store.record(0)
+size = os.stat(shard).st_size
+os.truncate(shard, 4096)
+for ask in (store.record, store.words, store.region_count):
+    try:
+        ask(len(store) - 1)
+    except DataError as error:
+        print(error)
+os.truncate(shard, size)
+os.remove(shard)
+try:
+    store.region_count(0)
+    print("gone, and read")
+except DataError as error:
+    print(error)
+"""
+
+
+def test_a_shard_that_is_cut_under_its_reader_is_named(make_store: MakeStore) -> None:
+    """To read what is mapped and not there any more ends a process; a shard that is deleted stays mapped."""
+    store = make_store(40, 40)
+    done = subprocess.run([sys.executable, "-c", CUT, store.folder], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    cut = "was cut short while it is being read; extract again, or copy it again (shard shard-00000.safetensors)"
+    assert done.stdout.splitlines() == [cut, cut, cut, "gone, and read"]
 
 
 def test_every_flipped_bit_of_a_store_is_seen_or_changes_nothing(make_store: MakeStore) -> None:

@@ -10,13 +10,12 @@ import errno
 import os
 import sys
 from contextlib import suppress
-from errno import EDQUOT, EFBIG, ENOSPC
 from io import TextIOWrapper
 
 from diptych.cli import data, evaluate, importing, mine, plot, predict, recipes, search, serve, share, train
 from diptych.cli.app import app, holding
 from diptych.errors import DiptychError, Stopped, Terminated
-from diptych.memory import keep_memory, wait_asleep
+from diptych.memory import is_spent, keep_memory, wait_asleep
 from diptych.processes import started_together
 from diptych.terminal import columns
 
@@ -93,10 +92,13 @@ def _flushed(code: int) -> int:
 
 
 def _unforeseen(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is None and error.errno in (ENOSPC, EFBIG, EDQUOT):
+    if is_spent(error):
+        return (
+            f"memory is at its limit ({(str(error).splitlines() or [type(error).__name__])[0][:200]}); ask for less at "
+            "once: a smaller --set training.micro_batch, --processes 1, or smaller files"
+        )
+    if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:
         return f"what is printed or written cannot be: {error.strerror}; make room and run the same command again"
     if isinstance(error, OSError) and error.filename is not None:
         return f"cannot use {error.filename}: {error.strerror}; give another place"
-    if isinstance(error, OSError) and error.errno in NO_ROOM:
-        return f"{error.strerror}: make room, or give another place; the same command then goes on"
     return f"{type(error).__name__}: {error}; this is a fault of Diptych: please report it, with --debug"

@@ -207,6 +207,7 @@ class _Shard:
     @cached_property
     def _reader(self) -> Any:
         try:
+            self._bytes = self.path.stat().st_size
             file: Any = safe_open(str(self.path), framework="pt")
             if file.get_slice("ends").get_shape()[0] != self._records:
                 raise DataError(f"{self.path} holds another number of records than {INDEX} says; extract it again")
@@ -229,12 +230,24 @@ class _Shard:
             )
         return {name: table.numpy() for name, table in tables.items()}
 
+    def _rows(self, table: str) -> npt.NDArray[Any]:
+        """Of a table of the shard, which is as long as it was: to read what was cut off ends a process (SIGBUS)."""
+        rows = self._tables[table]
+        with suppress(OSError):  # gone by now: what is mapped stays
+            if self.path.stat().st_size < self._bytes:
+                raise DataError(
+                    "was cut short while it is being read; extract again, or copy it again", shard=self.path.name
+                )
+        return rows
+
     @cached_property
-    def _columns(self) -> dict[str, Any]:
-        return {name: self._reader.get_slice(name) for name in (*PER_REGION, "whole") if name in self._reader.keys()}  # noqa: SIM118
+    def _columns(self) -> dict[str, Tensor]:
+        """Mapped, and read where they are looked at. The library's own slices leak some 300 bytes a record."""
+        names = [name for name in (*PER_REGION, "whole") if name in self._reader.keys()]  # noqa: SIM118
+        return {name: self._reader.get_tensor(name) for name in names}
 
     def span(self, row: int) -> tuple[int, int]:
-        return _span(self._tables["ends"], row)
+        return _span(self._rows("ends"), row)
 
     def words(self, row: int) -> Record:
         return _placed(record_from_json(self._written(row)), lambda picture: self.path.parent / picture)
@@ -243,7 +256,7 @@ class _Shard:
         return str(self._written(row)["split"])
 
     def _written(self, row: int) -> dict[str, Any]:
-        start, end = _span(self._tables["word_ends"], row)
+        start, end = _span(self._rows("word_ends"), row)
         written = self._tables["words"][start:end].tobytes()
         if zlib.crc32(written) != int(self._tables["word_checks"][row]):
             raise DataError(

@@ -8,7 +8,8 @@ from pathlib import Path
 from random import Random
 
 from diptych.core import Record, Sample, Task, names_for_tags
-from diptych.errors import DataError, RecipeError
+from diptych.errors import CheckpointError, DataError, RecipeError
+from diptych.files import checksum, write_atomically
 from diptych.loading.loader import Loader
 from diptych.loading.store import Store, iterate
 from diptych.loading.tokens import FILE as TOKENS
@@ -28,6 +29,7 @@ from diptych.tasks.answers import Answers
 from diptych.tasks.spec import LeavesOut, TrainingRecords
 
 VOCABULARY_SIZE = 8000
+TOKENS_CHECK = "tokenizer.check"  # the checksum of a run's tokeniser
 
 
 @dataclass(frozen=True)
@@ -204,9 +206,25 @@ def _tokens(recipe: Recipe, store: Store, out: Path, again: bool) -> Tokens:
     if recipe.data.vocabulary is not None:
         return Tokens.from_vocabulary(Path(recipe.data.vocabulary), recipe.data.lowercase)
     if again and (out / TOKENS).is_file():
-        return Tokens.load(out)
+        return _kept_tokens(out)
     texts = taught_texts(store, recipe.data.validation) + first_lines(recipe)
     return Tokens.train(texts, VOCABULARY_SIZE, recipe.data.lowercase, recipe.data.tokens)
+
+
+def keep_tokens(tokens: Tokens, out: Path) -> None:
+    """Beside the run, with a checksum of theirs: with a word that was changed the same command would learn another."""
+    tokens.save(out)
+    write_atomically(out / TOKENS_CHECK, f"{checksum(out / TOKENS)}\n".encode())
+
+
+def _kept_tokens(out: Path) -> Tokens:
+    check = out / TOKENS_CHECK  # a run of before has none
+    if check.exists() and check.read_bytes() != f"{checksum(out / TOKENS)}\n".encode():
+        raise CheckpointError(
+            f"{out / TOKENS} is not what was written (its checksum differs from {TOKENS_CHECK}): the same ids would "
+            "mean other words; copy the run's folder again as a whole, or begin anew in another"
+        )
+    return Tokens.load(out)
 
 
 def _own_tokens(recipe: Recipe, start: ModelFolder) -> Tokens:

@@ -27,7 +27,7 @@ from diptych.objectives import Schedule
 from diptych.progress import bar
 from diptych.recipes.recipe import Recipe, claim, claimed
 from diptych.runs.folder import INNER, ModelFolder
-from diptych.runs.prepare import Plan, in_split, plan
+from diptych.runs.prepare import Plan, in_split, keep_tokens, plan
 from diptych.runs.regions import pixels_of
 from diptych.runs.starts import begin, begin_network
 from diptych.runs.tasks import task_of
@@ -77,7 +77,7 @@ def run(
 
     def take_folder() -> None:
         claim(out, recipe)
-        chosen.tokens.save(out)
+        keep_tokens(chosen.tokens, out)
 
     result = train(
         model,

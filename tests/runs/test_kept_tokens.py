@@ -1,0 +1,30 @@
+"""The tokeniser that a run learnt lies beside it, and what changes it is seen when the run goes on."""
+
+from pathlib import Path
+
+import pytest
+
+from diptych.errors import CheckpointError
+from diptych.loading.store import Store, StoreWriter
+from diptych.loading.tokens import Tokens
+from diptych.recipes import find_recipe
+from diptych.runs.prepare import _tokens, keep_tokens
+from tests.loading.conftest import CONTRACT, record
+
+
+def test_a_flipped_bit_of_a_runs_tokeniser_is_seen(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "store", CONTRACT) as writer:
+        writer.add(record(0))
+    store, recipe, out = Store(tmp_path / "store"), find_recipe("unified-vlp/small/pretrain"), tmp_path / "run"
+    out.mkdir()
+    tokens = Tokens.train(["a dog and a cat"] * 9, 40)
+    keep_tokens(tokens, out)
+    assert _tokens(recipe, store, out, again=True).to_json() == tokens.to_json()
+    content = (out / "tokenizer.json").read_bytes()
+    (out / "tokenizer.json").write_bytes(content.replace(b'"dog"', b'"eog"'))
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json is not what was written .*or begin anew in another"):
+        _tokens(recipe, store, out, again=True)
+    (out / "tokenizer.json").write_bytes(content)
+    assert _tokens(recipe, store, out, again=True).to_json() == tokens.to_json()
+    (out / "tokenizer.check").unlink()
+    assert _tokens(recipe, store, out, again=True).to_json() == tokens.to_json(), "a run of before has none"
