@@ -66,7 +66,10 @@ def broken_by(verb: Verb, way: Way, seed: str, whole: Undisturbed, world: Path, 
         after, times = rng.uniform(0.0, whole.seconds), rng.choice((1, 2)) if number == signal.SIGTERM else 1
         ended = attempt(folder, verb.arguments, after=after, signals=(number,) * times, group=group)
         where = f"{number.name} {times} times to the {'group' if group else 'process'} after {after:.2f} s"
-        early = after < BEGUN and ended.code in (-number, 1, 70)
+        # Before the command line listened, nothing was written either.
+        early = (after < BEGUN and ended.code in (1, 70)) or (
+            ended.code == -number and not ended.error and not (folder / verb.writes).exists()
+        )
         unheard = not verb.saves and ended.code == -signal.SIGTERM and not ended.error.count("Traceback")
         if not (ended.clean or early or unheard):
             return Broken(verb.name, seed, f"{where}: code {ended.code}, {ended.last}")

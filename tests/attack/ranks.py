@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -33,7 +34,10 @@ def lost(seed: str, whole: Undisturbed, world: Path, place: Path) -> Broken | No
     children, which, after = _together(folder), rng.randrange(WORLD), rng.uniform(0.0, whole.seconds)
     where = f"rank {which} after {after:.2f} s"
     if not wait(children[which], after):
-        os.killpg(children[which].pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # not yet a group of its own
+            os.killpg(children[which].pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(children[which].pid, signal.SIGKILL)
     for child in children:
         if not wait(child, GRACE):
             os.kill(child.pid, signal.SIGTERM)

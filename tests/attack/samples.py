@@ -9,12 +9,10 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
-from PIL import Image
 
+from tests.attack.folders import own, png, weights
 from tests.attack.fuzz import Fuzzer
 
 LINE = {
@@ -36,8 +34,8 @@ def fuzzers(world: Path) -> Iterator[Fuzzer]:
     yield from _records()
     yield from _features()
     yield from _web()
-    yield from _weights()
-    yield from _own(world)
+    yield from weights()
+    yield from own(world)
 
 
 def _records() -> Iterator[Fuzzer]:
@@ -171,7 +169,7 @@ def _addresses(folder: Path) -> None:
     (folder / "a.jsonl").write_text(json.dumps(line) + "\n" + json.dumps(line) + "\n")
     (folder / "b.tsv").write_text("a red kite over a beach\thttp://a.test/k.jpg\nno address here\n")
     pq.write_table(pa.table({"TEXT": ["a kite", None], "URL": ["http://a.test/k.jpg", None]}), folder / "c.parquet")
-    picture = _png()
+    picture = png()
     import tarfile
 
     with tarfile.open(folder / "d.tar", "w") as tar:
@@ -207,16 +205,9 @@ def _read_robots(folder: Path) -> None:
     seconds_of(text[:50])
 
 
-def _png(kind: str = "PNG") -> bytes:
-    content = io.BytesIO()
-    noise = np.random.default_rng(0).integers(0, 255, (20, 30, 3), np.uint8)
-    Image.fromarray(noise).save(content, kind)
-    return content.getvalue()
-
-
 def _pictures(folder: Path) -> None:
     for kind in ("PNG", "JPEG", "WEBP", "GIF", "TIFF", "BMP", "AVIF"):
-        (folder / f"a.{kind.lower()}").write_bytes(_png(kind))
+        (folder / f"a.{kind.lower()}").write_bytes(png(kind))
 
 
 def _read_pictures(folder: Path) -> None:
@@ -237,179 +228,3 @@ def _read_lists(folder: Path) -> None:
     from diptych.mining.lists import lists_of
 
     lists_of([folder / "l.txt"], 4).refuse("http://a.test/b")
-
-
-def _weights() -> Iterator[Fuzzer]:
-    from tests.runs.test_detector_files import LAYOUTS as DETECTORS
-
-    for system in ("unified-vlp", "vl-bert"):
-        yield Fuzzer(f"{system}'s checkpoint", partial(_official, system), partial(_read_official, system), 30)
-    yield Fuzzer("BERT's weights", _bert, _read_bert, 50)
-    for write in DETECTORS:
-        yield Fuzzer(f"a detector, {write.__name__}", write, _read_detector_file, 20)
-
-
-def _official(system: str, folder: Path) -> None:
-    from safetensors.torch import save_file
-
-    from diptych.models.unified_vlp.checkpoint import export_unified_vlp
-
-    torch.manual_seed(0)
-    if system == "unified-vlp":
-        from tests.models.test_official import official
-
-        tensors, count = export_unified_vlp(official()), 15
-    else:
-        from diptych.core import Vocabulary
-        from diptych.models import VLBert, VLBertResolvedConfig
-        from tests.runs.test_importing import under_their_names
-
-        sizes: Any = {"width": 64, "layers": 1, "heads": 1, "ffn": 32, "positions": 40, "coordinates": 4, "classes": 9}
-        vocabulary = Vocabulary(20, 0, 1, 2, 3, 4)
-        config = VLBertResolvedConfig(vocabulary=vocabulary, feature_size=6, hidden_regions="official", **sizes)
-        tensors, count = under_their_names(VLBert(config, ("word", "region_class"))), 15
-    tensors = {name: value.detach().clone() for name, value in tensors.items()}
-    torch.save(tensors, folder / "theirs.bin")
-    save_file({name: value.contiguous() for name, value in tensors.items()}, folder / "theirs.safetensors")
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{n}" for n in range(count))]
-    (folder / "vocab.txt").write_text("\n".join(words))
-
-
-def _read_official(system: str, folder: Path) -> None:
-    """Each by itself, as one is whole where the other is not."""
-    from diptych.errors import DiptychError
-    from diptych.runs.importing import import_checkpoint
-
-    for name in ("theirs.bin", "theirs.safetensors"):
-        out = folder.parent / "out"
-        shutil.rmtree(out, ignore_errors=True)
-        try:
-            import_checkpoint(system, folder / name, out, folder / "vocab.txt")
-        except DiptychError:
-            assert not out.exists()
-
-
-def _bert(folder: Path) -> None:
-    from diptych.models.unified_vlp.checkpoint import export_unified_vlp
-    from tests import toy
-
-    form: Any = {"region_embedding": "official", "geometry": "official", "box_norm": "official"}
-    model = toy.model("word", seed=1, segments=2, positions=40, layers=3, **form)
-    tensors = {n: v.detach().clone() for n, v in export_unified_vlp(model).items() if not n.startswith("vis_")}
-    torch.save(tensors, folder / "pytorch_model.bin")
-
-
-def _read_bert(folder: Path) -> None:
-    from diptych.runs.starts import begin
-    from tests import toy
-
-    begin(toy.tden("word", seed=2), "tden", str(folder))
-
-
-def _read_detector_file(folder: Path) -> None:
-    from diptych.runs.detector_files import open_file
-
-    (path,) = folder.iterdir()
-    open_file(path)
-
-
-def _own(world: Path) -> Iterator[Fuzzer]:
-    for name, place, read in (
-        ("a store", "store", _read_store),
-        ("a model folder", "captioner/model", _read_model),
-        ("a detector folder", "detector", _read_detector),
-        ("a run's checkpoints", "start/checkpoints", _read_checkpoints),
-        ("what a run logged", "start", _read_run),
-    ):
-        yield Fuzzer(name, partial(_content, world / place), read, 60)
-    yield Fuzzer("HTTP bodies", _requests, partial(_ask, world), 200)
-
-
-def _content(source: Path, folder: Path) -> None:
-    shutil.copytree(source, folder, dirs_exist_ok=True)
-
-
-def _read_store(folder: Path) -> None:
-    from diptych.errors import DataError
-    from diptych.loading.check import check
-    from diptych.loading.store import Store
-
-    store = Store(folder)
-    check(store, pictures=False)
-    for index in range(len(store)):
-        try:
-            store.record(index)
-        except DataError:
-            continue
-
-
-def _read_model(folder: Path) -> None:
-    from diptych.runs.folder import damaged_files, open_model
-    from diptych.serving.taught import facts, taught
-    from diptych.vision.load import load_detector
-
-    hurt = damaged_files(folder)
-    made = open_model(folder)
-    facts("a", made, taught(made))
-    assert made.detector is not None
-    load_detector(made.detector)
-    assert not hurt, f"opened, and yet {hurt[0]}"
-
-
-def _read_detector(folder: Path) -> None:
-    from diptych.vision.load import load_detector
-
-    load_detector(folder)
-
-
-def _read_checkpoints(folder: Path) -> None:
-    from diptych.training.checkpoint import load_latest
-
-    load_latest(folder)
-
-
-def _read_run(folder: Path) -> None:
-    from diptych.recipes.recipe import Recipe
-    from diptych.reports.charts import read_log
-
-    Recipe.load(folder)
-    read_log(folder)
-
-
-def _requests(folder: Path) -> None:
-    """Raw bodies of each kind, the first line their content type."""
-    import base64
-
-    image = base64.b64encode(_png()).decode()
-    asked = {"image": image, "question": "what is it", "task": "caption", "beams": 2, "captions": 2}
-    (folder / "a.json").write_text(json.dumps(asked))
-    head = b'--X\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n'
-    form = (
-        head % (b"image", b'; filename="a.png"') + _png() + b"\r\n" + head % (b"question", b"") + b"is it\r\n--X--\r\n"
-    )
-    (folder / "b.form").write_bytes(form)
-
-
-def _ask(world: Path, folder: Path) -> None:
-    """Every answer is below 500, and a refusal says what is wrong."""
-    service = _service(world)
-    for name, kind in (("a.json", "application/json"), ("b.form", "multipart/form-data; boundary=X")):
-        body = (folder / name).read_bytes()
-        for path in ("/v1/caption", "/v1/ask"):
-            answer = service.ask("POST", path, content=body, headers={"content-type": kind})
-            assert answer.status_code < 500, f"{path}: {answer.status_code} {answer.text[:200]}"
-            assert answer.status_code < 400 or answer.headers["content-type"] == "application/problem+json", path
-
-
-SERVICE: dict[Path, Any] = {}
-
-
-def _service(world: Path) -> Any:
-    if world not in SERVICE:
-        from diptych.runs.folder import open_model
-        from diptych.serving import Predictor
-        from diptych.serving.service.app import Service
-        from tests.service import Local
-
-        SERVICE[world] = Local(Service({"a": Predictor(open_model(world / "captioner"))}))
-    return SERVICE[world]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from contextlib import suppress
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from diptych.files import parse_json
 from diptych.reports.report import Chart, Curve
 from diptych.training.log import METRICS
 
@@ -49,7 +49,7 @@ def read_log(run: Path) -> Logged:
     logged, path = Logged(), run / METRICS
     for text in path.read_text("utf-8", "replace").splitlines() if path.is_file() else ():
         with suppress(ValueError, KeyError, TypeError, AttributeError):  # a line that a kill cut short
-            logged.add(json.loads(text))
+            logged.add(parse_json(text))
     return logged
 
 

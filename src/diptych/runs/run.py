@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,7 +71,7 @@ def run(
     if recipe.network_init is not None and not begun:
         report = begin_network(model, recipe.system, recipe.network_init, recipe.data.pixels_colours)
         console.print(f"{recipe.network_init}: {report.lines()[-1]}")
-    batches, validate = chosen.batches(), _validation(chosen)
+    batches, validate = chosen.batches(), _validation(chosen, console)
     for note in (*_lengthened(recipe, out), *chosen.notes(), *chosen.left_out(batches)):
         console.print(note, markup=False, highlight=False, soft_wrap=True)
 
@@ -93,8 +93,7 @@ def run(
         begin=take_folder,
     )
     if batches.corrupt:
-        named = ", ".join(sorted(batches.corrupt)[:5])
-        console.print(f"{len(batches.corrupt)} damaged records were left out: {named}")
+        console.print(_left_out(batches.corrupt), markup=False)
     return Run(_saved(chosen, result, out, start), result)
 
 
@@ -242,6 +241,10 @@ def predict_by(task: Task, model: ModelFolder, store: Store, split: str, console
     return Predictions(predictions, records, task, damaged)
 
 
+def _left_out(keys: Collection[str], of: str = "training") -> str:
+    return f"{len(keys)} damaged records were left out of {of}: {', '.join(sorted(keys)[:5])}"
+
+
 def _readable(
     store: Store, indices: Sequence[int], most: int, with_pixels: Callable[[Record], Record] | None
 ) -> tuple[list[Record], tuple[str, ...]]:
@@ -266,7 +269,7 @@ def _pixel_reader(recipe: Recipe) -> Callable[[Record], Record] | None:
     return None if pixels is None else pixels.beside
 
 
-def _validation(chosen: Plan) -> Callable[[nn.Module, int], dict[str, float]] | None:
+def _validation(chosen: Plan, console: Console) -> Callable[[nn.Module, int], dict[str, float]] | None:
     recipe, store, task = chosen.recipe, chosen.store, chosen.task
     if recipe.training.validate_every is None or not chosen.held_out:
         return None
@@ -286,9 +289,19 @@ def _validation(chosen: Plan) -> Callable[[nn.Module, int], dict[str, float]] | 
             pixels=pixels,
             most_regions=recipe.model.most_regions,
         )
-        return lambda module, _: {LIKELIHOOD: _likelihood(module, batches, schedule)}
+
+        def likelihood(module: nn.Module, _: int) -> dict[str, float]:
+            before = len(batches.corrupt)
+            found = _likelihood(module, batches, schedule)
+            if len(batches.corrupt) > before:
+                console.print(_left_out(batches.corrupt, "validation"), markup=False)
+            return {LIKELIHOOD: found}
+
+        return likelihood
     with_pixels = _pixel_reader(recipe)
-    records, _ = _readable(store, chosen.held_out, recipe.model.max_regions, with_pixels)
+    records, damaged = _readable(store, chosen.held_out, recipe.model.max_regions, with_pixels)
+    if damaged:
+        console.print(_left_out(damaged, "validation"), markup=False)
     if spec.validation is not None:
         task, records = spec.validation(task, records)
     return lambda module, _: task.score(ask(task, module, records, with_pixels=with_pixels), records)

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import torch
 from torch import distributed
 
+from diptych.errors import TrainingError
 from diptych.processes import started_together
 
 
@@ -83,8 +84,15 @@ def join_ranks(device: torch.device) -> Iterator[Ranks]:
         torch.cuda.set_device(device)
     # gloo beside nccl: gathers of CPU tensors and objects must not need a GPU.
     distributed.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    ranks = Ranks(distributed.get_rank(), distributed.get_world_size(), device)
     try:
-        yield Ranks(distributed.get_rank(), distributed.get_world_size(), device)
+        yield ranks
+    except RuntimeError as error:
+        if not ranks.lost(error):
+            raise
+        raise TrainingError(
+            "another process of this run has ended, and what it printed says why; the same command goes on"
+        ) from error
     finally:
         _left.append(distributed.get_backend())
         distributed.destroy_process_group()
