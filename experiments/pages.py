@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments import papers
+from experiments import attacks, papers
 from experiments.claims.page import page, plot
 from experiments.studies import SPEED, STUDIES, SYSTEMS, Study, page_of
 from experiments.tables import AT_CHANCE, NEAR, leaves, markdown, number, whole
@@ -67,13 +67,15 @@ def readme(text: str, found: Mapping[str, Any]) -> str:
 def _overview(found: Mapping[str, Any]) -> Iterator[str]:
     for name, study in STUDIES.items():
         yield from (f"## [{study.title}](results/{name}.md)", "", _filled(study, found), "", *_pivot(study, found), "")
+    if attacks.NAME in found:
+        yield from attacks.section(found[attacks.NAME]["figures"])
     yield SPEED_HEAD
     rows = []
     for name, path, title in SPEED:
         value, goal = dict(leaves(found[name]["figures"]))[path], GOAL.search(" ".join((*path, title)))
         rows.append((f"[{GOAL.sub('', title)}]({page_of(name)})", number(value), goal[1] if goal else ""))
     yield from markdown(("what", "figure", "goal"), rows)
-    if others := sorted(set(found) - {name for name, _, _ in SPEED} - _in_studies()):
+    if others := sorted(set(found) - {name for name, _, _ in SPEED} - _in_studies() - {attacks.NAME}):
         yield "\nMore: " + ", ".join(f"[{name}](results/{name}.md)" for name in others) + "."
     yield ""
 

@@ -85,6 +85,7 @@ FEATURES = [
     {"extractor": "given", "weights": "", "feature_size": -1},
     {"extractor": "given", "weights": "", "feature_size": "6"},
     {"extractor": "given", "weights": "", "feature_size": 6, "class_names": [1]},
+    {"extractor": "given", "weights": "", "feature_size": 6, "class_names": None},
     {"extractor": "given", "weights": "", "feature_size": 6, "more": 1},
 ]  # fmt: skip
 

@@ -122,7 +122,10 @@ class FeatureContract:
         values = {name: value for name, value in values.items() if name != "profile"}
         if not {"extractor", "weights", "feature_size"} <= values.keys() <= kinds.keys():
             raise ValueError("no feature contract")
-        read = {**values, "class_names": tuple(values.get("class_names", ()))}
+        names = values.get("class_names", [])
+        if not isinstance(names, list | tuple):
+            raise ValueError(f"class_names: found {names!r:.50}")
+        read = {**values, "class_names": tuple(names)}
         for name, value in read.items():
             if type(value) is not kinds[name] or (kinds[name] is int and not 0 <= value <= MOST_VALUES):
                 raise ValueError(f"{name}: found {value!r:.50}")

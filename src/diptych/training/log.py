@@ -110,9 +110,9 @@ def _drop_lines(path: Path, after: int) -> Sequence[str]:
     """Keeps, and hands back, whole lines of steps up to `after`; the file is replaced at once or not at all."""
     if not path.exists():
         return ()
-    kept = [text for text in path.read_text().splitlines() if _step_of(text) <= after]
+    kept = [text for text in path.read_text("utf-8", "replace").splitlines() if _step_of(text) <= after]
     aside = path.with_suffix(".aside")
-    with aside.open("w") as file:
+    with aside.open("w", encoding="utf-8") as file:
         file.writelines(text + "\n" for text in kept)
         file.flush()
         os.fsync(file.fileno())

@@ -1,0 +1,42 @@
+"""The table of the attack (`make attack`) for docs/results.md: what was tried, by kind, and what did not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from experiments.tables import markdown
+
+NAME = "attack"
+# What an attempt is called by the tool, and what the table says of it: its own row, and what holding means.
+KINDS = {
+    "operation": ("killed before an operation of the disk", "given again: byte for byte as undisturbed"),
+    "instant": ("killed at an instant", "given again: byte for byte as undisturbed"),
+    "full disk": ("no room from an operation on", "a sentence; given again: as undisturbed"),
+    "signal": ("SIGTERM or SIGINT, to the process or its group", "no traceback; given again: as undisturbed"),
+    "one lost": ("one of two ranks killed", "the other says so; given again: as undisturbed"),
+    "flipped bit": ("bits flipped, read by a command", "refused, or harmless"),
+    "flipped bits": ("bits flipped, opened from Python", "refused, or harmless"),
+    "command line": ("bad inputs on the command line", "a sentence, nothing half written"),
+    "fuzzed": ("damaged files and requests", "an error of Diptych's, or read"),
+    "20,000 steps": ("steps of training", "memory within 2%"),
+}
+HEAD = """## [The attack](results/attack.md)
+
+`make attack` ([how](../CONTRIBUTING.md)), each attempt drawn by its number. What broke was mended, or is listed there.
+What is not protected, and why, says [SECURITY.md](../SECURITY.md).
+"""
+
+
+def section(figures: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Of the figures that `tests.attack` keeps: a row a kind, over all verbs and readers."""
+    rows = []
+    for kind, (what, held) in KINDS.items():
+        found = [row for name, row in figures.items() if name.rpartition(": ")[2] == kind]
+        if found:
+            tried = sum(row["tried"] * row.get("each", 1) for row in found)
+            broken = sum(len(row["broken"]) for row in found)
+            rows.append((what, f"{len(found)}", f"{tried:,}", f"{broken}", held))
+    yield HEAD
+    yield from markdown(("what", "verbs or readers", "tried", "attempts broken", "held means"), rows)
+    yield ""
