@@ -225,26 +225,22 @@ class _Shard:
             raise DataError(f"{self.path} is damaged ({error}); delete {self.path.parent} and extract again") from error
         if _check({name: tables[name] for name in TABLES}) != self._check:
             raise DataError(
-                f"{self.path} is not what was written (the table of its records, or {INDEX}); delete "
-                f"{self.path.parent} and extract again"
+                f"{self.path} is not what was written (its tables, or {INDEX}); delete and extract it again"
             )
         return {name: table.numpy() for name, table in tables.items()}
 
     def _rows(self, table: str) -> npt.NDArray[Any]:
-        """Of a table of the shard, which is as long as it was: to read what was cut off ends a process (SIGBUS)."""
-        rows = self._tables[table]
+        """Of a table; to read what was cut off since the file was opened would end the process (SIGBUS)."""
         with suppress(OSError):  # gone by now: what is mapped stays
             if self.path.stat().st_size < self._bytes:
-                raise DataError(
-                    "was cut short while it is being read; extract again, or copy it again", shard=self.path.name
-                )
-        return rows
+                raise DataError("was cut short while it is being read; extract or copy it again", shard=self.path.name)
+        return self._tables[table]
 
     @cached_property
     def _columns(self) -> dict[str, Tensor]:
         """Mapped, and read where they are looked at. The library's own slices leak some 300 bytes a record."""
-        names = [name for name in (*PER_REGION, "whole") if name in self._reader.keys()]  # noqa: SIM118
-        return {name: self._reader.get_tensor(name) for name in names}
+        there = {*PER_REGION, "whole"} & set(self._reader.keys())
+        return {name: self._reader.get_tensor(name) for name in there}
 
     def span(self, row: int) -> tuple[int, int]:
         return _span(self._rows("ends"), row)
