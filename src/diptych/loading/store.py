@@ -231,16 +231,14 @@ class _Shard:
 
     def _rows(self, table: str) -> npt.NDArray[Any]:
         """Of a table; to read what was cut off since the file was opened would end the process (SIGBUS)."""
-        with suppress(OSError):  # gone by now: what is mapped stays
-            if self.path.stat().st_size < self._bytes:
-                raise DataError("was cut short while it is being read; extract or copy it again", shard=self.path.name)
+        if self._tables and self.path.exists() and self.path.stat().st_size < self._bytes:  # what is gone stays mapped
+            raise DataError("was cut short while it is being read; extract or copy it again", shard=self.path.name)
         return self._tables[table]
 
     @cached_property
     def _columns(self) -> dict[str, Tensor]:
         """Mapped, and read where they are looked at. The library's own slices leak some 300 bytes a record."""
-        there = {*PER_REGION, "whole"} & set(self._reader.keys())
-        return {name: self._reader.get_tensor(name) for name in there}
+        return {name: self._reader.get_tensor(name) for name in {*PER_REGION, "whole"} & set(self._reader.keys())}
 
     def span(self, row: int) -> tuple[int, int]:
         return _span(self._rows("ends"), row)
@@ -265,9 +263,9 @@ class _Shard:
         start, end = self.span(row)
         columns: dict[str, Tensor] = {}
         with suppress(SafetensorError, IndexError):  # of a damaged header: what is missing is seen below
-            columns = {name: self._columns[name][start:end] for name in PER_REGION if name in self._columns}
+            columns = {name: every[start:end] for name, every in self._columns.items() if name != "whole"}
             if "whole" in self._columns:
-                columns["whole"] = self._columns["whole"][row : row + 1][0]
+                columns["whole"] = self._columns["whole"][row]
         width, height = self._tables["sizes"][row].tolist()
         if not self._seen_whole[row]:
             if _check(columns) != int(self._tables["checks"][row]):
