@@ -147,3 +147,4 @@ def start_log() -> None:
     log.handlers[:] = [handler]
     log.setLevel(logging.INFO)
     log.propagate = False
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # a refused body has a line of ours
