@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from diptych.errors import DiptychError
@@ -102,3 +106,16 @@ def test_what_a_kill_left_is_swept_and_what_is_under_way_is_not(tmp_path: Path) 
     assert sorted(path.name for path in tmp_path.iterdir()) == [mine.name, "in", "model"]
     assert (tmp_path / "model" / "weights").read_text() == "whole"
     assert not left.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only POSIX has zombies")
+def test_what_a_dead_process_left_goes_though_nobody_asked_how_it_ended(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", "pass"])
+    while psutil.Process(ended.pid).status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
+    left = tmp_path / f".a.json.{ended.pid}.partial"
+    left.write_text("half")
+    sweep(tmp_path)
+    there = left.exists()
+    ended.wait()
+    assert not there

@@ -153,9 +153,10 @@ def _left_below(folder: Path) -> Iterator[Path]:
 
 
 def _in_use(path: Path, pid: int) -> bool:
-    """Whether the process that made it lives; another may have its number by now."""
+    """Whether the process that made it lives; another may have its number by now, and a dead one keeps its own."""
     try:
-        return psutil.Process(pid).create_time() <= path.lstat().st_mtime + 1
+        maker = psutil.Process(pid)
+        return maker.status() != psutil.STATUS_ZOMBIE and maker.create_time() <= path.lstat().st_mtime + 1
     except (psutil.Error, OSError):
         return False
 
