@@ -23,7 +23,8 @@ KINDS = {
 }
 HEAD = """## [The attack](results/attack.md)
 
-`make attack` ([how](../CONTRIBUTING.md)), each attempt drawn by its number. What broke was mended, or is listed there.
+`make attack` ([how](../CONTRIBUTING.md)), each attempt drawn by its number. One that broke, was mended
+and then made again by its number, and held, is counted apart.
 What is not protected, and why, says [SECURITY.md](../SECURITY.md).
 """
 
@@ -36,7 +37,8 @@ def section(figures: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         if found:
             tried = sum(row["tried"] * row.get("each", 1) for row in found)
             broken = sum(len(row["broken"]) for row in found)
-            rows.append((what, f"{len(found)}", f"{tried:,}", f"{broken}", held))
+            mended = sum(len(row.get("mended", ())) for row in found)
+            rows.append((what, f"{len(found)}", f"{tried:,}", f"{mended}", f"{broken}", held))
     yield HEAD
-    yield from markdown(("what", "verbs or readers", "tried", "attempts broken", "held means"), rows)
+    yield from markdown(("what", "verbs or readers", "tried", "broke and mended", "broken", "held means"), rows)
     yield ""

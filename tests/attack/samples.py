@@ -158,7 +158,7 @@ def _read_page(folder: Path) -> None:
         page = read_page(
             "http://a.test/x", body, settings, Vocabularies.of(None, None), charset, [("X-Robots-Tag", "é")]
         )
-        settle(page.rows, settings.texts)
+        settle([page], settings, Vocabularies.of(None, None))
 
 
 def _addresses(folder: Path) -> None:

@@ -132,6 +132,15 @@ def other_zip(folder: Path) -> None:
         archive.writestr("42.json", '{"a": 1}')
 
 
+def later_zip(folder: Path) -> None:
+    """Of version 17.7 of the format."""
+    other_zip(folder)
+    path = folder / "a.zip"
+    content = bytearray(path.read_bytes())
+    content[content.index(b"PK\x01\x02") + 6] = 177
+    path.write_bytes(content)
+
+
 ONES = np.ones((5, 4))
 XY = np.array([[10, 10, 20, 20]] * 5)
 JSON = "vl_bert_json/val2014_resnet101_faster_rcnn_genome"
@@ -171,6 +180,7 @@ BAD: list[tuple[str, Callable[[Path], None], str]] = [
     (JSON, json_with(num_boxes=0), "numbers in `.*` for 0 regions"),
     (JSON, halved("42.json"), "42.json: found no JSON"),
     (JSON, no_zip, "a.zip: found no zip that can be read"),
+    (JSON, later_zip, "a.zip: found no zip that can be read .zip file version 17.7."),
     (JSON, other_zip, "a.zip, 42.json: found a, wanted num_boxes"),
     ("hf_datasets", halved("lxmert.arrow"), "lxmert.arrow: found no Arrow file that can be read"),
 ]  # fmt: skip

@@ -83,7 +83,7 @@ def _members(archive: Path, _changed: int, size: int) -> dict[str, tuple[int, in
                 return {one.filename: (0, one.file_size) for one in opened.infolist()}
         with tarfile.open(archive, "r:") as tar:
             found = {one.name.removeprefix("./"): (one.offset_data, one.size) for one in tar if one.isreg()}
-    except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
+    except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
         raise DataError(f"{archive}: found no archive that can be read ({error}), wanted one; get it again") from None
     if any(start + length > size for start, length in found.values()):
         raise DataError(f"{archive}: found a tar that is cut short, wanted all of it; get it again")

@@ -46,7 +46,7 @@ class Archive:
     def archive(self) -> zipfile.ZipFile:
         try:
             return zipfile.ZipFile(self.path)
-        except (OSError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError) as error:  # the last: of another version
             raise DataError(f"{self.path}: found no zip that can be read ({error}); {AGAIN}") from None
 
     @cached_property
