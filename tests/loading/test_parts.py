@@ -26,7 +26,7 @@ from diptych.objectives import (
 )
 from diptych.training.config import OptimizerConfig, TrainingConfig
 from diptych.training.devices import Ranks
-from diptych.training.distribution import Alone
+from diptych.training.distribution import Alone, Pass
 from diptych.training.feeding import Sender
 from diptych.training.step import Stepper
 from diptych.training.stopping import StopWish
@@ -148,16 +148,17 @@ def test_a_damaged_record_leaves_the_rest_alike(make_store: MakeStore, update: s
 
 def test_nothing_is_learnt_from_a_part_that_cannot_be_read(make_store: MakeStore) -> None:
     store, update = hurt(make_store(4), 2), OneForward((MaskedLanguage(V),))
-    batches = loader(store, update)
+    batches, ranks = loader(store, update), Ranks(0, 1, torch.device("cpu"))
+    alone = Pass(torch.nn.Linear(1, 1), ranks, "fp32")
     stepper = Stepper(
         module=torch.nn.Linear(1, 1),
         updates=Schedule(((update, 1.0),)),
         batches=batches,
-        way=Alone(torch.nn.Linear(1, 1)),
+        way=Alone(alone, alone),
         optimizer=torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1),
         config=OptimizerConfig(),
         training=TrainingConfig(steps=1, batch=BATCH, micro_batch=1),
-        ranks=Ranks(0, 1, torch.device("cpu")),
+        ranks=ranks,
         wish=StopWish(),
         sender=Sender(torch.device("cpu")),
     )

@@ -16,8 +16,10 @@ from diptych.core import IGNORE, Batch, Regions, Sample, Stream, collate
 from diptych.decoding import DecodingOptions, decode, search
 from diptych.models import Tden
 from diptych.models.checkpoint import load_checkpoint
+from diptych.models.decoder import causal, closed_of
 from diptych.models.heads import answer_probabilities
 from diptych.models.tden.checkpoint import export_tden, import_tden
+from diptych.models.tden.layers import after_each
 from diptych.objectives import (
     AnswerQuestion,
     GenerateText,
@@ -153,9 +155,9 @@ def test_tden_pretraining_states(official, model):
     same_layers(official, states.joint[0], "pretrain.cross_encoder_visual")
     same_layers(official, states.joint[1], "pretrain.cross_encoder_text")
     x = sentence_written(model, batch.target, batch.target_present).last
-    from diptych.models.decoder import causal
-
-    written = Stream(model._decode(x, causal(x.shape[1], x), states.joint[0]), batch.target_present)
+    memory = states.joint[0]
+    read = (memory.last, closed_of(memory.present, x))
+    written = Stream(after_each(model.decoder, x, causal(x.shape[1], x), *read), batch.target_present)
     assert len(written.layers) == official.config["g_layers"]
     cut(official, written, "pretrain", "cross_decoder")
     close(states.target[batch.target_present], written.last[batch.target_present])

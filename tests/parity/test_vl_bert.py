@@ -227,7 +227,7 @@ class Given(nn.Module):
     def features(self, batch: Batch) -> Tensor:
         return self.looks[:, : batch.boxes.shape[1] + 1]
 
-    def forward(self, batch: Batch, features: Tensor) -> Tensor:
+    def forward(self, batch: Batch, features: Tensor, seen: Tensor) -> Tensor:
         return features
 
 
