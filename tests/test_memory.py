@@ -91,7 +91,7 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 from diptych import cli
-import json, rich, typer, diptych.evaluation.evaluate, diptych.reports.tables  # what a verb imports late
+import json, rich, typer, torch._dynamo, diptych.evaluation.evaluate, diptych.reports.tables  # what is imported late
 pages = int(Path("/proc/self/statm").read_text().split()[0])
 limit = pages * resource.getpagesize() + (100 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

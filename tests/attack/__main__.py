@@ -1,6 +1,6 @@
 """Attack Diptych, and keep a table of what was tried, held and broken.
 
-    uv run python -m tests.attack --rounds 2                   # a seeded minute, as CI does; nothing is kept
+    uv run python -m tests.attack --rounds 1 --without memory  # seeded minutes, as CI does; nothing is kept
     uv run python -m tests.attack --seconds 7200 --keep        # `make attack`: goes on where it was stopped
 
 Attempts are numbered, and a number is an attempt for good: `--only 'extract: operation' --from 17 --rounds 1` makes one
@@ -141,6 +141,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="attempts of each kind (default: until --seconds are over)")
     parser.add_argument("--keep", action="store_true", help=f"go on after {RESULTS.name}/{NAME}.json, and keep it")
     parser.add_argument("--only", default="", help="part of the names of attacks; several with | between them")
+    parser.add_argument("--without", default="nothing", help="the same of those that are left out")
     parser.add_argument("--from", dest="begin", type=int, default=0, help="number of the first attempt of each kind")
     parser.add_argument("--json", type=Path, help="write the table there")
     given = parser.parse_args()
@@ -148,7 +149,11 @@ def main() -> None:
     figures: dict[str, Any] = json.loads(kept.read_text())["figures"] if given.keep and kept.exists() else {}
     if given.rounds is None and given.seconds == math.inf:
         raise SystemExit("give --seconds or --rounds")
-    asked: Asked = lambda name: any(part in name for part in given.only.split("|"))  # noqa: E731
+    left_out = given.without.split("|")
+
+    def asked(name: str) -> bool:
+        return any(part in name for part in given.only.split("|")) and not any(part in name for part in left_out)
+
     if given.begin:
         names = [kind.name for kind in kinds(Path(), Path()) if asked(kind.name)]
         figures = {name: {"tried": given.begin, "held": given.begin, "broken": []} for name in names}

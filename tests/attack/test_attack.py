@@ -20,7 +20,7 @@ from tests.attack.samples import LINE
 from tests.attack.verbs import digests
 
 ROOT = Path(__file__).parents[2]
-ROUNDS = 2
+ROUNDS = 1
 # Writes a file in two halves, then renames another over it: what a kill between them leaves differs.
 WRITES = """
 import os, sys
@@ -56,7 +56,9 @@ def attacked(at: int | None, way: str, folder: Path) -> tuple[int, str]:
 @pytest.mark.timeout(1200)
 def test_a_minute_of_the_attack_holds(tmp_path: Path) -> None:
     table = tmp_path / "table.json"
-    command = [sys.executable, "-m", "tests.attack", "--rounds", str(ROUNDS), "--json", str(table)]
+    # Signals, lost ranks and memory take many minutes, or depend on how busy the machine is: `make attack` has them.
+    rounds = ("--rounds", str(ROUNDS), "--only", "operation|flipped|fuzzed")
+    command = [sys.executable, "-m", "tests.attack", *rounds, "--json", str(table)]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
