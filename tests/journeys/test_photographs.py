@@ -61,7 +61,7 @@ def assert_served(arguments: list[str]) -> None:
         with Path("photos/000.jpg").open("rb") as file:
             said = httpx2.post(f"{served.url}/v1/caption", files={"image": ("000.jpg", file)}, trust_env=False)
         assert said.status_code == 200, said.text
-        assert said.json()["captions"]
+        assert said.json().keys() >= {"picture", "caption", "score"}, said.text
         found = httpx2.post(f"{served.url}/v1/search", json={"query": "a dog"}, trust_env=False, timeout=60)
         assert found.status_code == 200, found.text
     finally:
