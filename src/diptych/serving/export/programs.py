@@ -1,6 +1,7 @@
 """The passes of a model as functions of tensors alone, which `torch.export` can trace.
 
     detect   squares (B, 3, side, side) bytes -> boxes, scores, classes, features of the candidates, whole
+             of a grid: the features of all cells (B, n * n, F), row by row
     begin    regions -> scores of the first word, closed, read, written: what the decoder remembers
     follow   words, closed, read, written -> scores of the next word, written with one word more
     answer   regions, a question -> the logits of the answers
@@ -15,12 +16,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import adaptive_avg_pool2d
 
 from diptych.core import BIDIRECTIONAL, Batch
 from diptych.errors import ServingError
 from diptych.models.decoder import DecoderMemory, Past
 from diptych.models.transformer import Memory, Remembered
 from diptych.vision.detection import best_boxes
+from diptych.vision.grid import Grid
 from diptych.vision.storybook_detector import StorybookDetector
 
 REGIONS = ("boxes", "scores", "sizes", "present", "features", "classes", "whole")
@@ -42,6 +45,22 @@ class Detect(nn.Module):
             boxes, heat = best_boxes(self.network, maps, self.candidates)
             found = self.detector.describe_candidates(maps, boxes, heat)
         return (*(one.float() for one in found), maps.whole)
+
+
+class DetectGrid(nn.Module):
+    """A grid; which of its cells lie in a picture that is not square is the runner's."""
+
+    def __init__(self, grid: Grid) -> None:
+        super().__init__()
+        self.trunk, self.cells = grid.backbone.trunk, grid.cells
+        self.mean, self.deviation = (
+            torch.tensor(colours)[:, None, None]
+            for colours in (grid.backbone.reading.mean, grid.backbone.reading.deviation)
+        )
+
+    def forward(self, squares: Tensor) -> tuple[Tensor]:
+        pixels = (squares.float() / 255 - self.mean) / self.deviation
+        return (adaptive_avg_pool2d(self.trunk(pixels), self.cells).float().flatten(2).transpose(1, 2),)
 
 
 class Begin(nn.Module):

@@ -115,21 +115,19 @@ class Model:
         facts = self.facts["detector"]
         fitted = [letterbox(picture, facts["side"]) for picture in pictures]
         squares = np.stack([square for square, _ in fitted])
-        boxes, scores, classes, features, whole = self.programs["detect"](squares=squares)
+        seen = self.programs["detect"](squares=squares)
+        regions_of: Any = grid if "cells" in facts else chosen
         found = []
         for n, (_, share) in enumerate(fitted):
-            rows = choose(boxes[n], scores[n], classes[n][:, 1:].argmax(1), facts["selection"])[
-                : self.facts["max_regions"]
-            ]
-            shown = np.clip(boxes[n][rows] / np.tile(share, 2), 0, 1).astype(np.float32)
-            found.append((shown, scores[n][rows], features[n][rows], classes[n][rows]))
+            *regions, whole = regions_of(share, facts, *(part[n] for part in seen))
+            found.append((*(part[: self.facts["max_regions"]] for part in regions), whole))
         most = max(1, *(len(one[1]) for one in found)) if len(found) > 1 else max(1, len(found[0][1]))
         padded = [np.stack([pad(one[part], most) for one in found]) for part in range(4)]
         sizes = np.array([[picture.shape[1], picture.shape[0]] for picture in pictures], np.int64)
         present = np.arange(most)[None] < np.array([len(one[1]) for one in found])[:, None]
         return {
             "boxes": padded[0], "scores": padded[1], "sizes": sizes, "present": present, "features": padded[2],
-            "classes": padded[3], "whole": whole,
+            "classes": padded[3], "whole": np.stack([one[4] for one in found]),
         }  # fmt: skip
 
 
@@ -171,6 +169,26 @@ def triangles(length: int, wanted: int) -> Array:
         near = np.clip(1 - np.abs((np.arange(low, high) - centre + 0.5) / wide), 0, None)
         row[low:high] = near / near.sum()
     return weights
+
+
+def chosen(
+    share: Array, facts: dict[str, Any], boxes: Array, scores: Array, classes: Array, features: Array, whole: Array
+) -> tuple[Array, ...]:
+    """Boxes as fractions of the picture, scores, features and classes of the candidates that become regions; whole."""
+    rows = choose(boxes, scores, classes[:, 1:].argmax(1), facts["selection"])
+    shown = np.clip(boxes[rows] / np.tile(share, 2), 0, 1).astype(np.float32)
+    return shown, scores[rows], features[rows], classes[rows], whole
+
+
+def grid(share: Array, facts: dict[str, Any], features: Array) -> tuple[Array, ...]:
+    """The same of the cells that lie in the picture, which have no class."""
+    cells = facts["cells"]
+    columns, rows = np.ceil(share * cells).astype(int)
+    left, top = np.meshgrid(np.arange(columns), np.arange(rows))
+    corners = np.stack([left, top, left + 1, top + 1], -1).reshape(-1, 4).astype(np.float32) / cells
+    seen = features.reshape(cells, cells, -1)[:rows, :columns].reshape(rows * columns, -1)
+    boxes = np.clip(corners / np.tile(share, 2), 0, 1).astype(np.float32)
+    return boxes, np.ones(len(boxes), np.float32), seen, np.zeros((len(boxes), 0), np.float32), seen.mean(0)
 
 
 def choose(boxes: Array, scores: Array, classes: Array, rule: dict[str, Any]) -> Array:

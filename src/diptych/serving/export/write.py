@@ -26,12 +26,14 @@ from diptych.serving.export.programs import (
     Answer,
     Begin,
     Detect,
+    DetectGrid,
     Follow,
     check_exportable,
     example_regions,
 )
 from diptych.serving.taught import taught
 from diptych.tasks.answers import UNKNOWN
+from diptych.vision.grid import Grid
 from diptych.vision.load import load_detector
 from diptych.vision.storybook_detector import CANDIDATES, StorybookDetector
 
@@ -52,11 +54,9 @@ def export(folder: ModelFolder, out: Path, form: Format, tell: Telling = print) 
     if form == "onnx":
         with wanted("--format onnx", "export"):
             import onnxscript  # noqa: F401
-    candidates = max(CANDIDATES, 2 * detector.selection.least)
     with whole_folder(out) as temporary:
         made = []
-        detect = Detect(detector, candidates, reduced=form == "torch")  # onnxruntime has no bfloat16 on a CPU
-        for name, program, inputs, names, dynamic in _programs(folder, detect, task):
+        for name, program, inputs, names, dynamic in _programs(folder, detector, task, form):
             tell(f"tracing {name}")
             _write(program, inputs, names, dynamic, temporary / f"{name}.{ENDINGS[form]}", form)
             made.append(name)
@@ -82,13 +82,14 @@ def _task(folder: ModelFolder) -> str:
     return tasks[0]
 
 
-def _detector(folder: ModelFolder) -> StorybookDetector:
+def _detector(folder: ModelFolder) -> StorybookDetector | Grid:
     if folder.detector is None:
         raise ServingError(f"{folder.folder} has no detector/ folder, so nothing would turn pictures into regions")
     detector = load_detector(folder.detector)
-    if not isinstance(detector, StorybookDetector):
+    if not isinstance(detector, StorybookDetector | Grid):
         raise ServingError(
-            f"{folder.folder} looks with {folder.contract.extractor}, and programs are made of the small detector alone"
+            f"{folder.folder} looks with {folder.contract.extractor}, and programs are made of the small detector and "
+            "of grids alone"
         )
     return detector
 
@@ -96,11 +97,20 @@ def _detector(folder: ModelFolder) -> StorybookDetector:
 Made = tuple[str, nn.Module, tuple[Tensor, ...], tuple[str, ...], Any]
 
 
-def _programs(folder: ModelFolder, detect: Detect, task: str) -> Iterator[Made]:
+def _detect(detector: StorybookDetector | Grid, form: Format) -> tuple[nn.Module, int]:
+    """The program, and the side of the squares that it reads."""
+    if isinstance(detector, Grid):
+        return DetectGrid(detector), detector.backbone.side
+    candidates = max(CANDIDATES, 2 * detector.selection.least)
+    reduced = form == "torch"  # onnxruntime has no bfloat16 on a CPU
+    return Detect(detector, candidates, reduced), detector.network.shape.side
+
+
+def _programs(folder: ModelFolder, detector: StorybookDetector | Grid, task: str, form: Format) -> Iterator[Made]:
     """Each with inputs to trace it by, their names, and which of their dimensions may be of any size."""
     any_size = torch.export.Dim.DYNAMIC
     rows, pairs = {0: any_size}, {0: any_size, 1: any_size}
-    side, config = detect.network.shape.side, folder.architecture.config
+    config, (detect, side) = folder.architecture.config, _detect(detector, form)
     yield "detect", detect, (torch.zeros(2, 3, side, side, dtype=torch.uint8),), ("squares",), (rows,)
     classes = len(folder.contract.class_names)
     regions = example_regions(3, 5, config.feature_size, classes, folder.contract.whole_size or config.feature_size)
@@ -122,6 +132,7 @@ def _programs(folder: ModelFolder, detect: Detect, task: str) -> Iterator[Made]:
     yield "follow", follow, (words, closed, read, written), ("words", "closed", "read", "written"), dynamic
 
 
+OF_GRID = ("cells",)
 OUTPUTS = {
     "detect": ("found_boxes", "found_scores", "found_classes", "found_features", "whole"),
     "begin": ("first_scores", "closed", "read", "written"),
@@ -140,8 +151,9 @@ def _write(
             torch.export.save(traced, path)
             return
         size = sum(tensor.numel() * tensor.element_size() for tensor in program.state_dict().values())
+        outputs = OF_GRID if isinstance(program, DetectGrid) else OUTPUTS[path.stem]
         torch.onnx.export(
-            traced, (), path, input_names=names, output_names=OUTPUTS[path.stem], dynamo=True, verbose=False,
+            traced, (), path, input_names=names, output_names=outputs, dynamo=True, verbose=False,
             external_data=size > INLINE,
         )  # fmt: skip
 
@@ -159,7 +171,7 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _facts(folder: ModelFolder, detector: StorybookDetector) -> dict[str, Any]:
+def _facts(folder: ModelFolder, detector: StorybookDetector | Grid) -> dict[str, Any]:
     recipe, config, vocabulary = folder.recipe, folder.architecture.config, folder.tokens.vocabulary
     assert recipe is not None
     return {
@@ -174,6 +186,8 @@ def _facts(folder: ModelFolder, detector: StorybookDetector) -> dict[str, Any]:
         "answers": None if folder.answers is None else list(folder.answers.names),
         "unknown_first": folder.answers is not None and folder.answers.names[0] == UNKNOWN,
         "max_regions": config.max_regions,
-        "detector": {"side": detector.network.shape.side, "selection": detector.selection.to_json()},
+        "detector": {"side": detector.backbone.side, "cells": detector.cells}
+        if isinstance(detector, Grid)
+        else {"side": detector.network.shape.side, "selection": detector.selection.to_json()},
         "contract": folder.contract.to_json(),
     }
