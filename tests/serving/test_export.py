@@ -42,8 +42,8 @@ LAYERS: dict[str, dict[str, Any]] = {
     "vl-bert": {"layers": 2},
 }
 SAMPLES = [
-    ("unified-vlp", "onnx"), ("unified-vlp", "torch"), ("xgpt", "onnx"), ("tden", "onnx"), ("tden", "torch"),
-    ("vl-bert", "onnx"), ("vl-bert", "torch"), ("xgpt of a grid", "onnx"),
+    ("unified-vlp", "onnx"), ("unified-vlp", "torch"), ("tden", "onnx"), ("tden", "torch"), ("vl-bert", "onnx"),
+    ("vl-bert", "torch"), ("xgpt of a grid", "onnx"), ("xgpt of a grid", "torch"),
 ]  # fmt: skip
 
 
@@ -53,7 +53,7 @@ def make(folder: Path, system: str) -> Predictor:
     detector: Any = StorybookDetector(SmallDetector(shape), Selection(most=6, least=2, score=0.02))
     system, _, of_grid = system.partition(" ")
     if of_grid:
-        detector = Grid(Backbone.of("resnet18", 96, pretrained=False), 2)  # of a map of 3 x 3
+        detector = Grid(Backbone.of("timm/test_resnet", 96, pretrained=False), 2)  # of a map of 3 x 3
     task = "vqa" if system == "vl-bert" else "caption"
     sizes = {"width": 32, "heads": 2, "ffn": 64, "positions": 48, "init_std": 0.3, **LAYERS[system]}
     config = SYSTEMS[system].resolved(
@@ -99,8 +99,8 @@ def test_ids_are_those_of_greedy_search(tmp_path: Path, system: str, form: Any, 
     opened = [runner.open_picture(path) for path in paths]
     own_regions = run.regions
     for batch in (slice(0, 1), slice(1, 9)):
-        # bfloat16 rounds in another way in another order: the same regions are given to both
-        if form == "torch":
+        # The small detector's bfloat16 rounds in another way in another order: the same regions are given to both.
+        if form == "torch" and not system.endswith("grid"):
             seen = as_inputs(predictor, paths[batch])
             own = own_regions(opened[batch])
             np.testing.assert_allclose(np.sort(own["scores"][:, 0]), np.sort(seen["scores"][:, 0]), atol=0.02)
