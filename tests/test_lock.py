@@ -23,6 +23,16 @@ HOLDS = "import sys, time; from pathlib import Path; from diptych.lock import he
 WRITE = [sys.executable, "-m", "diptych.cli", "storybook", "write"]
 
 
+def test_a_lock_that_leads_elsewhere_empties_nothing(tmp_path: Path) -> None:
+    """As an unpacked folder of others may hold one."""
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / FILE).symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match="symbolic links"), held(tmp_path / "run"):
+        pass
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
 def test_the_second_hears_who_holds_the_folder_until_that_one_dies(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with subprocess.Popen([sys.executable, "-c", HOLDS, str(folder)], stdout=subprocess.PIPE) as other:

@@ -1,16 +1,24 @@
 """What the environment of a command may be: odd variables, an output that takes nothing, pipes in place of files."""
 
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from diptych.errors import DataError, RecipeError
+from diptych.cli import _run
+from diptych.errors import DataError, DiptychError, RecipeError
+from diptych.files import bytes_of, checksum
 from diptych.loading.corpus import Lines
+from diptych.loading.tokens import Tokens
+from diptych.mining.lists import lists_of
+from diptych.mining.texts import Vocabularies
 from diptych.processes import started_together
+from diptych.runs.mining import train_scorer
 from diptych.sources.formats import read
 
 TORCHRUN = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
@@ -77,6 +85,65 @@ def test_a_pipe_is_no_data(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "data.jsonl")
     with pytest.raises(DataError, match=r"data.jsonl is a pipe or a device.*write them to a file"):
         read(tmp_path / "data.jsonl")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "words",
+    [
+        "evaluate --results pipe --references other.json",
+        "evaluate --results results.json --references pipe",
+        "evaluate --results results.json --references other.json --training pipe",
+        "evaluate --results results.json --questions pipe --annotations other.json",
+        "evaluate --results results.json --questions other.json --annotations pipe",
+        "serve model --token-file pipe",
+    ],
+)
+def test_nobody_waits_for_a_pipe(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    known = {"images": [{"id": 1}], "annotations": [{"image_id": 1, "caption": "a"}]}
+    Path("other.json").write_text(
+        json.dumps(known | {"questions": [{"image_id": 1, "question_id": 1, "question": "?"}]})
+    )
+    Path("results.json").write_text(json.dumps([{"image_id": 1, "caption": "a"}]))
+    assert _run(words.split(), debug=False) in (1, 2)
+    told = capsys.readouterr().err
+    assert "fault of Diptych" not in told
+    assert not Path("out").exists()
+    assert "pipe" in told
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda pipe: Vocabularies.of(pipe, None),
+        lambda pipe: Vocabularies.of(None, pipe),
+        lambda pipe: lists_of([pipe], 4),
+        lambda pipe: train_scorer([pipe], pipe.parent / "out", None, None, 0.9),
+        lambda pipe: Tokens.from_vocabulary(pipe, lowercase=True),
+        checksum,
+        bytes_of,
+    ],
+)
+def test_a_list_that_is_a_pipe_is_refused(read: Callable[[Path], object], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises((DiptychError, OSError), match="a pipe or a device"):
+        read(tmp_path / "pipe")
+
+
+def test_a_pipe_gets_a_sheet(tmp_path: Path) -> None:
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    assert _run(["storybook", "show", str(pipe), "--count", "1"], debug=False) == 0
+    reader.join()
+    assert read[0].startswith(b"\x89PNG")
+    assert pipe.is_fifo()
 
 
 def test_a_picture_is_no_text(tmp_path: Path) -> None:

@@ -90,6 +90,25 @@ def copy_folder(source: Path, target: Path) -> None:
         ) from error
 
 
+def text_of(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:
+    """All of a file. Raises OSError as `refuse_endless`, and ValueError for what is no text."""
+    refuse_endless(path)
+    return path.read_text(encoding, errors)
+
+
+def bytes_of(path: Path) -> bytes:
+    """All of a file. Raises OSError as `refuse_endless`."""
+    refuse_endless(path)
+    return path.read_bytes()
+
+
+def refuse_endless(path: Path) -> None:
+    """Raises OSError where a pipe or a device is, or nothing: who reads a pipe waits for its writer without end."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OSError(errno.ESPIPE, "a pipe or a device, which is not read; write what it gives to a file", str(path))
+
+
 def parse_json(text: str | bytes) -> Any:
     """What a file of others says. Raises ValueError for what is no JSON, or is nested too deep to be read."""
     try:
@@ -99,7 +118,8 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def checksum(path: Path) -> int:
-    """CRC-32 of a file: it sees damage, not forgery."""
+    """CRC-32 of a file: it sees damage, not forgery. Raises OSError as `refuse_endless`."""
+    refuse_endless(path)
     check, buffer = 0, bytearray(2**20)
     with path.open("rb", buffering=0) as file:
         while count := file.readinto(buffer):

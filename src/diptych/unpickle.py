@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diptych.errors import DataError
+from diptych.files import bytes_of
 
 SIMPLE = "?bBiufcSUO"  # kinds of numbers, texts and objects; no records, no times
 Array = npt.NDArray[Any]
@@ -31,7 +32,7 @@ class Refused(Exception):
 def load(path: Path) -> Any:
     """What the pickle holds; see `loads`."""
     try:
-        content = path.read_bytes()
+        content = bytes_of(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from None
     return loads(content, str(path))

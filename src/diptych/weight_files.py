@@ -17,6 +17,7 @@ from torch import Tensor
 
 from diptych.downloads import first_line, without_retries
 from diptych.errors import CheckpointError
+from diptych.files import text_of
 
 Tensors = dict[str, Tensor]
 # What other people's training scripts wrap their tensors in.
@@ -120,7 +121,7 @@ def find_words(source: str | os.PathLike[str]) -> tuple[Path, bool | None] | Non
     if vocabulary is None:
         return None
     try:
-        values = {} if settings is None else json.loads(settings.read_text("utf-8"))
+        values = {} if settings is None else json.loads(text_of(settings))
         lowercase = values.get("do_lower_case")
     except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{settings} is damaged ({error}); copy it again, or give --vocab") from error

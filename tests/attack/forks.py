@@ -62,16 +62,17 @@ def attempt(
     after: float | None = None,
     signals: Sequence[int] = (signal.SIGKILL,),
     group: bool = True,
+    seconds: float = TOO_LONG,
 ) -> Ended:
     """`diptych ARGUMENTS` in `folder`, or nothing where there are none; `prepare` runs in the child first.
 
-    `after` so many seconds `signals` come, to its group or to the process alone.
+    `after` so many seconds `signals` come, to its group or to the process alone. It is HUNG after `seconds`.
     """
     child = begin(folder, arguments, prepare)
     if after is not None and not wait(child, after):
         for number in signals:
             (os.killpg if group else os.kill)(child.pid, number)
-    if not wait(child, TOO_LONG):
+    if not wait(child, seconds):
         os.killpg(child.pid, signal.SIGKILL)
         wait(child, TOO_LONG)
         child.code = HUNG

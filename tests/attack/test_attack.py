@@ -16,8 +16,10 @@ import pytest
 from diptych.errors import DataError
 from tests.attack.fuzz import Fuzzer, corrupted, fuzzed, mutated
 from tests.attack.kills import Broken
+from tests.attack.pipes import COMMANDS
 from tests.attack.samples import LINE
 from tests.attack.verbs import digests
+from tests.guards.test_cli import VERBS
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 1
@@ -131,3 +133,21 @@ def test_what_a_reader_does_beside_refusing_is_seen(how: str) -> None:
     if found is not None:
         assert found.how.startswith("toy/0/")
         assert {"error": "KeyError", "signal": "signal 6", "memory": "MemoryError"}[how] in found.how
+
+
+def test_each_path_of_the_command_line_is_a_pipe_once_in_the_attack() -> None:
+    tried = set(map(_tried, COMMANDS))
+    paths = {
+        (verb, option.opts[0])
+        for verb, command in VERBS.items()
+        for option in command.params
+        if option.param_type_name == "option" and "pathlib.Path" in str(option.type_descriptor.annotation)
+    }
+    assert len(paths) > 40
+    assert {(verb, option) for verb, option in paths if (verb, option) not in tried} == set()
+
+
+def _tried(words: tuple[str, ...]) -> tuple[str, str]:
+    """The verb, and the option that gets a pipe; "" for an argument."""
+    before = words[words.index("PIPE") - 1] if "PIPE" in words else ""
+    return " ".join(words[: 2 if words[0] in ("mine", "storybook") else 1]), before if before.startswith("--") else ""

@@ -58,6 +58,7 @@ def make_world(folder: Path) -> None:
         ("extract", "world", "store", "--detector", "detector", "--processes", "1"),
         ("pretrain", "unified-vlp/small/pretrain", "--data", "store", "--out", "start", *TINY),
         ("finetune", "caption", "--data", "store", "--model", "start", "--out", "captioner", *TINY),
+        ("finetune", "retrieval", "--data", "store", "--model", "start", "--out", "retriever", *TINY),
         ("storybook", "web", "web", "--pages", "24", "--processes", "1"),
     ):  # fmt: skip
         ended = attempt(folder, arguments)
@@ -66,6 +67,9 @@ def make_world(folder: Path) -> None:
     lines = [{"image": f"{n}.png", "captions": [f"a picture of number {n}"]} for n in range(4)]
     for number, picture in enumerate(sorted((folder / "world").rglob("*.png"))[:4]):
         shutil.copy(picture, folder / f"{number}.png")
+        for name in ("pictures", "classes/safe", "classes/others"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            shutil.copy(picture, folder / name / f"{number}.png")
     (folder / "mine.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 

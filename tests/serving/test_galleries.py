@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import hashlib
+import json
 import sys
 import time
 import warnings
@@ -14,6 +16,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import psycopg
 import pytest
+from PIL import Image
 
 from diptych.errors import RecipeError, ServingError
 from diptych.serving.galleries import Vectors, VectorStore, open_vectors
@@ -237,3 +240,31 @@ def test_a_picture_that_was_copied_or_touched_is_the_same_and_one_that_changed_i
     assert second[photos / "b.png"] != first[photos / "b.png"]
     (cache / "contents.json").write_text("[1")
     assert read_contents(photos, cache) == (second, refused)
+
+
+def test_a_flipped_bit_of_the_file_is_seen(tmp_path: Path) -> None:
+    """Its vectors are made anew then; a search among others would rank by them in silence."""
+    FileVectors(tmp_path, MODEL).add(NAMES, unit(400))
+    (path,) = (tmp_path / "vectors").iterdir()
+    whole = path.read_bytes()
+    for at in (len(whole) - 1, len(whole) - 16 * 200, len(whole) // 2, 60):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+        assert FileVectors(tmp_path, MODEL).known(NAMES) == set()
+    path.write_bytes(whole)
+    assert FileVectors(tmp_path, MODEL).known(NAMES) == set(NAMES)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [[3, 4, "../../etc"], [3, 4, "g" * 64], [3, 4], {"a": 1}, [[], [], []], [3, 4, None], "abc"],
+)
+def test_hashes_that_are_none_are_made_anew(tmp_path: Path, said: object) -> None:
+    picture = tmp_path / "pictures" / "a.png"
+    picture.parent.mkdir()
+    Image.new("RGB", (8, 8)).save(picture)
+    state = picture.stat()
+    if isinstance(said, list) and said[:2] == [3, 4]:
+        said = [state.st_size, state.st_mtime_ns, *said[2:]]
+    (tmp_path / "contents.json").write_text(json.dumps({"a.png": said}))
+    found, refused = read_contents(picture.parent, tmp_path)
+    assert (list(found.values()), refused) == ([hashlib.sha256(picture.read_bytes()).hexdigest()], {})

@@ -178,20 +178,15 @@ def ground(
     precision: Precise = "auto",
 ) -> None:
     """Find the region that an expression refers to, and draw its box."""
-    from io import BytesIO
-
-    from diptych.files import write_atomically
     from diptych.serving import load
     from diptych.serving.drawing import draw_box
     from diptych.serving.messages import ground_line
-    from diptych.vision.pictures import open_picture
+    from diptych.vision.pictures import open_picture, write_png
 
     predictor = load(model, features, device=device, precision=precision)
     found = predictor.ground(picture, expression)
     shown, drawn = open_picture(picture), out or Path(f"{picture.stem}-found.png")
-    content = BytesIO()
-    draw_box(shown, found.box, expression).save(content, "PNG")
-    write_atomically(drawn, content.getvalue())
+    write_png(draw_box(shown, found.box, expression), drawn)
     size = shown.shape[2], shown.shape[1]
     line = ground_line(found, str(picture), predictor.precision, expression, size, str(drawn))
     if as_json:
@@ -268,20 +263,15 @@ class Shown:
         """The file, where there is a folder."""
         if self.folder is None:
             return None
-        from io import BytesIO
-
-        from diptych.files import write_atomically
         from diptych.serving.drawing import draw
-        from diptych.vision.pictures import open_picture
+        from diptych.vision.pictures import open_picture, write_png
 
         assert prediction.record.image is not None
         stem = prediction.record.image.stem
         name = next(n for n in chain([stem], (f"{stem}-{k}" for k in count(2))) if n not in self._names)
         self._names.add(name)
-        content = BytesIO()
-        draw(prediction, open_picture(prediction.record.image)).save(content, "PNG")
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.folder / f"{name}.png", content.getvalue())
+        write_png(draw(prediction, open_picture(prediction.record.image)), self.folder / f"{name}.png")
         return str(self.folder / f"{name}.png")
 
 

@@ -12,6 +12,7 @@ import typer
 from diptych.cli.app import Address, Device, Features, Precise, app
 from diptych.errors import CheckpointError, RecipeError
 from diptych.extras import wanted
+from diptych.files import text_of
 from diptych.memory import share_memory
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _token(file: Path | None) -> str | None:
     if file is None:
         return os.environ.get(TOKEN, "").strip() or None
     try:
-        token = file.read_text("utf-8").strip()
+        token = text_of(file).strip()
     except (OSError, ValueError) as error:
         raise RecipeError(f"cannot read --token-file {file}: {error}; give a text file with the token") from error
     if not token:

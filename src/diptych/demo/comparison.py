@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from diptych.files import write_atomically
+from diptych.files import text_of, write_atomically
 from diptych.loading.store import Store
 from diptych.recipes import find_recipe
 from diptych.runs.distributed import ending_children, workers
@@ -70,7 +70,7 @@ def compare(cells: Sequence[Cell], processes: int, done: Callable[[Row], object]
 
 
 def read_row(cell: Cell) -> Row:
-    return Row(**json.loads((cell.folder / ROW).read_text("utf-8")))
+    return Row(**json.loads(text_of(cell.folder / ROW)))
 
 
 def run_cell(cell: Cell) -> Row:
@@ -107,5 +107,5 @@ def train_cell(cell: Cell, store: Store) -> Run:
 
 def read_predictions(cell: Cell) -> list[dict[str, Any]]:
     """What the arm said of the test split."""
-    predictions: list[dict[str, Any]] = json.loads((cell.folder / SAID).read_text("utf-8"))
+    predictions: list[dict[str, Any]] = json.loads(text_of(cell.folder / SAID))
     return predictions

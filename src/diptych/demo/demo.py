@@ -23,7 +23,7 @@ from diptych.demo.measure import Measured, measure, report_arms
 from diptych.demo.page import TITLE
 from diptych.demo.systems import DEFAULT, begin_with, layers_of, tasks_of
 from diptych.errors import RecipeError
-from diptych.files import write_atomically
+from diptych.files import text_of, write_atomically
 from diptych.loading.store import DETECTOR, Store, iterate
 from diptych.models import SYSTEMS
 from diptych.processes import PROCESSES, peak_memory
@@ -151,7 +151,7 @@ def claim(out: Path, config: DemoConfig) -> None:
     """Make `out` the folder of this demo, before anything is drawn. Raises RecipeError where it is another's."""
     mine = config.model_dump(mode="json")
     if (out / DEMO).exists():
-        theirs = json.loads((out / DEMO).read_text("utf-8"))
+        theirs = json.loads(text_of(out / DEMO))
         differ = [name for name in {**theirs, **mine} if mine.get(name) != theirs.get(name)]
         if differ:
             lines = "".join(f"\n  {name}: {mine.get(name)}, was {theirs.get(name)}" for name in differ)
@@ -296,7 +296,7 @@ class Times:
     def __init__(self, path: Path, console: Console, seen: Times | None = None) -> None:
         """`seen`: whose stages up to the store are these, too."""
         self.path, self.console = path, console
-        kept = json.loads(path.read_text()) if path.exists() else {}
+        kept = json.loads(text_of(path)) if path.exists() else {}
         self.seconds: dict[str, float] = kept.get("seconds", {})
         self.memory: dict[str, float] = kept.get("memory_mib", {})
         if seen is not None:

@@ -16,7 +16,7 @@ from diptych.core import GeneratedCaption, Record, Writer, collate
 from diptych.decoding import DecodingOptions, Hypothesis, decode
 from diptych.devices import predicting
 from diptych.errors import DataError, RecipeError
-from diptych.files import copy_folder, parse_json, sweep, write_atomically
+from diptych.files import copy_folder, parse_json, sweep, text_of, write_atomically
 from diptych.loading.store import DETECTOR, INDEX, Store, StoreWriter
 from diptych.metrics import tokens_of
 from diptych.models.weights import digest
@@ -170,7 +170,7 @@ def _claim(out: Path, asked: Augmentation) -> dict[str, Tally]:
         out.mkdir(parents=True, exist_ok=True)
         _keep(out, asked, {})
     sweep(out)
-    known = parse_json((out / FILE).read_text("utf-8"))
+    known = parse_json(text_of(out / FILE))
     now, before = json.loads(json.dumps(asdict(asked))), known["asked"]
     if different := [f"{name}: {now[name]}, was {before.get(name)}" for name in now if now[name] != before.get(name)]:
         raise RecipeError(

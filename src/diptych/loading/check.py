@@ -23,7 +23,7 @@ from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
 from diptych.errors import CheckpointError, DataError
-from diptych.files import parse_json
+from diptych.files import parse_json, text_of
 from diptych.loading.store import FAILURES, Store
 from diptych.terminal import printable
 from diptych.vision.archives import read_bytes
@@ -182,7 +182,7 @@ def _records(data: Store | Iterable[Record], found: _Check) -> Iterator[Record]:
 
 def _failures(folder: Path) -> Iterator[tuple[str, str]]:
     if (folder / FAILURES).is_file():
-        for line in (folder / FAILURES).read_text("utf-8").splitlines():
+        for line in text_of(folder / FAILURES).splitlines():
             failure = parse_json(line)
             yield failure["key"], failure["reason"]
 

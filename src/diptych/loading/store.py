@@ -42,7 +42,7 @@ from diptych.core import (
     Statement,
 )
 from diptych.errors import DataError, Terminated
-from diptych.files import parse_json, write_atomically
+from diptych.files import parse_json, refuse_endless, text_of, write_atomically
 from diptych.loading.tensor_file import tensor_file
 from diptych.vision.weights import check_detector
 
@@ -207,6 +207,7 @@ class _Shard:
     @cached_property
     def _reader(self) -> Any:
         try:
+            refuse_endless(self.path)
             self._bytes = self.path.stat().st_size
             file: Any = safe_open(str(self.path), framework="pt")
             if file.get_slice("ends").get_shape()[0] != self._records:
@@ -224,9 +225,7 @@ class _Shard:
         except SafetensorError as error:
             raise DataError(f"{self.path} is damaged ({error}); delete {self.path.parent} and extract again") from error
         if _check({name: tables[name] for name in TABLES}) != self._check:
-            raise DataError(
-                f"{self.path} is not what was written (its tables, or {INDEX}); delete and extract it again"
-            )
+            raise DataError(f"{self.path} is not what was written (its tables, or {INDEX}); extract it again")
         return {name: table.numpy() for name, table in tables.items()}
 
     def _rows(self, table: str) -> npt.NDArray[Any]:
@@ -376,7 +375,7 @@ def _read_index(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise DataError(f"{folder} is not a store: it has no {INDEX}; make one with `diptych extract DATA {folder}`")
     try:
-        index = parse_json(path.read_text("utf-8"))
+        index = parse_json(text_of(path))
         if index["format"] != FORMAT:
             detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else "DETECTOR"
             raise DataError(

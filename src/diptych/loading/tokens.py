@@ -17,7 +17,7 @@ from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 
 from diptych.core import Vocabulary
 from diptych.errors import CheckpointError, DataError
-from diptych.files import write_atomically
+from diptych.files import text_of, write_atomically
 from diptych.loading import moses
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -60,7 +60,7 @@ class Tokens:
         if path.is_dir() or path.suffix == ".json":
             return cls.load(path)
         try:
-            lines = path.read_text("utf-8").splitlines()
+            lines = text_of(path).splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise CheckpointError(f"{path} is no readable vocabulary ({error}); wanted one token a line") from error
         _check_case(lines, lowercase, path)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.errors import DataError
-from diptych.files import write_atomically
+from diptych.files import text_of, write_atomically
 from diptych.metrics.tokenise import ORDERS, Ngram, Tokens, ngrams
 
 _SIGMA = 6.0
@@ -60,7 +60,7 @@ class DocumentFrequencies:
     def load(cls, path: Path) -> "DocumentFrequencies":
         wanted = f'{path}: wanted {{"pictures": 2, "counts": {{"a dog": 1}}}} as DocumentFrequencies.save writes'
         try:
-            saved = json.loads(path.read_text(encoding="utf-8"))
+            saved = json.loads(text_of(path))
             pictures, counts, name = saved["pictures"], saved["counts"], str(saved.get("references", ""))
             sane = type(pictures) is int and all(
                 type(count) is int and 0 < count <= pictures for count in counts.values()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.errors import DataError
+from diptych.files import text_of
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def read_references(path: Path) -> dict[str, tuple[str, ...]]:
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once_each)
+        return json.loads(text_of(path), object_pairs_hook=_once_each)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
     except UnicodeDecodeError as error:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from diptych.errors import DataError
-from diptych.files import write_atomically
+from diptych.files import text_of, write_atomically
 from diptych.mining import funnel
 from diptych.mining.layout import Layout
 from diptych.mining.lists import Lists, lists_of
@@ -58,14 +58,14 @@ def _lines(lists: Lists) -> set[str]:
 
 def _remember(layout: Layout, lines: set[str]) -> None:
     path = layout.forgotten / FILE
-    before = set(path.read_text("utf-8").splitlines()) if path.exists() else set()
+    before = set(text_of(path).splitlines()) if path.exists() else set()
     layout.forgotten.mkdir(parents=True, exist_ok=True)
     write_atomically(path, "".join(f"{line}\n" for line in sorted(before | lines)).encode())
 
 
 def _records(layout: Layout, gone: set[str]) -> None:
     for path in sorted(layout.records.glob("*.jsonl")):
-        lines = path.read_text("utf-8").splitlines(keepends=True)
+        lines = text_of(path).splitlines(keepends=True)
         kept = [line for line in lines if json.loads(line)["sha256"] not in gone]
         if not kept:
             path.unlink()

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 
 from diptych.engine import Counts
 from diptych.errors import DiptychError
+from diptych.files import bytes_of
 from diptych.mining import addresses, warc
 from diptych.mining.fetching import Answer, Fetcher, Wanted
 from diptych.mining.layout import Layout
@@ -128,7 +129,7 @@ def _from_disk(where: str) -> tuple[Row, bytes]:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         if path.stat().st_size > warc.MOST_BODY:
             return {"address": where, "reason": "too large"}, b""
-        body = path.read_bytes()
+        body = bytes_of(path)
     except (OSError, ValueError) as error:
         return {"address": where, "reason": f"no file: {getattr(error, 'strerror', None) or 'no name of a file'}"}, b""
     return {"address": where, "status": 200, "final": where}, body

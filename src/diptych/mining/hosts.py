@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.extras import wanted
-from diptych.files import parse_json, write_atomically
+from diptych.files import parse_json, text_of, write_atomically
 from diptych.mining.settings import Fetch
 
 THRICE = 3
@@ -116,7 +116,7 @@ class RobotsCache:
 
     def get(self, origin: str) -> Robots | None:
         try:
-            kept = parse_json(self._path(origin).read_text("utf-8"))
+            kept = parse_json(text_of(self._path(origin)))
             if time.time() - kept["at"] > self.hours * 3600 or kept["origin"] != origin:
                 return None
             return Robots(kept["text"], self.agent)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from diptych.errors import DataError, RecipeError
-from diptych.files import parse_json
+from diptych.files import parse_json, text_of
 from diptych.mining import addresses
 from diptych.mining.tables import digest
 
@@ -139,7 +139,7 @@ def page_addresses(folder: Path, base: str) -> dict[str, str]:
             for name in (one.relative_to(folder).as_posix() for one in html_files(folder))
         }
     listed = {}
-    for line in (folder / "addresses.tsv").read_text("utf-8", "replace").splitlines():
+    for line in text_of(folder / "addresses.tsv", "utf-8", "replace").splitlines():
         name, tab, address = line.partition("\t")
         if tab:
             listed[name.strip()] = address.strip()
@@ -158,7 +158,7 @@ class Line:
 
 def lines(path: Path, kind: str) -> Iterator[Line]:
     """Of picture addresses with text, of page addresses, or of pictures on this disk."""
-    if kind == "pairs" and path.read_bytes()[:4] == b"PAR1":
+    if kind == "pairs" and _is_parquet(path):
         yield from _parquet(path)
         return
     with path.open(encoding="utf-8", errors="replace") as file:
@@ -172,6 +172,11 @@ def lines(path: Path, kind: str) -> Iterator[Line]:
                 yield _tabbed(text)
             else:
                 yield _json(text, kind)
+
+
+def _is_parquet(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1"
 
 
 def _parquet(path: Path) -> Iterator[Line]:

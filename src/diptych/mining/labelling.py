@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from diptych.errors import DataError
-from diptych.files import parse_json, write_atomically
+from diptych.files import parse_json, text_of, write_atomically
 from diptych.mining import funnel
 from diptych.mining.layout import Layout
 from diptych.mining.tables import lines_of
@@ -64,7 +64,7 @@ def _verdicts(lines: Path) -> dict[tuple[str, str], bool | None]:
     if not lines.exists():
         return {}
     try:
-        verdicts = [parse_json(line) for line in lines.read_text("utf-8").splitlines()]
+        verdicts = [parse_json(line) for line in text_of(lines).splitlines()]
         return {(one["image"], one["statement"]): one["true"] for one in verdicts}
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{lines} is there and holds no labels ({error!r}); give another --out") from error

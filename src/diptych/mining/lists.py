@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from diptych.errors import RecipeError
+from diptych.files import text_of
 from diptych.mining import addresses
 
 
@@ -51,7 +52,7 @@ def read_lines(paths: Iterable[Path]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {"sha256": [], "dhash": [], "addresses": [], "hosts": []}
     for path in paths:
         try:
-            lines = path.read_text("utf-8").splitlines()
+            lines = text_of(path).splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise RecipeError(
                 f"{path} is no readable list ({error}); wanted a sha256, dHash, address or host a line"

@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from diptych.errors import CheckpointError, DataError
+from diptych.files import refuse_endless
 
 WEIGHTS = "weights.safetensors"
 ROUNDS, ENOUGH = 50, 1e-8
@@ -64,6 +65,7 @@ class Logistic:
         """Raises CheckpointError for a file that is missing, damaged, not finite or of another number of features."""
         path = folder / WEIGHTS
         try:
+            refuse_endless(path)
             tensors = load_file(path)
             found = cls(tensors["mean"], tensors["spread"], tensors["weights"], float(tensors["bias"][0]))
         except (OSError, SafetensorError, KeyError, IndexError) as error:

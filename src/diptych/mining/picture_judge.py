@@ -15,7 +15,7 @@ from torch import Tensor
 
 from diptych.core import Record
 from diptych.errors import CheckpointError, DataError
-from diptych.files import parse_json, write_atomically
+from diptych.files import parse_json, text_of, write_atomically
 from diptych.mining.judges import FILE, small
 from diptych.mining.logistic import Logistic, auc, auc_interval, threshold
 from diptych.mining.statistics import NAMES, statistics
@@ -50,7 +50,7 @@ class PictureJudge:
     @classmethod
     def load(cls, folder: Path) -> PictureJudge:
         try:
-            settings = parse_json((folder / FILE).read_text("utf-8"))
+            settings = parse_json(text_of(folder / FILE))
             name, version, least, kind = (settings[key] for key in ("name", "version", "least", "kind"))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"cannot read {folder / FILE}: {error}; train the judge again") from error

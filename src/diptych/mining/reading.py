@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.engine import Counts
-from diptych.files import parse_json
+from diptych.files import bytes_of, parse_json
 from diptych.mining import addresses, inputs, warc
 from diptych.mining.layout import Layout
 from diptych.mining.pages import TOGETHER, Page, Row, read_page, settle, settle_texts
@@ -117,7 +117,7 @@ class _Shard:
                 self.counts["records large"] += 1
             else:
                 self.counts["records page"] += 1
-                self._page(address, path.read_bytes(), None, ())
+                self._page(address, bytes_of(path), None, ())
 
     def _fetched(self, spec: dict[str, Any]) -> None:
         """Pages that were asked for; `start` and `count` cut nothing, one shard of answers is one of pages."""

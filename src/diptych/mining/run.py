@@ -13,7 +13,7 @@ from diptych.engine import Work
 from diptych.engine import run as run_shards
 from diptych.engine.stopping import stoppable
 from diptych.errors import DataError, DiptychError, RecipeError
-from diptych.files import holds_something
+from diptych.files import holds_something, text_of
 from diptych.mining import funnel, inputs, keep, keep_on_daft, warc, writing
 from diptych.mining.addresses import host_of
 from diptych.mining.fetching import PASSING, Wanted, check_contact
@@ -273,7 +273,7 @@ def _file_digest(path: Path | None) -> str | None:
     if path is None:
         return None
     try:
-        return digest(path.read_text("utf-8"))
+        return digest(text_of(path))
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {path}: {error}; wanted a word a line, in UTF-8") from error
 

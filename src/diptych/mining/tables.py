@@ -11,7 +11,7 @@ from typing import Any
 
 from diptych.errors import DataError
 from diptych.extras import wanted
-from diptych.files import parse_json, write_atomically
+from diptych.files import parse_json, text_of, write_atomically
 
 Row = dict[str, Any]
 
@@ -95,7 +95,7 @@ def write_json(path: Path, value: Mapping[str, Any] | Sequence[Any]) -> None:
 
 def read_json(path: Path) -> Any:
     try:
-        return parse_json(path.read_text("utf-8"))
+        return parse_json(text_of(path))
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read {path}: {error}; take it away and give the same command again") from error
 

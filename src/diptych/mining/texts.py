@@ -16,6 +16,7 @@ import numpy as np
 
 from diptych.errors import RecipeError
 from diptych.extras import wanted
+from diptych.files import text_of
 from diptych.mining.settings import TextRules
 
 KINDS = ("figcaption", "alt", "title", "caption", "near")  # in the order in which ties between pairs are decided
@@ -81,7 +82,7 @@ class Vocabularies:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text("utf-8").lower().splitlines()
+        return text_of(path).lower().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path} is no readable list of words ({error}); wanted one a line, in UTF-8") from error
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.files import sweep, write_atomically
+from diptych.files import bytes_of, sweep, write_atomically
 from diptych.mining.addresses import host_of
 from diptych.mining.found import key_of
 from diptych.mining.keep import COMMON, HOST, KEPT, Pairs
@@ -145,7 +145,7 @@ def write_tars(folder: Path, layout: Layout, kept: Sequence[Row], by: str) -> No
                 path = layout.picture(row["sha256"], row["type"] or "jpg")
                 about = {"key": key, "caption": line["captions"][0], "url": row["address"], "status": "success",
                          "sha256": row["sha256"], **{name: line[name] for name in _TOLD}}  # fmt: skip
-                _member(tar, f"{key}.{row['type'] or 'jpg'}", path.read_bytes())
+                _member(tar, f"{key}.{row['type'] or 'jpg'}", bytes_of(path))
                 _member(tar, f"{key}.txt", line["captions"][0].encode())
                 _member(tar, f"{key}.json", json.dumps(about, ensure_ascii=False).encode())
         os.replace(beside, folder / f"{number:05d}.tar")

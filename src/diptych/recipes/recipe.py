@@ -23,7 +23,7 @@ from diptych.core import Vocabulary
 from diptych.core.shares import PartialShare, PositiveShare
 from diptych.decoding import DecodingOptions
 from diptych.errors import RecipeError, nearest
-from diptych.files import parse_json, write_atomically
+from diptych.files import parse_json, text_of, write_atomically
 from diptych.loading.pixels import Colours
 from diptych.models import SYSTEMS, ModelConfig, ResolvedConfig, System
 from diptych.recipes.objectives import OBJECTIVES, Objectives
@@ -197,7 +197,7 @@ class Recipe(BaseModel):
     def load(cls, folder: Path) -> Self:
         path = folder / FILE
         try:
-            values = parse_json(path.read_text("utf-8"))
+            values = parse_json(text_of(path))
         except (OSError, ValueError) as error:
             raise RecipeError(f"{path} is no recipe ({error}); a model folder and a run folder hold one") from error
         return parse(cls, values, str(path))

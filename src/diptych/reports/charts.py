@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from diptych.files import parse_json
+from diptych.files import parse_json, text_of
 from diptych.reports.report import Chart, Curve
 from diptych.training.log import METRICS
 
@@ -47,7 +47,7 @@ def _add(series: dict[str, list[Point]], name: str, step: float, value: object) 
 def read_log(run: Path) -> Logged:
     """Of a run's folder; nothing where it has logged nothing."""
     logged, path = Logged(), run / METRICS
-    for text in path.read_text("utf-8", "replace").splitlines() if path.is_file() else ():
+    for text in text_of(path, "utf-8", "replace").splitlines() if path.is_file() else ():
         with suppress(ValueError, KeyError, TypeError, AttributeError):  # a line that a kill cut short
             logged.add(parse_json(text))
     return logged

@@ -18,7 +18,7 @@ from jinja2 import Environment
 from PIL import Image
 
 from diptych.errors import DataError
-from diptych.files import write_atomically
+from diptych.files import text_of, write_atomically
 from diptych.reports.charts import draw
 from diptych.reports.environment import environment
 from diptych.reports.labels import lay_out
@@ -67,7 +67,7 @@ def link_pages(pages: Mapping[str, Path], *front: Path) -> None:
         return
     for path in everywhere:
         links = [(name, os.path.relpath(page, path.parent), page == path) for name, page in pages.items()]
-        written = path.read_text("utf-8")
+        written = text_of(path)
         before, _, rest = written.partition(BEFORE_LINKS)
         _, _, after = rest.partition(AFTER_LINKS)
         section = _environment().get_template("links.html.jinja").render(links=links)

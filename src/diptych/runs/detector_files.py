@@ -15,7 +15,7 @@ from diptych import unpickle
 from diptych.core import FeatureContract
 from diptych.downloads import without_retries
 from diptych.errors import CheckpointError, RecipeError
-from diptych.files import holds_something, parse_json, whole_folder
+from diptych.files import holds_something, parse_json, text_of, whole_folder
 from diptych.models.weights import Report
 from diptych.vision.detector import Detector
 from diptych.vision.load import load_detector
@@ -145,7 +145,7 @@ def names_of(path: Path | None) -> list[str]:
     if path is None:
         return []
     try:
-        names = [line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
+        names = [line.strip() for line in text_of(path, "utf-8-sig").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(
             f"cannot read the names of classes in {path} ({error}); wanted a text, a name a line"

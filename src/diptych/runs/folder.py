@@ -25,7 +25,7 @@ from diptych.configs import derive
 from diptych.core import FeatureContract
 from diptych.devices import Precision
 from diptych.errors import CheckpointError, DataError
-from diptych.files import checksum, copy_folder, parse_json, whole_folder, write_atomically
+from diptych.files import bytes_of, checksum, copy_folder, parse_json, text_of, whole_folder, write_atomically
 from diptych.loading.store import DETECTOR
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.loading.tokens import Tokens
@@ -237,11 +237,11 @@ def _contract(path: Path) -> FeatureContract:
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(bytes_of(path)).hexdigest()
 
 
 def _json(path: Path) -> Any:
     try:
-        return parse_json(path.read_text("utf-8"))
+        return parse_json(text_of(path))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} is damaged ({error}); copy the model folder again") from error

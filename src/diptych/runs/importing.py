@@ -9,7 +9,7 @@ from pathlib import Path
 from diptych import unpickle
 from diptych.core import FeatureContract
 from diptych.errors import CheckpointError, RecipeError, nearest
-from diptych.files import parse_json
+from diptych.files import parse_json, text_of
 from diptych.loading.tokens import Tokens
 from diptych.models import SYSTEMS, Importer, ResolvedConfig
 from diptych.models.weights import load_into, read_as_weights
@@ -114,9 +114,9 @@ def _answers(path: Path, made: ModelFolder) -> Answers:
         raise RecipeError(f"the checkpoint has no head for answers, so {path} names none; leave out --answers")
     try:
         if path.suffix in (".json", ".pkl"):
-            read = parse_json(path.read_text("utf-8")) if path.suffix == ".json" else unpickle.load(path)
+            read = parse_json(text_of(path)) if path.suffix == ".json" else unpickle.load(path)
         else:
-            read = path.read_text("utf-8-sig").splitlines()
+            read = text_of(path, "utf-8-sig").splitlines()
     except (OSError, ValueError) as error:
         raise CheckpointError(
             f"cannot read the answers in {path} ({error}); wanted a text, an answer a line"

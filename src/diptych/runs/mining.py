@@ -16,7 +16,7 @@ from PIL import Image
 
 from diptych.core import Record, Regions, Sample, collate
 from diptych.errors import CheckpointError, DataError
-from diptych.files import parse_json, write_atomically
+from diptych.files import bytes_of, parse_json, text_of, write_atomically
 from diptych.mining import features
 from diptych.mining.decode import measure
 from diptych.mining.logistic import Logistic, auc, auc_interval, threshold
@@ -171,7 +171,7 @@ def scorer_version(folder: str) -> str:
 
 def _card(folder: Path) -> dict[str, Any]:
     try:
-        card: dict[str, Any] = parse_json((folder / FILE).read_text("utf-8"))
+        card: dict[str, Any] = parse_json(text_of(folder / FILE))
         if not {"version", "least", "features"} <= set(card):
             raise ValueError("no version, least and features in it")
     except (OSError, ValueError, TypeError) as error:
@@ -186,7 +186,7 @@ def labelled(paths: Iterable[Path]) -> tuple[list[Pair], list[bool], list[str]]:
     pairs, labels, names = [], [], []
     for path in paths:
         bodies: dict[str, tuple[bytes, dict[str, Any]]] = {}
-        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+        for number, line in enumerate(text_of(path).splitlines(), start=1):
             try:
                 entry = parse_json(line)
                 name, text, true = entry["image"], entry["statement"], entry["true"]
@@ -208,7 +208,7 @@ def labelled(paths: Iterable[Path]) -> tuple[list[Pair], list[bool], list[str]]:
 
 def _picture(path: Path, where: str) -> tuple[bytes, dict[str, Any]]:
     try:
-        body = path.read_bytes()
+        body = bytes_of(path)
     except OSError as error:
         raise DataError(f"{where}: no picture {path}: {error.strerror}; correct the line, or leave it out") from error
     row, fails, _ = measure(body, MEASURED)
@@ -271,7 +271,7 @@ def held_out_hashes(path: Path) -> list[tuple[str, int | None]]:
     for record in records:
         if record.split not in ("train", "web") and record.image is not None:
             try:
-                row, _, _ = measure(record.image.read_bytes(), MEASURED)
+                row, _, _ = measure(bytes_of(record.image), MEASURED)
             except OSError as error:
                 raise DataError(
                     f"{path}: {record.key} has no picture any more ({error.strerror}); put it back"

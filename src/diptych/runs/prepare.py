@@ -9,7 +9,7 @@ from random import Random
 
 from diptych.core import Record, Sample, Task, names_for_tags
 from diptych.errors import CheckpointError, DataError, RecipeError
-from diptych.files import checksum, write_atomically
+from diptych.files import bytes_of, checksum, write_atomically
 from diptych.loading.loader import Loader
 from diptych.loading.store import Store, iterate
 from diptych.loading.tokens import FILE as TOKENS
@@ -219,7 +219,7 @@ def keep_tokens(tokens: Tokens, out: Path) -> None:
 
 def _kept_tokens(out: Path) -> Tokens:
     check = out / TOKENS_CHECK  # a run of before has none
-    if check.exists() and check.read_bytes() != f"{checksum(out / TOKENS)}\n".encode():
+    if check.exists() and bytes_of(check) != f"{checksum(out / TOKENS)}\n".encode():
         raise CheckpointError(
             f"{out / TOKENS} is not what was written (its checksum differs from {TOKENS_CHECK}): the same ids would "
             "mean other words; copy the run's folder again as a whole, or begin anew in another"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.errors import DataError, RecipeError
-from diptych.files import parse_json
+from diptych.files import parse_json, text_of
 from diptych.models import SYSTEMS
 from diptych.runs.folder import ModelFolder
 from diptych.serving.taught import draws_its_pictures, facts, taught
@@ -153,7 +153,7 @@ def _scored(folder: ModelFolder, path: Path) -> str:
 def _read_scores(path: Path) -> tuple[Scores, dict[str, Any]]:
     wanted = "wanted what `diptych evaluate --model MODEL --data DATA --json` prints"
     try:
-        saved = parse_json(path.read_text("utf-8"))
+        saved = parse_json(text_of(path))
         scores, of = Scores.from_json(saved), dict(saved["of"])
         return scores, {
             "weights": int(of["weights"]),

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from diptych.errors import DataError, ServingError
+from diptych.files import bytes_of
 from diptych.serving.messages import Asked, Caption, CaptionRequest, Pictured
 
 TOKEN = "DIPTYCH_TOKEN"
@@ -43,7 +44,7 @@ class Client:
 
     def _ask(self, task: str, picture: Path, asked: Asked, kind: type[P]) -> P:
         try:
-            content = picture.read_bytes()
+            content = bytes_of(picture)
         except OSError as error:
             raise DataError(f"cannot read the picture {picture}: {error.strerror}; check the name") from error
         body = asked.model_dump(exclude_none=True, exclude_defaults=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from diptych.errors import DataError
 from diptych.files import write_atomically
 from diptych.reports.html import picture_uri
 from diptych.serving.search import Hit, Searched
-from diptych.vision.pictures import open_picture
+from diptych.vision.pictures import open_picture, write_png
 
 COLUMNS, SIDE, GAP, LINE = 4, 240, 10, 20
 PAPER, INK, FAINT = "#FFFFFF", "#202124", "#70757A"
@@ -46,11 +45,9 @@ endif %}</p>
 def write_sheet(searched: Searched, path: Path, most: int = 12) -> tuple[Path, Path]:
     """The best `most` as `path` (a PNG) and as a page of the same name beside it; hands back both."""
     hits = searched.hits[:most]
-    content = io.BytesIO()
-    draw_sheet(searched.query, hits).save(content, "PNG")
     path.parent.mkdir(parents=True, exist_ok=True)
     picture, page = path.with_suffix(".png"), path.with_suffix(".html")
-    write_atomically(picture, content.getvalue())
+    write_png(draw_sheet(searched.query, hits), picture)
     write_atomically(page, _page(searched, hits).encode("utf-8", "replace"))
     return picture, page
 

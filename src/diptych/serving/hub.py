@@ -11,7 +11,7 @@ from typing import Any
 
 from diptych.downloads import without_retries
 from diptych.errors import CheckpointError, RecipeError
-from diptych.files import parse_json, whole_folder
+from diptych.files import parse_json, text_of, whole_folder
 from diptych.loading.store import DETECTOR
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.models import SYSTEMS
@@ -40,7 +40,7 @@ def fetch(name: str) -> Path:
 
 def _is_ours(config: Path) -> bool:
     try:
-        found = parse_json(config.read_text("utf-8"))
+        found = parse_json(text_of(config))
     except ValueError:
         return False
     return isinstance(found, dict) and found.get("system") in SYSTEMS

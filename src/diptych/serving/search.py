@@ -16,7 +16,7 @@ import numpy as np
 
 from diptych.core import Record
 from diptych.errors import DataError, ServingError
-from diptych.files import parse_json
+from diptych.files import parse_json, text_of
 from diptych.loading.extract import extract
 from diptych.loading.store import FAILURES, Store
 from diptych.runs.folder import ModelFolder
@@ -162,7 +162,7 @@ class _Seen:
             try:
                 self.failed |= extract(records, self.detector, self.folder, progress=advance).failed
             except DataError:
-                self.failed |= {line["key"]: line["reason"] for line in _failures(self.folder)}
+                self.failed |= _failures(self.folder)
                 if not set(wanted) <= self.failed.keys():  # it was not for the pictures
                     raise
                 return _Kept(None, {}, model)
@@ -300,8 +300,12 @@ def _cache(pictures: Path, detector: Detector) -> Path:
     return root / "diptych" / "galleries" / hashlib.sha256(of.encode()).hexdigest()[:20]
 
 
-def _failures(folder: Path) -> list[dict[str, str]]:
-    return [parse_json(line) for line in (folder / FAILURES).read_text("utf-8").splitlines()]
+def _failures(folder: Path) -> dict[str, str]:
+    try:
+        lines = [parse_json(line) for line in text_of(folder / FAILURES).splitlines()]
+        return {str(line["key"]): str(line["reason"]) for line in lines}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{folder / FAILURES} is damaged ({error}); delete {folder}, which is made anew") from error
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from diptych.core import Writer
 from diptych.devices import Precision
-from diptych.files import parse_json
+from diptych.files import parse_json, text_of
 from diptych.runs.folder import INNER, ModelFolder
 from diptych.serving.messages import Message
 from diptych.serving.search import can_search
@@ -79,7 +79,7 @@ def _scores(folder: ModelFolder, watched: str) -> str | None:
     if folder.folder.name != INNER or not path.is_file():
         return None
     best: dict[str, float] = {}
-    for line in path.read_text("utf-8", "replace").splitlines():
+    for line in text_of(path, "utf-8", "replace").splitlines():
         try:
             found = parse_json(line).get("validation") or {}
         except (ValueError, AttributeError):  # a line that was cut short

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from diptych.core import Record
 from diptych.errors import DataError
+from diptych.files import bytes_of
 from diptych.vision.archives import is_there
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -213,7 +214,7 @@ def _parse(text: str, where: str, whole: bool) -> Entry:
 def read_text(path: Path) -> str:
     """A file's words; a byte order mark is dropped."""
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return bytes_of(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}: found bytes that are not UTF-8 (at byte {error.start}), wanted UTF-8 text; convert it, "

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.errors import DataError, RecipeError, nearest
-from diptych.files import parse_json, write_atomically
+from diptych.files import bytes_of, parse_json, write_atomically
 from diptych.sources.manifest import ABOUT, IMAGES, SETS, SPLIT
 
 FOUND_IN = ("", "*/")  # below the folder of the set, or one folder further
@@ -252,7 +252,7 @@ def write_manifest(manifest: dict[str, Any], out: Path) -> None:
     """Over an earlier one; any other file is left alone."""
     if out.exists():
         try:
-            is_ours = ABOUT in parse_json(out.read_bytes())
+            is_ours = ABOUT in parse_json(bytes_of(out))
         except (OSError, ValueError, TypeError):
             is_ours = False
         if not is_ours:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from diptych.core import Record
 from diptych.errors import DataError
+from diptych.files import bytes_of
 from diptych.sources.parsing import Skips
 from diptych.vision.archives import members, read_member
 from diptych.vision.pictures import ENDINGS
@@ -72,7 +73,7 @@ def _sorted(names: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _words(shard: Path, name: str) -> str:
-    content = read_member(shard, name) if shard.suffix == ".tar" else (shard / name).read_bytes()
+    content = read_member(shard, name) if shard.suffix == ".tar" else bytes_of(shard / name)
     try:
         return content.decode("utf-8").strip()
     except UnicodeDecodeError as error:

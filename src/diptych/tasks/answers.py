@@ -10,7 +10,7 @@ from pathlib import Path
 
 from diptych.core import Record
 from diptych.errors import CheckpointError, DataError
-from diptych.files import parse_json, write_atomically
+from diptych.files import parse_json, text_of, write_atomically
 from diptych.metrics.vqa import normalise_answer, soft_targets
 
 FILE = "answers.json"
@@ -40,7 +40,7 @@ class Answers:
     def load(cls, folder: Path) -> Answers:
         path = folder / FILE
         try:
-            return cls(tuple(parse_json(path.read_text("utf-8"))))
+            return cls(tuple(parse_json(text_of(path))))
         except (OSError, ValueError, TypeError) as error:
             raise CheckpointError(
                 f"{path} is no list of answers ({error}); fine-tune the model for VQA first"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from diptych.core import Record
 from diptych.errors import DataError, RecipeError
-from diptych.files import parse_json, write_atomically
+from diptych.files import parse_json, text_of, write_atomically
 
 Table = NDArray[np.float32]
 Cells = Sequence[NDArray[np.int64]]  # for each picture, the captions that it is held against
@@ -111,7 +111,7 @@ def open_table(gallery: Gallery, folder: Path | None, whose: str) -> Table:
     wanted = {"format": 1, "model": whose, "gallery": gallery.digest(), "shape": list(gallery.shape)}
     if (folder / WHOSE).is_file():
         try:
-            found = parse_json((folder / WHOSE).read_text("utf-8"))
+            found = parse_json(text_of(folder / WHOSE))
             table: Table = np.load(folder / TABLE, mmap_mode="r+", allow_pickle=False)
             if not isinstance(found, dict) or table.dtype != np.float32:
                 raise ValueError("no scores of pairs")

@@ -23,7 +23,7 @@ from torch import Tensor
 from diptych.core import Batch, Record, Sample, collate
 from diptych.devices import predicting
 from diptych.errors import CheckpointError, DataError, RecipeError
-from diptych.files import parse_json, write_atomically
+from diptych.files import parse_json, text_of, write_atomically
 from diptych.loading.tokens import Tokens
 from diptych.metrics.bootstrap import bootstrap_interval, rows_by_picture
 from diptych.metrics.retrieval import RECALLS, Ranks, recalls, retrieval_ranks
@@ -85,7 +85,7 @@ class Gallery:
     def load(cls, folder: Path) -> Gallery:
         vectors = read_weights(folder / VECTORS).get("vectors")
         try:
-            keys = tuple(parse_json((folder / KEYS).read_text("utf-8")))
+            keys = tuple(parse_json(text_of(folder / KEYS)))
         except (OSError, ValueError) as error:
             raise CheckpointError(
                 f"{folder / KEYS} is missing or damaged ({error}); encode the gallery anew"

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from diptych.errors import CheckpointError, TrainingError
-from diptych.files import parse_json
+from diptych.files import parse_json, text_of
 
 STATE = "state.json"
 FORMAT = 2  # 1 had no check of state.json itself
@@ -140,7 +140,7 @@ def load(folder: Path) -> Checkpoint:
 def read_state(folder: Path) -> dict[str, Any]:
     path = folder / STATE
     try:
-        state = parse_json(path.read_text("utf-8"))
+        state = parse_json(text_of(path))
     except FileNotFoundError:
         raise _damaged(path, "is missing") from None
     except ValueError:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from diptych.extras import wanted
-from diptych.files import parse_json
+from diptych.files import parse_json, text_of
 from diptych.progress import SPARSE_SECONDS, time_left
 
 METRICS = "metrics.jsonl"
@@ -110,7 +110,7 @@ def _drop_lines(path: Path, after: int) -> Sequence[str]:
     """Keeps, and hands back, whole lines of steps up to `after`; the file is replaced at once or not at all."""
     if not path.exists():
         return ()
-    kept = [text for text in path.read_text("utf-8", "replace").splitlines() if _step_of(text) <= after]
+    kept = [text for text in text_of(path, "utf-8", "replace").splitlines() if _step_of(text) <= after]
     aside = path.with_suffix(".aside")
     with aside.open("w", encoding="utf-8") as file:
         file.writelines(text + "\n" for text in kept)

@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from diptych.errors import DataError
+from diptych.files import bytes_of
 
 TAR, ZIP = ".tar", ".zip"
 BESIDE = "+"
@@ -66,7 +67,7 @@ def read_bytes(path: Path) -> bytes:
     if (two := beside(path)) is not None:
         return b"".join(read_bytes(one) for one in two)
     found = content(path)
-    return found.read_bytes() if isinstance(found, Path) else found.read()
+    return bytes_of(found) if isinstance(found, Path) else found.read()
 
 
 def members(archive: Path) -> dict[str, tuple[int, int]]:

@@ -25,6 +25,7 @@ import torch
 from diptych.core import FeatureContract, Record, Regions
 from diptych.core.contract import GIVEN, FeatureProfile
 from diptych.errors import DataError
+from diptych.files import text_of
 from diptych.vision.detector import Picture
 from diptych.vision.features.files import FeatureFiles, open_features, state_of
 from diptych.vision.features.profile import PICTURES, name_of, profile_of
@@ -259,7 +260,7 @@ def _names(folder: Path, count: int) -> list[str]:
     if not path.is_file():
         return [f"class {number}" for number in range(count)]
     try:
-        names = path.read_text("utf-8-sig").split("\n")
+        names = text_of(path, "utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: found bytes that are not UTF-8 ({error.start}), wanted one name a line") from error
     names = [name.strip() for name in names if name.strip()]

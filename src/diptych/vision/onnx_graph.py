@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from diptych.configs import derive
 from diptych.errors import CheckpointError, RecipeError, nearest
 from diptych.extras import wanted
+from diptych.files import bytes_of
 
 Array = npt.NDArray[Any]
 Axis = int | None  # None: any length
@@ -45,7 +46,7 @@ class Graph(nn.Module):
             size = path.stat().st_size
             if not 0 < size < MOST_BYTES:
                 raise CheckpointError(f"{path} has {size} bytes; wanted an ONNX file of up to {MOST_BYTES}")
-            content = path.read_bytes()
+            content = bytes_of(path)
         except OSError as error:
             raise CheckpointError(f"cannot read {path}: {error.strerror}; wanted an ONNX file") from error
         graph = cls(len(content))

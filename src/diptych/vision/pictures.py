@@ -13,6 +13,7 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from diptych.errors import DataError
+from diptych.files import write_atomically
 from diptych.vision.archives import beside, content
 from diptych.vision.detector import Picture
 
@@ -134,6 +135,13 @@ def _check_size(path: Path | str, width: int, height: int, most_pixels: int) -> 
         raise TooManyPixels(f"{path} is {width} x {height}, more than {most_pixels:,} pixels; make it smaller first")
     if min(width, height) < SMALLEST_SIDE:
         raise DataError(f"{path} is {width} x {height} pixels; wanted at least {SMALLEST_SIDE} on each side")
+
+
+def write_png(image: Image.Image, path: Path) -> None:
+    """As a PNG, whole or not at all. Raises DiptychError."""
+    png = BytesIO()
+    image.save(png, "PNG")
+    write_atomically(path, png.getvalue())
 
 
 def find_pictures(folder: Path) -> list[Path]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
 from diptych.core import Regions
-from diptych.files import write_atomically
 from diptych.vision.detector import Picture
+from diptych.vision.pictures import write_png
 from diptych.vision.small_detector import BACKGROUND
 
 # Told apart on light and on dark ground, and by most who see colours differently (Okabe and Ito).
@@ -35,10 +34,8 @@ def detection_sheet(
         drawn = with_boxes(picture, seen, class_names, side, least_score)
         row, column = divmod(number, columns)
         sheet.paste(drawn, (GAP + column * (side + GAP), GAP + row * (side + GAP)))
-    content = io.BytesIO()
-    sheet.save(content, "PNG")
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, content.getvalue())
+    write_png(sheet, path)
 
 
 def with_boxes(

@@ -17,7 +17,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from diptych.errors import CheckpointError
-from diptych.files import parse_json, write_atomically
+from diptych.files import bytes_of, parse_json, text_of, write_atomically
 
 DETECTOR, WEIGHTS = "detector.json", "detector.safetensors"
 FORMAT = 2  # of detector.json; 1 had no check, and did not say its format
@@ -54,7 +54,7 @@ def read_detector(folder: Path) -> dict[str, Any]:
             f"{folder} holds no detector: it has no {DETECTOR}; give a folder that a detector was saved to"
         )
     try:
-        values = parse_json(path.read_text("utf-8"))
+        values = parse_json(text_of(path))
         _ = values["kind"]
         form, check = values.pop("format", None), values.pop("check", None)
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -107,7 +107,7 @@ def read_weights(folder: Path, described: Mapping[str, Any]) -> dict[str, Tensor
 def _read_whole(folder: Path, described: Mapping[str, Any]) -> bytes:
     path = folder / WEIGHTS
     try:
-        content = path.read_bytes()
+        content = bytes_of(path)
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}; copy the whole folder again") from error
     found, wanted = hashlib.sha256(content).hexdigest(), described.get("sha256")

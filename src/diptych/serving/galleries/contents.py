@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 from diptych.errors import DataError
-from diptych.files import parse_json, write_atomically
+from diptych.files import parse_json, text_of, write_atomically
 from diptych.vision.pictures import ENDINGS, find_pictures
 
 FILE = "contents.json"
+SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def read_contents(pictures: Path, cache: Path) -> tuple[dict[Path, str], dict[Path, str]]:
@@ -32,7 +35,7 @@ def read_contents(pictures: Path, cache: Path) -> tuple[dict[Path, str], dict[Pa
         try:
             state = path.stat()
             known = before.get(name, [])
-            same = len(known) == 3 and known[:2] == [state.st_size, state.st_mtime_ns]
+            same = known[:2] == [state.st_size, state.st_mtime_ns]
             content = str(known[2]) if same else _sha256(path)
         except OSError as error:
             refused[path] = f"cannot read the picture {path}: {error.strerror}"
@@ -51,7 +54,11 @@ def _sha256(path: Path) -> str:
 
 def _kept(path: Path) -> dict[str, list[str | int]]:
     try:
-        found = parse_json(path.read_text("utf-8"))
+        found = parse_json(text_of(path))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) and all(isinstance(one, list) for one in found.values()) else {}
+    return {name: state for name, state in found.items() if _is_state(state)} if isinstance(found, dict) else {}
+
+
+def _is_state(state: Any) -> bool:
+    return isinstance(state, list) and len(state) == 3 and SHA256.fullmatch(str(state[2])) is not None

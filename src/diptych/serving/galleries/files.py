@@ -6,6 +6,7 @@ The index (faiss, of the extra `search`) is made once, when many vectors were ad
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +16,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import load, save
 from torch import Tensor
 
-from diptych.files import write_atomically
+from diptych.files import bytes_of, write_atomically
 from diptych.serving.galleries import Vectors
 
 FOLDER = "vectors"
-CONTENTS, VECTORS = "contents", "vectors"  # (N, 32) bytes of SHA-256; (N, S)
+CONTENTS, VECTORS, CHECK = "contents", "vectors", "check"  # (N, 32) bytes of SHA-256; (N, S); CRC-32 of both
+CHECKED = 4  # bytes of a CRC-32, before an index
 MANY = 30_000  # from here on an index is made
 RECALL, NEAREST, TRIED = 0.995, 10, 200  # of the 10 nearest of some of its own vectors: more clusters, until it holds
 
@@ -54,13 +56,16 @@ class FileVectors:
         self._index_path.unlink(missing_ok=True)
         hashes = np.frombuffer(bytes.fromhex("".join(self._contents)), np.uint8).reshape(-1, 32)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.path, save({CONTENTS: hashes, VECTORS: np.ascontiguousarray(self._vectors)}))
+        self._vectors = np.ascontiguousarray(self._vectors)
+        check = _check(hashes, self._vectors)
+        write_atomically(self.path, save({CONTENTS: hashes, VECTORS: self._vectors, CHECK: check}))
 
     def settle(self) -> None:
         if self._index is None and len(self._contents) >= MANY and (made := _make_index(self._vectors)) is not None:
             import faiss
 
-            write_atomically(self._index_path, faiss.serialize_index(made).tobytes())
+            content = faiss.serialize_index(made)
+            write_atomically(self._index_path, _check(content).tobytes(), content.data)
             self._index = made
 
     def search(self, query: NDArray[np.float32], contents: Sequence[str], most: int) -> list[tuple[str, float]]:
@@ -116,7 +121,10 @@ def _read_index(path: Path, count: int) -> Any | None:
     try:
         import faiss
 
-        index = faiss.deserialize_index(np.fromfile(path, np.uint8))
+        content = np.frombuffer(bytes_of(path), np.uint8)
+        if content[:CHECKED].tobytes() != _check(content[CHECKED:]).tobytes():  # faiss may crash over what is damaged
+            return None
+        index = faiss.deserialize_index(content[CHECKED:])
     except (ImportError, OSError, RuntimeError, MemoryError):
         return None
     return index if index.ntotal == count else None
@@ -124,10 +132,18 @@ def _read_index(path: Path, count: int) -> Any | None:
 
 def _read(path: Path) -> tuple[list[str], Vectors]:
     try:
-        kept = load_file(path)
-        hashes, vectors = kept[CONTENTS], kept[VECTORS]
+        kept = load(bytes_of(path))
+        hashes, vectors, check = kept[CONTENTS], kept[VECTORS], kept[CHECK]
     except (OSError, SafetensorError, KeyError):
         return [], np.zeros((0, 0), np.float32)
-    if hashes.dtype != np.uint8 or hashes.shape != (len(vectors), 32) or vectors.dtype != np.float32:
+    if hashes.shape != (len(vectors), 32) or vectors.ndim != 2 or check.tolist() != _check(hashes, vectors).tolist():
         return [], np.zeros((0, 0), np.float32)
     return [row.tobytes().hex() for row in hashes], vectors
+
+
+def _check(*arrays: NDArray[Any]) -> NDArray[np.uint32]:
+    """CRC-32 of their bytes, one after the other."""
+    found = 0
+    for array in arrays:
+        found = zlib.crc32(array.data, found)
+    return np.array([found], np.uint32)

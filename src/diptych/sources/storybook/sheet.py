@@ -12,6 +12,7 @@ from diptych.sources.storybook.book import record
 from diptych.sources.storybook.pencil import PAINT, shade
 from diptych.sources.storybook.render import render
 from diptych.sources.storybook.world import SIDE, Scene
+from diptych.vision.pictures import write_png
 
 ZOOM = 2
 COLUMNS = 4
@@ -36,7 +37,7 @@ def show(scenes: Sequence[Scene], path: Path, boxes: bool = True) -> None:
             _outline(draw, font, shown, left, top)
         for at, line in enumerate(_words(shown)[:_LINES]):
             draw.text((left, top + side + 6 + at * _LINE), line, fill=(48, 44, 52), font=font)
-    sheet.save(path, format="PNG")
+    write_png(sheet, path)
 
 
 def _outline(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from diptych.errors import DataError
+from diptych.files import bytes_of
 from diptych.vision.features.raw import Array, FeatureFormat, Listing, Raw, Unit, not_too_large, read_npy, refuse
 from diptych.vision.features.vlp import Boxes, boxes_below
 
@@ -57,7 +58,7 @@ FORMAT = FeatureFormat("npy", units)
 def _load(path: Path, name: str, objects: bool = False) -> Any:
     try:
         not_too_large(path.stat().st_size, str(path), name)
-        return read_npy(path.read_bytes(), str(path), name, objects)
+        return read_npy(bytes_of(path), str(path), name, objects)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); copy it again") from None
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from diptych.core.contract import NAMED_IN, FeatureProfile
 from diptych.errors import DataError
+from diptych.files import text_of
 
 PICTURES = 32  # that are looked at, evenly spaced over the names
 MEANS = 256
@@ -35,7 +36,7 @@ def name_of(path: Path) -> str | None:
     if not file.is_file():
         return None
     try:
-        name = file.read_text("utf-8-sig").strip()
+        name = text_of(file, "utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {file} ({error}); wanted the name of what made the features") from error
     if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:

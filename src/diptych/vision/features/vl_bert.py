@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from diptych.errors import DataError
-from diptych.files import parse_json
+from diptych.files import bytes_of, parse_json
 from diptych.vision.features.raw import FeatureFormat, Listing, Raw, Unit, not_too_large, of_base64, refuse
 
 FIELDS = ("num_boxes", "image_w", "image_h", "boxes", "features")
@@ -33,7 +33,7 @@ class Folder:
     def read(self, name: str) -> Raw:
         path = self.files[name]
         try:
-            return _raw(path.read_bytes(), str(path))
+            return _raw(bytes_of(path), str(path))
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror}); copy it again") from None
 

@@ -1,0 +1,120 @@
+"""A pipe or a device in place of each path that the command line takes: read, it is refused; written, it gets what is
+written, and stays what it was. No command waits."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from tests.attack.forks import attempt
+from tests.attack.kills import Broken, copied
+from tests.attack.verbs import TINY
+
+GIVEN = ("/dev/zero", "pipe")  # PIPE stands for one of these
+MODEL = ("--model", "captioner")
+PRETRAIN = ("pretrain", "unified-vlp/small/pretrain", "--out", "out")
+MINE = ("mine", "run", "web/warc", "--offline", "--no-nsfw", "--processes", "1")
+RESULTS = ("evaluate", "--results", "results.json")
+IMPORT = ("import", "unified-vlp", "start/model/model.safetensors")
+COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("check", "PIPE"),
+    ("check", "mine.jsonl", "--pictures", "PIPE"),
+    ("check", "mine.jsonl", "--model", "PIPE"),
+    ("extract", "PIPE", "out", "--detector", "detector"),
+    ("extract", "mine.jsonl", "PIPE", "--detector", "detector"),
+    ("extract", "mine.jsonl", "out", "--detector", "PIPE"),
+    ("extract", "mine.jsonl", "out", "--detector", "onnx:PIPE"),
+    ("extract", "mine.jsonl", "out", "--detector", "detector", "--pictures", "PIPE"),
+    ("extract", "mine.jsonl", "out", "--detector", "given", "--features", "PIPE"),
+    ("extract", "mine.jsonl", "out", "--detector", "grid:resnet18", "--weights", "PIPE"),
+    ("tokens", "--text", "PIPE", "--out", "out"),
+    ("tokens", "--data", "PIPE", "--out", "out"),
+    ("tokens", "--text", "words.txt", "--out", "PIPE"),
+    (*PRETRAIN, "--data", "PIPE", *TINY),
+    ("pretrain", "unified-vlp/small/pretrain", "--data", "store", "--out", "PIPE", *TINY),
+    *((*PRETRAIN, "--data", "store", option, "PIPE", *TINY) for option in ("--model", "--init", "--vocab")),
+    *((*PRETRAIN, "--data", "mine.jsonl", option, "PIPE", *TINY) for option in ("--detector", "--features")),
+    (*PRETRAIN, "--data", "store", *TINY, "--set", "data.text=PIPE"),
+    ("finetune", "caption", "--data", "PIPE", "--model", "start", "--out", "out", *TINY),
+    ("finetune", "caption", "--data", "store", "--model", "PIPE", "--out", "out", *TINY),
+    ("finetune", "caption", "--data", "store", "--model", "start", "--out", "PIPE", *TINY),
+    ("finetune", "caption", "--data", "mine.jsonl", "--model", "start", "--out", "out", "--features", "PIPE", *TINY),
+    ("evaluate", "--model", "PIPE", "--data", "store"),
+    ("evaluate", *MODEL, "--data", "PIPE"),
+    ("evaluate", *MODEL, "--data", "mine.jsonl", "--features", "PIPE"),
+    ("evaluate", *MODEL, "--data", "store", "--predictions", "PIPE"),
+    ("evaluate", *MODEL, "--data", "store", "--pairs", "PIPE"),
+    ("evaluate", "--results", "PIPE", "--references", "references.json"),
+    (*RESULTS, "--references", "PIPE"),
+    (*RESULTS, "--references", "references.json", "--training", "PIPE"),
+    (*RESULTS, "--questions", "PIPE", "--annotations", "references.json"),
+    (*RESULTS, "--questions", "references.json", "--annotations", "PIPE"),
+    ("augment", "PIPE", "out", *MODEL),
+    ("augment", "store", "PIPE", *MODEL),
+    ("caption", "PIPE", *MODEL),
+    *(("caption", "0.png", *MODEL, option, "PIPE") for option in ("--out", "--show", "--features")),
+    *(("ask", "0.png", "what is it", *MODEL, option, "PIPE") for option in ("--show", "--features")),
+    ("ask", "PIPE", "what is it", *MODEL),
+    ("ground", "the dog", "PIPE", *MODEL),
+    *(("ground", "the dog", "0.png", *MODEL, option, "PIPE") for option in ("--out", "--features")),
+    ("choose", "PIPE", "what is it", "a", "b", *MODEL),
+    ("choose", "0.png", "what is it", "a", "b", *MODEL, "--features", "PIPE"),
+    ("verify", "PIPE", "a dog", *MODEL),
+    ("verify", "0.png", "a dog", *MODEL, "--features", "PIPE"),
+    ("search", "a dog", "--pictures", "PIPE", "--model", "retriever"),
+    *(("search", "a dog", "--pictures", "pictures", "--model", "retriever", option, "PIPE")
+      for option in ("--out", "--cache", "--features", "--shortlist-by")),
+    ("import", "unified-vlp", "PIPE", "out", "--vocab", "words.txt"),
+    (*IMPORT, "out", "--vocab", "PIPE"),
+    (*IMPORT, "PIPE", "--vocab", "words.txt"),
+    (*IMPORT, "out", "--vocab", "words.txt", "--answers", "PIPE"),
+    ("import", "detector", "PIPE", "out"),
+    ("import", "detector", "detector/detector.safetensors", "out", "--class-names", "PIPE"),
+    ("import", "detector", "grid:resnet18", "out", "--weights", "PIPE"),
+    ("plot", "PIPE"),
+    ("plot", "start", "--out", "PIPE"),
+    ("push", "captioner", "me/kites", "--dry-run", "--out", "PIPE"),
+    ("push", "captioner", "me/kites", "--dry-run", "--scores", "PIPE"),
+    ("export", "captioner", "PIPE", "--format", "torch"),
+    *(("serve", "captioner", option, "PIPE") for option in ("--pictures", "--token-file", "--features")),
+    ("storybook", "write", "PIPE"),
+    ("storybook", "show", "PIPE"),
+    ("storybook", "detector", "PIPE", "--steps", "1"),
+    ("storybook", "web", "PIPE", "--pages", "2"),
+    ("mine", "run", "PIPE", "--out", "out", "--offline", "--no-nsfw"),
+    (*MINE, "--out", "PIPE"),
+    *((*MINE, "--out", "out", option, "PIPE")
+      for option in ("--refuse", "--exclude", "--words", "--vocab", "--tars", "--scorer", "--realism")),
+    ("mine", "report", "PIPE"),
+    ("mine", "label", "PIPE"),
+    ("mine", "label", "start", "--out", "PIPE"),
+    ("mine", "scorer", "PIPE", "--out", "out"),
+    ("mine", "scorer", "mine.jsonl", "--out", "PIPE"),
+    ("mine", "judge", "PIPE", "--out", "out"),
+    ("mine", "judge", "classes", "--out", "PIPE"),
+    ("mine", "judge", "classes", "--out", "out", "--backbone", "resnet18", "--weights", "PIPE"),
+    ("mine", "forget", "PIPE", "--hosts", "words.txt"),
+    *(("mine", "forget", "start", option, "PIPE") for option in ("--hosts", "--addresses", "--pictures")),
+    ("data", "coco", "PIPE"),
+    ("data", "coco", "world", "--out", "PIPE"),
+    ("demo", "--fast", "--out", "PIPE"),
+)  # fmt: skip
+
+
+def not_waited_for(number: int, world: Path, place: Path) -> Broken | str | None:
+    """One of COMMANDS, with a pipe that somebody may be reading, or a device."""
+    what, words = GIVEN[number % len(GIVEN)], COMMANDS[number // len(GIVEN) % len(COMMANDS)]
+    folder = copied(world, place)
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # who writes is not kept waiting; who reads, is
+    try:
+        arguments = tuple(word.replace("PIPE", what) for word in words)
+        ended = attempt(folder, arguments, seconds=30.0)
+    finally:
+        os.close(reader)
+    shown = " ".join(arguments)[:200]
+    if not ended.clean or not stat.S_ISFIFO(pipe.lstat().st_mode) or not Path("/dev/zero").is_char_device():
+        return Broken("pipes", str(number), f"{shown}: code {ended.code}, {ended.last}")
+    return "refused" if ended.code else "harmless"
