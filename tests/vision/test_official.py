@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from diptych.errors import CheckpointError, RecipeError
+from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.vision.load import load_detector
 from diptych.vision.official.boxes import CAFFE, DETECTRON, DETECTRON2, by_anchor, shifted
 from diptych.vision.official.cfg import cfg_values, number, numbers
@@ -153,8 +153,21 @@ def test_a_folder_holds_all_of_it(make, tmp_path):
     assert detector.detect([], []) == []
 
 
-def test_a_picture_without_proposals_has_no_regions():
-    assert len(butd(least_side=500.0).detect([torch.zeros(3, 40, 40, dtype=torch.uint8)], [])[0]) == 0
+@pytest.mark.parametrize("make", [butd, lambda **limits: butd("hf", **limits), x101], ids=["caffe", "hf", "x101"])
+def test_pictures_at_the_limits(make):
+    """None, one or all of the proposals are left; a picture of a few pixels, and one so narrow that it is refused."""
+    picture = torch.randint(0, 256, (3, 40, 60), dtype=torch.uint8)
+    nothing = make(least_side=5000.0).detect([picture, picture], [])
+    assert [len(one) for one in nothing] == [0, 0]
+    assert nothing[0].features is not None
+    assert nothing[0].features.shape == (0, make().contract.feature_size)
+    assert len(make(after_nms=1).detect([picture], [])[0]) == 1
+    assert 0 < len(make(before_nms=10**6, after_nms=10**6, least=5000, most=5000).detect([picture], [])[0]) < 5000
+    tiny = make().detect([torch.zeros(3, 1, 1, dtype=torch.uint8), torch.zeros(3, 5, 100, dtype=torch.uint8)], [])
+    assert all(bool(one.boxes.isfinite().all()) for one in tiny)
+    for size, message in {(3, 4000, 4): "4 x 4000 pixels is too narrow", (3, 4, 4000): "4000 x 4 pixels"}.items():
+        with pytest.raises(DataError, match=message):
+            make().detect([torch.zeros(size, dtype=torch.uint8)], [])
 
 
 def test_the_contract_tells_dialects_weights_and_sizes_apart():
@@ -220,6 +233,8 @@ def test_other_networks_are_refused():
     refused({k: v for k, v in whole.items() if "res4" not in k}, "no whole ResNet: res2, res3, res5")
     refused({k: v for k, v in whole.items() if "conv3.weight" not in k}, r"no bottlenecks in res2: it lacks .*conv3")
     refused({k: v for k, v in whole.items() if "cls_score" not in k}, "lacks 'classes.weight'")
+    refused(butd_file(classes=1), "knows no class but the background")
+    refused(detectron_blobs(classes=1), "knows no class but the background")
     wrong = {"roi_heads.box_predictor.bbox_pred.weight": torch.ones(12, 28)}
     refused(whole | wrong, r"boxes.weight is \(12, 28\), wanted \(28, 28\)")
     refused(whole | {"roi_heads.box_predictor.cls_score.bias": torch.full((7,), torch.nan)}, "are not finite")

@@ -59,7 +59,9 @@ class OfficialDetector:
             raise CheckpointError(f"{source} lacks {error}; it is damaged, or of another network") from error
         except (IndexError, ZeroDivisionError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"{source} has sizes that fit no such network ({error}); copy it again") from error
-        return cls(pipeline, _names(class_names, sizes["classes.weight"][0] - 1))
+        if (classes := sizes["classes.weight"][0]) < 2:
+            raise CheckpointError(f"{source} knows no class but the background; it is damaged, or of another network")
+        return cls(pipeline, _names(class_names, classes - 1))
 
     @property
     def network(self) -> Butd | X101:

@@ -10,8 +10,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
+from diptych.errors import DataError
 from diptych.vision.detector import Picture
 
+NARROWEST = 3  # pixels of an image, of which the stem leaves one
 MEAN = (102.9801, 115.9465, 122.7717)  # of ImageNet, in the order of the channels: blue, green, red
 
 
@@ -31,7 +33,8 @@ def by_factor(picture: Picture, shorter: int, longer: int, multiple: int = 1) ->
     """As OpenCV resizes by a factor: Caffe's and Detectron's `shorter` and `longer` sides, in pixels.
 
     Unlike in torch, a pixel's source is found by the factor itself, though the size is rounded; the mean is taken off
-    first. Zeros go to the right and below, up to a `multiple` of pixels (then `size` is theirs too).
+    first. Zeros go to the right and below, up to a `multiple` of pixels (then `size` is theirs too). Raises DataError
+    for a picture so narrow that nothing of it is left.
     """
     height, width = picture.shape[1:]
     factor = shorter / min(height, width)
@@ -40,11 +43,13 @@ def by_factor(picture: Picture, shorter: int, longer: int, multiple: int = 1) ->
     image = _less_mean(picture)
     image = _sampled(_sampled(image, 2, factor), 1, factor)
     below, right = (-side % multiple for side in image.shape[1:])
+    _check_sides(image.shape[1] + below, image.shape[2] + right, picture)
     return Prepared(pad(image, (0, right, 0, below)), (factor, factor), (width, height))
 
 
 def by_size(picture: Picture, shorter: int, longer: int) -> Prepared:
-    """As torch resizes to a size, without antialiasing (Hugging Face's `ResizeShortestEdge` of a file)."""
+    """As torch resizes to a size, without antialiasing (Hugging Face's `ResizeShortestEdge` of a file). Raises
+    DataError as `by_factor`."""
     height, width = picture.shape[1:]
     factor = shorter / min(height, width)
     sides = [shorter, factor * width] if height < width else [factor * height, shorter]
@@ -52,9 +57,19 @@ def by_size(picture: Picture, shorter: int, longer: int) -> Prepared:
         factor = longer / max(sides)
         sides = [side * factor for side in sides]
     rows, columns = (int(side + 0.5) for side in sides)
+    _check_sides(rows, columns, picture)
     image = interpolate(picture.flip(0)[None].float(), (rows, columns), mode="bilinear", align_corners=False)[0]
     # The reference's own scales, which it multiplies boxes with, are in float32.
     return Prepared(_less_mean(image, flipped=True), (columns / width, rows / height), (width, height))
+
+
+def _check_sides(rows: int, columns: int, picture: Picture) -> None:
+    if min(rows, columns) < NARROWEST:
+        height, width = picture.shape[1:]
+        raise DataError(
+            f"a picture of {width} x {height} pixels is too narrow: the detector would see {columns} x {rows} of it, "
+            f"and needs {NARROWEST} both ways; cut it into parts"
+        )
 
 
 def _less_mean(picture: Tensor, flipped: bool = False) -> Float[Tensor, "3 h w"]:
