@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch.hub import get_dir
 
 from diptych.core import Object, Record
-from diptych.errors import CheckpointError, RecipeError
+from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.vision.detection import detection_batch
 from diptych.vision.faster_rcnn import LOSSES, FasterRCNN, FasterRCNNConfig, FasterRCNNDetection
 from diptych.vision.load import load_detector
@@ -43,6 +43,13 @@ def test_regions_of_pictures_of_two_sizes(detector: FasterRCNN) -> None:
         assert (regions.boxes[:, 2:] >= regions.boxes[:, :2]).all()
         torch.testing.assert_close(regions.scores, regions.classes[:, 1:].amax(1))
     assert detector.detect([], []) == []
+
+
+def test_a_picture_of_which_nothing_is_left_is_refused(detector: FasterRCNN) -> None:
+    for size in ((3, 4, 400), (3, 400, 4)):
+        with pytest.raises(DataError, match=rf"{size[2]} x {size[1]} pixels is too narrow"):
+            detector.detect([PICTURES[0], torch.zeros(size, dtype=torch.uint8)], RECORDS)
+    assert len(detector.detect([torch.zeros(3, 4, 380, dtype=torch.uint8)], RECORDS[:1])[0]) == 5
 
 
 def test_the_features_are_the_box_heads_output(detector: FasterRCNN) -> None:

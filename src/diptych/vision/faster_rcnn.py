@@ -35,7 +35,7 @@ from diptych.core import (
     Sample,
     Update,
 )
-from diptych.errors import CheckpointError, RecipeError, nearest
+from diptych.errors import CheckpointError, DataError, RecipeError, nearest
 from diptych.vision.detection import DetectionBatch
 from diptych.vision.detector import Picture
 from diptych.vision.selection import EXACTLY_100, Selection
@@ -116,6 +116,7 @@ class FasterRCNN:
         if not pictures:
             return []
         device = next(self.network.parameters()).device
+        self._check_sides(pictures)
         images, _ = self.network.transform([picture.to(device).float() / 255 for picture in pictures], None)
         maps: Any = self.network.backbone(images.tensors)
         maps = maps if isinstance(maps, dict) else OrderedDict([("0", maps)])
@@ -131,6 +132,16 @@ class FasterRCNN:
             self._one(picture, size, *of_one)
             for picture, size, *of_one in zip(pictures, images.image_sizes, *split, strict=True)
         ]
+
+    def _check_sides(self, pictures: Sequence[Picture]) -> None:
+        """Raises DataError for a picture so narrow that nothing is left of it in the network's size."""
+        longer: int = self.network.transform.max_size
+        for height, width in (picture.shape[1:] for picture in pictures):
+            if min(height, width) * longer < max(height, width):
+                raise DataError(
+                    f"a picture of {width} x {height} pixels is too narrow: made {longer} pixels long, it has no pixel "
+                    "across; cut it into parts"
+                )
 
     def _describe(
         self, maps: Mapping[str, Tensor], boxes: list[Tensor], sizes: list[tuple[int, int]]

@@ -12,7 +12,7 @@ from torch import Tensor
 from torchvision.ops import box_convert
 
 from diptych.downloads import downloading
-from diptych.errors import CheckpointError
+from diptych.errors import CheckpointError, DataError
 from diptych.extras import wanted
 from diptych.vision.backbones.of_transformers import all_there, source_of, way_out
 from diptych.vision.detector import Picture
@@ -65,7 +65,7 @@ class TransformersProposer(Proposer):
 
     def propose(self, pictures: Sequence[Picture]) -> list[Candidates]:
         device = next(self.parameters()).device
-        prepared = [self.processor(images=[picture], return_tensors="pt")["pixel_values"] for picture in pictures]
+        prepared = [self._prepared(picture) for picture in pictures]
         groups: dict[torch.Size, list[int]] = {}
         for number, pixels in enumerate(prepared):
             groups.setdefault(pixels.shape, []).append(number)
@@ -76,6 +76,16 @@ class TransformersProposer(Proposer):
                 seen = self.model(pixel_values=torch.cat([prepared[number] for number in some]).to(device))
                 found.update(zip(some, map(self._candidates, seen.logits, seen.pred_boxes), strict=True))
         return [found[number] for number in range(len(pictures))]
+
+    def _prepared(self, picture: Picture) -> Tensor:
+        try:
+            prepared: Tensor = self.processor(
+                images=[picture], return_tensors="pt", input_data_format="channels_first"
+            )["pixel_values"]
+        except (ValueError, RuntimeError) as error:
+            height, width = picture.shape[1:]
+            raise DataError(f"{self.name} takes no picture of {width} x {height} pixels ({error})") from error
+        return prepared
 
     def _candidates(self, logits: Tensor, centred: Tensor) -> Candidates:
         """DETR's family has one class more, for nothing; the others say yes or no to each class."""

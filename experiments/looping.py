@@ -1,0 +1,226 @@
+"""Captions that go round ("a red shirt and a black shirt"): what helps, of what is learnt and of how is searched.
+
+    uv run python -m experiments.looping --data world-store --out runs/out/looping --keep
+
+No set of photographs with captions can be shipped, so drawn scenes are made as hard: captions of about 25 words (two of
+a scene's joined, none with three words twice), features with noise, class probabilities with noise. A captioner learns
+them from nothing by the recipe unified-vlp/photos/caption, once as it is and once a time with one thing changed; each
+writes of the test pictures by every search. People's own captions are measured as the models' are. Stopped at any
+moment, the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import as_completed
+from dataclasses import dataclass, replace
+from itertools import permutations
+from pathlib import Path
+from random import Random
+from statistics import mean
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from diptych.configs import derive
+from diptych.core import Record, Regions
+from diptych.files import write_atomically
+from diptych.loading.store import INDEX, Store, StoreWriter
+from diptych.loading.tokens import Tokens
+from diptych.metrics import repeated_ngrams, tokens_of
+from diptych.metrics.hallucination import mentions
+from diptych.metrics.tokenise import ngrams
+from diptych.recipes import find_recipe
+from diptych.runs.distributed import workers
+from diptych.runs.prepare import in_split
+from diptych.runs.run import predict, run
+from diptych.sources.storybook import names_of_kinds
+from diptych.tasks.caption import score_captions
+from experiments.claiming import claim
+from experiments.figures import of_score, save
+
+RECIPE, STORE, WORDS, ROW = "unified-vlp/photos/caption", "store", "tokens", "row.json"
+SAID_BY_PEOPLE = "a person's caption, against the others"
+AS_IT_IS = "the recipe"
+SMALL = 200  # tokens of the small vocabulary
+ARMS: Mapping[str, tuple[str, ...]] = {
+    AS_IT_IS: (),
+    "no dropout": ("model.dropout=0", "model.attention_dropout=0"),
+    "dropout of 0.3": ("model.dropout=0.3", "model.attention_dropout=0.3"),
+    "label smoothing of 0.1": ("objectives.label_smoothing=0.1",),
+    f"a vocabulary of {SMALL}": (),
+    "a third of the pictures": (),
+    "three times the steps": (),
+}
+SEARCHES: Mapping[str, Mapping[str, Any]] = {
+    "greedy": {"beams": 1, "no_repeat_ngram": None},
+    "greedy, no 2 words twice": {"beams": 1, "no_repeat_ngram": 2},
+    "greedy, no 3 words twice": {"beams": 1, "no_repeat_ngram": 3},
+    "greedy, no 4 words twice": {"beams": 1, "no_repeat_ngram": 4},
+    "3 beams": {"beams": 3, "no_repeat_ngram": None},
+    "3 beams, no 2 words twice": {"beams": 3, "no_repeat_ngram": 2},
+    "3 beams, no 3 words twice": {"beams": 3, "no_repeat_ngram": 3},
+    "3 beams, length penalty 1": {"beams": 3, "no_repeat_ngram": None, "length_penalty": 1.0},
+    "3 beams, length penalty 1, no 3 words twice": {"beams": 3, "no_repeat_ngram": 3, "length_penalty": 1.0},
+}
+OF_EVERY_ARM = ("greedy", "3 beams", "3 beams, no 3 words twice")
+
+
+@dataclass(frozen=True)
+class LoopStudy:
+    """What is compared, as plain values, so that other processes can do parts of it."""
+
+    store: str  # of drawn scenes, with splits train, val and test
+    out: str
+    pictures: int = 3000  # of the training split
+    test: int = 300
+    noise: float = 1.0  # in standard deviations of a feature, and of the logarithm of a class's probability
+    steps: int = 1000
+    batch: int = 32
+    seed: int = 0
+    settings: tuple[str, ...] = ("training.threads=1", "training.validate_every=null", "training.patience=null")
+    arms: tuple[str, ...] = tuple(ARMS)
+
+    def of_arm(self, arm: str) -> list[str]:
+        steps = self.steps * (3 if arm == "three times the steps" else 1)
+        own = [*self.settings, *ARMS[arm], f"training.steps={steps}", f"training.batch={self.batch}"]
+        own += [f"training.seed={self.seed}", f"training.checkpoint_every={steps}"]
+        if arm == f"a vocabulary of {SMALL}":
+            own.append(f"data.vocabulary={Path(self.out) / WORDS}")
+        if arm == "a third of the pictures":
+            own.append(f"data.records={self.pictures // 3}")
+        return own
+
+    def folder(self, arm: str) -> Path:
+        return Path(self.out) / arm.replace(" ", "-")
+
+
+def loop_study(plan: LoopStudy, processes: int, done: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    """Does what is not done yet; hands back the figures. The same call goes on where it was stopped."""
+    claim(plan, plan.out)
+    store = Path(plan.out) / STORE
+    if not (store / INDEX).exists():
+        make_hard(Store(Path(plan.store)), store, plan.pictures, plan.test, plan.noise, plan.seed)
+    kept = Store(store)
+    words = Path(plan.out) / WORDS
+    words.mkdir(exist_ok=True)
+    Tokens.train([said for index in kept.split("train") for said in kept.words(index).captions], SMALL).save(words)
+    waiting = [arm for arm in plan.arms if not (plan.folder(arm) / ROW).exists()]
+    with workers(max(1, min(processes, len(waiting)))) as pool:
+        for finished in as_completed([pool.submit(teach, plan, arm) for arm in waiting]):
+            done(finished.result())
+    rows = {arm: json.loads((plan.folder(arm) / ROW).read_text("utf-8")) for arm in plan.arms}
+    records = [kept.words(index) for index in kept.split("test")]
+    people = {record.key: record.captions[0] for record in records}
+    others = {record.key: record.captions[1:] for record in records}
+    return {SAID_BY_PEOPLE: {"": about(people, others)}} | rows
+
+
+def make_hard(source: Store, out: Path, pictures: int, test: int, noise: float, seed: int) -> None:
+    """A store of fewer pictures with long captions and regions that tell less; one shard, written whole or not at all.
+
+    val keeps all its pictures. Raises DataError where `source` has no such splits.
+    """
+    train = Random(f"{seed}/pictures").sample(in_split(source, "train", "--data"), pictures)
+    chosen = [*sorted(train), *source.split("val"), *in_split(source, "test", "--data")[:test]]
+    deviation = torch.cat([_features(source.regions(index)) for index in train[:500]]).std(0)
+    contract = replace(source.contract, extractor=f"{source.contract.extractor}, noise {noise}", weights="")
+    with StoreWriter(out, contract, len(chosen)) as writer:
+        for index in chosen:
+            record, drawn = source.record(index), torch.Generator().manual_seed(index)
+            if record.regions is None or not len(record.regions) or not (long := long_captions(record, seed)):
+                continue
+            regions = with_noise(record.regions, noise, deviation, drawn)
+            bare = Record(record.key, record.split, size=record.size, objects=record.objects)
+            writer.add(replace(bare, captions=long, regions=regions))
+
+
+def with_noise(regions: Regions, noise: float, deviation: torch.Tensor, drawn: torch.Generator) -> Regions:
+    """The regions as a detector sees them that knows less of them: what they are is still likelier than not."""
+
+    def noisy(value: torch.Tensor, deviation: torch.Tensor | float = 1.0) -> torch.Tensor:
+        return value + noise * deviation * torch.randn(value.shape, generator=drawn)
+
+    whole, classes = regions.whole, regions.classes
+    return replace(
+        regions,
+        features=noisy(_features(regions), deviation),
+        whole=None if whole is None else noisy(whole, deviation),
+        classes=None if classes is None else noisy(classes.clamp_min(1e-3).log()).softmax(-1),
+    )
+
+
+def long_captions(record: Record, seed: int, most: int = 5) -> tuple[str, ...]:
+    """Two of its captions joined, at most so many pairs, none with three words twice."""
+    pairs = [" and ".join(pair) for pair in permutations(dict.fromkeys(record.captions), 2)]
+    kept = [text for text in pairs if not goes_round(text)]
+    return tuple(Random(f"{seed}/{record.key}").sample(kept, min(most, len(kept))))
+
+
+def goes_round(text: str) -> bool:
+    """Whether three words in a row stand there twice."""
+    grams = list(ngrams(tokens_of(text), 3))
+    return len(grams) > len(set(grams))
+
+
+def teach(plan: LoopStudy, arm: str) -> dict[str, Any]:
+    """One captioner, and what it writes by each search; called in a process of its own."""
+    torch.set_num_threads(1)
+    store, out = Store(Path(plan.out) / STORE), plan.folder(arm)
+    made = run(find_recipe(RECIPE).override(plan.of_arm(arm)), store, out, console=Console(quiet=True))
+    assert made.model.recipe is not None
+    usual = made.model.recipe.decoding
+    row: dict[str, Any] = {}
+    for name in SEARCHES if arm == AS_IT_IS else OF_EVERY_ARM:
+        predictions, records, _, _ = predict(made.model, store, "test", decoding=derive(usual, **SEARCHES[name]))
+        said = {prediction["key"]: prediction["caption"] for prediction in predictions}
+        row[name] = about(said, {record.key: record.captions for record in records})
+    write_atomically(out / ROW, json.dumps(row, indent=1).encode())
+    return {arm: row}
+
+
+def about(said: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Scores, and what scores do not tell. Shares are in percent."""
+    scored = {score.name: of_score(score.to_json()) for score in score_captions(said, references).scores}
+    names = names_of_kinds()
+    longest, words = max(len(name.split()) for name in names), {key: tokens_of(text) for key, text in said.items()}
+    named = [mentions(text, names, longest) for text in words.values()]
+    return {name: scored[name] for name in ("CIDEr", "BLEU-4")} | {
+        "words a caption": round(mean(len(text) for text in words.values()), 1),
+        "different words": len({word for text in words.values() for word in text}),
+        "captions with three words twice": round(100 * mean(goes_round(text) for text in said.values()), 1),
+        "repeated bigrams": round(100 * repeated_ngrams(list(said.values()), 2), 1),
+        "captions that name a kind twice": round(100 * mean(len(kinds) > len(set(kinds)) for kinds in named), 1),
+    }
+
+
+def _features(regions: Regions) -> torch.Tensor:
+    assert regions.features is not None
+    return regions.features
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="a store of drawn scenes with splits train, val and test")
+    parser.add_argument("--out", required=True)
+    for name in ("pictures", "test", "steps", "batch", "seed"):
+        parser.add_argument(f"--{name}", type=int, default=getattr(LoopStudy, name))
+    parser.add_argument("--noise", type=float, default=LoopStudy.noise)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for every run")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--keep", action="store_true", help="write experiments/results/looping.json")
+    given = parser.parse_args()
+    asked = {name: getattr(given, name) for name in ("pictures", "test", "noise", "steps", "batch", "seed")}
+    plan = LoopStudy(given.data, given.out, **asked, settings=(*LoopStudy.settings, *given.set))
+    told = loop_study(plan, given.processes, lambda row: print(json.dumps(row), flush=True))
+    figures = {"asked": asked} | {"arms": told}
+    command = "uv run python -m experiments.looping --data STORE --out OUT --keep"
+    print(save("looping", command, figures) if given.keep else json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
