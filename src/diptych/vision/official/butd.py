@@ -193,7 +193,7 @@ class ButdPipeline:
         if self.settings.dialect == "caffe":
             boxes = boxes / prepared.scale[0]
         weights = DELTA_WEIGHTS[self.settings.dialect]
-        return self.convention.decode(boxes[:, None], moves.unflatten(1, (-1, 4)), weights)
+        return self.convention.decode(boxes[:, None], moves.view(len(moves), moves.shape[1] // 4, 4), weights)
 
     def choose(
         self,

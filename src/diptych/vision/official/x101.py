@@ -215,7 +215,7 @@ class X101Pipeline:
         """A box for each class, in pixels of the picture."""
         width, height = prepared.picture
         own = (boxes / prepared.scale[0])[:, None]
-        decoded = DETECTRON.decode(own, moves.unflatten(1, (-1, 4)), self.settings.delta_weights)
+        decoded = DETECTRON.decode(own, moves.view(len(moves), moves.shape[1] // 4, 4), self.settings.delta_weights)
         return DETECTRON.clip(decoded, height, width)
 
     def choose(
