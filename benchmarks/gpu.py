@@ -4,15 +4,18 @@
 
 Stages: `unified-vlp`, `vl-bert`, `image-bert` (a pre-training step as the recipe makes it, 100 regions with 21 or 36
 words), `decoding` (beam 5 over 20 words of Unified VLP), `syncs` (how often a step waits for the device), `feeding`
-(samples a second of 100 x 2,048 that threads and processes of this machine make, and the device takes). A step's share
-of the peak is that of its layers' products at the rate that one large product in bf16 reaches here.
-With --tiny and without a GPU it runs on a CPU, to see that it works. Needs torch alone, of any version from 2.6 on.
+(samples a second of 100 x 2,048 that threads and processes of this machine make, and the device takes), `extraction`
+(pictures a second from files to a store by the official detectors at their real sizes, beside decoding and the network
+alone). A step's share of the peak is that of its layers' products at the rate that one large product in bf16 reaches
+here. With --tiny and without a GPU it runs on a CPU, to see that it works. Needs torch alone, of any version from 2.6
+on; `extraction` torchvision too.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 import time
 import warnings
@@ -40,7 +43,7 @@ from diptych.training.feeding import Maker, Sender, by_step, made_ahead
 from diptych.training.optimizer import build_optimizer, clip
 
 ENCODERS = ("unified-vlp", "vl-bert", "image-bert")
-STAGES = (*ENCODERS, "decoding", "syncs", "feeding")
+STAGES = (*ENCODERS, "decoding", "syncs", "feeding", "extraction")
 WARM, ROUNDS, SIDE = 3, 10, 8192
 
 
@@ -175,6 +178,7 @@ def main() -> None:
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"some of {', '.join(STAGES)}; default: all")
     parser.add_argument("--out", type=Path, default=Path("gpu-results"))
     parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--processes", type=int, default=min(os.cpu_count() or 1, 16), help="that open pictures")
     parser.add_argument("--tiny", action="store_true")
     given = parser.parse_args()
     if unknown := set(given.stages) - set(STAGES):
@@ -189,6 +193,10 @@ def main() -> None:
             figures = decoding(sizes, device)
         elif stage == "feeding":
             figures = feeding(sizes, device)
+        elif stage == "extraction":
+            from benchmarks.gpu_extraction import extraction  # needs torchvision
+
+            figures = extraction(device, given.processes, given.tiny)
         elif stage == "syncs":
             figures = syncs(sizes, device)
         else:

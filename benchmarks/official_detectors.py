@@ -55,18 +55,19 @@ def x101() -> X101Pipeline:
 
 
 @torch.no_grad()
-def network_alone(pipeline: Any, image: Tensor, boxes: Tensor) -> None:
-    """The trunk and the heads, on these boxes."""
-    net = pipeline.network
+def network_alone(pipeline: Any, images: Tensor, boxes: Tensor) -> None:
+    """The trunk and the heads, on these boxes of each image."""
+    net, each = pipeline.network, [boxes] * len(images)
     if isinstance(pipeline, ButdPipeline):
-        maps = net.maps(image)
+        maps = net.maps(images)
         net.propose(maps)
-        net.heads(net.describe(maps, [boxes]))
+        net.heads(net.describe(maps, each))
         return
-    maps = net.pyramid(net.trunk(image)[1:])
+    maps = net.pyramid(net.trunk(images)[1:])
     for level in maps:
         net.propose(level)
-    net.heads(net.pooled(maps, numbered([boxes]), levels_of(boxes), pipeline.settings.samples))
+    rois = numbered(each)
+    net.heads(net.pooled(maps, rois, levels_of(rois[:, 1:]), pipeline.settings.samples))
 
 
 def rate(work: Callable[[], object]) -> dict[str, float]:

@@ -20,7 +20,9 @@ import lmdb
 import numpy as np
 import pytest
 
+from diptych.core import Record
 from diptych.errors import DataError
+from diptych.vision.given import Given
 from tests.vision.test_features import BUTD, FILES, IDS, PREFIX, VLP, read
 
 
@@ -42,6 +44,12 @@ def butd_line(boxes: Any = None, features: Any = None, count: int = 5, end: byte
         path.write_bytes(b"\t".join(fields) + end)
 
     return write
+
+
+def joined(folder: Path) -> None:
+    """The first line without its end."""
+    (path,) = folder.iterdir()
+    path.write_bytes(path.read_bytes().replace(b"\n", b"", 1))
 
 
 def cut(folder: Path) -> None:
@@ -147,6 +155,8 @@ JSON = "vl_bert_json/val2014_resnet101_faster_rcnn_genome"
 BAD: list[tuple[str, Callable[[Path], None], str]] = [
     (BUTD, cut, "genome.tsv, 42: found (`features` that is no base64|[0-9]+ numbers in `features`).*the line may be cut|get"),
     (BUTD, butd_line(end=b""), "^$"),  # a last line without its end is whole
+    (BUTD, joined, "genome.tsv, 42: found a line of 11 fields, wanted 6 or 10; the line may be cut"),
+    ("lxmert_tsv", joined, "obj36.tsv, COCO.*42: found a line of 19 fields, wanted 6 or 10"),
     (BUTD, butd_line(count=4), r"42: found 160 numbers in `features` for 4 regions|found `boxes`|20 numbers in `boxes`|found .* regions"),
     (BUTD, butd_line(boxes=XY[:3]), "42: found 12 numbers in `boxes` for 5 regions, wanted as many for each"),
     (BUTD, butd_line(features=np.ones(33)), "42: found 33 numbers in `features` for 5 regions"),
@@ -217,6 +227,22 @@ def test_any_bytes_are_read_or_refused(path: str, tmp_path: Path) -> None:
         except DataError:
             refused += 1
     assert refused > 10
+
+
+def test_one_wrong_line_at_the_beginning_does_not_stop_the_others(tmp_path: Path) -> None:
+    """What the others must be like is told by the first that is whole."""
+    folder = copied(BUTD, tmp_path)
+    (path,) = folder.iterdir()
+    lines = path.read_bytes().splitlines(keepends=True)
+    butd_line(count=4)(folder)
+    path.write_bytes(path.read_bytes() + lines[1])
+    records = [Record(name, size=size) for name, size in zip(IDS, ((64, 48), (50, 80)), strict=True)]
+    detector = Given.of(folder, records)
+    (regions,) = detector.detect([], records[1:])
+    assert regions.features is not None
+    assert regions.features.shape == (3, 32)
+    with pytest.raises(DataError, match=r"42: found `boxes` \(4, 5\), wanted \(4, 4\)"):
+        detector.detect([], records[:1])
 
 
 def test_sizes_that_differ(tmp_path: Path) -> None:

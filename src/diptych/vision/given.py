@@ -66,25 +66,25 @@ class Given:
 
     @classmethod
     def of(cls, folder: Path, records: Iterable[Record], whole_boxes: bool = False) -> Given:
-        """Of the size of the first that can be read; the others must be like it."""
+        """Of the size of the first that is whole; the others must be like it."""
         files = open_features(folder)
         reason = ""
         for record in list(files.fitting(list(records))):
             try:
                 raw = files.read(record)
                 features, classes = _numbers(raw, raw.named, raw.features, 2), _numbers(raw, "classes", raw.classes, 2)
+                assert features is not None
+                kinds = 0 if classes is None else classes.shape[1]
+                cls(features.shape[1], [""] * kinds, whole_boxes=whole_boxes)._one(raw, record)
             except DataError as error:
                 reason = reason or str(error)
                 continue
-            assert features is not None
-            given = cls(
-                features.shape[1], () if classes is None else _names(folder, classes.shape[1]), folder, whole_boxes
-            )
+            given = cls(features.shape[1], _names(folder, kinds) if kinds else (), folder, whole_boxes)
             given.files = files
-            if classes is not None and not (place := _names_file(folder)).is_file():
+            if kinds and not (place := _names_file(folder)).is_file():
                 files.notes.append(
-                    f"no {place}: the {classes.shape[1]} classes go by number (class 0, class 1, ...); write their "
-                    "names there, one a line"
+                    f"no {place}: the {kinds} classes go by number (class 0, class 1, ...); write their names there, "
+                    "one a line"
                 )
             return given
         reason = reason or f"no name there fits a picture's; it has {', '.join(list(files.exact)[:3]) or 'none'}"

@@ -93,9 +93,11 @@ FORMAT = FeatureFormat("tsv", units)
 
 
 def _is_table(path: Path) -> bool:
-    """By the first line; one of another number of fields is a table of something else."""
+    """By the first line: a name, two sides and so on. Where it ran into the next it is one still, and is named when it
+    is read; a table of fewer fields, or of words, is one of something else."""
     try:
         with path.open("rb") as file:
-            return len(file.readline().split(b"\t")) in (len(BUTD), len(LXMERT))
+            fields = file.readline().split(b"\t")
+            return len(fields) >= len(BUTD) and all(side.isdigit() for side in fields[1:3])
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); copy it again") from None
