@@ -5,9 +5,10 @@
 MODEL is a folder that captions (the demo's `caption`), PICTURES a folder, whose pictures are asked in four sizes.
 `diptych serve` runs in a process of its own. So many clients ask in a closed loop: each sends its next picture when the
 last is answered, and waits as long as Retry-After says. The command line and each load run in turn, in several rounds,
-and figures are medians. The clients share the cores with the service; what they cost is told. With `--requests`, so
-many more are sent, and the memory of the process is read as they are answered. Hostile clients have a benchmark of
-their own, `benchmarks.faults`. Writes benchmarks/results/serve.json.
+and figures are medians. The clients share the cores with the service; what they cost is told. Writes
+benchmarks/results/serve.json. With `--requests` nothing is timed: 32 clients send so many, and the memory of the process
+is read as they are answered (no idle machine is needed); writes benchmarks/results/serve_memory.json. Hostile clients
+have a benchmark of their own, `benchmarks.faults`.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def medians(rounds: list[dict[str, float]]) -> dict[str, float]:
     return {name: float(f"{median(one[name] for one in rounds):.3g}") for name in rounds[0]}
 
 
-def main(model: Path, folder: Path, count: int) -> None:
+def loads(model: Path, folder: Path) -> None:
     contents = sized(find_pictures(folder)[:PICTURES])
     requests = [form(content) for content in contents]
     alone: list[dict[str, float]] = []
@@ -164,10 +165,15 @@ def main(model: Path, folder: Path, count: int) -> None:
             ],
             "memory, MiB": {"at the start": started, "after the loads": service.memory_info().rss >> 20},
         }
-        if count:
-            figures["memory"] = memory(service, address, requests, count)
-    more = f" --requests {count}" if count else ""
-    print(save_result("serve", f"uv run python -m benchmarks.serve {model} {folder}{more}", figures).read_text())
+    print(save_result("serve", f"uv run python -m benchmarks.serve {model} {folder}", figures).read_text())
+
+
+def memories(model: Path, folder: Path, count: int) -> None:
+    requests = [form(content) for content in sized(find_pictures(folder)[:PICTURES])]
+    with serving(str(model)) as (service, address):
+        figures = memory(service, address, requests, count)
+    command = f"uv run python -m benchmarks.serve {model} {folder} --requests {count}"
+    print(save_result("serve_memory", command, figures).read_text())
 
 
 if __name__ == "__main__":
@@ -176,4 +182,7 @@ if __name__ == "__main__":
     words.add_argument("pictures", type=Path)
     words.add_argument("--requests", type=int, default=0)
     given = words.parse_args()
-    main(given.model, given.pictures, given.requests)
+    if given.requests:
+        memories(given.model, given.pictures, given.requests)
+    else:
+        loads(given.model, given.pictures)
