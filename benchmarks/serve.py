@@ -6,9 +6,9 @@ MODEL is a folder that captions (the demo's `caption`), PICTURES a folder, whose
 `diptych serve` runs in a process of its own. So many clients ask in a closed loop: each sends its next picture when the
 last is answered, and waits as long as Retry-After says. The command line and each load run in turn, in several rounds,
 and figures are medians. The clients share the cores with the service; what they cost is told. Writes
-benchmarks/results/serve.json. With `--requests` nothing is timed: 32 clients send so many, and the memory of the process
-is read as they are answered (no idle machine is needed); writes benchmarks/results/serve_memory.json. Hostile clients
-have a benchmark of their own, `benchmarks.faults`.
+benchmarks/results/serve.json. With `--requests` nothing is timed: 32 clients send so many, and the memory of the
+process is read meanwhile (on any machine); writes benchmarks/results/serve_memory.json. Hostile clients have a
+benchmark of their own, `benchmarks.faults`.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import pytest
 from diptych.configs import derive
 from diptych.core import FeatureContract
 from diptych.errors import CheckpointError, DiptychError, RecipeError
+from diptych.files import checksum
 from diptych.loading.tokens import Tokens
 from diptych.recipes import find_recipe
 from diptych.runs.folder import Architecture, ModelFolder, damaged_files, open_model
@@ -24,11 +25,10 @@ def folder(tmp_path: Path) -> Path:
     resolved = derive(config(), vocabulary=tokens.vocabulary)
     architecture = Architecture(system="unified-vlp", config=resolved, heads=("word",))
     recipe = find_recipe("unified-vlp/small/caption")
-    return (
-        ModelFolder(tmp_path / "model", architecture.build(), architecture, tokens, CONTRACT, recipe)
-        .save(tmp_path / "model")
-        .folder
+    made = ModelFolder(
+        tmp_path / "model", architecture.build(), architecture, tokens, CONTRACT, recipe, validation={"CIDEr": 61.9}
     )
+    return made.save(tmp_path / "model").folder
 
 
 def test_a_flipped_bit_of_the_weights_is_seen(folder: Path) -> None:
@@ -56,7 +56,7 @@ def test_each_file_is_named_where_it_is_hurt_or_gone(folder: Path, name: str) ->
         open_model(folder)
 
 
-@pytest.mark.parametrize("name", ["recipe.json", "config.json", "features.json", "tokenizer.json"])
+@pytest.mark.parametrize("name", ["recipe.json", "config.json", "features.json", "tokenizer.json", "validation.json"])
 def test_what_still_makes_sense_is_seen_too(folder: Path, name: str) -> None:
     """As a dropout of 0.3 in place of 0.1 does; here one more line feed."""
     with (folder / name).open("a") as file:
@@ -78,6 +78,16 @@ def test_a_folder_of_before_is_said_to_be_one(folder: Path) -> None:
     with pytest.raises(CheckpointError, match=r"no weights.json: if an older version.* make it again .*a new folder"):
         open_model(folder)
     assert "older version" in damaged_files(folder)[0]
+
+
+@pytest.mark.parametrize("values", ['["CIDEr"]', '{"CIDEr": "high"}', "0"])
+def test_scores_of_the_best_validation_go_with_the_weights(folder: Path, values: str) -> None:
+    assert open_model(folder).validation == {"CIDEr": 61.9}
+    (folder / "validation.json").write_text(values)
+    checks = json.loads((folder / "weights.json").read_text())
+    (folder / "weights.json").write_text(json.dumps(checks | {"validation.json": checksum(folder / "validation.json")}))
+    with pytest.raises(CheckpointError, match=r"validation.json is damaged \(wanted a number for each score\)"):
+        open_model(folder)
 
 
 FEATURES = [

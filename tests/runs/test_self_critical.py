@@ -73,6 +73,13 @@ def asked(tokens: Tokens, **pictures: str) -> Any:
     return collate([Sample(k, k, None, torch.tensor([*tokens.encode(text), end])) for k, text in pictures.items()])
 
 
+def test_a_model_folder_has_the_scores_of_its_best_validation(captioner: ModelFolder) -> None:
+    logged = [json.loads(line) for line in (captioner.folder.parent / "metrics.jsonl").read_text().splitlines()]
+    (validated,) = [line["validation"] for line in logged if line.get("validation")]
+    assert open_model(captioner.folder).validation == validated
+    assert "CIDEr" in validated
+
+
 def test_all_references_and_the_corpus(tokens: Tokens, tmp_path: Path) -> None:
     """CIDEr-D by hand: unigrams and bigrams of `a dog .`, weighed by log(3 pictures / pictures that have them)."""
     references = {"x": ["a dog", "A dog."], "y": ["a kite"], "z": ["the park"]}

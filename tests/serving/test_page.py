@@ -175,6 +175,8 @@ def test_two_models_stand_side_by_side_or_one_alone(page):
     left, right = (page.locator(".answer").nth(number).bounding_box() for number in (0, 1))
     assert left["y"] == right["y"]
     assert left["x"] < right["x"]
+    said = [words.get_attribute("aria-label") for words in page.locator(".words").all()]
+    assert page.inner_text("#visit li span") == f"Caption: {' / '.join(said)}"
     page.uncheck("#models input[value=two]")
     page.click("#go")
     sync_api.expect(page.locator("#visit li")).to_have_count(2, timeout=20_000)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import threading
+from dataclasses import replace
 
 import pytest
 
+from diptych.serving import load
 from diptych.serving.service.app import Service
 from diptych.serving.service.limits import Limits
 from tests.service import Local, make_model
 
 
-def test_scores_are_those_of_the_best_validation_of_the_run_around_a_model(tmp_path):
-    model = make_model(tmp_path)
-    lines = [{"validation": {"CIDEr": 20.04, "BLEU-1": 3.0}}, {"validation": {"CIDEr": 10.0}}, {"validation": None}]
-    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines) + '{"valid')
-    local = Local(Service({"toy": model}))
+def test_scores_are_those_of_the_best_validation_wherever_the_folder_is_copied(tmp_path):
+    made = make_model(tmp_path)
+    replace(made.folder, validation={"CIDEr": 20.04, "BLEU-1": 3.0}).save(tmp_path / "copy")
+    local = Local(Service({"toy": load(tmp_path / "copy")}))
     (told,) = local.get("/v1/models").json()["models"]
     assert told["scores"] == "validation: CIDEr 20.0, BLEU-1 3.0"
     assert told["recipe"] == "unified-vlp/small/caption"
@@ -27,7 +27,6 @@ def test_a_model_without_a_detector_is_told_before_it_is_served(tmp_path):
     import shutil
 
     from diptych.errors import ServingError
-    from diptych.serving import load
 
     make_model(tmp_path)
     shutil.rmtree(tmp_path / "model" / "detector")

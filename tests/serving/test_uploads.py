@@ -53,8 +53,8 @@ EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 20 20\nshowpage\n"
 @pytest.mark.parametrize(
     ("content", "status", "told"),
     [
-        (b"", 422, "there is no picture"),
-        (b"no picture at all", 415, "is not a picture; wanted one of .jpg"),
+        (b"no picture at all", 415, "the file that was sent is not a picture; wanted one of .jpg"),
+        (b"", 422, "the file that was sent is empty"),
         (EPS, 415, "is not a picture"),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 415, "is not a picture"),
         (picture()[:200], 422, "may be cut short"),

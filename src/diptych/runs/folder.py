@@ -4,6 +4,7 @@ model.safetensors   the weights            config.json     what builds the model
 recipe.json         how it was trained     tokenizer.json  words to ids
 weights.json        a CRC-32 of each file: what is read is what was written
 features.json       the feature contract   answers.json    what it can answer (VQA alone)
+validation.json     its best validation's scores, of records that chose its weights
 detector/               the detector, so that a picture is enough
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,7 @@ from diptych.vision.weights import check_detector
 from diptych.weight_files import read_weights
 
 WEIGHTS, CONFIG, FEATURES, CHECKS = "model.safetensors", "config.json", "features.json", "weights.json"
+VALIDATION = "validation.json"
 _NAME = re.compile(r"[\w.-]{1,100}")
 INNER = "model"  # where a run folder keeps its model folder
 
@@ -79,6 +82,7 @@ class ModelFolder:
     recipe: Recipe | None = None  # of an imported checkpoint: the one that its authors trained it by, as far as known
     answers: Answers | None = None
     detector: Path | None = None
+    validation: Mapping[str, float] | None = None  # the best validation's scores; the records chose the weights
 
     def on(self, device: torch.device, precision: Precision) -> ModelFolder:
         """Where and in which precision the model predicts from now on."""
@@ -106,6 +110,8 @@ class ModelFolder:
             self.recipe.save(folder)
         if self.answers is not None:
             self.answers.save(folder)
+        if self.validation is not None:
+            write_atomically(folder / VALIDATION, json.dumps(dict(self.validation), indent=1).encode())
         checks = {path.name: checksum(path) for path in sorted(folder.iterdir())}
         write_atomically(folder / CHECKS, json.dumps(checks, indent=1).encode())
         if self.detector is not None:
@@ -187,6 +193,7 @@ def open_model(path: Path) -> ModelFolder:
         recipe=Recipe.load(folder) if (folder / "recipe.json").is_file() else None,
         answers=Answers.load(folder) if (folder / ANSWERS).is_file() else None,
         detector=detector,
+        validation=_validation(folder / VALIDATION),
     )
 
 
@@ -234,6 +241,13 @@ def _contract(path: Path) -> FeatureContract:
         return FeatureContract.from_json(values)
     except ValueError as error:
         raise CheckpointError(f"{path} is damaged ({error}); copy the model folder again") from error
+
+
+def _validation(path: Path) -> Mapping[str, float] | None:
+    found = _json(path) if path.is_file() else None
+    if found is not None and not (isinstance(found, dict) and all(isinstance(x, int | float) for x in found.values())):
+        raise CheckpointError(f"{path} is damaged (wanted a number for each score); copy the model folder again")
+    return found
 
 
 def _digest(path: Path) -> str:

@@ -130,6 +130,7 @@ def _saved(chosen: Plan, result: Result, out: Path, start: ModelFolder | None) -
         recipe=chosen.recipe,
         answers=chosen.answers,
         detector=detector or (start.detector if start is not None else None),
+        validation=next((dict(v.scores) for v in result.history if v.step == result.best_step), None),
     )
     return made.save(out / INNER) if os.environ.get("RANK", "0") == "0" else made
 

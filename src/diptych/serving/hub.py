@@ -16,11 +16,12 @@ from diptych.loading.store import DETECTOR
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.models import SYSTEMS
 from diptych.recipes.recipe import FILE as RECIPE
-from diptych.runs.folder import CHECKS, CONFIG, FEATURES, WEIGHTS, ModelFolder, damaged_files
+from diptych.runs.folder import CHECKS, CONFIG, FEATURES, VALIDATION, WEIGHTS, ModelFolder, damaged_files
 from diptych.tasks.answers import FILE as ANSWERS
 
 CARD = "README.md"
-FILES = (WEIGHTS, CONFIG, RECIPE, TOKENS, CHECKS, FEATURES, ANSWERS)  # those of a model folder, beside its detector's
+# Of a model folder, beside its detector's.
+FILES = (WEIGHTS, CONFIG, RECIPE, TOKENS, CHECKS, FEATURES, ANSWERS, VALIDATION)
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
 

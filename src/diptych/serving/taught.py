@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from diptych.core import Writer
 from diptych.devices import Precision
-from diptych.files import parse_json, text_of
-from diptych.runs.folder import INNER, ModelFolder
+from diptych.runs.folder import ModelFolder
 from diptych.serving.messages import Message
 from diptych.serving.search import can_search
-from diptych.tasks import CAPTION, NLVR, PRETRAIN, REFERRING, VCR, VQA, find_task
-from diptych.training.log import METRICS
+from diptych.tasks import CAPTION, NLVR, PRETRAIN, REFERRING, VCR, VQA
 from diptych.vision.storybook_detector import KIND as STORYBOOK
 
 TASKS = ("caption", "ask", "ground", "choose", "verify", "search")
@@ -25,7 +23,7 @@ class ModelFacts(Message):
     knows: str  # what its pictures were like
     recipe: str | None  # the recipe that trained it; an imported checkpoint has none
     trained: str | None
-    scores: str | None  # on the records that it was validated on, where its run lies around it
+    scores: str | None  # on the records that chose its weights
     parameters: int
     vocabulary: int  # words and pieces of words
     precision: Precision  # in which it predicts
@@ -58,7 +56,7 @@ def facts(name: str, folder: ModelFolder, tasks: tuple[str, ...]) -> ModelFacts:
         knows="drawn scenes (storybook)" if drawn else f"pictures of the kind that {folder.contract.extractor} sees",
         recipe=None if recipe is None else recipe.name,
         trained=None if recipe is None else _trained(folder),
-        scores=None if recipe is None else _scores(folder, find_task(recipe.task).watched),
+        scores=_scores(folder),
         parameters=sum(parameter.numel() for parameter in folder.model.parameters()),
         vocabulary=folder.architecture.config.vocabulary.size,
         precision=folder.model.precision,
@@ -73,18 +71,7 @@ def _trained(folder: ModelFolder) -> str:
     return f"{folder.recipe.task}: up to {training.steps} steps of {training.batch} samples, seed {training.seed}"
 
 
-def _scores(folder: ModelFolder, watched: str) -> str | None:
-    """The best validation of the run in whose folder the model lies."""
-    path = folder.folder.parent / METRICS
-    if folder.folder.name != INNER or not path.is_file():
+def _scores(folder: ModelFolder) -> str | None:
+    if not folder.validation:
         return None
-    best: dict[str, float] = {}
-    for line in text_of(path, "utf-8", "replace").splitlines():
-        try:
-            found = parse_json(line).get("validation") or {}
-        except (ValueError, AttributeError):  # a line that was cut short
-            continue
-        if watched in found and found[watched] >= best.get(watched, float("-inf")):
-            best = found
-    text = ", ".join(f"{name} {score:.1f}" for name, score in best.items() if isinstance(score, int | float))
-    return f"validation: {text}" if text else None
+    return "validation: " + ", ".join(f"{name} {score:.1f}" for name, score in folder.validation.items())

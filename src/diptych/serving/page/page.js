@@ -213,7 +213,7 @@ async function show(task, models, asked, picture, answers) {
   byId("results").scrollIntoView({ block: "nearest" });
   await Promise.all(made.map((one) => one.ready));
   say(`Done: ${made.map((one) => one.line).join(" / ")}`);
-  keep(task, picture, made[0].line, [...byId("results").childNodes]);
+  keep(task, picture, made.map((one) => one.line).join(" / "), [...byId("results").childNodes]);
 }
 
 function keep(task, picture, line, nodes) {

@@ -152,10 +152,12 @@ def _wrong(error: ValidationError) -> Refused:
 
 async def open_upload(content: bytes | None, limits: Limits, decoders: Executor) -> Picture:
     """The picture, opened by a decoder. Raises Refused: 413 too many pixels, 415 no picture, 422 a broken one."""
-    if not content:
+    if content is None:
         raise Refused(422, f"there is no picture; send a file {IMAGE}, or base64 in JSON", where=IMAGE)
+    if not content:
+        raise Refused(422, "the file that was sent is empty; send a picture", where=IMAGE)
     try:
-        opened = partial(read_picture, content, "the picture that was sent", limits.pixels)
+        opened = partial(read_picture, content, "the file that was sent", limits.pixels)
         return await asyncio.get_running_loop().run_in_executor(decoders, opened)
     except TooManyPixels as error:
         raise Refused(413, str(error), where=IMAGE) from None

@@ -1,0 +1,151 @@
+"""Exported programs beside eager Diptych: are the ids equal, and how long does a picture take on one core.
+
+    uv run python -m benchmarks.export PICTURES MODEL [MODEL ...] [--made FOLDER]
+
+PICTURES is a folder, of which 100 are taken; each MODEL a folder that captions, or VL-BERT's that answers (it is asked
+one question of all pictures). Programs lie in `--made`, where they are made once. All computes on one core, a picture
+at a time, from its file to words: eager in single precision and as `auto` says, torch.export, ONNX, in turn, picture by
+picture; figures are medians. Ids are held against greedy search in single precision; ONNX's also with a detector in
+single precision, as onnxruntime has no bfloat16 on a CPU. Writes benchmarks/results/export.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any, get_args
+from unittest.mock import patch
+
+import torch
+
+from benchmarks.machine import save_result
+from diptych.configs import derive
+from diptych.core import Writer, collate
+from diptych.decoding import decode
+from diptych.devices import predicting
+from diptych.serving import Predictor, load
+from diptych.serving.export.write import Format, export
+from diptych.serving.taught import taught
+from diptych.tasks.caption import Captioning
+from diptych.vision.pictures import find_pictures
+
+PICTURES = 100
+QUESTION = "what colour is the dog?"
+Ids = Callable[[Path], Sequence[int]]
+
+
+def eager(predictor: Predictor) -> Ids:
+    """The greedy caption's ids, or the answer's number."""
+    model, decoding = predictor.folder.model, derive(predictor.decoding, beams=1)
+    task = Captioning(predictor.tokens, decoding)
+
+    def written(picture: Path) -> Sequence[int]:
+        (record,) = predictor.extract([picture])
+        if predictor.folder.answers is not None:
+            (said,) = predictor.answers([(record, QUESTION)])
+            return [predictor.folder.answers.names.index(said.text)]
+        assert isinstance(model, Writer)
+        with predicting(model):
+            ((best, *_),) = decode(model, collate(task.queries(record)), decoding)
+        return best.tokens
+
+    return written
+
+
+def exported(folder: Path) -> Ids:
+    """The same of the folder's own runner, on one thread."""
+    import onnxruntime
+
+    spec = importlib.util.spec_from_file_location("run", folder / "run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    runner = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(runner)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession
+    with patch.object(onnxruntime, "InferenceSession", partial(session, sess_options=options)):
+        model = runner.Model(folder)
+
+    def written(picture: Path) -> Sequence[int]:
+        opened = [runner.open_picture(picture)]
+        if model.facts["answers"] is not None:
+            return [int(model.answers(opened, [QUESTION])[0][0])]
+        found: list[int] = model.captions(opened)[0][0]
+        return found
+
+    return written
+
+
+@contextmanager
+def single_precision() -> Iterator[None]:
+    with patch.object(torch, "autocast", lambda *_, **__: nullcontext()):
+        yield
+
+
+def measured(source: Path, pictures: Sequence[Path], made: Path) -> dict[str, Any]:
+    plain, chosen = load(source, precision="fp32"), load(source)
+    ways = {"eager, fp32": eager(plain), f"eager, {chosen.precision} (auto)": eager(chosen)}
+    sizes = {}
+    for form in get_args(Format):
+        out = made / f"{plain.fingerprint[:12]}-{form}"
+        if not out.exists():
+            export(plain.folder, out, form)
+        ways[form] = exported(out)
+        sizes[form] = sum(file.stat().st_size for file in out.iterdir()) / 2**20
+    milliseconds: dict[str, list[float]] = {way: [] for way in ways}
+    ids: dict[str, list[Sequence[int]]] = {way: [] for way in ways}
+    for number, picture in enumerate((pictures[0], *pictures)):
+        for way, written in ways.items():
+            begun = time.perf_counter()
+            found = written(picture)
+            if number:  # the first warms up
+                milliseconds[way].append(1000 * (time.perf_counter() - begun))
+                ids[way].append(list(found))
+    with single_precision():
+        unrounded = [list(ways["eager, fp32"](picture)) for picture in pictures]
+    alike = {way: _equal(ids[way], ids["eager, fp32"]) for way in ways}
+    figures: dict[str, Any] = {
+        way: {"ms a picture": round(median(milliseconds[way]), 1), "equal ids": alike[way]} for way in ways
+    }
+    for form in get_args(Format):
+        figures[form]["equal ids, detectors in fp32"] = _equal(ids[form], unrounded) if form == "onnx" else None
+        figures[form]["MiB"] = round(sizes[form], 1)
+    figures["different answers"] = len(set(map(tuple, unrounded)))
+    return figures
+
+
+def _equal(found: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]) -> int:
+    return sum(one == other for one, other in zip(found, wanted, strict=True))
+
+
+def main(folder: Path, models: Sequence[Path], made: Path) -> None:
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    torch.set_num_threads(1)
+    pictures = find_pictures(folder)[:PICTURES]
+    figures: dict[str, Any] = {"pictures": len(pictures)}
+    for source in models:
+        opened = load(source)
+        looks = opened.folder.contract.extractor.partition(" ")[0]
+        name = f"{opened.folder.architecture.system}, {taught(opened.folder)[0]}, {looks}"
+        figures[name] = measured(source, pictures, made)
+    words = " ".join(map(str, (folder, *models)))
+    print(save_result("export", f"uv run python -m benchmarks.export {words}", figures).read_text())
+
+
+if __name__ == "__main__":
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("pictures", type=Path)
+    words.add_argument("models", type=Path, nargs="+")
+    words.add_argument("--made", type=Path)
+    asked = words.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        main(asked.pictures, asked.models, asked.made or Path(temporary))
