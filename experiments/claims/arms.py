@@ -42,7 +42,6 @@ STEPS = {"caption": 300, "vqa": 600, "vcr": 400, "referring": 400, "nlvr": 400, 
 BATCHES = {"vcr": 8, "retrieval": 16}
 DROPOUT = ("model.dropout=0", "model.attention_dropout=0")
 QUERIES = 100  # pictures, and captions, whose ranking among all of test is exact
-SCORES = "scores.json"
 
 
 @dataclass(frozen=True)
@@ -148,16 +147,20 @@ def _turn(folder: Path) -> Iterator[None]:
 
 
 def scores_of(arm: Arm, seed: int, place: Place) -> dict[str, float]:
-    """Of the test split, scored once; kept beside the run."""
+    """Of the test split, by name, times 100."""
+    return {name: round(score["value"], 3) for name, score in measured(arm, seed, place).items()}
+
+
+def measured(arm: Arm, seed: int, place: Place, split: str = "test") -> dict[str, Any]:
+    """What `Score.to_json` keeps of each score of a split, scored once; kept beside the run."""
     torch.set_num_threads(1)
-    kept = Path(place.out) / key_of(arm.last, seed, place) / f"{arm.task}-{SCORES}"
+    kept = Path(place.out) / key_of(arm.last, seed, place) / f"{arm.task}-{split}.json"
     if not kept.exists():
         model = train_chain(arm.last, seed, place)
         ranked = Extent(queries=QUERIES, seed=seed) if arm.task == "retrieval" and not _is_fast(model) else None
-        _, scores = score_model(model, Store(place.store(arm.last.store)), "test", task=arm.task, extent=ranked)
-        values = {name: round(score["value"], 3) for name, score in scores.to_json()["scores"].items()}
-        write_atomically(kept, json.dumps(values).encode())
-    found: dict[str, float] = json.loads(kept.read_text("utf-8"))
+        _, scores = score_model(model, Store(place.store(arm.last.store)), split, task=arm.task, extent=ranked)
+        write_atomically(kept, json.dumps(scores.to_json()["scores"]).encode())
+    found: dict[str, Any] = json.loads(kept.read_text("utf-8"))
     return found
 
 

@@ -19,7 +19,7 @@ from diptych.models.image_bert.model import ImageBertConfig
 from diptych.recipes.objectives import ImageBertObjectives, Objectives, RetrievalObjectives, VqaObjectives
 from diptych.recipes.presets import decisions
 from diptych.recipes.presets.photos import photos
-from diptych.recipes.presets.small import PAIRS, TRAINING, muon
+from diptych.recipes.presets.small import NO_DROPOUT, PAIRS, TRAINING, muon
 from diptych.recipes.recipe import DataConfig, Recipe
 from diptych.recipes.stages import Stages
 from diptych.training.config import OptimizerConfig, TrainingConfig
@@ -70,7 +70,7 @@ def small(task: Task) -> Recipe:
         name=f"image-bert/small/{task}",
         system="image-bert",
         task=task,
-        model=ImageBertConfig.tiny(whole_region="given", answer_slot=True),
+        model=ImageBertConfig.tiny(whole_region="given", answer_slot=True, **NO_DROPOUT),
         objectives=_SMALL_OBJECTIVES.get(task, _OBJECTIVES[task]),
         optimizer=muon("encoder.layers."),
         training=PAIRS if task == "retrieval" else TRAINING,

@@ -23,7 +23,7 @@ def photos(small: Callable[[], Recipe]) -> Recipe:
     return derive(
         recipe,
         name=recipe.name.replace("/small/", "/photos/"),
-        model={"positions": 96},
+        model={"positions": 96, "dropout": 0.1, "attention_dropout": 0.1},
         training={"steps": 6000, "validate_every": 500, "checkpoint_every": 500, "patience": 4},
         data={"max_words": WORDS, "validation_records": 500},
         decoding={"beams": 3, "max_words": WORDS, "no_repeat_ngram": 3},

@@ -28,7 +28,7 @@ from diptych.recipes.objectives import (
 from diptych.recipes.presets import decisions
 from diptych.recipes.presets.photos import photos
 from diptych.recipes.presets.scst import scst, small_scst
-from diptych.recipes.presets.small import TRAINING, muon
+from diptych.recipes.presets.small import NO_DROPOUT, TRAINING, muon
 from diptych.recipes.presets.vqa2 import VQA2
 from diptych.recipes.recipe import DataConfig, Recipe
 from diptych.training.config import OptimizerConfig, TrainingConfig
@@ -153,7 +153,7 @@ def small(task: Task) -> Recipe:
         name=f"tden/small/{task}",
         system="tden",
         task=task,
-        model=TdenConfig.tiny(),
+        model=TdenConfig.tiny(**NO_DROPOUT),
         objectives=_SMALL_OBJECTIVES.get(task, _OBJECTIVES[task]),
         optimizer=muon("objects.", "sentence.", "cross.", "decoder."),
         training=TRAINING,
@@ -164,8 +164,8 @@ def small(task: Task) -> Recipe:
 def structured(structure: Structure, size: Size) -> Recipe:
     """Table 1: one stream, two streams, two streams decoupled. The others are compared with all of its objectives."""
     recipe = paper("pretrain") if size == "paper" else small("pretrain")
-    shape = TdenConfig.base(structure=structure) if size == "paper" else TdenConfig.tiny(structure=structure)
-    return derive(recipe, name=f"{recipe.name}/{structure}", model=shape)
+    config = TdenConfig.base if size == "paper" else partial(TdenConfig.tiny, **NO_DROPOUT)
+    return derive(recipe, name=f"{recipe.name}/{structure}", model=config(structure=structure))
 
 
 def table_2(row: int, size: Size) -> Recipe:

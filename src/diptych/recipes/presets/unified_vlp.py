@@ -25,7 +25,7 @@ from diptych.recipes.objectives import (
 from diptych.recipes.presets import decisions
 from diptych.recipes.presets.photos import photos
 from diptych.recipes.presets.scst import scst, small_scst
-from diptych.recipes.presets.small import PAIRS, TRAINING, muon
+from diptych.recipes.presets.small import NO_DROPOUT, PAIRS, TRAINING, muon
 from diptych.recipes.presets.vqa2 import AND_VAL, VQA2
 from diptych.recipes.recipe import DataConfig, Recipe
 from diptych.training.config import OptimizerConfig, TrainingConfig
@@ -111,7 +111,7 @@ def small(task: Task) -> Recipe:
         name=f"unified-vlp/small/{task}",
         system="unified-vlp",
         task=task,
-        model=UnifiedVLPConfig.tiny(whole_region="given", answer_slot=True),
+        model=UnifiedVLPConfig.tiny(whole_region="given", answer_slot=True, **NO_DROPOUT),
         objectives=derive(_OBJECTIVES[task], **own),
         optimizer=muon("encoder.layers."),
         training=TRAINING,

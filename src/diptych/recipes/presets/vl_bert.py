@@ -33,7 +33,7 @@ from diptych.recipes.objectives import (
     VqaObjectives,
 )
 from diptych.recipes.presets import decisions
-from diptych.recipes.presets.small import PAIRS, TRAINING, muon
+from diptych.recipes.presets.small import NO_DROPOUT, PAIRS, TRAINING, muon
 from diptych.recipes.presets.vqa2 import AND_VAL, VQA2
 from diptych.recipes.recipe import DataConfig, Recipe
 from diptych.training.config import OptimizerConfig, TrainingConfig
@@ -199,7 +199,7 @@ def small(task: Task) -> Recipe:
         name=f"vl-bert/small/{task}",
         system="vl-bert",
         task=task,
-        model=VLBertConfig.tiny(whole="given", visual_norm_init="official", **_OFFICIAL_INPUT),
+        model=VLBertConfig.tiny(whole="given", visual_norm_init="official", **_OFFICIAL_INPUT, **NO_DROPOUT),
         objectives=own if task == "pretrain" else _OBJECTIVES[task],
         optimizer=muon("encoder.layers."),
         training=PAIRS if task == "retrieval" else TRAINING,

@@ -26,7 +26,7 @@ from diptych.recipes.objectives import CaptionObjectives, Objectives, RetrievalO
 from diptych.recipes.presets import decisions
 from diptych.recipes.presets.photos import photos
 from diptych.recipes.presets.scst import small_scst
-from diptych.recipes.presets.small import PAIRS, TRAINING, muon
+from diptych.recipes.presets.small import NO_DROPOUT, PAIRS, TRAINING, muon
 from diptych.recipes.recipe import DataConfig, Recipe
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
@@ -133,7 +133,7 @@ def small(task: Task) -> Recipe:
         name=f"xgpt/small/{task}",
         system="xgpt",
         task=_kind(task),
-        model=XgptConfig.small(),
+        model=XgptConfig.small(**NO_DROPOUT),
         objectives=VqaObjectives(form="softmax") if task == "vqa" else objectives,
         optimizer=muon("refining.", "encoder.", "own_decoder."),
         training=PAIRS if task == "retrieval" else TRAINING,
@@ -182,7 +182,7 @@ def table_3(depth: str, structure: Structure) -> Recipe:
 def table_3_small(structure: Structure) -> Recipe:
     """Table 3, captioning from scratch, for small worlds and one core."""
     name = f"xgpt/small/caption/table-3-{structure}"
-    return derive(small("caption"), name=name, model=XgptConfig.small(structure=structure))
+    return derive(small("caption"), name=name, model=XgptConfig.small(structure=structure, **NO_DROPOUT))
 
 
 def table_4(masks: Literal["single", "multi"], size: Size) -> Recipe:
