@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from diptych.demo.demo import PRETRAINED, SCRATCH, DemoConfig, arm_settings, claim, demo, pretraining
+from diptych.demo.demo import ALL, PRETRAINED, SCRATCH, DemoConfig, arm_settings, claim, demo, pretraining
 from diptych.demo.systems import tasks_of
 from diptych.errors import RecipeError
 from diptych.models import SYSTEMS
@@ -30,7 +30,7 @@ def test_a_folder_of_another_size_is_refused_before_anything_is_drawn(tmp_path: 
 
 
 TINY = DemoConfig(web=16, train=12, val=4, test=6, labels=8, detector_steps=3, pretrain_steps=2, most_steps=2,
-                  validate_every=2, width=16, layers=1, batch=4, arm_batch=4)  # fmt: skip
+                  taught=0.01, validate_every=2, width=16, layers=1, batch=4, arm_batch=4)  # fmt: skip
 
 
 @pytest.fixture
@@ -47,9 +47,13 @@ def test_systems_share_a_world_and_have_a_page_each(tmp_path: Path) -> None:
     out, quiet = tmp_path / "demo", Console(quiet=True)
     results = demo(out, TINY, quiet, "vl-bert")
     assert set(results["scores"]) == {"vqa", "nlvr"}  # it has no decoder
-    assert set(results["scores"]["nlvr"]) == {SCRATCH, PRETRAINED}
+    assert set(results["scores"]["nlvr"]) == {SCRATCH, PRETRAINED, ALL}
+    assert [run["labels"] for run in results["runs"]] == 2 * [8, 8, 12]
     assert json.loads((out / "vl-bert" / "results.json").read_text())["config"]["system"] == "vl-bert"
-    assert open_model(out / "vl-bert" / "nlvr").architecture.system == "vl-bert"
+    kept = open_model(out / "vl-bert" / "nlvr")
+    assert kept.architecture.system == "vl-bert"
+    assert kept.recipe is not None
+    assert kept.recipe.data.records == 12, "the model to keep has learnt from all labels"
     assert not (out / "results.json").exists()
     seen = {shard: shard.stat().st_mtime_ns for shard in (out / "store").rglob("*.safetensors")}
     front, page = (out / "report.html"), (out / "vl-bert" / "report.html")

@@ -15,8 +15,10 @@ ASKED = [
 def test_arms_are_measured_and_reported(tmp_path: Path) -> None:
     right = CAPTION.by_key([{"key": r.key, "caption": r.captions[0], "score": 0.0} for r in ASKED])
     wrong = dict.fromkeys(right, "a boat")
-    answers = {"scratch": dict.fromkeys(right, "red"), "pre-trained": {key: key for key in right}}
-    measured = measure({"caption": {"scratch": wrong, "pre-trained": right}, "vqa": answers}, ASKED, ASKED[:1])
+    answers = {"scratch": dict.fromkeys(right, "red"), "pre-trained": {key: key for key in right}, "all": {}}
+    answers["all"] = answers["scratch"]  # the gain is that of the second over the first
+    said = {"scratch": wrong, "pre-trained": right, "all": right}
+    measured = measure({"caption": said, "vqa": answers}, ASKED, ASKED[:1])
     assert measured.scores["vqa"]["pre-trained"]["accuracy"].value == 100
     assert abs(measured.gains["vqa"].value - 200 / 3) < 1e-9
     caption = measured.scores["caption"]
@@ -24,5 +26,5 @@ def test_arms_are_measured_and_reported(tmp_path: Path) -> None:
     assert caption["scratch"]["CIDEr"].ceiling == caption["pre-trained"]["CIDEr"].ceiling
     page = report_arms(tmp_path, measured, ("dog",), {}, {"evaluate": 1.0}).read_text("utf-8")
     assert "pre-trained minus scratch: accuracy +66.7" in page
-    assert "the arm “pre-trained”" in page
+    assert "the arm “all”" in page
     assert f"Captions, CIDEr: scratch 0.0, pre-trained {caption['pre-trained']['CIDEr'].value:.1f}" in page

@@ -17,7 +17,7 @@ from diptych.tasks.vqa import answered_questions
 
 @dataclass(frozen=True)
 class Measured:
-    """All arms of all tasks on one split. The gain is that of the last arm over the first."""
+    """All arms of all tasks on one split. The gain is that of the second arm over the first."""
 
     records: tuple[Record, ...]
     training: tuple[Record, ...]
@@ -37,8 +37,8 @@ def measure(
         baselines = spec.baselines(records, training) if spec.baselines is not None else None
         scores[task] = {arm: spec.score(predicted, records, baselines) for arm, predicted in by_arm.items()}
         if spec.gain is not None and len(by_arm) > 1:
-            first, *_, last = by_arm.values()
-            gains[task] = spec.gain(first, last, records)
+            first, second, *_ = by_arm.values()
+            gains[task] = spec.gain(first, second, records)
     return Measured(tuple(records), tuple(training), predictions, scores, gains)
 
 

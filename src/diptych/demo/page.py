@@ -23,7 +23,7 @@ def demo_report(
     lead: str = "",  # by default the main scores in a sentence
     scores: Mapping[str, Mapping[str, Scores]],  # task -> arm -> scores
     notes: Mapping[str, Mapping[str, str]] | None = None,  # task -> arm -> how it was trained
-    gains: Mapping[str, Score] | None = None,  # task -> the last arm minus the first, paired
+    gains: Mapping[str, Score] | None = None,  # task -> the second arm minus the first, paired
     runs: Mapping[str, Mapping[str, Path]],  # "detector", "pretrain", "caption", "vqa" -> arm -> folder of the run
     records: Sequence[Record],  # the test split, with regions
     class_names: Sequence[str],
@@ -88,7 +88,7 @@ def _comparison(task: str, arms: Mapping[str, Scores], notes: Mapping[str, str],
 
 
 def _gain(arms: Sequence[str], gain: Score) -> str:
-    text = f"{arms[-1]} minus {arms[0]}: {gain.name} {gain.value:+.1f}"
+    text = f"{arms[1]} minus {arms[0]}: {gain.name} {gain.value:+.1f}"
     if gain.low is None or gain.high is None:
         return text
     unsure = gain.low <= 0 <= gain.high
