@@ -1,6 +1,7 @@
 """Shards on engines: results in the order of their names, errors with their exit codes, and no call to anybody."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -78,6 +79,30 @@ def test_ray_that_cannot_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(DiptychError, match=r"timed out during startup.*--engine local"):
         list(run(length, ["a"], "ray"))
     assert asked == ["local"] * STARTS
+
+
+OTHER = """
+import ray
+from diptych.engine import on_ray
+from diptych.errors import DiptychError
+if __name__ == "__main__":
+    with on_ray.cluster(1):
+        on_ray._same_versions(ray)
+        on_ray.version = lambda package: "9.9"  # of this process alone
+        try:
+            on_ray._same_versions(ray)
+        except DiptychError as refused:
+            print(refused)
+"""
+
+
+@pytest.mark.slow
+def test_a_cluster_of_another_version_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs the extra ray")
+    script = tmp_path / "other.py"
+    script.write_text(OTHER)
+    told = subprocess.run([sys.executable, str(script)], check=True, capture_output=True, text=True, timeout=250)
+    assert re.search(r"cluster on \S+ have .*'diptych': '0.*wanted .*'9\.9'.*install the same there", told.stdout)
 
 
 def test_nothing_is_reported_to_anyone(monkeypatch: pytest.MonkeyPatch) -> None:

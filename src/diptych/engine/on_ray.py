@@ -86,7 +86,13 @@ def versions() -> dict[str, str]:
 
 
 def _same_versions(ray: Any) -> None:
-    here = versions()
-    there = ray.get(ray.remote(num_cpus=0)(versions).remote())
-    if there != here:
-        raise DiptychError(f"the workers of the Ray cluster have {there}, wanted {here}: install the same there")
+    """Of every machine of the cluster."""
+    here, ask = versions(), ray.remote(num_cpus=0)(versions)
+    alive = [node for node in ray.nodes() if node["Alive"]]
+    there = [ask.options(label_selector={"ray.io/node-id": node["NodeID"]}).remote() for node in alive]
+    for node, found in zip(alive, ray.get(there), strict=True):
+        if found != here:
+            raise DiptychError(
+                f"the workers of the Ray cluster on {node['NodeManagerHostname']} have {found}, wanted {here}: install "
+                "the same there"
+            )
