@@ -11,8 +11,10 @@ from torch.nn import functional as F
 from toy import Always, Bad, Silent, ToyBatches, ToyModel, ToyUpdate, lines, toy_train, weights_hash
 
 from diptych.errors import RecipeError, TrainingError
-from diptych.training import distribution, trainer
+from diptych.training import distribution, fitting, trainer
 from diptych.training.checkpoint import load
+from diptych.training.fitting import largest
+from diptych.training.step import Stepper
 
 
 class Cut(Exception):
@@ -79,6 +81,31 @@ def test_accumulation_equals_one_big_batch(tmp_path, passes):
     for one, four in zip(lines(tmp_path / "whole"), lines(tmp_path / "parts"), strict=True):
         assert four["losses"] == pytest.approx(one["losses"], rel=1e-4)
         assert four["gradient_norm"] == pytest.approx(one["gradient_norm"], rel=1e-4)
+
+
+def test_parts_as_large_as_memory_takes(tmp_path, monkeypatch):
+    """A trial leaves nothing behind: the run is that of the number it found. On a CPU auto is the whole batch."""
+    toy_train(tmp_path / "whole", passes=2)
+    toy_train(tmp_path / "auto", passes=2, micro_batch="auto")
+    assert weights_hash(tmp_path / "auto") == weights_hash(tmp_path / "whole")
+
+    tried, trial = [], Stepper.trial
+
+    def short_of_memory(stepper):
+        tried.append(stepper.training.micro_batch)
+        trial(stepper)
+        if stepper.training.micro_batch > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Stepper, "trial", short_of_memory)
+    monkeypatch.setattr(fitting, "TRIED", ("cpu",))
+    toy_train(tmp_path / "one", passes=2, micro_batch=1)
+    assert not tried
+    toy_train(tmp_path / "found", passes=2, micro_batch="auto")
+    assert tried == [4, 2, 1]
+    assert weights_hash(tmp_path / "found") == weights_hash(tmp_path / "one") != weights_hash(tmp_path / "whole")
+    with pytest.raises(TrainingError, match=r"not even one sample of a step fits into the GPU's memory"):
+        largest(8, lambda size: False)
 
 
 def test_the_first_step_by_hand(tmp_path):

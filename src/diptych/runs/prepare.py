@@ -64,9 +64,10 @@ class Plan:
             )
         yield from self._frozen_by_chance()
         part, batch = self.recipe.training.micro_batch, self.recipe.training.batch
-        if part is not None and part < batch and self.schedule.compares_pairs:
+        if part is not None and (part == "auto" or part < batch) and self.schedule.compares_pairs:
+            few = "as many as memory takes" if part == "auto" else f"{part} pairs a process"
             yield (
-                f"a text meets the wrong pictures of its part alone: {part} pairs a process, of the {batch} of a step; "
+                f"a text meets the wrong pictures of its part alone: {few}, of the {batch} of a step; "
                 "training.micro_batch=null compares them all, where the memory is there"
             )
         yield from self.teaching.notes(self.store, self.records, self.tokens)

@@ -83,8 +83,9 @@ class TrainingConfig(BaseModel):
     """Optimizer steps of the run."""
     batch: PositiveInt
     """Samples of one step, over all processes."""
-    micro_batch: PositiveInt | None = None
-    """Samples of one forward pass at most, to save memory; null: the whole batch."""
+    micro_batch: PositiveInt | Literal["auto"] | None = None
+    """Samples of one forward pass at most, to save memory; null: the whole batch; auto: as many as a GPU's memory
+    takes, which is tried before the first step (elsewhere the whole batch)."""
     seed: Seed = 0
     """Seed of the first weights, the order of the data and all that is drawn in training."""
     device: str = "auto"
@@ -125,8 +126,10 @@ class TrainingConfig(BaseModel):
     def _agrees(self) -> Self:
         if self.validate_every is None and (self.patience is not None or self.average_best > 1):
             raise ValueError("patience and average_best choose by validation: give validate_every")
+        if self.micro_batch == "auto" and self.distributed == "fsdp":
+            raise ValueError("micro_batch=auto is tried by each process alone, which fsdp is not: give a number")
         return self
 
     def accumulation(self, world: int) -> int:
         """How many micro-batches each of `world` processes computes for one step."""
-        return -(-self.batch // ((self.micro_batch or self.batch) * world)) if self.micro_batch else 1
+        return -(-self.batch // (self.micro_batch * world)) if isinstance(self.micro_batch, int) else 1

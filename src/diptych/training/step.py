@@ -142,6 +142,24 @@ class Stepper:
         found.examples = list(getattr(update, "examples", ()))
         return found
 
+    def trial(self) -> None:
+        """The first pass of this rank's first part, forward and backward, beside two numbers for each weight as an
+        optimizer keeps: for the memory it takes. Nothing is left of it."""
+        part, update = self.maker((0, self.ranks.rank)), self.updates.at(0)
+        state = [torch.empty_like(weight) for weight in self.module.parameters() for _ in range(2)]
+        buffers = [(buffer, buffer.clone()) for buffer in self.module.buffers()]
+        self.module.train()
+        scales = {name: 1 / count for name, count in part.counts.items() if count > 0}
+        try:
+            total, _ = self.way.pass_(update.losses(self.module, self.sender.arrived(part)), scales) or (None, None)
+            if total is not None:
+                total.backward()
+        finally:
+            self.module.zero_grad(set_to_none=True)
+            for buffer, before in buffers:
+                buffer.copy_(before)
+            del state
+
     def _passes(self, update: Update, parts: list[Part], following: Part | None) -> list[Iterator[Losses]]:
         """Of each part, whose batch comes to the device when it is begun, and the next one's starts then."""
 

@@ -27,6 +27,7 @@ from diptych.training.config import OptimizerConfig, TrainingConfig
 from diptych.training.devices import Ranks, join_ranks
 from diptych.training.distribution import distribute, gather, sync_buffers
 from diptych.training.feeding import Batches, Part, Sender, Updates, by_step, made_ahead
+from diptych.training.fitting import fitted
 from diptych.training.log import Line, Log
 from diptych.training.optimizer import build_optimizer, highest_rate, learning_rate
 from diptych.training.slices import place
@@ -135,7 +136,7 @@ class _Run:
         self.ema = Ema(self.module, training.ema) if training.ema is not None else None
         self.step, self.saved, self.history = 0, 0, list[Validation]()
         self.wish = StopWish()
-        self.stepper = Stepper(
+        stepper = Stepper(
             module=self.module,
             updates=updates,
             batches=batches,
@@ -148,6 +149,7 @@ class _Run:
             sender=Sender(ranks.device),
             late=ranks.device.type in READ_LATE,
         )
+        self.stepper = fitted(stepper)
         self.unread: list[StepFound] = []
 
     @property
@@ -389,9 +391,7 @@ class _Run:
             rate += f" = {config.lr:g} x batch {training.batch}"
         start = "" if resumed_from is None else f", going on after step {resumed_from}"
         if self._gave_up():
-            start += (
-                f", where it gave up ({self.training.patience} validations without a rise; raise training.patience)"
-            )
+            start += f", where it gave up ({training.patience} validations without a rise; raise training.patience)"
         parts = f" in {self.stepper.parts} parts" if self.stepper.parts > 1 else ""
         return (
             f"{config.kind}, {rate}, {config.schedule}; "

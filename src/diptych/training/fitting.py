@@ -1,0 +1,67 @@
+"""`training.micro_batch=auto`: how many samples of a step a GPU takes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+
+from diptych.configs import derive
+from diptych.errors import TrainingError
+from diptych.training.step import Stepper
+
+TRIED = ("cuda",)  # devices whose memory ends with an error that a run survives
+SHARE = 0.85  # of the memory that a trial may take: later batches are longer than the first
+
+
+def fitted(stepper: Stepper) -> Stepper:
+    """With a number in place of `auto`. Raises TrainingError where not even one sample fits."""
+    if stepper.training.micro_batch != "auto":
+        return stepper
+    if stepper.ranks.device.type not in TRIED:
+        return _of_size(stepper, None)
+
+    def fits(size: int) -> bool:
+        return stepper.ranks.sum([float(not _has_room(_of_size(stepper, size)))])[0] == 0  # on every rank
+
+    return _of_size(stepper, largest(-(-stepper.training.batch // stepper.ranks.world), fits))
+
+
+def largest(size: int, fits: Callable[[int], bool]) -> int:
+    """`size`, or the first of its halves that fits."""
+    while not fits(size):
+        if size == 1:
+            raise TrainingError(
+                "not even one sample of a step fits into the GPU's memory: fewer regions (model.max_regions), a "
+                "smaller model, or another GPU"
+            )
+        size = -(-size // 2)
+    return size
+
+
+def _of_size(stepper: Stepper, size: int | None) -> Stepper:
+    return replace(stepper, training=derive(stepper.training, micro_batch=size))
+
+
+def _has_room(stepper: Stepper) -> bool:
+    try:
+        with _limited(stepper.ranks.device):
+            stepper.trial()
+    except torch.OutOfMemoryError:
+        return False
+    return True
+
+
+@contextmanager
+def _limited(device: torch.device) -> Iterator[None]:
+    if device.type != "cuda":
+        yield
+        return
+    torch.cuda.set_per_process_memory_fraction(SHARE, device)
+    try:
+        yield
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0, device)
+        torch.cuda.empty_cache()
