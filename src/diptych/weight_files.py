@@ -55,8 +55,8 @@ def _read_safetensors(path: Path) -> Tensors:
 def _read_torch(path: Path) -> Tensors:
     # A zip without its table of contents, which is at the end, is a file cut short; torch would take it for a pickle.
     with path.open("rb") as file:
-        start = file.read(2)
-    zipped, pickled = start == b"PK", start[:1] == b"\x80"
+        start = file.read(16)
+    zipped, pickled = start[:2] == b"PK", start[:1] == b"\x80"
     if zipped and not zipfile.is_zipfile(path):
         raise CheckpointError(f"{path} is cut short: {path.stat().st_size} bytes; copy it again from its source")
     try:
@@ -69,7 +69,7 @@ def _read_torch(path: Path) -> Tensors:
                 "state dict alone, or convert it to safetensors where you trust it"
             ) from error
         raise CheckpointError(
-            f"{path} is not a file of weights, or is damaged ({first_line(error)}); wanted safetensors or a "
+            f"{path} is not a file of weights, or is damaged (it begins with {start!r}); wanted safetensors or a "
             "PyTorch state dict"
         ) from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, TypeError, IndexError) as error:

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from diptych.errors import CheckpointError, DataError, DiptychError, RecipeError
 from diptych.runs.detector_files import from_hub, import_detector, open_file
-from diptych.runs.detectors import open_detector
+from diptych.runs.detectors import keep_detector, open_detector
 from diptych.vision.load import load_detector
 from tests.detector_files import CFG, butd_file, detectron_blobs, write_airsplay, write_detectron
 
@@ -122,7 +122,9 @@ def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
             import_detector(path, tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
-    refused(tmp_path / "none.pkl", "none.pkl is missing")
+    refused(tmp_path / "none.pkl", r"none.pkl is missing; wanted a detector's official file \(.pkl, ")
+    (tmp_path / "page.pth").write_text("<html>no such file</html>")
+    refused(tmp_path / "page.pth", r"page.pth is not a file of weights, .*\(it begins with b'<html>no such fi'\)")
     (tmp_path / "list.pkl").write_bytes(pickle.dumps([1, 2]))
     refused(tmp_path / "list.pkl", "holds no table of arrays")
     torch.save({"fc.weight": torch.ones(2)}, tmp_path / "other.pth")
@@ -153,6 +155,14 @@ def test_the_hub_is_asked_for_one_commit_alone(tmp_path: Path, monkeypatch: pyte
     found = open_detector(f"hub:user/name@{COMMIT}", [])
     assert found.contract.extractor == LAYOUTS[hugging_face]
     assert {one[::2] for one in asked} == {("user/name", COMMIT)}
+    lines = keep_detector(f"hub:user/name@{COMMIT}", tmp_path / "kept", None, None, ["shorter=500"], None)
+    assert "at 500 to" in lines[-1]
+    assert load_detector(tmp_path / "kept").contract.extractor in lines[-1]
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda _, file, **__: str(tmp_path / "kept" / file))
+    keep_detector(f"hub:user/ours@{COMMIT}", tmp_path / "again", None, None, [], None)
+    assert load_detector(tmp_path / "again").contract == load_detector(tmp_path / "kept").contract
+    with pytest.raises(RecipeError, match=r"--set is not for hub:user/ours@.*, a detector folder"):
+        keep_detector(f"hub:user/ours@{COMMIT}", tmp_path / "third", None, None, ["shorter=400"], None)
 
     def offline(*_: object, **__: object) -> None:
         assert constants.HF_HUB_OFFLINE  # or the library would try for a minute

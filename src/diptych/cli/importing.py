@@ -27,7 +27,9 @@ def import_(
     ],
     file: Annotated[
         Path,
-        typer.Argument(help="Official checkpoint; of a detector its official file, grid:NAME, hf:NAME or onnx:FILE."),
+        typer.Argument(
+            help="Official checkpoint; of a detector its file, hub:NAME@COMMIT, grid:NAME, hf:NAME or onnx:FILE."
+        ),
     ],
     out: Annotated[Path, typer.Argument(help="Model folder or detector folder to write.")],
     vocab: Annotated[

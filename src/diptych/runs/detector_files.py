@@ -72,6 +72,12 @@ def line_of(contract: FeatureContract) -> str:
 
 def from_hub(name: str) -> Detector:
     """`hub:USER/NAME@COMMIT`: a detector folder of ours, or the weights of an official detector."""
+    path = fetched(name)
+    return load_detector(path) if path.is_dir() else open_file(path).detector
+
+
+def fetched(name: str) -> Path:
+    """The detector folder, or the file of weights, that `hub:USER/NAME@COMMIT` has."""
     if (found := HUB_NAME.fullmatch(name)) is None:
         raise RecipeError(
             f"{name!r} names no fixed version; wanted hub:USER/NAME@COMMIT with the 40 digits of the commit (on the "
@@ -80,10 +86,10 @@ def from_hub(name: str) -> Detector:
     repository, revision = found[1], found[2]
     if (described := _fetched(repository, revision, DETECTOR)) is not None:
         _fetched(repository, revision, WEIGHTS)
-        return load_detector(described.parent)
+        return described.parent
     for file in HUB_FILES:
         if (path := _fetched(repository, revision, file)) is not None:
-            return open_file(path).detector
+            return path
     raise CheckpointError(f"{name} has neither {DETECTOR} nor {' nor '.join(HUB_FILES)}; wanted one of them")
 
 
@@ -126,7 +132,10 @@ def _setting(text: str) -> tuple[str, Any]:
 
 def _read(path: Path) -> tuple[Tensors, str | None]:
     """Tensors by their names in the file, and the text of Detectron's settings where there is one."""
-    if path.suffix != ".pkl" or not path.is_file():
+    if not path.is_file():
+        kind = "a folder" if path.is_dir() else "missing"
+        raise CheckpointError(f"{path} is {kind}; wanted a detector's official file (.pkl, .pth, .bin or .safetensors)")
+    if path.suffix != ".pkl":
         return read_weights(path), None
     held = unpickle.load(path)
     inner = next((held[name] for name in ("blobs", "model") if isinstance(held, dict) and name in held), held)

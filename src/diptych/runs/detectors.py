@@ -12,6 +12,7 @@ from diptych.loading.store import DETECTOR
 from diptych.models import SYSTEMS
 from diptych.runs.detector_files import (
     HUB,
+    fetched,
     from_hub,
     import_detector,
     line_of,
@@ -134,8 +135,12 @@ def keep_detector(
     Hands back a line for each key or for what was guessed, and one for what it is.
     """
     if not name.startswith((GRID, HF, ONNX)) and not name.endswith(".onnx"):
-        _only(("--set", "--class-names"), {"--weights": weights, "--backbone": backbone}, "an official file")
-        return import_detector(Path(name), out, settings, class_names)
+        _only((), {"--weights": weights, "--backbone": backbone}, "an official file")
+        path = fetched(name) if name.startswith(HUB) else Path(name)
+        if not name.startswith(HUB) or path.is_file():
+            return import_detector(path, out, settings, class_names)
+        _only((), {"--set": settings or None, "--class-names": class_names}, f"{name}, a detector folder")
+        name = str(path)
     refuse_existing(out)
     notes: list[str] = []
     name = f"{ONNX}{name}" if name.endswith(".onnx") and not name.startswith(ONNX) else name
