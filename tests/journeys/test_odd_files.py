@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
@@ -24,6 +26,7 @@ from diptych.vision.detector import Detector
 from diptych.vision.given import Given
 from diptych.vision.ground_truth import GroundTruth
 from diptych.vision.pictures import open_picture
+from tests.journeys.conftest import Result, drawn_pictures
 
 ODD = {"latin": b"caf\xe9.png", "lines": "two\nlines\u2028three.png".encode(), "markup": b"[red]x.png"}
 
@@ -125,3 +128,16 @@ def test_a_vocabulary_of_no_possible_size_is_refused(tmp_path: Path, size: str) 
         _run(["tokens", "--out", str(tmp_path / "out"), "--text", str(tmp_path / "text"), "--size", size], False) == 2
     )
     assert not (tmp_path / "out").exists()
+
+
+def test_extract_takes_a_device_by_name(with_detector: Path, run: Callable[..., Result], tmp_path: Path) -> None:
+    pictures = drawn_pictures(tmp_path, 3)
+    for device in ("auto", "cpu"):
+        done = run("extract", pictures, tmp_path / device, "--detector", with_detector, "--device", device)
+        assert (done.code, done.out.split(";")[0]) == (0, "3 extracted")
+    one, other = (Store(tmp_path / device) for device in ("auto", "cpu"))
+    assert all(torch.equal(one.record(i).regions.features, other.record(i).regions.features) for i in range(3))  # type: ignore[union-attr,arg-type]
+    refused = run("extract", pictures, tmp_path / "none", "--detector", with_detector, "--device", "cuda:99")
+    assert refused.code == 2
+    assert "--device: 'cuda:99' was asked for, " in refused.error
+    assert not (tmp_path / "none" / "store.json").exists()

@@ -5,10 +5,11 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -193,8 +194,32 @@ def test_processes_see_what_one_does(make_records: MakeRecords, tmp_path: Path) 
         one = extract(records, detector, tmp_path / "one", 2, progress=told.append)
     two = extract(records, detector, tmp_path / "two", 2, progress=told.append, processes=2)
     assert one == two
+    assert one == two
     assert (one.written, list(one.failed)) == (22, ["k4"])
     assert sum(told) == 2 * 23
+    assert same_bytes(tmp_path / "one", tmp_path / "two")
+
+
+def test_processes_open_pictures_for_a_device(
+    make_records: MakeRecords, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another device than the CPU itself: one detector on it, and pictures that cross between processes."""
+    records = make_records(7)
+    (tmp_path / "004.png").write_bytes(b"no picture")
+    opened = list[int]()
+
+    def sent(work: Callable[..., Any], pieces: Iterable[Any], processes: int) -> Iterator[Any]:
+        for piece in pieces:
+            opened.append(len(piece))
+            yield pickle.loads(pickle.dumps(work(piece)))
+
+    monkeypatch.setattr(extraction, "shared", sent)
+    with one_thread():
+        one = extract(records, small_detector(), tmp_path / "one", 2)
+        beside = extract(records, small_detector(), tmp_path / "two", 2, processes=3, device=torch.device("cpu", 0))
+    assert opened == [2, 2, 2, 1]
+    assert one == beside
+    assert (one.written, list(one.failed)) == (6, ["k4"])
     assert same_bytes(tmp_path / "one", tmp_path / "two")
 
 
@@ -240,6 +265,7 @@ def test_work_that_carries_its_detector_sees_what_one_process_does(
 ON_RAY = """
 import sys
 from pathlib import Path
+from typing import Any
 
 from diptych import engine
 from diptych.core import Record
