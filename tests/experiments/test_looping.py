@@ -14,7 +14,6 @@ from diptych.sources.storybook import record, scene
 from diptych.vision.ground_truth import GroundTruth
 from experiments.looping import (
     ARMS,
-    AS_IT_IS,
     OF_EVERY_ARM,
     SAID_BY_PEOPLE,
     SEARCHES,
