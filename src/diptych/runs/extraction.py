@@ -81,8 +81,7 @@ def extract_with_progress(
         tell(console, f"  {printable(key)}: {printable(reason)}")
     if given is not None and given.bytes_read:
         seconds, size = max(perf_counter() - started, 1e-9), given.bytes_read / 1e9
-        amount = f"{size:.2f} GB" if size >= 0.1 else f"{1000 * size:.1f} MB"
-        tell(console, f"{amount} of features converted, {size / seconds:.2f} GB/s")
+        tell(console, f"{_bytes(size)} of features converted, {_bytes(size / seconds)}/s")
     return done
 
 
@@ -190,3 +189,7 @@ def _same_words(store: Store, records: Sequence[Record], data: Path) -> None:
 def _from_root(record: Record) -> Record:
     """A picture is the same, from wherever its name starts."""
     return record if record.image is None else replace(record, image=Path(os.path.abspath(record.image)))
+
+
+def _bytes(gigabytes: float) -> str:
+    return f"{gigabytes:.2f} GB" if gigabytes >= 0.1 else f"{1000 * gigabytes:.3g} MB"
