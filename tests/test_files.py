@@ -13,8 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from diptych.cli import _run
 from diptych.errors import DiptychError
 from diptych.files import copy_folder, sweep, write_atomically
+from diptych.serving.export.write import export
 
 GONE = 2**22 + 1  # no process has a number above 2^22 on Linux
 
@@ -119,3 +121,23 @@ def test_what_a_dead_process_left_goes_though_nobody_asked_how_it_ended(tmp_path
     there = left.exists()
     ended.wait()
     assert not there
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["pretrain unified-vlp/small/pretrain --data store --out X", "mine run page --out X --no-nsfw",
+     "storybook web X --pages 2", "check store --model X", "tokens --data X --out out", "caption 0.png --model X"],
+)  # fmt: skip
+def test_a_folder_whose_name_is_not_utf8_is_refused(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Safetensors and tokenizers cannot open what lies in it, and torch.export ends the process."""
+    monkeypatch.chdir(tmp_path)
+    name = os.fsdecode(b"caf\xe9")
+    if "--out X" not in words:
+        Path(name).mkdir()
+    assert _run(words.replace("X", name).split(), debug=False) == 1
+    assert "is not UTF-8, and what reads weights and words cannot open it; rename it" in capsys.readouterr().err
+    assert Path(name).exists() == ("--out X" not in words)
+    with pytest.raises(DiptychError, match="is not UTF-8"):
+        export(None, Path(name), "torch")  # type: ignore[arg-type]

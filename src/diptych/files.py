@@ -109,6 +109,17 @@ def refuse_endless(path: Path) -> None:
         raise OSError(errno.ESPIPE, "a pipe or a device, which is not read; write what it gives to a file", str(path))
 
 
+def check_name(path: Path) -> None:
+    """Raises DiptychError for a name that is not UTF-8, which the libraries of weights and words cannot open."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise DiptychError(
+            f"the name {os.fsencode(path)!r} is not UTF-8, and what reads weights and words cannot open it; rename it, "
+            "or give another"
+        ) from error
+
+
 def parse_json(text: str | bytes) -> Any:
     """What a file of others says. Raises ValueError for what is no JSON, or is nested too deep to be read."""
     try:

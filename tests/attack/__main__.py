@@ -28,7 +28,7 @@ from tests.attack.forks import import_all
 from tests.attack.fuzz import fuzzed
 from tests.attack.inputs import refused
 from tests.attack.kills import Broken, Way, broken_by, undisturbed
-from tests.attack.memory import STEPS, flat
+from tests.attack.memory import STEPS, SYSTEMS, flat
 from tests.attack.pipes import COMMANDS, GIVEN, not_waited_for
 from tests.attack.ranks import lost, whole_of_ranks
 from tests.attack.samples import fuzzers
@@ -64,7 +64,7 @@ def kinds(world: Path, place: Path) -> Iterator[Kind]:
     yield Kind("bad inputs: command line", lambda number: refused(f"inputs/{number}", world, place), 1000)
     yield Kind("pipes and devices", lambda number: not_waited_for(number, world, place), len(GIVEN) * len(COMMANDS))
     yield Kind("two ranks: one lost", _losing(world, place), 12)
-    yield Kind(f"memory: {STEPS:,} steps", lambda number: flat(number, world, place), 1, STEPS)
+    yield Kind(f"memory: {STEPS:,} steps", lambda number: flat(number, world, place), len(SYSTEMS), STEPS)
 
 
 def _killing(verb: Any, way: Any, world: Path, place: Path) -> Try:

@@ -13,14 +13,17 @@ from tests.attack.verbs import TINY
 
 STEPS, WARM = 20_000, 2_000
 MOST = 1.02
-SYSTEMS = ("unified-vlp", "xgpt", "vl-bert", "image-bert")  # whose sizes have the same names
+SYSTEMS = ("unified-vlp", "xgpt", "vl-bert", "image-bert", "tden")
+LAYERS = "model.layers=1"
+OF_TDEN = ("model.object_layers=1", "model.sentence_layers=1", "model.cross_layers=1", "model.decoder_layers=1",
+           "model.similarity_width=16")  # fmt: skip
 HOUR = 3600.0
 
 
 def flat(number: int, world: Path, place: Path, steps: int = STEPS, warm: int = WARM) -> Broken | str:
     """One system after the other. The most of the last tenth is held against the most of the tenth after `warm`."""
     system, folder = SYSTEMS[number % len(SYSTEMS)], copied(world, place)
-    arguments = ("pretrain", f"{system}/small/pretrain", "--data", "store", "--out", "run", *TINY)
+    arguments = ("pretrain", f"{system}/small/pretrain", "--data", "store", "--out", "run", *_sizes(system))
     more = {"training.steps": steps, "training.checkpoint_every": steps // 4, "training.validate_every": "null",
             "training.log_every": 10}  # fmt: skip
     child = begin(folder, (*arguments, *(word for key, value in more.items() for word in ("--set", f"{key}={value}"))))
@@ -39,6 +42,13 @@ def flat(number: int, world: Path, place: Path, steps: int = STEPS, warm: int = 
         return Broken("memory", system, f"{system}: {len(seen)} looks, too few")
     grown, words = max(late) / max(early), f"{system}: {max(early):.0f} MiB, then {max(late):.0f} after {steps} steps"
     return Broken("memory", system, words) if grown > MOST else words
+
+
+def _sizes(system: str) -> tuple[str, ...]:
+    if system != "tden":
+        return TINY
+    at = TINY.index(LAYERS)
+    return (*TINY[: at - 1], *TINY[at + 1 :], *(word for size in OF_TDEN for word in ("--set", size)))
 
 
 def _watched(child: Child, log: Path) -> list[tuple[int, float]]:

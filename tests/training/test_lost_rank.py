@@ -1,9 +1,14 @@
 """A process of a run that dies is named as that, not as a fault of Diptych."""
 
+import socket
 import subprocess
 import sys
 
 import pytest
+import torch
+
+from diptych.errors import TrainingError
+from diptych.training import devices
 
 # Rank 1 goes after both have met; rank 0 then waits for it.
 MEET = """
@@ -34,3 +39,62 @@ def test_a_lost_rank_is_known(tmp_path):
         first = subprocess.run([*command, "0", str(tmp_path / "store")], capture_output=True, text=True, check=False)
         other.wait()
     assert (first.stdout, first.returncode) == ("True False False\n", 0), first.stderr
+
+
+# Waits for the others; one of them is gone before they have met.
+FORM = """
+import os, signal, sys
+from threading import Timer
+import torch
+from diptych.cli.app import _terminated
+from diptych.errors import Terminated, TrainingError
+from diptych.training.devices import join_ranks, leave
+
+os.environ |= {"RANK": sys.argv[1], "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": sys.argv[2]}
+signal.signal(signal.SIGTERM, _terminated)
+Timer(1.0, lambda: print("waits", flush=True)).start()
+try:
+    with join_ranks(torch.device("cpu")):
+        print("met", flush=True)
+except Terminated:
+    leave(75)
+except TrainingError as error:
+    print(error, flush=True)
+    leave(1)
+"""
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_who_waits_for_a_lost_rank_hears_sigterm(rank: str) -> None:
+    """torchrun kills what does not end within 30 seconds."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", FORM]
+    other = subprocess.Popen([*command, str(1 - int(rank)), str(port)], stdout=subprocess.DEVNULL)
+    other.kill()  # before it has met anyone
+    other.wait()
+    with subprocess.Popen([*command, rank, str(port)], stdout=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == "waits\n"
+        waiting.terminate()
+        try:
+            assert waiting.wait(15) == 75
+        finally:
+            waiting.kill()
+
+
+def test_processes_that_do_not_meet_are_told_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: str) -> None:
+        raise RuntimeError("The server socket has failed to listen")
+
+    monkeypatch.setattr(devices.distributed, "init_process_group", fails)
+    monkeypatch.setattr(devices, "_left", [])
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "here", "MASTER_PORT": "29500"}.items():
+        monkeypatch.setenv(name, value)
+    with (
+        pytest.raises(TrainingError, match=r"have not met at here:29500 \(The server socket has failed to listen"),
+        devices.join_ranks(torch.device("cpu")),
+    ):
+        pass

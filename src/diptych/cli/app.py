@@ -129,18 +129,19 @@ def hold(folder: Path, temporary: bool = True) -> None:
     """The folder that a verb writes is its own until it ends; SIGTERM keeps what was done, and its repeats are one.
 
     What an earlier command was killed over is swept. Temporary files lie there too, but where the folder is written
-    beside and takes its place as a whole. Raises DiptychError where another process writes there.
+    beside and takes its place as a whole. Raises DiptychError where another process writes there, or nobody can.
     """
     from multiprocessing.util import Finalize
 
-    from diptych.files import aside, sweep
+    from diptych.files import aside, check_name, sweep
     from diptych.lock import held
 
+    check_name(folder)
     made = not folder.exists()
     holding.enter_context(held(folder))
     own = aside((folder / "temporary").absolute())
     if temporary and len(str(own)) < MOST_OF_A_PATH:
-        own.mkdir()
+        own.mkdir(parents=True)  # under torchrun the first process may not have made it yet
         # After multiprocessing's own folder in it, whose removal at exit has priority -100.
         Finalize(None, _remove, (own, folder if made else None), exitpriority=-101)
         tempfile.tempdir = os.environ["TMPDIR"] = str(own)

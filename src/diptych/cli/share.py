@@ -72,6 +72,7 @@ def export(
     """Write a model as programs that run without Diptych."""
     from diptych.serving.export.write import export
 
+    hold(out, temporary=False)
     made = export(open_folder(model), out, form, lambda line: print(line, file=sys.stderr))
     print(
         f"{out}: {', '.join(made)}; try it: python {out / 'run.py'} PICTURE" + (" QUESTION" if "answer" in made else "")

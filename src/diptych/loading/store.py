@@ -42,7 +42,7 @@ from diptych.core import (
     Statement,
 )
 from diptych.errors import DataError, Terminated
-from diptych.files import parse_json, refuse_endless, text_of, write_atomically
+from diptych.files import check_name, parse_json, refuse_endless, text_of, write_atomically
 from diptych.loading.tensor_file import tensor_file
 from diptych.vision.weights import check_detector
 
@@ -371,6 +371,7 @@ def _tuples(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_index(folder: Path) -> dict[str, Any]:
+    check_name(folder)
     path = folder / INDEX
     if not path.is_file():
         raise DataError(f"{folder} is not a store: it has no {INDEX}; make one with `diptych extract DATA {folder}`")

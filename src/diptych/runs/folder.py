@@ -27,7 +27,16 @@ from diptych.configs import derive
 from diptych.core import FeatureContract
 from diptych.devices import Precision
 from diptych.errors import CheckpointError, DataError
-from diptych.files import bytes_of, checksum, copy_folder, parse_json, text_of, whole_folder, write_atomically
+from diptych.files import (
+    bytes_of,
+    check_name,
+    checksum,
+    copy_folder,
+    parse_json,
+    text_of,
+    whole_folder,
+    write_atomically,
+)
 from diptych.loading.store import DETECTOR
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.loading.tokens import Tokens
@@ -157,6 +166,7 @@ class ModelFolder:
 
 def open_model(path: Path) -> ModelFolder:
     """From a model folder, or from the folder of the run that made it."""
+    check_name(path)
     folder = model_in(path)
     if folder is None:
         unfinished = (path / "checkpoints").is_dir()

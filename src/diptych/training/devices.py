@@ -4,13 +4,16 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Thread
 from typing import Any, NoReturn
 
 import torch
 from torch import distributed
 
+from diptych.downloads import first_line
 from diptych.errors import TrainingError
 from diptych.processes import started_together
 
@@ -55,7 +58,7 @@ class Ranks:
         return self.world > 1 and (isinstance(error, distributed.DistBackendError) or "gloo" in str(error))
 
 
-_left: list[str] = []  # backends of the process groups that this process has been in
+_left: list[str] = []  # backends of the process groups that this process has been in, or was about to be
 
 
 def leave(code: int) -> NoReturn:
@@ -80,10 +83,7 @@ def join_ranks(device: torch.device) -> Iterator[Ranks]:
     if started_together() == 1:
         yield Ranks(0, 1, device)
         return
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    # gloo beside nccl: gathers of CPU tensors and objects must not need a GPU.
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    _form(device)
     ranks = Ranks(distributed.get_rank(), distributed.get_world_size(), device)
     try:
         yield ranks
@@ -94,5 +94,34 @@ def join_ranks(device: torch.device) -> Iterator[Ranks]:
             "another process of this run has ended, and what it printed says why; the same command goes on"
         ) from error
     finally:
-        _left.append(distributed.get_backend())
         distributed.destroy_process_group()
+
+
+def _form(device: torch.device) -> None:
+    """The process group, in a thread: who waits for the others in torch hears no signal. Raises TrainingError."""
+    # gloo beside nccl: gathers of CPU tensors and objects must not need a GPU.
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    formed: Future[None] = Future()
+
+    def form() -> None:
+        try:
+            if device.type == "cuda":
+                torch.cuda.set_device(device)
+            distributed.init_process_group(backend)
+        except Exception as error:
+            formed.set_exception(error)
+        else:
+            formed.set_result(None)
+
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    _left.append(backend)
+    Thread(target=form, daemon=True).start()
+    try:
+        formed.result()
+    except (RuntimeError, ValueError) as error:
+        at = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        raise TrainingError(
+            f"the processes of this run have not met at {at} ({first_line(error)}); see that all of them were started, "
+            "that this address is the first one's, and that no other program has the port"
+        ) from error

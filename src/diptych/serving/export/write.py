@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from diptych.core import Writer
 from diptych.errors import DataError, ServingError
 from diptych.extras import wanted
-from diptych.files import whole_folder
+from diptych.files import check_name, holds_something, whole_folder
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.runs.folder import ModelFolder
 from diptych.serving.export.programs import (
@@ -46,10 +46,11 @@ Telling = Callable[[str], object]
 
 def export(folder: ModelFolder, out: Path, form: Format, tell: Telling = print) -> list[str]:
     """The programs of what it was taught, caption or ask; hands back their names. Raises ServingError and DataError."""
+    check_name(out)
     task = _task(folder)
     check_exportable(folder.architecture.config, folder.folder)
     detector = _detector(folder)
-    if out.exists() and not (out / FACTS).is_file():
+    if holds_something(out) and not (out / FACTS).is_file():
         raise DataError(f"{out} exists and is no folder of `diptych export`; choose another")
     if form == "onnx":
         with wanted("--format onnx", "export"):
