@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import torch
 
 from diptych.core import IGNORE, QUERIES_BEFORE, Regions, Sample, collate
@@ -53,3 +55,14 @@ def test_moving_keeps_everything() -> None:
     batch = collate([Sample("a", "p", regions(2), torch.tensor([5]))]).to("cpu")
     assert batch.keys == ["a"]
     assert batch.text.tolist() == [[5]]
+
+
+def test_batches_are_made_as_they_are_under_autocast() -> None:
+    """As a validation in bf16 makes them of a store's fp16, which autocast does not know on a CPU."""
+    half = replace(regions(2), features=torch.rand(2, 3).half(), whole=torch.rand(3).half())
+    samples = [Sample(key, "p", half, torch.tensor([5])) for key in "ab"]
+    with torch.autocast("cpu", torch.bfloat16):
+        batch = collate(samples)
+    assert batch.whole is not None
+    assert batch.features is not None
+    assert batch.whole.dtype == batch.features.dtype == torch.float16

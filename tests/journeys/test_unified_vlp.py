@@ -119,7 +119,7 @@ def test_torchrun_gives_the_weights_of_one_process(world: Path, pretrained: Path
         "diptych.cli",
     ]
     shared = [*torchrun, *arguments, "--out", str(tmp_path / "two")]
-    done = subprocess.run(shared, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(shared, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=800)
     assert done.returncode == 0, done.stderr
     from safetensors.torch import load_file
 

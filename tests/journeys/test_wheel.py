@@ -47,7 +47,7 @@ class Installed:
 
 def uv(*arguments: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     assert UV is not None
-    done = subprocess.run([UV, *arguments], cwd=cwd, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run([UV, *arguments], cwd=cwd, capture_output=True, text=True, check=False, timeout=800)
     assert done.returncode == 0, done.stderr
     return done
 

@@ -86,7 +86,7 @@ def test_engines_give_the_same_bytes(small_web: Path, tmp_path: Path, engine: st
     (tmp_path / "by_engine.py").write_text(BY_ENGINE)
     here = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}  # of `tests`, for Ray's workers too
     command = [sys.executable, tmp_path / "by_engine.py", tmp_path / "two", engine, *parts]
-    subprocess.run(command, check=True, timeout=250, env=here)
+    subprocess.run(command, check=True, timeout=800, env=here)
     assert digest(tmp_path / "one") == digest(tmp_path / "two")
     assert (tmp_path / "two.killed").exists() == (engine == "ray")
 

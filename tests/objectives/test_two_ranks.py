@@ -38,7 +38,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
             env=os.environ | {"OMP_NUM_THREADS": "1", "TESTS_OF": str(top)},
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=800,
             check=False,
         )
         assert done.returncode == 0, done.stderr[-4000:]

@@ -50,7 +50,7 @@ def folders(tmp_path_factory):
         cwd=root,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=800,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]

@@ -221,7 +221,11 @@ def _whole(regions: Sequence[Regions]) -> Tensor | None:
     known = [r.whole for r in regions if r.whole is not None]
     if not known or any(r.whole is None and len(r) for r in regions):
         return None
-    return torch.stack([torch.zeros_like(known[0]) if r.whole is None else r.whole for r in regions])
+    stacked = known[0].new_zeros(len(regions), *known[0].shape)  # torch.stack fails under autocast with fp16 on a CPU
+    for row, one in zip(stacked, regions, strict=True):
+        if one.whole is not None:
+            row.copy_(one.whole)
+    return stacked
 
 
 def _pixels(regions: Sequence[Regions]) -> Tensor | None:
