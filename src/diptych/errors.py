@@ -7,6 +7,7 @@
     ├── TrainingError           a run that had to stop: a loss that is not finite, a disk that is full
     ├── Stopped                 exit code 75: asked to stop (SIGTERM, Ctrl-C), saved; the same command goes on
     └── ServingError            one request that cannot be answered
+        └── GalleryError        a database of vectors that is away, full, or of another model
 
 A message says what was found, what was wanted, where, and the way out.
 """
@@ -49,6 +50,10 @@ class Stopped(DiptychError):
 
 
 class ServingError(DiptychError):
+    pass
+
+
+class GalleryError(ServingError):
     pass
 
 

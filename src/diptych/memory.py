@@ -34,11 +34,12 @@ def share_memory() -> bool:
     """Let all threads allocate from one place, and say whether they do; to be called before there are any, and before
     torch is imported.
 
-    glibc gives each thread an arena of its own, which stays as large as that thread's largest moment. And oneDNN keeps
-    what it made for 1,024 shapes of products: each size of a batch took 36 MiB more, until all had come in every
-    length. Here it keeps 128, unless ONEDNN_PRIMITIVE_CACHE_CAPACITY is set.
+    glibc gives each thread an arena of its own, which stays as large as that thread's largest moment. And oneDNN, and
+    torch once more (LRU_CACHE_CAPACITY), keep what they made for 1,024 shapes of products: each size of a batch took 36
+    MiB more, until all had come in every length. Here they keep 128, unless these variables are set.
     """
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
+    for kept in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(kept, "128")
     return _set_malloc(((ARENA_MAX, 1),))
 
 

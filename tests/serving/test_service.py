@@ -19,6 +19,7 @@ import torch
 from PIL import Image
 
 from diptych.core import FeatureContract
+from diptych.errors import GalleryError
 from diptych.serving import Predictor
 from diptych.serving.service.app import Service
 from diptych.serving.service.limits import Limits
@@ -141,6 +142,18 @@ def test_a_search_tells_ids_and_no_paths(local, gallery):
         problem(local.get(f"/v1/pictures/{name}"))
 
 
+def test_a_database_that_is_away_is_no_fault_of_who_asks_and_is_not_told_them(local, model, monkeypatch, caplog):
+    def away(*_: object, **__: object) -> None:
+        raise GalleryError("the database of postgresql://me@db.secret cannot be reached; start it")
+
+    monkeypatch.setattr(model, "search", away)
+    refused = problem(local.post("/v1/search", json={"query": "a red kite"}))
+    assert refused["status"] == 503
+    assert "the database of this service's gallery does not answer" in refused["detail"]
+    assert "db.secret" not in str(refused)
+    assert "db.secret" in caplog.text
+
+
 def test_what_a_service_offers_is_what_its_models_have_learnt(tmp_path, model):
     writer = make_model(tmp_path / "writer", ["word"])
     local = Local(Service({"toy": model, "writer": writer}))
@@ -151,6 +164,7 @@ def test_what_a_service_offers_is_what_its_models_have_learnt(tmp_path, model):
     refused = problem(local.post("/v1/ask", picture(), data={"question": "what", "model": "writer"}))
     assert refused["status"] == 422
     assert "'writer' does not answer ask; those that do: toy" in refused["detail"]
+    assert "started without --pictures" in problem(local.post("/v1/search", json={"query": "a kite"}))["detail"]
     both = [local.post("/v1/caption", picture(), data={"model": name}).json()["score"] for name in ("toy", "writer")]
     assert len(both) == 2
     local.service.worker.stop()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import threading
 from dataclasses import replace
 
@@ -10,6 +12,7 @@ import pytest
 from diptych.serving import load
 from diptych.serving.service.app import Service
 from diptych.serving.service.limits import Limits
+from diptych.serving.service.server import bind
 from tests.service import Local, make_model
 
 
@@ -21,6 +24,27 @@ def test_scores_are_those_of_the_best_validation_wherever_the_folder_is_copied(t
     assert told["scores"] == "validation: CIDEr 20.0, BLEU-1 3.0"
     assert told["recipe"] == "unified-vlp/small/caption"
     local.service.worker.stop()
+
+
+def test_an_answer_is_sent_at_once():
+    """Without TCP_NODELAY the body waits for the acknowledgement of the head, which clients hold back for 40 ms."""
+
+    async def delays() -> list[int]:
+        seen: list[int] = []
+
+        async def meet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            seen.append(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        with bind("127.0.0.1", 0) as bound:
+            async with await asyncio.start_server(meet, sock=bound):
+                reader, writer = await asyncio.open_connection(*bound.getsockname())
+                await reader.read()
+                writer.close()
+        return seen
+
+    (without,) = asyncio.run(delays())
+    assert without
 
 
 def test_a_model_without_a_detector_is_told_before_it_is_served(tmp_path):

@@ -12,7 +12,7 @@ from diptych.cli.app import app
 
 @app.command()
 def plot(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, drawn beside each other.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, drawn beside each other.")],
     out: Annotated[Path, typer.Option(help="File to write: an HTML page, or an SVG where it ends in .svg.")] = Path(
         "plot.html"
     ),

@@ -25,7 +25,7 @@ TOKEN = "DIPTYCH_TOKEN"
 @app.command()
 def serve(
     models: Annotated[
-        list[str], typer.Argument(metavar="MODEL...", help="Model folders, folders of runs, or user/name on the hub.")
+        list[str], typer.Argument(metavar="MODEL", help="Model folders, folders of runs, or user/name on the hub.")
     ],
     pictures: Annotated[
         Path | None, typer.Option(help="A folder of pictures that can be searched; needs a model of retrieval.")

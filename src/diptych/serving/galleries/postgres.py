@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.errors import RecipeError, ServingError
+from diptych.errors import GalleryError, RecipeError
 from diptych.extras import wanted
 from diptych.serving.galleries import Vectors
 
@@ -33,7 +33,7 @@ LOCK = 0x44697074  # of those who make the tables at once
 
 class PostgresVectors:
     def __init__(self, address: str, model: str) -> None:
-        """Raises RecipeError for an address that names a password, ServingError for a database that is not ours."""
+        """Raises RecipeError for an address that names a password, GalleryError for a database that is not ours."""
         with wanted("--gallery postgresql://...", "postgres"):
             import pgvector.psycopg
             import psycopg
@@ -116,11 +116,11 @@ class PostgresVectors:
         return [(bytes(content).hex(), float(score)) for content, score in rows]
 
     def _is_ready(self, connection: Any) -> bool:
-        """Whether the tables are there. Raises ServingError where they hold another model's vectors."""
+        """Whether the tables are there. Raises GalleryError where they hold another model's vectors."""
         (there,) = connection.execute("SELECT to_regclass('diptych_gallery')").fetchone()
         row = None if there is None else connection.execute("SELECT model FROM diptych_gallery").fetchone()
         if row is not None and row[0] != self.model:
-            raise ServingError(
+            raise GalleryError(
                 f"the gallery {self.address} holds vectors of another model ({row[0][:12]}…, and this one is "
                 f"{self.model[:12]}…); nothing was changed; give another database, or a schema of its own "
                 "(?options=-csearch_path%3DNAME,public)"
@@ -130,7 +130,7 @@ class PostgresVectors:
     def _make(self, connection: Any, width: int) -> None:
         """The tables, for the first vectors; whoever comes at the same time waits."""
         if width > MOST_WIDE:
-            raise ServingError(
+            raise GalleryError(
                 f"vectors of {width} values, and an index of pgvector takes {MOST_WIDE}; leave out --gallery"
             )
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
@@ -168,23 +168,23 @@ class PostgresVectors:
             with self._lock:
                 yield self._connected()
         except (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded) as error:
-            raise ServingError(
+            raise GalleryError(
                 f"the database of {self.address} is full ({_first_line(error)}); what it held stays, and these vectors "
                 "were not added: make room, and give the same command again"
             ) from error
         except (errors.FeatureNotSupported, errors.UndefinedFile, errors.UndefinedObject) as error:
-            raise ServingError(
+            raise GalleryError(
                 f"the database of {self.address} has no pgvector ({_first_line(error)}); install it there"
             ) from error
         except errors.InsufficientPrivilege as error:
-            raise ServingError(f"{self.address}: {_first_line(error)}; grant it, or take another user") from error
+            raise GalleryError(f"{self.address}: {_first_line(error)}; grant it, or take another user") from error
         except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:
-            raise ServingError(
+            raise GalleryError(
                 f"the database of {self.address} cannot be reached ({_first_line(error)}); nothing is lost: start it, "
                 "or leave out --gallery"
             ) from error
         except self._psycopg.Error as error:
-            raise ServingError(
+            raise GalleryError(
                 f"the database of {self.address} refused ({type(error).__name__}: {_first_line(error)}); nothing of "
                 "this was kept"
             ) from error

@@ -166,7 +166,7 @@ async function post(task, model, asked) {
   const told = await answer.json();
   if (!answer.ok) {
     const wait = answer.headers.get("Retry-After");
-    throw new Error(answer.status === 503 ? `The service is busy: ${told.detail}.${wait ? ` Try again in ${wait} s.` : ""}` : `Refused: ${told.detail}.`);
+    throw new Error(wait ? `The service is busy: ${told.detail}. Try again in ${wait} s.` : `Refused: ${told.detail}.`);
   }
   return { told, timing: answer.headers.get("Server-Timing") };
 }

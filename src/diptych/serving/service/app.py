@@ -93,12 +93,17 @@ class Service:
             return can[0]
         if asked.model is not None and asked.model in can:
             return asked.model
-        named = f"the model {asked.model!r}" if asked.model is not None else "no model of this service"
-        raise Refused(
-            422,
-            f"{named} does not answer {task}; those that do: {', '.join(can) or 'none'} (GET /v1/models)",
-            where="model",
-        )
+        way = "; those that do: " + ", ".join(can) if can else "; its tasks: " + self._all_tasks()
+        found = f"no model of this service answers {task}"
+        if asked.model is not None:
+            found = f"the model {asked.model!r} does not answer {task}"
+        if task == "search" and self.gallery is None:
+            way = "; it was started without --pictures FOLDER, which can be searched"
+        raise Refused(422, f"{found}{way} (GET /v1/models)", where="model")
+
+    def _all_tasks(self) -> str:
+        can = sorted({task for tasks in self.tasks.values() for task in tasks})
+        return ", ".join(can) or "none"
 
     async def answer(self, task: str, request: Request) -> Message:
         """Raises Refused for whatever is not answered."""

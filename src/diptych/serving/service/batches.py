@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch
 
 from diptych.core import Record
 from diptych.decoding import DecodingOptions
-from diptych.errors import DataError, DiptychError
+from diptych.errors import DataError, DiptychError, GalleryError
 from diptych.recipes.decoding import chosen_decoding
 from diptych.serving.messages import (
     CaptionRequest,
@@ -29,6 +30,7 @@ from diptych.serving.service.problems import Refused
 from diptych.serving.service.worker import Job, refuse
 from diptych.vision.features.files import NoFeatures
 
+log = logging.getLogger("diptych.serve")
 Pair = tuple[Job, Record]
 KEPT = 20.0  # a folder is looked through for a twentieth of the time at most
 OWN = ("model", "explain", "captions", "sample", "seed")  # of a caption's request: the rest is how words are chosen
@@ -103,9 +105,13 @@ class Batches:
     def _search(self, predictor: Predictor, job: Job) -> Hits:
         if self.gallery is None:
             raise Refused(422, "this service has no pictures to search; start it with --pictures FOLDER")
-        found = predictor.search(
-            job.asked.query, self.gallery.folder, gallery=self.gallery.address, most=job.asked.most, keep=KEPT
-        )
+        try:
+            found = predictor.search(
+                job.asked.query, self.gallery.folder, gallery=self.gallery.address, most=job.asked.most, keep=KEPT
+            )
+        except GalleryError as error:  # its address is nothing for clients
+            log.error(str(error))
+            raise Refused(503, "the database of this service's gallery does not answer; its log says why") from error
         named, used = self.gallery.name, predictor.precision
         best = found.hits[: job.asked.most]
         hits = tuple(Hit(picture=named(hit.picture), precision=used, score=hit.score) for hit in best)
