@@ -204,10 +204,12 @@ async function show(task, models, asked, picture, answers) {
   if (failed.length) complain([...new Set(failed.map((one) => one.reason instanceof TypeError ? "The service cannot be reached; is it still running?" : one.reason.message))].join(" "));
   const good = answers.map((one, row) => [models[row], one]).filter(([, one]) => one.status === "fulfilled");
   if (!good.length) return;
+  const words = asked.question || asked.expression || asked.statement || asked.query;
+  const said = () => (words ? [element("p", { class: "asked" }, words)] : []);
   const made = good.map(([model, { value }]) => {
     const view = VIEWS[task](value.told, picture, asked);
     const title = models.length > 1 ? [element("h3", {}, model)] : [];
-    return { ...view, box: element("div", { class: "answer" }, ...title, ...view.nodes, element("p", { class: "note" }, inWords(value.timing))) };
+    return { ...view, box: element("div", { class: "answer" }, ...title, ...said(), ...view.nodes, element("p", { class: "note" }, inWords(value.timing))) };
   });
   byId("results").replaceChildren(element("h2", {}, "Result"), element("div", { class: "compare" }, ...made.map((one) => one.box)));
   byId("results").scrollIntoView({ block: "nearest" });
