@@ -9,6 +9,8 @@ import pytest
 
 from diptych.cli import app
 from diptych.errors import DataError, RecipeError
+from diptych.reports.tables import _row
+from diptych.tasks.scores import Score
 
 TRUTHS = {1: ["a red dog runs", "a dog"], 2: ["the blue boat is small", "a boat"], 3: ["two cats", "cats"]}
 
@@ -41,6 +43,11 @@ def test_a_table_with_coverage(captions: list[str], capsys: pytest.CaptureFixtur
     assert "95% interval" in told
     assert "1 of 3 have no prediction" in told
     assert "1 predictions are empty and score 0" in told
+
+
+def test_no_share_of_a_ceiling_of_nothing() -> None:
+    scores = [Score("BLEU-4", 12.6, ceiling=1e-7), Score("BLEU-1", 15.0, ceiling=30.0), Score("CIDEr", 9.0, ceiling=0)]
+    assert [_row(score)[-1] for score in scores] == ["", "50%", ""]
 
 
 def test_json_with_a_baseline(

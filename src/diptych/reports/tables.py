@@ -25,7 +25,8 @@ def score_table(scores: Scores) -> Group:
 
 def _row(score: Score) -> tuple[str, ...]:
     interval = "" if score.low is None or score.high is None else f"{score.low:.1f} to {score.high:.1f}"
-    share = f"{100 * score.value / score.ceiling:.0f}%" if score.ceiling else ""
+    # A ceiling of nothing, as BLEU's of a few pictures, is a small number above 0.
+    share = f"{100 * score.value / score.ceiling:.0f}%" if score.ceiling and score.ceiling >= 0.05 else ""
     return (score.name, f"{score.value:.1f}", interval, figure(score.blind), figure(score.ceiling), share)
 
 
