@@ -46,7 +46,11 @@ def test_a_table_with_coverage(captions: list[str], capsys: pytest.CaptureFixtur
 
 
 def test_no_share_of_a_ceiling_of_nothing() -> None:
-    scores = [Score("BLEU-4", 12.6, ceiling=1e-7), Score("BLEU-1", 15.0, ceiling=30.0), Score("CIDEr", 9.0, ceiling=0)]
+    scores = [
+        Score("BLEU-4", 12.6, ceiling=1e-7),
+        Score("BLEU-1", 15.0, ceiling=30.0),
+        Score("CIDEr", 9.0, ceiling=0.0),
+    ]
     assert [_row(score)[-1] for score in scores] == ["", "50%", ""]
 
 
