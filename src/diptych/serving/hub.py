@@ -65,7 +65,7 @@ def push(folder: ModelFolder, repository: str, card: str, private: bool = False)
             "the folder without one"
         )
     api = HfApi()
-    with _asking(repository, "--dry-run writes the folder"):
+    with _asking(repository, "--dry-run writes the folder"), without_retries():
         address = api.create_repo(repository, private=private or None, exist_ok=True)
         there = {name for name in api.list_repo_files(repository) if name in FILES or name.startswith(f"{DETECTOR}/")}
         operations: list[Any] = [CommitOperationDelete(name) for name in sorted(there - files.keys())]
