@@ -23,7 +23,7 @@ from diptych.models import SYSTEMS
 from diptych.recipes import find_recipe
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.serving import Predictor
-from diptych.serving.export import runner
+from diptych.serving.export import runner, write
 from diptych.serving.export.programs import REGIONS
 from diptych.serving.export.write import export
 from diptych.tasks.answers import Answers
@@ -181,7 +181,7 @@ def test_the_runner_chooses_regions_as_the_rule_does(rule: Selection) -> None:
         assert found.tolist() == wanted
 
 
-def test_what_is_not_exported_is_refused(tmp_path: Path) -> None:
+def test_what_is_not_exported_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answering = make(tmp_path / "a", "vl-bert").folder
     (tmp_path / "mine").mkdir()
     with pytest.raises(DataError, match="mine exists and is no folder of `diptych export`"):
@@ -189,6 +189,11 @@ def test_what_is_not_exported_is_refused(tmp_path: Path) -> None:
     blind = ModelFolder(**{**vars(answering), "detector": None})
     with pytest.raises(ServingError, match="has no detector/ folder"):
         export(blind, tmp_path / "out", "onnx")
+    grid = Grid(Backbone.of("timm/test_resnet", 96, pretrained=False), 2)
+    grid.backbone.name = "onnx/eyes"
+    with monkeypatch.context() as patched, pytest.raises(ServingError, match="a grid of onnx/eyes, .* cannot be traced"):
+        patched.setattr(write, "load_detector", lambda _: grid)
+        write.export(answering, tmp_path / "out", "onnx")
     untaught = ModelFolder(**{**vars(answering), "recipe": None})
     with pytest.raises(ServingError, match="was taught neither captions nor questions"):
         export(untaught, tmp_path / "out", "onnx")

@@ -92,6 +92,11 @@ def _detector(folder: ModelFolder) -> StorybookDetector | Grid:
             f"{folder.folder} looks with {folder.contract.extractor}, and programs are made of the small detector and "
             "of grids alone"
         )
+    if isinstance(detector, Grid) and detector.backbone.name.startswith("onnx/"):
+        raise ServingError(
+            f"{folder.folder} looks with a grid of {detector.backbone.name}, an ONNX file, which cannot be traced; "
+            "export a model of the same network in torch"
+        )
     return detector
 
 
