@@ -117,8 +117,8 @@ def measured(source: Path, pictures: Sequence[Path], made: Path) -> dict[str, An
         way: {"ms a picture": round(median(milliseconds[way]), 1), "equal ids": alike[way]} for way in ways
     }
     for form in get_args(Format):
-        figures[form]["equal ids, detectors in fp32"] = _equal(ids[form], unrounded) if form == "onnx" else None
         figures[form]["MiB"] = round(sizes[form], 1)
+    figures["onnx"]["equal ids, detectors in fp32"] = _equal(ids["onnx"], unrounded)
     figures["different answers"] = len(set(map(tuple, unrounded)))
     return figures
 
