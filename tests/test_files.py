@@ -141,3 +141,30 @@ def test_a_folder_whose_name_is_not_utf8_is_refused(
     assert Path(name).exists() == ("--out X" not in words)
     with pytest.raises(DiptychError, match="is not UTF-8"):
         export(None, Path(name), "torch")  # type: ignore[arg-type]
+
+
+def test_a_link_to_a_private_file_is_not_copied(tmp_path: Path) -> None:
+    """In a detector of another it would be copied into each model that is trained with it, and pushed."""
+    (tmp_path / "key").write_text("private")
+    source = tmp_path / "source"
+    (source / "inner").mkdir(parents=True)
+    (source / "weights").write_text("w")
+    (source / "inner" / "same").symlink_to("../weights")
+    copy_folder(source, tmp_path / "copy")
+    assert (tmp_path / "copy" / "inner" / "same").read_text() == "w"
+    (source / "inner" / "notes").symlink_to(tmp_path / "key")
+    with pytest.raises(DiptychError, match=r"inner/notes is a link that leads out of .*source, to .*key"):
+        copy_folder(source, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_links_of_the_hub_s_cache_are_copied(tmp_path: Path) -> None:
+    home = tmp_path / "models--me--kites"
+    (home / "blobs").mkdir(parents=True)
+    (home / "blobs" / "ab12").write_text("w")
+    snapshot = home / "snapshots" / "c0ffee" / "detector"
+    snapshot.mkdir(parents=True)
+    (snapshot / "weights").symlink_to("../../../blobs/ab12")
+    copy_folder(snapshot, tmp_path / "copy")
+    assert (tmp_path / "copy" / "weights").read_text() == "w"
+    assert not (tmp_path / "copy" / "weights").is_symlink()

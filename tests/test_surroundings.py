@@ -81,6 +81,48 @@ def test_an_output_that_takes_nothing_is_named() -> None:
     )
 
 
+def test_an_output_that_nobody_reads_ends_in_silence() -> None:
+    """As in `diptych recipes | head -1`."""
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "diptych.cli", "recipes"], stdout=write, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_output_in_ascii_shows_what_it_cannot_say(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "diptych.cli", "plot", str(tmp_path / "café")],
+        env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}, capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert rb"caf\xe9, wanted the folder of a run" in done.stderr
+
+
+def test_a_file_as_large_as_it_may_be_is_told(tmp_path: Path) -> None:
+    code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); "
+    code += "import sys; sys.argv = ['diptych', 'storybook', 'show', 'a.png']; from diptych.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "cannot write a.png: File too large; choose another place" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("task", ["vqa", "caption"])
+def test_pretrain_does_not_teach_a_task(task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["pretrain", "vl-bert/small/pretrain", "--data", "store", "--set", f"task={task}"]
+    out = tmp_path / "out"
+    done = subprocess.run(
+        [sys.executable, "-m", "diptych.cli", *words, "--out", str(out)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert task in done.stderr
+    assert "fault of Diptych" not in done.stderr
+    assert not out.exists()
+
+
 def test_a_pipe_is_no_data(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "data.jsonl")
     with pytest.raises(DataError, match=r"data.jsonl is a pipe or a device.*write them to a file"):

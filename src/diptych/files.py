@@ -80,7 +80,9 @@ def whole_folder(target: Path) -> Iterator[Path]:
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """All files below, as one: the target is there whole or not at all. Raises DiptychError."""
+    """All files below, as one: the target is there whole or not at all. Raises DiptychError, also for links that lead
+    out of the source, as one to a private file would in the folder of another."""
+    refuse_links_out(source)
     try:
         with whole_folder(target) as temporary:
             shutil.copytree(source, temporary, dirs_exist_ok=True)
@@ -88,6 +90,18 @@ def copy_folder(source: Path, target: Path) -> None:
         raise DiptychError(
             f"cannot copy {source} to {target}: {error}; make room and run the same command again"
         ) from error
+
+
+def refuse_links_out(folder: Path) -> None:
+    """Raises DiptychError where a file below lies elsewhere, but for those that the hub's cache keeps beside."""
+    real = folder.resolve()
+    home = next((parent.parent for parent in real.parents if parent.name == "snapshots"), real)
+    for path in folder.rglob("*"):
+        if path.is_symlink() and not path.resolve().is_relative_to(home):
+            raise DiptychError(
+                f"{path} is a link that leads out of {folder}, to {path.resolve()}; nothing was copied: put the file "
+                "itself there, or remove the link"
+            )
 
 
 def text_of(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:

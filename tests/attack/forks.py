@@ -17,6 +17,7 @@ from pathlib import Path
 
 TOO_LONG = 300.0  # seconds, after which an attempt is called hung
 HUNG = -99
+AWAY = 0.5  # seconds between two looks, of which most went by elsewhere
 FAULTS = ("Traceback", "fault of Diptych", "Fatal Python error")
 
 
@@ -100,9 +101,12 @@ def begin(
 
 
 def wait(child: Child, seconds: float) -> bool:
-    """Whether it has ended by then."""
-    deadline = time.monotonic() + seconds
+    """Whether it has ended by then. While this process was itself stopped, or got no core, no time goes by."""
+    looked = time.monotonic()
+    deadline = looked + seconds
     while child.code is None:
+        now = time.monotonic()
+        deadline, looked = deadline + (now - looked if now - looked > AWAY else 0.0), now
         pid, status = os.waitpid(child.pid, os.WNOHANG)
         if pid:
             child.code = os.waitstatus_to_exitcode(status)

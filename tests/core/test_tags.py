@@ -11,3 +11,10 @@ def test_a_tag_is_a_number_in_brackets() -> None:
 
 def test_things_are_told_by_their_names() -> None:
     assert names_for_tags("is [1] left of [0]'s friend [7]", THINGS) == "is kite left of dog's friend [7]"
+
+
+def test_a_tag_of_5_000_digits_is_none() -> None:
+    """Python itself reads no number of so many."""
+    text = f"is [{'9' * 5000}] red, or [1]"
+    assert tags(text) == [1]
+    assert names_for_tags(text, THINGS) == text.replace("[1]", "kite")

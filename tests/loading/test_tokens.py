@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +84,50 @@ def test_a_tokeniser_that_is_none(tmp_path: Path) -> None:
         Tokens.load(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(CheckpointError, match="is not a tokeniser"):
+        Tokens.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "wanted"),
+    [
+        ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False},
+         "pre_tokenizer is Split"),
+        ("normalizer", {"type": "Replace", "pattern": {"Regex": "."}, "content": "a" * 99}, "normalizer is Replace"),
+        ("normalizer", {"type": "Sequence", "normalizers": [{"type": "Replace"}]}, "normalizer is Replace"),
+        ("decoder", {"type": "Replace", "pattern": {"Regex": "."}, "content": "a" * 99}, "decoder is Replace"),
+        ("model", {"type": "Unigram", "unk_id": 0, "vocab": [["[PAD]", 0.0]]}, "model is Unigram"),
+    ],
+)  # fmt: skip
+def test_parts_by_which_a_text_could_take_all_memory_are_refused(
+    tmp_path: Path, part: str, value: object, wanted: str
+) -> None:
+    Tokens.train(TEXTS, 60).save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {part: value}))
+    with pytest.raises(CheckpointError, match=wanted):
+        Tokens.load(tmp_path)
+
+
+def test_no_text_is_filled_up_to_what_a_file_says(tmp_path: Path) -> None:
+    """A billion pieces of [PAD] end the process."""
+    tokens = Tokens.train(TEXTS, 60)
+    tokens.save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    padding = {"strategy": {"Fixed": 3000}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
+               "pad_type_id": 0, "pad_token": "[PAD]"}  # fmt: skip
+    cut = {"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"padding": padding, "truncation": cut}))
+    assert Tokens.load(tmp_path).encode(TEXTS[0]) == tokens.encode(TEXTS[0])
+
+
+@pytest.mark.parametrize("number", [10**9, 7])
+def test_ids_that_are_no_rows_are_refused(tmp_path: Path, number: int) -> None:
+    Tokens.train(TEXTS, 60).save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    said = json.loads(path.read_text())
+    said["model"]["vocab"][max(said["model"]["vocab"], key=said["model"]["vocab"].get)] = number
+    path.write_text(json.dumps(said))
+    with pytest.raises(CheckpointError, match=r"other ids than 0 to \d+"):
         Tokens.load(tmp_path)
 
 

@@ -1,4 +1,5 @@
 import pickle
+import warnings
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,14 @@ def test_the_vocabulary_lies_beside_the_weights(tmp_path, monkeypatch):
 def test_tensors_that_are_no_plain_numbers_are_named(tmp_path, tensor, kind):
     torch.save({"model": {"a.weight": tensor}}, tmp_path / "w.bin")
     with pytest.raises(CheckpointError, match=rf"w.bin: the tensor a.weight is {kind}; save it as a plain tensor"):
+        read_weights(tmp_path / "w.bin")
+
+
+def test_a_quantised_tensor_is_named(tmp_path):
+    with warnings.catch_warnings(action="ignore"):  # torch says that there will be none one day
+        tensor = torch.quantize_per_tensor(torch.eye(3), 0.1, 0, torch.qint8)
+        torch.save({"a.weight": tensor}, tmp_path / "w.bin")
+    with pytest.raises(CheckpointError, match=r"w.bin: the tensor a.weight is quantised; save it as a plain tensor"):
         read_weights(tmp_path / "w.bin")
 
 

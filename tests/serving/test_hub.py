@@ -11,7 +11,7 @@ from huggingface_hub import constants
 
 import diptych
 from diptych.cli import app
-from diptych.errors import CheckpointError, DataError, RecipeError
+from diptych.errors import CheckpointError, DataError, DiptychError, RecipeError
 from diptych.runs.folder import open_model
 from diptych.serving import Predictor, hub
 from diptych.serving.card import Publisher, model_card
@@ -212,3 +212,13 @@ def test_paths_of_this_machine_are_named_before_the_world_reads_them(model: Pred
     folder = type(model.folder)(**{**vars(model.folder), "recipe": recipe}).save(tmp_path / "model")
     app(["push", str(folder.folder), "me/kites", "--dry-run", "--out", str(tmp_path / "out")], standalone_mode=False)
     assert "which the world could read: init=/home/me/secret/bert.bin" in capsys.readouterr().err
+
+
+def test_a_link_to_a_private_file_is_not_pushed(model: Predictor, stub: Hub, tmp_path: Path) -> None:
+    folder = model.folder.save(tmp_path / "model").folder
+    (tmp_path / "key").write_text("private")
+    assert (folder / "detector").is_dir()
+    (folder / "detector" / "notes.txt").symlink_to(tmp_path / "key")
+    with pytest.raises(DiptychError, match="is a link that leads out of"):
+        app(["push", str(folder), "me/kites"], standalone_mode=False)
+    assert b"private" not in stub.repositories.get("me/kites", {}).values()

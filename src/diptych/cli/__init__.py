@@ -60,14 +60,12 @@ def _run(arguments: list[str], debug: bool) -> int:
             started_together()
             app(arguments, terminal_width=columns(sys.stdout))
     except SystemExit as ended:
-        return int(ended.code or 0)
+        return 0 if isinstance(ended.__context__, BrokenPipeError) else int(ended.code or 0)  # click makes it an exit
     except Terminated:
         print("diptych: stopped; the same command goes on from here", file=sys.stderr)
         return Stopped.exit_code
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        return 0
     except Exception as error:
         if debug:
             raise

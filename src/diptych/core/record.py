@@ -8,7 +8,7 @@ from pathlib import Path
 from diptych.core.regions import Regions
 
 MASK_CELLS = 14  # VL-BERT's, of the cells that RoIAlign makes of a box
-TAG = re.compile(r"\[(\d+)\]")  # a word that names a thing, by its number
+TAG = re.compile(r"\[(\d{1,9})\]")  # a word that names a thing, by its number
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,20 @@ from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 
 from diptych.core import Vocabulary
 from diptych.errors import CheckpointError, DataError
-from diptych.files import text_of, write_atomically
+from diptych.files import parse_json, text_of, write_atomically
 from diptych.loading import moses
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FILE = "tokenizer.json"
 CASED_LEAST = 1000  # tokens of which a cased vocabulary has some with a capital
 END = "</w>"  # of a word, in BPE
+# Of a tokenizer.json, by type: BERT's and ours.
+PARTS = {
+    "model": {"WordPiece", "BPE"},
+    "normalizer": {"BertNormalizer", "NFKC", "Lowercase"},
+    "pre_tokenizer": {"BertPreTokenizer", "WhitespaceSplit"},
+    "decoder": {"WordPiece", "BPEDecoder"},
+}
 Kind = Literal["wordpiece", "bpe"]
 
 
@@ -77,7 +84,12 @@ class Tokens:
         if not path.is_file():
             raise CheckpointError(f"no tokeniser at {path}; a model folder holds {FILE}")
         try:
-            return cls(Tokenizer.from_file(str(path)), str(path))
+            text = text_of(path)
+            _check_parts(parse_json(text))
+            tokenizer = Tokenizer.from_str(text)
+            tokenizer.no_padding()
+            tokenizer.no_truncation()
+            return cls(tokenizer, str(path))
         except CheckpointError:
             raise
         except Exception as error:  # the library raises bare Exception
@@ -127,6 +139,15 @@ class Tokens:
         return self._tokenizer.encode(text, add_special_tokens=False)
 
 
+def _check_parts(values: Any) -> None:
+    """Raises ValueError for parts that none of ours has: of others' a text can take all time and memory."""
+    for name, known in PARTS.items():
+        part = values[name]
+        steps = part["normalizers"] if name == "normalizer" and part["type"] == "Sequence" else [part]
+        if unknown := {step["type"] for step in steps} - known:
+            raise ValueError(f"{name} is {', '.join(map(str, unknown))}, wanted {' or '.join(sorted(known))}")
+
+
 def _check_case(tokens: Sequence[str], lowercase: bool, path: Path) -> None:
     """Words of the other case would be read as [UNK] or letter by letter, and no error would say so."""
     capitals = next((t for t in tokens if t[:1] != "[" and t.isascii() and t != t.lower()), None)
@@ -143,6 +164,8 @@ def _check_case(tokens: Sequence[str], lowercase: bool, path: Path) -> None:
 
 
 def _check_special(ids: Mapping[str, int], where: str) -> None:
+    if set(ids.values()) != set(range(len(ids))):
+        raise CheckpointError(f"{where} gives its {len(ids)} tokens other ids than 0 to {len(ids) - 1}; copy it again")
     if missing := [token for token in SPECIAL if token not in ids]:
         raise CheckpointError(f"{where} lacks {', '.join(missing)}; it needs all of {', '.join(SPECIAL)}")
 

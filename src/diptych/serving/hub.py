@@ -11,7 +11,7 @@ from typing import Any
 
 from diptych.downloads import without_retries
 from diptych.errors import CheckpointError, RecipeError
-from diptych.files import parse_json, text_of, whole_folder
+from diptych.files import parse_json, refuse_links_out, text_of, whole_folder
 from diptych.loading.store import DETECTOR
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.models import SYSTEMS
@@ -86,6 +86,7 @@ def write(folder: ModelFolder, target: Path, card: str) -> None:
 
 def files_of(folder: ModelFolder) -> dict[str, Path]:
     """By their names in the repository. Raises CheckpointError where one is damaged or missing."""
+    refuse_links_out(folder.folder)
     if hurt := damaged_files(folder.folder):
         raise CheckpointError(f"{hurt[0]}; nothing was pushed")
     found = {name: folder.folder / name for name in FILES if (folder.folder / name).is_file()}
