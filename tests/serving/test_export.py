@@ -184,6 +184,7 @@ def test_the_runner_chooses_regions_as_the_rule_does(rule: Selection) -> None:
 def test_what_is_not_exported_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answering = make(tmp_path / "a", "vl-bert").folder
     (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(DataError, match="mine exists and is no folder of `diptych export`"):
         export(answering, tmp_path / "mine", "onnx")
     blind = ModelFolder(**{**vars(answering), "detector": None})
