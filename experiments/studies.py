@@ -157,6 +157,24 @@ STUDIES: dict[str, Study] = {
             for arm in ("caption, from scratch", "caption, pre-trained", "vqa, from scratch", "vqa, pre-trained")
         ),
     ),
+    "looping": Study(
+        "Captions that go round",
+        "What helps against “a red shirt and a black shirt”: Unified VLP taught by drawn scenes that are made as hard "
+        "as photographs (two captions of a scene joined, features and classes with noise), {asked / pictures} "
+        "pictures, {asked / steps} steps of {asked / batch}, one seed; {asked / test} pictures of test, in brackets "
+        "95% intervals. A caption of two sentences of one scene repeats words in any case, as the first row says.",
+        {"": "looping"},
+        ("learnt", "search"),
+        (1, 2),
+        (
+            Column(("arms", "CIDEr"), "CIDEr"),
+            Column(("arms", "BLEU-4"), "BLEU-4"),
+            Column(("arms", "words a caption"), "words", best=None),
+            Column(("arms", "captions with three words twice"), "three words twice, %", best=None),
+            Column(("arms", "repeated bigrams"), "repeated bigrams, %", best=None),
+            Column(("arms", "different words"), "different words", best=None),
+        ),
+    ),
     "faster_rcnn": Study(
         "Faster R-CNN as the detector",
         "Briefly trained; a captioner from scratch on {resnet18_fpn / captions / labelled_scenes} labelled scenes sees "
@@ -223,6 +241,8 @@ SPEED: tuple[tuple[str, Path, str], ...] = (
         "Training with it: samples a second",
     ),
     ("extraction", ("pictures_per_second", "end to end, 2 processes"), "Extraction, small detector: pictures a second"),
+    ("features", ("index", "processor_seconds"), "Opening 600,000 captions of COCO's size: CPU seconds (goal 3)"),
+    ("features", ("index", "most_memory_mb"), "The same: MB, torch among them (goal 1,000)"),
     (
         "official_detectors",
         ("bottom-up attention (caffe)", "whole", "pictures_per_second"),

@@ -80,8 +80,8 @@ def extract_with_progress(
     for key, reason in list(done.failed.items())[:NAMED]:
         tell(console, f"  {printable(key)}: {printable(reason)}")
     if given is not None and given.bytes_read:
-        seconds, size = max(perf_counter() - started, 1e-9), given.bytes_read / 1e9
-        tell(console, f"{_bytes(size)} of features converted, {_bytes(size / seconds)}/s")
+        rate = given.bytes_read / max(perf_counter() - started, 1e-9)
+        tell(console, f"{_bytes(given.bytes_read)} of features converted, {_bytes(rate)}/s")
     return done
 
 
@@ -191,5 +191,6 @@ def _from_root(record: Record) -> Record:
     return record if record.image is None else replace(record, image=Path(os.path.abspath(record.image)))
 
 
-def _bytes(gigabytes: float) -> str:
-    return f"{gigabytes:.2f} GB" if gigabytes >= 0.1 else f"{1000 * gigabytes:.3g} MB"
+def _bytes(count: float) -> str:
+    unit, size = next((one for one in (("GB", 1e9), ("MB", 1e6)) if count >= one[1] / 10), ("kB", 1e3))
+    return f"{count / size:.3g} {unit}"
