@@ -123,15 +123,15 @@ def spent(process: psutil.Process) -> float:
 
 def memory(
     service: psutil.Process, address: tuple[str, int], requests: list[bytes], count: int
-) -> dict[str, int | float | list[int]]:
-    """MiB as so many requests of 32 clients are answered; the rise is from the first tenth on."""
+) -> Iterator[dict[str, int | float | list[int]]]:
+    """MiB as so many requests of 32 clients are answered, told as they grow; the rise is from the first tenth on."""
     seen = []
-    for _ in range(SAMPLES):
+    for part in range(1, SAMPLES + 1):
         tally = asyncio.run(closed_loop(address, requests, 32, most=count // SAMPLES))
         assert set(tally.statuses) <= {200, 503}
         seen.append(service.memory_info().rss >> 20)
-    tenth = seen[SAMPLES // 10 - 1]
-    return {"requests": count, "MiB": seen, "rise after the first tenth": round(max(seen) / tenth - 1, 4)}
+        rise = max(seen) / seen[min(part, SAMPLES // 10) - 1] - 1
+        yield {"requests": count // SAMPLES * part, "MiB": seen, "rise after the first tenth": round(rise, 4)}
 
 
 def medians(rounds: list[dict[str, float]]) -> dict[str, float]:
@@ -172,10 +172,11 @@ def loads(model: Path, folder: Path) -> None:
 
 def memories(model: Path, folder: Path, count: int) -> None:
     requests = [form(content) for content in sized(find_pictures(folder)[:PICTURES])]
-    with serving(str(model)) as (service, address):
-        figures = memory(service, address, requests, count)
     command = f"uv run python -m benchmarks.serve {model} {folder} --requests {count}"
-    print(save_result("serve_memory", command, figures).read_text())
+    with serving(str(model)) as (service, address):
+        for figures in memory(service, address, requests, count):  # a run that is cut off leaves what it has seen
+            written = save_result("serve_memory", command, figures)
+    print(written.read_text())
 
 
 if __name__ == "__main__":
