@@ -8,6 +8,7 @@ from typing import Any
 from experiments.tables import markdown
 
 NAME = "attack"
+ONCE = "attack_at_once"  # the same from one commit alone, as far as it came
 # What an attempt is called by the tool, and what the table says of it: its own row, and what holding means.
 KINDS = {
     "operation": ("killed before an operation of the disk", "given again: byte for byte as undisturbed"),
@@ -18,27 +19,41 @@ KINDS = {
     "flipped bit": ("bits flipped, read by a command", "refused, or harmless"),
     "flipped bits": ("bits flipped, opened from Python", "refused, or harmless"),
     "command line": ("bad inputs on the command line", "a sentence, nothing half written"),
+    "pipes and devices": ("a pipe or a device for each path of the command line", "nobody waits; it stays what it was"),
     "fuzzed": ("damaged files and requests", "an error of Diptych's, or read"),
     "20,000 steps": ("steps of training", "memory within 2%"),
 }
 HEAD = """## [The attack](results/attack.md)
 
 `make attack` ([how](../CONTRIBUTING.md)), each attempt drawn by its number. One that broke, was mended
-and then made again by its number, and held, is counted apart.
+and then made again by its number, and held, is counted apart. These are of several commits, each the newest of
+its day; the last figures are of one commit alone, as far as they came.
 What is not protected, and why, says [SECURITY.md](../SECURITY.md).
 """
 
 
-def section(figures: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Of the figures that `tests.attack` keeps: a row a kind, over all verbs and readers."""
+def section(figures: Mapping[str, Mapping[str, Any]], once: Mapping[str, Any] | None = None) -> Iterator[str]:
+    """Of the figures that `tests.attack` keeps: a row a kind, over all verbs and readers; and those of one commit."""
     rows = []
     for kind, (what, held) in KINDS.items():
-        found = [row for name, row in figures.items() if name.rpartition(": ")[2] == kind]
-        if found:
-            tried = sum(row["tried"] * row.get("each", 1) for row in found)
-            broken = sum(len(row["broken"]) for row in found)
+        found, again = _of(figures, kind), _of({} if once is None else once["figures"], kind)
+        if found or again:
             mended = sum(len(row.get("mended", ())) for row in found)
-            rows.append((what, f"{len(found)}", f"{tried:,}", f"{mended}", f"{broken}", held))
+            tried = (f"{len(found or again)}", f"{_tried(found):,}", f"{mended}", f"{_broken(found)}")
+            rows.append((what, *tried, f"{_tried(again):,}, {_broken(again)} broken" if again else "", held))
+    commit = "" if once is None else f"of {once['commit']} alone"
     yield HEAD
-    yield from markdown(("what", "verbs or readers", "tried", "broke and mended", "broken", "held means"), rows)
+    yield from markdown(("what", "verbs or readers", "tried", "broke and mended", "broken", commit, "held means"), rows)
     yield ""
+
+
+def _of(figures: Mapping[str, Mapping[str, Any]], kind: str) -> list[Mapping[str, Any]]:
+    return [row for name, row in figures.items() if name.rpartition(": ")[2] == kind and row["tried"]]
+
+
+def _tried(rows: list[Mapping[str, Any]]) -> int:
+    return sum(row["tried"] * row.get("each", 1) for row in rows)
+
+
+def _broken(rows: list[Mapping[str, Any]]) -> int:
+    return sum(len(row["broken"]) for row in rows)

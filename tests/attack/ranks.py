@@ -45,8 +45,7 @@ def lost(seed: str, whole: Undisturbed, world: Path, place: Path) -> Broken | No
         if not wait(child, TORCHRUN):
             os.killpg(child.pid, signal.SIGKILL)
             wait(child, TOO_LONG)
-            if after >= BEGUN:  # before they met, it waits in torch for the first, and hears nothing
-                return Broken("ranks", seed, f"{where}: the other hung")
+            return Broken("ranks", seed, f"{where}: the other hung")
     told = ended(children[1 - which])
     ended(children[which])
     if not told.clean and not (told.code in (-signal.SIGTERM, -signal.SIGKILL) and after < BEGUN):
