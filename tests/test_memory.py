@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from diptych import cli
 from diptych.memory import is_spent, wait_asleep
 
 FAULTS = """
@@ -76,6 +77,18 @@ def test_threads_allocate_from_one_place() -> None:
 
     assert arenas("apart") > 1
     assert arenas("shared") == 1
+
+
+@pytest.mark.parametrize(("verb", "policy"), [("pretrain", None), ("finetune", None), ("serve", "passive")])
+def test_threads_of_training_wait_awake(monkeypatch: pytest.MonkeyPatch, verb: str, policy: str | None) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    monkeypatch.setattr(cli, "keep_memory", lambda: True)
+    monkeypatch.setattr("sys.argv", ["diptych", verb, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+    assert os.environ.get("OMP_WAIT_POLICY") == policy
 
 
 def test_threads_wait_asleep_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

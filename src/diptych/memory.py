@@ -45,7 +45,8 @@ def share_memory() -> bool:
 
 def wait_asleep() -> None:
     """Threads of a product that wait for the others sleep, unless OMP_WAIT_POLICY is set; to be called before torch is
-    imported. Awake, as is GNU OpenMP's way, they take the core that the others need wherever it is shared.
+    imported. Awake, as is GNU OpenMP's way, they take the core that the others need wherever it is shared. Not for
+    training: on two idle cores a small pre-training step takes 1.10 times as long (0.98 of the CPU seconds).
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
