@@ -3,12 +3,12 @@
     PYTHONPATH=src python3 -m benchmarks.gpu [STAGE...] [--out gpu-results] [--batch N] [--tiny]
 
 Stages: `unified-vlp`, `vl-bert`, `image-bert` (a pre-training step as the recipe makes it, 100 regions with 21 or 36
-words), `decoding` (beam 5 over 20 words of Unified VLP), `syncs` (how often a step waits for the device), `feeding`
-(samples a second of 100 x 2,048 that threads and processes of this machine make, and the device takes), `extraction`
-(pictures a second from files to a store by the official detectors at their real sizes, beside decoding and the network
-alone). A step's share of the peak is that of its layers' products at the rate that one large product in bf16 reaches
-here. With --tiny and without a GPU it runs on a CPU, to see that it works. Needs torch alone, of any version from 2.6
-on; `extraction` torchvision too.
+words), `tden` (both passes of its step, 50 regions with 36 words), `decoding` (beam 5 over 20 words of Unified VLP),
+`syncs` (how often a step waits for the device), `feeding` (samples a second of 100 x 2,048 that threads and processes
+of this machine make, and the device takes), `extraction` (pictures a second from files to a store by the official
+detectors at their real sizes, beside decoding and the network alone). A step's share of the peak is that of its layers'
+products at the rate that one large product in bf16 reaches here. With --tiny and without a GPU it runs on a CPU, to see
+that it works. Needs torch alone, of any version from 2.6 on; `extraction` torchvision too.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import Any
 
 import torch
 
+from benchmarks import tden
 from benchmarks.encoders import BASE, TINY, Sizes, built, prepared
 from benchmarks.loader import FEATURE, AsIs, captions, regions
 from benchmarks.machine import machine
@@ -43,7 +44,7 @@ from diptych.training.feeding import Maker, Sender, by_step, made_ahead
 from diptych.training.optimizer import build_optimizer, clip
 
 ENCODERS = ("unified-vlp", "vl-bert", "image-bert")
-STAGES = (*ENCODERS, "decoding", "syncs", "feeding", "extraction")
+STAGES = (*ENCODERS, "tden", "decoding", "syncs", "feeding", "extraction")
 WARM, ROUNDS, SIDE = 3, 10, 8192
 
 
@@ -100,7 +101,13 @@ def step_of(system: str, sizes: Sizes, device: torch.device) -> tuple[Callable[[
 
 
 def training(system: str, sizes: Sizes, device: torch.device, side: int) -> dict[str, Any]:
-    step, positions = step_of(system, sizes, device)
+    if system == "tden":
+        width = tden.SMALL if sizes == TINY else tden.BASE
+        step, positions = tden.ours("tden/pretrain", width, sizes.pictures, device), tden.REGIONS + 1 + tden.WORDS
+        needed = tden.operations(width, sizes.pictures)
+    else:
+        step, positions = step_of(system, sizes, device)
+        needed = operations(sizes, positions)
     took, best = seconds(step, device, ROUNDS), peak(device, side)
     memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0
     return {
@@ -109,7 +116,7 @@ def training(system: str, sizes: Sizes, device: torch.device, side: int) -> dict
         "seconds a step": took,
         "samples a second": sizes.pictures / took,
         "operations a second, peak": best,
-        "share of the peak": operations(sizes, positions) / took / best,
+        "share of the peak": needed / took / best,
         "memory, GiB": round(memory / 2**30, 2),
     }
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from statistics import median
 from typing import Any
@@ -37,10 +38,11 @@ PICTURES, REGIONS, WORDS, CLASSES, FEATURES = 8, 50, 36, 1601, 2048
 VOCABULARY = Vocabulary(30522, 0, 100, 101, 102, 103)
 BASE: dict[str, Any] = {"width": 768, "heads": 12, "ffn": 3072}
 SMALL: dict[str, Any] = {"width": 64, "heads": 4, "ffn": 128}
+CPU = torch.device("cpu")
 LAYERS = (6, 12, 6, 6)  # of objects, sentence, cross-modal encoder, cross-modal decoder
 
 
-def samples() -> list[Sample]:
+def samples(pictures: int) -> list[Sample]:
     """The model adds [CLS]; [SEP] is the last of the text."""
 
     def one(number: int) -> Sample:
@@ -48,31 +50,47 @@ def samples() -> list[Sample]:
         words = torch.randint(999, VOCABULARY.size, (WORDS - 2,))
         return Sample(str(number), str(number), seen, torch.cat([words, torch.tensor([VOCABULARY.sep])]))
 
-    return [one(number) for number in range(PICTURES)]
+    return [one(number) for number in range(pictures)]
 
 
-def ours(name: str, sizes: dict[str, Any]) -> Callable[[], None]:
+def ours(name: str, sizes: dict[str, Any], pictures: int = PICTURES, device: torch.device = CPU) -> Callable[[], None]:
     recipe = find_recipe(name)
     update = recipe.objectives.schedule(VOCABULARY).at(0)
     shape = recipe.model.model_copy(update=sizes)
     config = TdenResolvedConfig(**shape.model_dump(), vocabulary=VOCABULARY, feature_size=FEATURES, classes=CLASSES)
-    model = Tden(config, update_heads(update)).train()
-    batch = collate(update.prepare(samples(), Random(0)))
-    counts = update.counts(batch)
+    model = Tden(config, update_heads(update)).train().to(device)
+    made = collate(update.prepare(samples(pictures), Random(0)))
+    counts = {name: float(count) for name, count in update.counts(made).items()}
+    batch = replace(made, places=update.places(made)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
     def iteration() -> None:
         passes = update.losses(model, batch)
         while True:
-            with torch.autocast("cpu", torch.bfloat16):
+            with torch.autocast(device.type, torch.bfloat16):
                 losses = next(passes, None)
             if losses is None:
                 return
-            sum((loss / counts[n] for n, loss in losses.items()), torch.zeros(())).backward()
+            torch.stack([loss / counts[n] for n, loss in losses.items()]).sum().backward()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 
     return iteration
+
+
+def operations(sizes: dict[str, Any], pictures: int) -> float:
+    """Of the layers of `ours` with one step for both passes: two a weight and position, and the products of attention,
+    three times for both ways. The regions are encoded once, all else twice."""
+    width, ffn = sizes["width"], sizes["ffn"]
+    seen, both = REGIONS + 1, REGIONS + 1 + WORDS
+
+    def layer(positions: int, weights: int = 4 * width**2 + 2 * width * ffn) -> float:
+        return positions * (weights + 2 * positions * width)
+
+    across = WORDS * (2 * width**2 + 2 * seen * width) + seen * 2 * width**2  # of the decoder to what was seen
+    objects, sentence, cross, decoder = LAYERS
+    twice = sentence * layer(WORDS) + cross * layer(both) + decoder * (layer(WORDS) + across)
+    return 3 * 2 * pictures * (objects * layer(seen) + 2 * twice)
 
 
 def update_heads(update: Any) -> set[str]:
