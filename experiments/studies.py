@@ -112,13 +112,16 @@ STUDIES: dict[str, Study] = {
     ),
     "mining": Study(
         "What mining is worth (ImageBERT's LAIT)",
-        "Retrieval by TDEN, taught by {asked / labelled} scenes after {asked / steps} steps of pre-training on a drawn "
-        "web of {asked / pages} pages: on nothing, on every picture over 300 pixels with its first text, on what "
-        "`diptych mine` keeps with a scorer that learnt from {asked / scorer_pictures} pictures, and on that with true "
-        "captions. {asked / seeds} seeds, in brackets 95% intervals over pictures.",
-        {"": "mining_tden"},
-        ("pre-trained on",),
-        (1,),
+        "Retrieval, taught by {TDEN / asked / labelled} scenes after {TDEN / asked / steps} steps of pre-training on a "
+        "drawn web of {TDEN / asked / pages} pages. Nothing: no pre-training; raw: every picture over 300 pixels with "
+        "its first text; fewer: as many of them as are mined; rules: what `diptych mine` keeps without a scorer; "
+        "mined: with one that learnt from {TDEN / asked / scorer_pictures} pictures; oracle: those with true captions; "
+        "mixed, raw-mixed: mined or raw pictures and the scenes in one stage, not two. {TDEN / asked / seeds} seeds, "
+        "{TDEN / asked / queries} pictures asked of TDEN, {ImageBERT / asked / queries} of ImageBERT, which such short "
+        "training leaves at chance; in brackets 95% intervals over pictures.",
+        {"TDEN": "mining_tden", "ImageBERT": "mining_image_bert"},
+        ("system", "pre-trained on"),
+        (0, 2),
         tuple(
             Column(("recall", name), name)
             for name in ("text retrieval R@1", "text retrieval R@10", "image retrieval R@1", "image retrieval R@10")
