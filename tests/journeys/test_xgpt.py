@@ -167,7 +167,7 @@ def test_a_tokeniser_that_is_not_the_checkpoint_s(stages: dict[str, Path], world
     with pytest.raises(CheckpointError, match=r"is not the tokeniser that the weights beside it .* as a whole"):
         open_model(copy)
     text = (start.folder / "tokenizer.json").read_text()
-    (copy / "tokenizer.json").write_text(text.replace('"lowercase"', '"lowercase" ').replace("Lowercase", "NFKD"))
+    (copy / "tokenizer.json").write_text(text.replace('"lowercase"', '"lowercase" ').replace("Lowercase", "NFKC"))
     with pytest.raises(CheckpointError, match="the same ids would mean other words"):
         open_model(copy)
 

@@ -9,7 +9,7 @@ from diptych.recipes import RECIPES, find_recipe
 PHOTOS = sorted(name for name in RECIPES if "/photos/" in name)
 CHANGED = {"name", "model.positions", "training.steps", "training.validate_every", "training.checkpoint_every",
            "training.patience", "data.max_words", "data.validation_records", "decoding.beams", "decoding.max_words",
-           "decoding.no_repeat_ngram"}  # fmt: skip
+           "decoding.no_repeat_ngram", "model.dropout", "model.attention_dropout"}  # fmt: skip
 
 
 def test_each_system_that_writes_or_searches_has_them() -> None:
