@@ -10,6 +10,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any, get_args
 
 import pytest
 
@@ -141,10 +142,14 @@ def test_each_path_of_the_command_line_is_a_pipe_once_in_the_attack() -> None:
         (verb, option.opts[0])
         for verb, command in VERBS.items()
         for option in command.params
-        if option.param_type_name == "option" and "pathlib.Path" in str(option.type_descriptor.annotation)
+        if option.param_type_name == "option" and _names_a_path(option.type_descriptor.annotation)
     }
     assert len(paths) > 40
     assert {(verb, option) for verb, option in paths if (verb, option) not in tried} == set()
+
+
+def _names_a_path(annotation: Any) -> bool:
+    return annotation is Path or any(map(_names_a_path, get_args(annotation)))
 
 
 def _tried(words: tuple[str, ...]) -> tuple[str, str]:
