@@ -212,6 +212,10 @@ def engines(warcs: list[Path]) -> dict[str, float]:
     for engine in ENGINES[1:]:
         if start[engine]:
             found[f"{engine}_start_cpu_seconds"] = round(start[engine] - start["local"], 2)
+    if begun := found.get("daft_start_cpu_seconds"):  # once a run, however many shards it has
+        found["daft_beside_local_after_start"] = round(
+            (found["daft_cpu_seconds"] - begun) / found["local_cpu_seconds"], 3
+        )
     return found
 
 
