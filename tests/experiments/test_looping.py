@@ -14,6 +14,7 @@ from diptych.sources.storybook import record, scene
 from diptych.vision.ground_truth import GroundTruth
 from experiments.looping import (
     ARMS,
+    AS_IT_IS,
     OF_EVERY_ARM,
     SAID_BY_PEOPLE,
     SEARCHES,
@@ -93,5 +94,9 @@ def test_settings_of_the_arms_are_those_of_the_recipe() -> None:
     from diptych.recipes import find_recipe
     from experiments.looping import RECIPE
 
+    recipe, plan = find_recipe(RECIPE), LoopStudy("a", "b")
+    first = recipe.override(plan.of_arm(AS_IT_IS))
     for arm in ARMS:
-        find_recipe(RECIPE).override(LoopStudy("a", "b").of_arm(arm))
+        changed = {line.partition(":")[0] for line in recipe.override(plan.of_arm(arm)).differences(first)}
+        words = {"data.vocabulary"} if arm == f"a vocabulary of {SMALL}" else set[str]()
+        assert changed == {setting.partition("=")[0] for setting in ARMS[arm]} | words
