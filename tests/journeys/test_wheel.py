@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZipFile
@@ -53,7 +54,7 @@ def uv(*arguments: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     """With the versions of uv.lock, without any extra."""
     folder = tmp_path_factory.mktemp("wheel")
     constraints, environment = folder / "constraints.txt", folder / "environment"
@@ -62,7 +63,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     uv("export", "-q", "--frozen", "--no-dev", "--no-emit-project", "--no-hashes", "-o", constraints)
     uv("venv", "-q", "--python", sys.executable, environment, cwd=folder)
     uv("pip", "install", "-q", "--python", environment / "bin" / "python", "-c", constraints, wheel, cwd=folder)
-    return Installed(wheel, environment, constraints)
+    yield Installed(wheel, environment, constraints)
+    shutil.rmtree(folder)
 
 
 def test_the_wheel_holds_each_file_of_the_package(installed: Installed) -> None:
