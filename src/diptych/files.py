@@ -96,11 +96,11 @@ def refuse_links_out(folder: Path) -> None:
     """Raises DiptychError where a file below lies elsewhere, but for those that the hub's cache keeps beside."""
     real = folder.resolve()
     home = next((parent.parent for parent in real.parents if parent.name == "snapshots"), real)
-    for path in folder.rglob("*"):
-        if path.is_symlink() and not path.resolve().is_relative_to(home):
+    for path in _links_below(folder):
+        if not (target := Path(os.path.realpath(path))).is_relative_to(home):
             raise DiptychError(
-                f"{path} is a link that leads out of {folder}, to {path.resolve()}; nothing was copied: put the file "
-                "itself there, or remove the link"
+                f"{path} is a link that leads out of {folder}, to {target}; nothing was done: put the file itself "
+                "there, or remove the link"
             )
 
 
@@ -190,6 +190,17 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _links_below(folder: Path) -> Iterator[Path]:
+    folders = [folder]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    yield Path(entry.path)
+                elif entry.is_dir(follow_symlinks=False):
+                    folders.append(Path(entry.path))
 
 
 def _left_below(folder: Path) -> Iterator[Path]:

@@ -176,15 +176,13 @@ def mine_report(
     """Print the funnel of a run again, from its decisions on disk."""
     from diptych.mining import funnel
     from diptych.mining.layout import Layout
-    from diptych.mining.tables import read_json
+    from diptych.mining.saved import Counted, read_json
     from diptych.reports.mined import summary, write_page
 
-    layout = Layout(out)
-    if not layout.funnel.exists():
-        raise RecipeError(f"no finished run in {out}; `diptych mine run INPUT --out {out}` makes one")
-    before = read_json(layout.funnel)
+    layout = Layout.finished(out)
+    before = read_json(layout.funnel, Counted)
     found = funnel.of(layout)
-    numbers = found.as_json(before["inputs"], before["about"])
+    numbers = found.as_json(before.inputs, before.about.model_dump())
     write_page(layout, found, numbers)
     if as_json:
         print(json.dumps(numbers))

@@ -2,46 +2,44 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from diptych.errors import DataError
-from diptych.files import text_of, write_atomically
+from diptych.files import parse_json, text_of, write_atomically
 from diptych.mining import funnel
 from diptych.mining.layout import Layout
 from diptych.mining.lists import Lists, lists_of
-from diptych.mining.tables import Row, read_json, read_rows, write_json, write_rows
+from diptych.mining.saved import Counted, Measured, read_json
+from diptych.mining.tables import Row, check_beside, read_table, write_json, write_rows
 
 FILE = "forgotten.txt"
 
 
 def forget(out: Path, lists: Sequence[Path]) -> int:
     """How many pictures went. Their bytes in `work` are overwritten too."""
-    layout = Layout(out)
-    if not layout.funnel.exists():
-        raise DataError(f"no finished run in {out}; nothing there to forget")
+    layout = Layout.finished(out)
+    before = read_json(layout.funnel, Counted)
     wanted = lists_of(lists, 4)
     gone: set[str] = set()
     lines = _lines(wanted)
-    tables = {path: read_rows(path) for path in sorted(layout.decisions.glob("*.parquet"))}
+    tables = {path: read_table(path, "decisions").to_pylist() for path in sorted(layout.decisions.glob("*.parquet"))}
     for rows in tables.values():
         for row in rows:
             if row["sha256"] is not None and _meant(row, wanted):
                 gone.add(row["sha256"])
                 lines |= {row["sha256"], *([f"{row['dhash']:016x}"] if row["dhash"] is not None else [])}
     _remember(layout, lines)  # first, so that a kill here loses nothing
-    for path, rows in tables.items():
-        kept = [row for row in rows if row["sha256"] not in gone and not _meant(row, wanted)]
-        if len(kept) < len(rows):
-            write_rows(path, kept, "decisions")
     _records(layout, gone)
     for path in layout.pictures.glob("*/*"):
         if path.stem in gone:
             path.unlink()
     _bodies(layout, gone)
-    before = read_json(layout.funnel)
-    write_json(layout.funnel, funnel.of(layout).as_json(before["inputs"], before["about"]))
+    for path, rows in tables.items():  # last, since they say what is to go: the same command after a kill goes on
+        kept = [row for row in rows if row["sha256"] not in gone and not _meant(row, wanted)]
+        if len(kept) < len(rows):
+            write_rows(path, kept, "decisions")
+    write_json(layout.funnel, funnel.of(layout).as_json(before.inputs, before.about.model_dump()))
     return len(gone)
 
 
@@ -65,8 +63,14 @@ def _remember(layout: Layout, lines: set[str]) -> None:
 
 def _records(layout: Layout, gone: set[str]) -> None:
     for path in sorted(layout.records.glob("*.jsonl")):
-        lines = text_of(path).splitlines(keepends=True)
-        kept = [line for line in lines if json.loads(line)["sha256"] not in gone]
+        try:
+            lines = text_of(path).splitlines(keepends=True)
+            kept = [line for line in lines if parse_json(line)["sha256"] not in gone]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{path} holds something else than records ({error!r}); give its `diptych mine run` again, which "
+                "leaves out what was forgotten"
+            ) from error
         if not kept:
             path.unlink()
         elif len(kept) < len(lines):
@@ -75,14 +79,17 @@ def _records(layout: Layout, gone: set[str]) -> None:
 
 def _bodies(layout: Layout, gone: set[str]) -> None:
     """The bytes that were fetched are overwritten where they lie, so that `work` stays as it is otherwise."""
-    for plan in layout.work("measured").glob("*.parquet"):
-        index = read_json(layout.plan(plan.stem))["index"]
+    for path in layout.work("measured").glob("*.parquet"):
+        index = read_json(layout.plan(path.stem), Measured).index
         blob = layout.blob(index)
         if not blob.exists():
             continue
-        places = read_rows(layout.table("index", index), ["offset", "length"])
+        asked = read_table(layout.table("index", index), "index", ["offset", "length"])
+        seen = read_table(path, "measured", ["sha256"])
+        check_beside(asked, seen, path)
+        size = blob.stat().st_size
         with blob.open("r+b") as file:
-            for row, place in zip(read_rows(plan, ["sha256"]), places, strict=True):
-                if row["sha256"] in gone and place["length"]:
+            for row, place in zip(seen.to_pylist(), asked.to_pylist(), strict=True):
+                if row["sha256"] in gone and 0 <= place["offset"] < size:
                     file.seek(place["offset"])
-                    file.write(b"\0" * place["length"])
+                    file.write(b"\0" * min(place["length"], size - place["offset"]))

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diptych.errors import DataError
+from diptych.files import refuse_endless
 from diptych.mining.layout import Layout
-from diptych.mining.tables import read_table, schema
+from diptych.mining.tables import check_beside, read_table, schema
 
 NAME = "found.arrow"
 ROWS_AT_ONCE = 65_536
@@ -30,11 +32,11 @@ def gather(layout: Layout, shards: Sequence[tuple[str, str]]) -> str:
 
     parts = []
     for index, measured in shards:
-        asked = read_table(layout.table("index", index))
-        seen = read_table(layout.table("measured", measured))
+        asked = read_table(layout.table("index", index), "index")
+        seen = read_table(layout.table("measured", measured), "measured")
+        check_beside(asked, seen, layout.table("measured", measured))
         parts.append(_beside(asked, seen, index))
-    empty = _beside(schema("index").empty_table(), schema("measured").empty_table(), "")
-    table = pa.concat_tables([empty, *parts])
+    table = pa.concat_tables([table_schema().empty_table(), *parts])
     keys = np.fromiter((key_of(one) for one in table["address"].to_pylist()), np.uint64, table.num_rows)
     order = np.argsort(keys, kind="stable")
     last = np.append(keys[order][1:] != keys[order][:-1], True) if len(order) else np.zeros(0, bool)
@@ -50,7 +52,13 @@ def gather(layout: Layout, shards: Sequence[tuple[str, str]]) -> str:
     return digest_of(path)
 
 
+def table_schema() -> Any:
+    """Of the file, but for the keys."""
+    return _beside(schema("index").empty_table(), schema("measured").empty_table(), "").schema
+
+
 def digest_of(path: Path) -> str:
+    refuse_endless(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
@@ -83,6 +91,21 @@ class Found:
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
         keys = table["key"].to_numpy() if table.num_rows else np.zeros(0, np.uint64)
         return cls(np.asarray(keys, np.uint64), table)
+
+    @classmethod
+    @cache
+    def of_others(cls, path: Path, digest: str) -> Found:
+        """As `open`, where this run did not write it. Raises DataError."""
+        import pyarrow as pa
+
+        try:
+            found = cls.open(path, digest)
+            found.table.validate(full=True)
+            if not found.table.schema.remove(found.table.schema.get_field_index("key")).equals(table_schema()):
+                raise ValueError("it has other columns")
+        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path} cannot be read ({error}); `diptych mine run` writes it again") from error
+        return found
 
     def rows(self, wanted: Sequence[str], most_moves: int) -> list[dict[str, Any] | None]:
         """What is known of each address, or None; a chain of more moves than that has a fetch's reason for it."""

@@ -10,7 +10,8 @@ from typing import Any
 from diptych.mining.addresses import host_of
 from diptych.mining.layout import Layout
 from diptych.mining.rules import RULES, TEXT_RULES
-from diptych.mining.tables import Row, read_json, read_rows
+from diptych.mining.saved import PageCounts, read_json
+from diptych.mining.tables import Row, read_rows
 
 EXAMPLES = 12
 PAPER_WORDS = 13.0  # mean words of a description, ImageBERT section 3
@@ -67,7 +68,7 @@ class Funnel:
                 line.examples.append(row)
         if "fetch" in fails:
             self.failures[str(row["reason"])] += 1
-        if row["width"]:
+        if row["width"] and row["height"]:
             self.sides[min(row["width"], row["height"]) // 100 * 100] += 1
         self._texts(row)
         if row["kept"] is not None:
@@ -136,7 +137,7 @@ def of(layout: Layout) -> Funnel:
 
 def decisions(layout: Layout) -> Iterator[Row]:
     for path in sorted(layout.decisions.glob("*.parquet")):
-        yield from read_rows(path)
+        yield from read_rows(path, "decisions")
 
 
 def inputs_of(layout: Layout, names: Iterable[str]) -> dict[str, Any]:
@@ -144,8 +145,7 @@ def inputs_of(layout: Layout, names: Iterable[str]) -> dict[str, Any]:
     total: Counter[str] = Counter()
     bad: Counter[str] = Counter()
     for name in names:
-        counts = read_json(layout.counts("pages", name))
-        bad.update(counts.pop("bad"))
-        counts["held"] = len(counts["held"])
-        total.update(counts)
+        counts = read_json(layout.counts("pages", name), PageCounts)
+        bad.update(counts.bad)
+        total.update(counts.model_extra or {}, held=len(counts.held))
     return {**dict(sorted(total.items())), "bad": dict(sorted(bad.items()))}

@@ -25,8 +25,9 @@ from diptych.mining.fetching import Answer, Fetcher, Wanted
 from diptych.mining.layout import Layout
 from diptych.mining.pages import forbids
 from diptych.mining.reading import HERE, tar_members
+from diptych.mining.saved import Object, Times, read_json
 from diptych.mining.settings import Fetch
-from diptych.mining.tables import Row, digest, read_json, write_json, write_rows
+from diptych.mining.tables import Row, digest, write_json, write_rows
 
 HOSTS = 64  # of a bucket, so that those that are slow do not leave a worker idle
 ADDRESSES = 1_000  # of a shard
@@ -68,7 +69,7 @@ class Blob:
         rows = sorted(self.rows, key=lambda row: str(row["address"]))
         write_rows(self.layout.table("index", self.name), rows, "index")
         if times:
-            write_json(self.layout.work("index", f"{self.name}.times.json"), times)
+            write_json(self.layout.times(self.name), times)
         counts = {"asked": len(rows), "had": sum(1 for row in rows if row["length"])}
         write_json(self.layout.counts("index", self.name), counts)
         return counts
@@ -85,7 +86,7 @@ class Take:
 
     def __call__(self, name: str) -> Counts:
         layout = Layout(self.out)
-        spec = read_json(layout.plan(name))
+        spec = read_json(layout.plan(name), Object)
         wanted, path = set(spec["wanted"]), Path(spec["path"])
         blob = Blob(layout, name)
         if spec["kind"] == "warc":
@@ -106,7 +107,7 @@ class Take:
                 if line.address in wanted:
                     wanted.discard(line.address)
                     blob.add({"address": line.address, "status": 200, "final": line.address}, body)
-        else:
+        elif spec["kind"] == "pictures":  # others do not name files of this disk
             for where in sorted(wanted):
                 blob.add(*_from_disk(where))
             wanted.clear()
@@ -147,7 +148,7 @@ class FetchBucket:
 
     async def _bucket(self, name: str) -> Counts:
         layout = Layout(self.out)
-        spec = read_json(layout.plan(name))
+        spec = read_json(layout.plan(name), Object)
         counts: Counts = {"asked": 0, "had": 0}
         async with Fetcher(self.settings, layout.work("robots")) as fetcher:
             for shard, wanted in zip(spec["shards"], spec["wanted"], strict=True):
@@ -204,8 +205,8 @@ def fetched_at(layout: Layout, names: Iterable[str]) -> dict[str, str]:
     """When each address was fetched, in UTC."""
     found: dict[str, str] = {}
     for name in names:
-        path = layout.work("index", f"{name}.times.json")
+        path = layout.times(name)
         if path.exists():
-            for address, at in read_json(path).items():
+            for address, at in read_json(path, Times).items():
                 found[address] = datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
     return found

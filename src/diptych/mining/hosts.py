@@ -120,7 +120,7 @@ class RobotsCache:
             if time.time() - kept["at"] > self.hours * 3600 or kept["origin"] != origin:
                 return None
             return Robots(kept["text"], self.agent)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
     def put(self, origin: str, text: str) -> Robots:

@@ -16,9 +16,10 @@ from diptych.mining.found import NAME, Found
 from diptych.mining.layout import Layout
 from diptych.mining.lists import Lists
 from diptych.mining.reading import body_of
+from diptych.mining.saved import Object, read_json
 from diptych.mining.scoring import Pair, Scorer
 from diptych.mining.settings import Settings
-from diptych.mining.tables import Row, read_json, read_rows, write_json, write_rows
+from diptych.mining.tables import Row, read_rows, write_json, write_rows
 
 AT_ONCE = 256  # pairs that a scorer sees at once
 
@@ -36,7 +37,7 @@ class Join:
 
     def __call__(self, name: str) -> Counts:
         layout = Layout(self.out)
-        rows = read_rows(layout.table("pages", read_json(layout.plan(name))["pages"]))
+        rows = read_rows(layout.table("pages", read_json(layout.plan(name), Object)["pages"]), "pages")
         known = Found.open(layout.work(NAME), self.found)
         open_rows = [row for row in rows if not row["fails"]]
         answers = known.rows([row["address"] for row in open_rows], self.settings.fetch.redirects)

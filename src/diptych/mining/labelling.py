@@ -22,13 +22,10 @@ def sample(out: Path, count: int, lines: Path, seed: int = 0) -> list[dict[str, 
 
     Lines that a file there has a verdict for keep it.
     """
-    layout = Layout(out)
-    if not layout.funnel.exists():
-        raise DataError(f"no finished run in {out}; `diptych mine run INPUT --out {out}` makes one")
+    layout = Layout.finished(out)
     pairs = []
     for row in funnel.decisions(layout):
-        picture = layout.picture(row["sha256"] or "", row["type"] or "jpg")
-        if row["sha256"] is None or not picture.exists():
+        if row["sha256"] is None or not (picture := layout.picture(row["sha256"], row["type"] or "jpg")).exists():
             continue
         image = Path(os.path.relpath(picture, lines.parent)).as_posix()
         for text in row["texts"]:

@@ -13,8 +13,9 @@ from diptych.engine import Counts
 from diptych.mining.decode import judge_all, measure
 from diptych.mining.judges import small
 from diptych.mining.layout import Layout
+from diptych.mining.saved import Measured, read_json
 from diptych.mining.settings import PictureRules
-from diptych.mining.tables import Row, read_json, read_rows, write_json, write_rows
+from diptych.mining.tables import Row, read_rows, write_json, write_rows
 
 AT_ONCE = 64  # pictures that a judge sees in one batch
 
@@ -29,11 +30,11 @@ class Decode:
 
     def __call__(self, name: str) -> Counts:
         layout = Layout(self.out)
-        index = read_json(layout.plan(name))["index"]
+        index = read_json(layout.plan(name), Measured).index
         rows: list[Row] = []
         waiting: list[tuple[Row, Image.Image]] = []
         with layout.blob(index).open("rb") as file:
-            for entry in read_rows(layout.table("index", index), ["address", "offset", "length"]):
+            for entry in read_rows(layout.table("index", index), "index", ["address", "offset", "length"]):
                 if not entry["length"]:
                     rows.append({"address": entry["address"], "fails": []})
                     continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import os
 import tarfile
 import zlib
 from collections import Counter
@@ -12,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from diptych.engine import Counts
+from diptych.errors import DataError
 from diptych.files import bytes_of, parse_json
 from diptych.mining import addresses, inputs, warc
 from diptych.mining.layout import Layout
 from diptych.mining.pages import TOGETHER, Page, Row, read_page, settle, settle_texts
+from diptych.mining.saved import Object, read_json
 from diptych.mining.settings import Settings
-from diptych.mining.tables import read_json, read_rows, write_json, write_rows
+from diptych.mining.tables import read_rows, write_json, write_rows
 from diptych.mining.texts import LONGEST, Vocabularies, judged
 
 MOST_WAITING = 16 * 2**20  # bytes of pages
@@ -37,7 +40,7 @@ class ReadPages:
         layout = Layout(self.out)
         vocabularies = Vocabularies.of(self.words, self.vocabulary)
         shard = _Shard(self.settings, vocabularies, layout)
-        shard.read(read_json(layout.plan(name)))
+        shard.read(read_json(layout.plan(name), Object))
         write_rows(layout.table("pages", name), shard.rows, "pages")
         counts = dict(shard.counts) | {"pictures": len(shard.rows), "bad": shard.bad, "held": sorted(shard.held)}
         write_json(layout.counts("pages", name), counts)
@@ -122,7 +125,7 @@ class _Shard:
     def _fetched(self, spec: dict[str, Any]) -> None:
         """Pages that were asked for; `start` and `count` cut nothing, one shard of answers is one of pages."""
         index = spec["index"]
-        for row in read_rows(self.layout.table("index", index)):
+        for row in read_rows(self.layout.table("index", index), "index"):
             self.counts["records"] += 1
             if row["reason"] or row["moved"]:
                 self.counts["records other" if row["moved"] else "records not fetched"] += 1
@@ -167,9 +170,21 @@ def _plain(text: str) -> str:
 
 
 def body_of(layout: Layout, index: str, row: Row) -> bytes:
-    with layout.blob(index).open("rb") as file:
-        file.seek(row["offset"])
-        return file.read(row["length"])
+    """Raises DataError where the file of bodies is another than its table tells."""
+    path = layout.blob(index)
+    try:
+        with path.open("rb") as file:
+            if row["offset"] < 0 or row["offset"] + row["length"] > os.fstat(file.fileno()).st_size:
+                raise DataError(
+                    f"{path} is cut short or damaged: it has no {row['length']} bytes from {row['offset']} on; take "
+                    f"{layout.work()} away and give the same command again"
+                )
+            file.seek(row["offset"])
+            return file.read(row["length"])
+    except OSError as error:
+        raise DataError(
+            f"cannot read {path}: {error.strerror}; take {layout.work()} away and give the same command again"
+        ) from error
 
 
 def tar_members(path: Path) -> Iterator[tuple[inputs.Line, bytes]]:

@@ -13,7 +13,7 @@ from diptych.engine import Work
 from diptych.engine import run as run_shards
 from diptych.engine.stopping import stoppable
 from diptych.errors import DataError, DiptychError, RecipeError
-from diptych.files import holds_something, text_of
+from diptych.files import holds_something, refuse_links_out, text_of
 from diptych.mining import funnel, inputs, keep, keep_on_daft, warc, writing
 from diptych.mining.addresses import host_of
 from diptych.mining.fetching import PASSING, Wanted, check_contact
@@ -26,9 +26,10 @@ from diptych.mining.lists import Lists, lists_of
 from diptych.mining.measuring import Decode
 from diptych.mining.reading import HERE, ReadPages
 from diptych.mining.rules import VERSION
+from diptych.mining.saved import Object, PageCounts, Parts, Retries, read_json
 from diptych.mining.scoring import Scorer
 from diptych.mining.settings import Settings, differences
-from diptych.mining.tables import digest, read_json, read_rows, write_json
+from diptych.mining.tables import digest, holds_json, read_rows, write_json
 
 EARLY = ("inputs", "pages", "texts", "words", "vocabulary", "rules", "seed")  # what a run's folder was begun with
 LOADED = ("diptych.mining.run",)  # by its processes: no torch, which only judges and scorers bring
@@ -94,7 +95,8 @@ class Mine:
             **settings,
         }  # fmt: skip
         if self.layout.settings.exists():
-            before = read_json(self.layout.settings)
+            refuse_links_out(self.out)
+            before = read_json(self.layout.settings, Object)
             different = differences({k: before.get(k) for k in EARLY}, {k: now[k] for k in EARLY})
             if different:
                 raise RecipeError(
@@ -120,7 +122,7 @@ class Mine:
 
     def _plan(self, name: str, spec: Mapping[str, Any]) -> str:
         path = self.layout.plan(name)
-        if not path.exists():
+        if not holds_json(path, spec):  # the inputs may lie elsewhere since
             write_json(path, spec)
         return name
 
@@ -140,8 +142,8 @@ class Mine:
         names = sorted({self._plan(digest("pages", spec["key"], *same), spec) for spec in specs})
         self._make("pages", ReadPages(self.out, self.settings, self.words, self.vocabulary), names, "pages")
         for name in names:
-            spec = read_json(self.layout.plan(name))
-            for why, count in read_json(self.layout.counts("pages", name))["bad"].items():
+            spec = read_json(self.layout.plan(name), Object)
+            for why, count in read_json(self.layout.counts("pages", name), PageCounts).bad.items():
                 self.tell(f"{spec['path'] or 'pages fetched'}: {count} records passed over: {why}")
         return names
 
@@ -152,8 +154,7 @@ class Mine:
         name = digest("parts", source.digest)
         if not self.layout.plan(name).exists():
             self._plan(name, {"parts": warc.parts(source.path)})
-        found: list[list[int]] = read_json(self.layout.plan(name))["parts"]
-        return found
+        return [[*part] for part in read_json(self.layout.plan(name), Parts).parts]
 
     def _lists(self) -> Lists:
         forgotten = sorted(self.layout.forgotten.glob("*.txt")) if self.layout.forgotten.is_dir() else []
@@ -165,16 +166,15 @@ class Mine:
         wanted = {
             row["address"]
             for name in pages
-            for row in read_rows(self.layout.table("pages", name), ["address", "fails"])
+            for row in read_rows(self.layout.table("pages", name), "pages", ["address", "fails"])
             if not row["fails"] and not lists.refuse(row["address"])
         }
         takes: list[str] = []
         for name in pages:
-            here = sorted(wanted.intersection(read_json(self.layout.counts("pages", name))["held"]))
+            here = sorted(wanted.intersection(read_json(self.layout.counts("pages", name), PageCounts).held))
             wanted.difference_update(here)
             if here:
-                spec = read_json(self.layout.plan(name))
-                spec |= {"wanted": here}
+                spec = read_json(self.layout.plan(name), Object) | {"wanted": here}
                 takes.append(self._plan(digest("take", spec["key"], here), spec))
         self._make("take", Take(self.out), takes, "index")
         wanted = {one for one in wanted if not one.startswith(HERE)}
@@ -189,12 +189,12 @@ class Mine:
         asked = dict.fromkeys(wanted, 0)  # hops by address
         if asked and not self.settings.offline:
             check_contact(self.settings.fetch, sorted({host_of(one) for one in asked}))
-        for attempt in range(attempts + 1):
+        for attempt in range(attempts + 1 if asked else 0):
             done: dict[str, bool] = {}
             while asked:
                 made = self._fetch({Wanted(*one) for one in asked.items()}, attempt)
                 names += made
-                rows = [row for name in made for row in read_rows(self.layout.table("index", name), _ASKED)]
+                rows = [row for name in made for row in read_rows(self.layout.table("index", name), "index", _ASKED)]
                 done |= {row["address"]: row["reason"] in PASSING for row in rows}
                 asked = {}
                 for row in rows:
@@ -205,7 +205,7 @@ class Mine:
 
     def _attempts(self) -> int:
         path = self.layout.work("retries.json")
-        before = int(read_json(path)["retries"]) if path.exists() else 0
+        before = read_json(path, Retries).retries if path.exists() else 0
         if not self.retry_failed or not self.layout.funnel.exists():
             return before
         self.retry_failed = False

@@ -136,8 +136,13 @@ def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> l
         if isinstance(before, dict) and isinstance(now, dict):
             found += differences(before, now, f"{prefix}{key}.")
         elif before != now:
-            found.append(f"{prefix}{key}: {json.dumps(before)} before, {json.dumps(now)} now")
+            found.append(f"{prefix}{key}: {_brief(before)} before, {_brief(now)} now")
     return found
+
+
+def _brief(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def _value(text: str) -> Any:

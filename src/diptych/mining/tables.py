@@ -11,7 +11,8 @@ from typing import Any
 
 from diptych.errors import DataError
 from diptych.extras import wanted
-from diptych.files import parse_json, text_of, write_atomically
+from diptych.files import bytes_of, refuse_endless, write_atomically
+from diptych.mining.checking import faults
 
 Row = dict[str, Any]
 
@@ -73,31 +74,50 @@ def write_rows(path: Path, rows: Sequence[Row], kind: str) -> None:
     write_atomically(path, sink.getvalue().to_pybytes())
 
 
-def read_rows(path: Path, columns: Sequence[str] | None = None) -> list[Row]:
-    rows: list[Row] = read_table(path, columns).to_pylist()
+def read_rows(path: Path, kind: str, columns: Sequence[str] | None = None) -> list[Row]:
+    rows: list[Row] = read_table(path, kind, columns).to_pylist()
     return rows
 
 
-def read_table(path: Path, columns: Sequence[str] | None = None) -> Any:
+def read_table(path: Path, kind: str, columns: Sequence[str] | None = None) -> Any:
+    """Raises DataError for what is no table of this kind."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    wanted = schema(kind) if columns is None else pa.schema([schema(kind).field(name) for name in columns])
     try:
-        return pq.read_table(path, columns=list(columns) if columns is not None else None, memory_map=True)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"cannot read {path}: {error}; take it away and give the same command again") from error
+        refuse_endless(path)
+        table = pq.ParquetFile(path, memory_map=True).read(list(columns) if columns is not None else None)
+        table.validate(full=True)
+        why = next(faults(table, kind), None) if table.schema.equals(wanted) else "it has other columns"
+    except (pa.ArrowException, OSError, ValueError) as error:
+        why = str(error)
+    if why is not None:
+        raise DataError(f"cannot read {path}: {why}; take it away and give the same command again")
+    return table
+
+
+def check_beside(asked: Any, seen: Any, path: Path) -> None:
+    """Raises DataError where what was measured is not a row for each that was asked for."""
+    if asked.num_rows != seen.num_rows:
+        raise DataError(
+            f"{path} has {seen.num_rows} rows for {asked.num_rows} answers; take it away, with the .json beside it, "
+            "and give the same command again"
+        )
 
 
 def write_json(path: Path, value: Mapping[str, Any] | Sequence[Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps(value, sort_keys=True, ensure_ascii=True).encode())
+    write_atomically(path, _json(value))
 
 
-def read_json(path: Path) -> Any:
-    try:
-        return parse_json(text_of(path))
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {path}: {error}; take it away and give the same command again") from error
+def holds_json(path: Path, value: Mapping[str, Any]) -> bool:
+    """Whether this was written there."""
+    return path.is_file() and bytes_of(path) == _json(value)
+
+
+def _json(value: Mapping[str, Any] | Sequence[Any]) -> bytes:
+    return json.dumps(value, sort_keys=True, ensure_ascii=True).encode()
 
 
 def lines_of(values: Iterable[Mapping[str, Any]]) -> bytes:

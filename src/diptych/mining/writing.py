@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tarfile
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diptych.errors import DataError
 from diptych.files import bytes_of, sweep, write_atomically
 from diptych.mining.addresses import host_of
 from diptych.mining.found import key_of
@@ -46,7 +48,7 @@ def pairs_of(layout: Layout, shards: Sequence[str]) -> tuple[Pairs, Chosen]:
     texts: list[int] = []
     starts = [0]
     for shard in shards:
-        for number, row in enumerate(read_rows(layout.table("joined", shard), _NARROW)):
+        for number, row in enumerate(read_rows(layout.table("joined", shard), "joined", _NARROW)):
             if row["fails"]:
                 continue
             same = (
@@ -77,7 +79,7 @@ def write_verdicts(layout: Layout, chosen: Chosen, verdict: NDArray[np.uint8], n
     kept: list[Row] = []
     _only(layout.decisions, {f"{name}.parquet" for name in names})
     for number, shard in enumerate(chosen.shards):
-        rows = read_rows(layout.table("joined", shard))
+        rows = read_rows(layout.table("joined", shard), "joined")
         pairs = slice(int(chosen.starts[number]), int(chosen.starts[number + 1]))
         of_row: dict[int, list[tuple[int, int]]] = {}
         for row, text, what in zip(chosen.rows[pairs], chosen.texts[pairs], verdict[pairs], strict=True):
@@ -118,8 +120,14 @@ def write_records(layout: Layout, kept: Sequence[Row], by: str) -> None:
     for row in kept:
         path = layout.picture(row["sha256"], row["type"] or "jpg")
         if not path.exists() or path.stat().st_size != row["bytes"]:
+            body = body_of(layout, row["blob"], row)
+            if hashlib.sha256(body).hexdigest() != row["sha256"]:
+                raise DataError(
+                    f"{layout.blob(row['blob'])} holds another picture than was measured ({row['address'][:200]}); "
+                    f"take {layout.work()} away and give the same command again"
+                )
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, body_of(layout, row["blob"], row))
+            write_atomically(path, body)
     names = set()
     for number, some in enumerate(_pieces(kept, LINES)):
         name = f"{number:05d}.jsonl"

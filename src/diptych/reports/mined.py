@@ -14,11 +14,13 @@ from rich.table import Table
 
 from diptych.errors import DataError
 from diptych.files import write_atomically
+from diptych.mining.decode import TYPES
 from diptych.mining.funnel import Funnel
 from diptych.mining.layout import Layout
 from diptych.mining.reading import body_of
 from diptych.mining.rules import RULES, TEXT_RULES
-from diptych.mining.tables import Row, read_json
+from diptych.mining.saved import Begun, read_json
+from diptych.mining.tables import Row
 from diptych.reports.environment import environment
 
 THUMBNAIL = 160
@@ -53,7 +55,7 @@ def summary(numbers: Mapping[str, Any], console: Console) -> None:
 
 def write_page(layout: Layout, funnel: Funnel, numbers: Mapping[str, Any]) -> Path:
     """Writes OUT/report.html and OUT/card.md, each whole or not at all."""
-    write_card(layout, numbers, read_json(layout.settings))
+    write_card(layout, numbers, read_json(layout.settings, Begun))
     page = environment().get_template("mined.html.jinja").render(
         numbers=numbers,
         rules=[(rule, numbers["rules"][rule.name], _shown(layout, funnel.rules[rule.name].examples)) for rule in RULES],
@@ -99,11 +101,11 @@ def _thumbnail(layout: Layout, row: Row) -> str:
 
 def _small(file: Path | io.BytesIO) -> str:
     try:
-        with Image.open(file) as image:
+        with Image.open(file, formats=list(TYPES)) as image:
             image.thumbnail((THUMBNAIL, THUMBNAIL))
             kept = io.BytesIO()
             image.convert("RGB").save(kept, format="JPEG", quality=80)
-    except (OSError, ValueError, SyntaxError):
+    except Exception:  # Pillow raises of many kinds on damaged files
         return ""
     return "data:image/jpeg;base64," + base64.b64encode(kept.getvalue()).decode("ascii")
 
@@ -113,10 +115,10 @@ def _from_work(layout: Layout, row: Row) -> bytes:
     from diptych.mining.found import NAME, Found, digest_of
 
     path = layout.work(NAME)
-    if not path.exists():
+    if not path.is_file():
         raise DataError("no work")
-    about = Found.open(path, digest_of(path)).rows([row["address"]], 5)[0]
-    if about is None or not about["length"]:
+    about = Found.of_others(path, digest_of(path)).rows([row["address"]], 5)[0]
+    if about is None or not about["length"] or about["blob"] is None:
         raise DataError("no picture")
     return body_of(layout, about["blob"], about)
 
@@ -128,17 +130,17 @@ def write_sheet(path: Path, folder: Path, pairs: Sequence[Mapping[str, Any]]) ->
     write_atomically(path, page.encode("utf-8", "replace"))
 
 
-def write_card(layout: Layout, numbers: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+def write_card(layout: Layout, numbers: Mapping[str, Any], begun: Begun) -> None:
     """Writes OUT/card.md: what a reader of the data has to know."""
     dropped = "".join(
         f"| {name} | {line['dropped']:,} |\n" for name, line in numbers["rules"].items() if line["dropped"]
     )
     licences = ", ".join(f"{name} {count:,}" for name, count in numbers["licences"].items()) or "none"
     judges = ", ".join(f"{place} {what}" for place, what in numbers["about"]["judges"].items())
-    kinds = ", ".join(f"{one['kind']} {one['digest'][:12]}" for one in settings["inputs"])
+    kinds = ", ".join(f"{one.kind} {one.digest[:12]}" for one in begun.inputs)
     text = (
         f"# Data card\n\n{numbers['kept']:,} pictures with a text each, of {numbers['pictures']:,} pictures on pages, "
-        f"mined by Diptych {settings['versions']['diptych']} with rules {settings['rules']}.\n\n"
+        f"mined by Diptych {begun.versions.diptych} with rules {begun.rules}.\n\n"
         f"- Inputs (kind, sha256): {kinds}.\n- Texts: English, {numbers['mean_words']:.1f} words in the mean; somebody "
         f"published each beside its picture.\n- Scorer: {numbers['about']['scorer']}.\n- Judges: {judges}.\n"
         f"- Licences as page or file tell them: {licences}. `unknown` is no licence.\n"
