@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -35,11 +36,13 @@ def unit(count: int, seed: int = 0) -> Vectors:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with warnings.catch_warnings(action="ignore"):  # of where it puts its socket
-        started = pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="delete")
-    yield started
-    started.cleanup()
+def server() -> Iterator[Any]:
+    """Away from pytest's folders: it runs as a user of its own, to whom the next session of pytest would close them."""
+    with TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True) as folder:
+        with warnings.catch_warnings(action="ignore"):  # of where it puts its socket
+            started = pgserver.get_server(folder, cleanup_mode="delete")
+        yield started
+        started.cleanup()
 
 
 @pytest.fixture
