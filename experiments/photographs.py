@@ -1,0 +1,100 @@
+"""The recipes for photographs of one's own, run to their end: what they reach, and how long they take.
+
+    uv run python -m experiments.photographs --data world-store --out runs/out/photographs --keep
+
+No set of photographs with captions can be shipped, so they learn from drawn scenes that are made as hard
+(`experiments.looping`). Each system pre-trains and learns its task as docs/photographs.md says, on one thread, until
+its patience ends; val chooses, test is read once. The same command goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from diptych.evaluation.evaluate import score_model
+from diptych.files import write_atomically
+from diptych.loading.store import INDEX, Store
+from diptych.processes import PROCESSES
+from diptych.recipes import find_recipe
+from diptych.runs.distributed import workers
+from diptych.runs.folder import ModelFolder
+from diptych.runs.run import Run, fit_to, run
+from experiments.claiming import claim
+from experiments.figures import of_score, save
+from experiments.looping import make_hard
+
+STORE, ROW = "store", "row.json"
+CHAINS = {"unified-vlp": "caption", "tden": "retrieval", "xgpt": "caption"}
+
+
+@dataclass(frozen=True)
+class Photographs:
+    store: str  # of drawn scenes, with splits train, val and test
+    out: str
+    pictures: int = 6000  # of the training split
+    test: int = 600
+    noise: float = 1.0  # as in `experiments.looping`
+    seed: int = 0
+    settings: tuple[str, ...] = ()
+
+
+def learn(plan: Photographs, system: str) -> dict[str, Any]:
+    """Pre-trained, taught and scored; called in a process of its own. What has a row is not done again."""
+    folder, store = Path(plan.out) / system, Store(Path(plan.out) / STORE)
+    if not (folder / ROW).exists():
+        torch.set_num_threads(1)
+        own = ["training.threads=1", f"training.seed={plan.seed}", *plan.settings]
+        before, pretrained = _stage(plan, f"{system}/photos/pretrain", own, folder / "pretrain")
+        task = CHAINS[system]
+        taught, learnt = _stage(plan, f"{system}/photos/{task}", own, folder / task, before.model)
+        _, scores = score_model(taught.model, store, "test")
+        test: dict[str, Any] = {name: of_score(score) for name, score in scores.to_json()["scores"].items()}
+        row = {"pre-training": pretrained, task: learnt | test}
+        write_atomically(folder / ROW, json.dumps(row, indent=1).encode())
+    found: dict[str, Any] = json.loads((folder / ROW).read_text("utf-8"))
+    return found
+
+
+def _stage(
+    plan: Photographs, name: str, own: list[str], out: Path, start: ModelFolder | None = None
+) -> tuple[Run, dict[str, float]]:
+    store, recipe = Store(Path(plan.out) / STORE), find_recipe(name)
+    began = time.process_time()
+    done = run((fit_to(recipe, start) if start else recipe).override(own), store, out, start, Console(quiet=True))
+    told = {"steps": done.result.step, "CPU minutes": round((time.process_time() - began) / 60, 1)}
+    return done, told | {"best on val after": done.result.best_step or done.result.step}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="a store of drawn scenes with splits train, val and test")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--systems", nargs="+", choices=CHAINS, default=[*CHAINS])
+    for name in ("pictures", "test", "seed"):
+        parser.add_argument(f"--{name}", type=int, default=getattr(Photographs, name))
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for every run")
+    parser.add_argument("--keep", action="store_true", help="write experiments/results/photographs.json")
+    given = parser.parse_args()
+    plan = Photographs(
+        given.data, given.out, pictures=given.pictures, test=given.test, seed=given.seed, settings=tuple(given.set)
+    )
+    claim(plan, plan.out)
+    if not (Path(plan.out) / STORE / INDEX).exists():
+        make_hard(Store(Path(plan.store)), Path(plan.out) / STORE, plan.pictures, plan.test, plan.noise, plan.seed)
+    with workers(min(PROCESSES, len(given.systems))) as pool:
+        rows = dict(zip(given.systems, pool.map(learn, [plan] * len(given.systems), given.systems), strict=True))
+    figures = {"asked": {"pictures": plan.pictures, "test": plan.test, "seed": plan.seed}, "systems": rows}
+    command = "uv run python -m experiments.photographs --data STORE --out OUT --keep"
+    print(save("photographs", command, figures) if given.keep else json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
