@@ -109,7 +109,7 @@ def main() -> None:
     batch, options = collate(samples()), DecodingOptions(beams=BEAMS, max_words=WORDS, stop_early=False)
 
     def run(writer: Any, half: bool) -> Frames:
-        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=half):
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=half):
             return search(writer, batch, options)
 
     plain = HiddenStates(model)

@@ -128,7 +128,7 @@ def decoding(sizes: Sizes, device: torch.device) -> dict[str, Any]:
     options = DecodingOptions(beams=5, max_words=min(20, sizes.words), stop_early=False)
 
     def write() -> None:
-        with torch.inference_mode(), autocast(device, "bf16"):
+        with torch.no_grad(), autocast(device, "bf16"):
             search(model, asked, options)  # type: ignore[arg-type]
 
     took = seconds(write, device, ROUNDS)

@@ -98,7 +98,7 @@ def published(sizes: Sizes) -> dict[str, float]:
         model = SYSTEMS[system].model(whole.config, ("match",)).eval()
 
         def score(half: bool, model: Any = model) -> None:
-            with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=half):
+            with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=half):
                 match_scores(model, batch)
 
         taken = in_turn({"bf16": lambda: score(True), "fp32": lambda: score(False)}, sizes.rounds, seconds)

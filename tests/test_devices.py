@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.profiler import ProfilerActivity, profile
 
 from diptych import devices
-from diptych.devices import autocast, choose_device, choose_precision, predicting
+from diptych.devices import autocast, choose_device, choose_precision, choose_prediction, precision_of, predicting
 from diptych.errors import RecipeError
 
 CPU = torch.device("cpu")
@@ -67,12 +68,45 @@ def test_a_precision_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_model_predicts_as_it_was_opened() -> None:
     """Around a model of fp32 the trainer's precision stays: validation is in that of the run."""
     model = nn.Linear(4, 4)
-    with predicting(model):
+    with predicting(model, 1):
         assert model(torch.ones(1, 4)).dtype == torch.float32
-    with autocast(CPU, "bf16"), predicting(model):
+    with autocast(CPU, "bf16"), predicting(model, 1):
         assert model(torch.ones(1, 4)).dtype == torch.bfloat16
     model.precision = "bf16"
-    with predicting(model):
+    with predicting(model, 1):
         found = model(torch.ones(1, 4))
     assert found.dtype == torch.bfloat16
-    assert found.is_inference()
+    assert not found.requires_grad
+    model.fewest = 3
+    assert [precision_of(model, count) for count in (1, 2, 3, 64)] == ["fp32", "fp32", "bf16", "bf16"]
+    with predicting(model, 2):
+        assert model(torch.ones(2, 4)).dtype == torch.float32
+
+
+@pytest.mark.parametrize(("width", "wanted"), [(64, ("fp32", 1)), (128, ("bf16", 32)), (256, ("bf16", 8)),
+                                               (768, ("bf16", 1))])  # fmt: skip
+def test_auto_knows_how_large_a_batch_has_to_be(
+    width: int, wanted: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "gains_by_bf16", lambda _device: True)
+    monkeypatch.delenv(devices.VARIABLE)
+    assert choose_prediction("auto", CPU, width) == wanted
+    assert choose_prediction("bf16", CPU, width) == ("bf16", 1)
+    assert choose_prediction("fp32", CPU, width) == ("fp32", 1)
+    assert choose_prediction("auto", torch.device("cuda"), width) == ("bf16", 1)
+    monkeypatch.setenv(devices.VARIABLE, "bf16")
+    assert choose_prediction("auto", CPU, width) == ("bf16", 1)
+    monkeypatch.setattr(devices, "gains_by_bf16", lambda _device: False)
+    monkeypatch.delenv(devices.VARIABLE)
+    assert choose_prediction("auto", CPU, width) == ("fp32", 1)
+
+
+def test_a_weight_is_cast_once_a_batch() -> None:
+    """As often as it is used, a search would cast all weights for every word."""
+    model = nn.Linear(4, 4)
+    model.precision = "bf16"
+    with predicting(model, 1), profile(activities=[ProfilerActivity.CPU]) as seen:
+        for _ in range(5):
+            model(torch.ones(1, 4, dtype=torch.bfloat16))
+    casts = sum(event.count for event in seen.key_averages() if event.key == "aten::_to_copy")
+    assert casts == 2, "weight and bias"

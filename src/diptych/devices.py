@@ -18,6 +18,8 @@ Precision = Literal["fp32", "bf16"]
 VARIABLE = "DIPTYCH_PRECISION"  # what `auto` means; unset: bf16 where the device gains by it
 PROCESSOR = Path("/proc/cpuinfo")
 KINDS = ("cpu", "cuda", "mps")
+WORTH = 2**19  # samples of a batch x squared width from which on bf16 gains on a CPU (docs/results/precision.md)
+MOST = 64  # samples of a batch where models predict
 
 
 def choose_device(wanted: str, setting: str = "training.device") -> torch.device:
@@ -50,6 +52,22 @@ def choose_precision(wanted: str, device: torch.device) -> Precision:
     if wanted not in get_args(Precision):
         raise RecipeError(f"{wanted!r} is no precision; {nearest(wanted, ('auto', *get_args(Precision)))}")
     return cast(Precision, wanted)
+
+
+def choose_prediction(wanted: str, device: torch.device, width: int) -> tuple[Precision, int]:
+    """For a model that predicts, and the samples from which on a batch is computed so, smaller ones in fp32: where
+    `auto` is ours to say, products have to be large before a CPU gains. Raises RecipeError."""
+    precision = choose_precision(wanted, device)
+    if precision == "fp32" or device.type != "cpu" or wanted != "auto" or os.environ.get(VARIABLE):
+        return precision, 1
+    fewest = -(-WORTH // width**2)
+    return (precision, fewest) if fewest <= MOST else ("fp32", 1)
+
+
+def precision_of(model: nn.Module, samples: int) -> Precision:
+    """In which a model predicts for a batch of so many samples (`ModelFolder.on`)."""
+    precision: Precision = getattr(model, "precision", "fp32")
+    return precision if samples >= getattr(model, "fewest", 1) else "fp32"
 
 
 def gains_by_bf16(device: torch.device) -> bool:
@@ -89,8 +107,11 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any
 
 
 @contextmanager
-def predicting(model: nn.Module) -> Iterator[None]:
-    """Without gradients, in the precision that the model was opened in (`ModelFolder.on`)."""
+def predicting(model: nn.Module, samples: int) -> Iterator[None]:
+    """Without gradients, in the precision that the model was opened in for such a batch.
+
+    Not in inference mode, where autocast keeps no weight and casts each anew for every word.
+    """
     device = next(model.parameters()).device
-    with torch.inference_mode(), autocast(device, getattr(model, "precision", "fp32")):
+    with torch.no_grad(), autocast(device, precision_of(model, samples)):
         yield

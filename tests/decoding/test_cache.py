@@ -93,3 +93,17 @@ def test_half_precision_writes_the_same(trained):
         half = decode(trained, ragged(), options)
     for ours, wanted in zip(half, decode(trained, ragged(), options), strict=True):
         assert ours[0].score == pytest.approx(wanted[0].score, abs=0.3)
+
+
+@pytest.mark.parametrize(("beams", "copies"), [(1, 0), (3, 4)])
+def test_beams_are_copied_once_a_word_and_one_beam_never(trained, beams, copies, monkeypatch):
+    """However many layers there are; the first word of all beams continues nothing."""
+    sizes, select = [], torch.index_select
+
+    def counted(rows, *given, **named):
+        sizes.append(len(rows))
+        return select(rows, *given, **named)
+
+    monkeypatch.setattr(torch, "index_select", counted)
+    search(trained, ragged(), DecodingOptions(beams=beams, max_words=6, stop_early=False))
+    assert sizes == [2 * len(trained.encoder.layers)] * copies

@@ -1,6 +1,8 @@
+import pytest
 import torch
 from torch import nn
 
+from diptych.models import transformer
 from diptych.models.transformer import LayerSizes, Transformer
 
 SIZES = LayerSizes(width=24, heads=3, ffn=40, dropout=0.0, attention_dropout=0.0, norm_eps=1e-5)
@@ -40,3 +42,16 @@ def test_both_dropouts_are_at_work():
         assert not torch.equal(layer(x, allowed)[1], layer(x, allowed)[1])
         layer.eval()
         assert torch.equal(layer(x, allowed)[1], layer(x, allowed)[1])
+
+
+def test_beside_a_fused_kernel_the_mask_is_cast_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transformer, "FUSED", ("cpu",))
+    stack, given = Transformer(SIZES, 3), []
+    for layer in stack.layers:
+        layer.register_forward_pre_hook(lambda _layer, parts: given.append(parts[1]))
+    allowed = torch.ones(2, 8, 8, dtype=torch.bool).tril()
+    with torch.autocast("cpu", torch.bfloat16):
+        stack(torch.randn(2, 8, SIZES.width), allowed)
+    assert {one.data_ptr() for one in given} == {given[0].data_ptr()}
+    assert given[0].dtype == torch.bfloat16
+    assert torch.equal(given[0][:, 0] == 0, allowed)

@@ -18,7 +18,7 @@ PICTURE = torch.full((3, 90, 120), 200, dtype=torch.uint8)
 def prediction(words: list[str], boxes: list[list[float]], weights: torch.Tensor) -> Prediction:
     regions = Regions(boxes=torch.tensor(boxes).reshape(-1, 4), scores=torch.ones(len(boxes)), size=(120, 90))
     record = Record("a", image=Path("a.png"), regions=regions)
-    return Prediction(" ".join(words), 0.0, record, tuple(words), weigh=lambda: weights)
+    return Prediction(" ".join(words), 0.0, "fp32", record, tuple(words), weigh=lambda: weights)
 
 
 def colours(said: Prediction, picture: torch.Tensor = PICTURE) -> set[tuple[int, ...]]:

@@ -102,7 +102,7 @@ def _from_model(
         except DataError as error:  # regions were given, and there is no picture to draw them on
             refuse(prediction, error)
             shown = None
-        yield caption_line(prediction, str(prediction.record.image), predictor.precision, captions, shown=shown)
+        yield caption_line(prediction, str(prediction.record.image), captions, shown=shown)
 
 
 def _from_server(
@@ -159,7 +159,7 @@ def ask(
     for question, prediction in zip(questions, answers, strict=True):
         shown = drawn.write(prediction)
         if as_json:
-            print(answer_line(prediction, str(picture), predictor.precision, question, shown=shown).line())
+            print(answer_line(prediction, str(picture), question, shown=shown).line())
         else:
             print(prediction.text if len(questions) == 1 else f"{question} {prediction.text}")
 
@@ -188,7 +188,7 @@ def ground(
     shown, drawn = open_picture(picture), out or Path(f"{picture.stem}-found.png")
     write_png(draw_box(shown, found.box, expression), drawn)
     size = shown.shape[2], shown.shape[1]
-    line = ground_line(found, str(picture), predictor.precision, expression, size, str(drawn))
+    line = ground_line(found, str(picture), expression, size, str(drawn))
     if as_json:
         print(line.line())
     else:
@@ -221,7 +221,7 @@ def choose(
     rationales = rationale or []
     predictor = load(model, features, device=device, precision=precision)
     chosen = predictor.choose(picture, question, answers, rationales)
-    line = choice_line(chosen, str(picture), predictor.precision, question, answers, rationales)
+    line = choice_line(chosen, str(picture), question, answers, rationales)
     if as_json:
         print(line.line())
     else:
@@ -248,7 +248,7 @@ def verify(
     for statement, verdict in zip(statements, predictor.verify(picture, statements), strict=True):
         word = "true" if verdict.true else "false"
         if as_json:
-            print(verify_line(verdict, str(picture), predictor.precision, statement).line())
+            print(verify_line(verdict, str(picture), statement).line())
         else:
             print(word if len(statements) == 1 else f"{word}: {statement}")
 

@@ -119,7 +119,7 @@ def _write(model: ModelFolder, records: Sequence[Record], decoding: DecodingOpti
     seen = [record.best_regions(most) for record in records]
     writer: Any = model.model
     device = next(model.model.parameters()).device
-    with predicting(writer):
+    with predicting(writer, len(seen)):
         return decode(writer, collate([s for record in seen for s in task.queries(record)]).to(device), decoding)
 
 

@@ -11,7 +11,7 @@ stream, `DecoderLayer` (words, then an encoder's states), and `SharedLayer`, whi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from diptych.models.dropout import Dropout
 from diptych.models.rows import Rows
-from diptych.models.transformer import CLOSED, Layer, LayerSizes, SelfAttention, run_last, take_beams
+from diptych.models.transformer import Beams, Layer, LayerSizes, SelfAttention, closing, run_last
 
 Signal = Literal["flag", "learnt"]
 KeysValues = tuple[Float[Tensor, "B H P d"], Float[Tensor, "B H P d"]]
@@ -169,13 +169,11 @@ class DecoderMemory:
     closed: Float[Tensor, "B 1 1 P"]  # added to scores: which of the read positions are absent
     room: int  # words at most
     written: int = 0  # words so far, the same for all beams
+    beams: Beams = field(default_factory=Beams)
 
     def take(self, parents: Int[Tensor, "B K"]) -> None:
         """Beam k now continues what beam `parents[b, k]` had written."""
-        for past in self.layers:
-            if past.keys is not None and past.values is not None:
-                past.keys = take_beams(past.keys, parents, self.written)
-                past.values = take_beams(past.values, parents, self.written)
+        self.beams.take(self.layers, parents, self.written)
 
 
 def write_word(layers: Iterable[nn.Module], x: Float[Tensor, "B K D"], memory: DecoderMemory) -> Float[Tensor, "B K D"]:
@@ -199,13 +197,13 @@ def write_word(layers: Iterable[nn.Module], x: Float[Tensor, "B K D"], memory: D
 
 def closed_of(present: Tensor, like: Tensor) -> Float[Tensor, "B 1 1 P"]:
     """What is added to scores so that absent positions are not attended to. `present`: (B, P)."""
-    return (~present)[:, None, None].to(like.dtype) * CLOSED
+    return closing(~present[:, None, None], like)
 
 
 def causal(size: int, like: Tensor) -> Float[Tensor, "1 1 U U"]:
     """Each word sees itself and those before it. Padding stands behind them and needs no closing."""
     later = torch.ones(size, size, dtype=torch.bool, device=like.device).triu(1)
-    return later[None, None].to(like.dtype) * CLOSED
+    return closing(later[None, None], like)
 
 
 def _look_back(

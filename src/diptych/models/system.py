@@ -128,6 +128,7 @@ class SystemModel(nn.Module):
     heads: nn.ModuleDict
     provides: frozenset[Capability]
     precision: Precision = "fp32"  # in which it predicts (`diptych.devices.predicting`); training has its own
+    fewest: int = 1  # samples of a batch that is computed so; smaller ones are in fp32
     decodes: bool = False  # the target block holds the words that a decoder reads; else queries at their places
 
     def __init__(self, config: Any, heads: Iterable[str] = ()) -> None:

@@ -6,7 +6,8 @@ x ── self-attention ── dropout ── + ── norm ── inner ── 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -101,7 +102,7 @@ class SelfAttention(nn.Module):
     def _weigh(self, q: Tensor, k: Tensor, v: Tensor, closed: Float[Tensor, "#B 1 #L P"]) -> Float[Tensor, "B L D"]:
         if q.device.type in FUSED:
             dropout = self.dropout.rate if self.training else 0.0
-            mixed = F.scaled_dot_product_attention(q, k, v, closed.to(q.dtype), dropout)
+            mixed = F.scaled_dot_product_attention(q, k, v, closed, dropout)
             return mixed.transpose(1, 2).flatten(2)
         # Plain products: F.scaled_dot_product_attention with a mask takes 1.3 (base) to 2.8 (d128) times as long in
         # bfloat16 on an EPYC with avx512_bf16, and 5% less in fp32.
@@ -128,6 +129,13 @@ class SelfAttention(nn.Module):
         mixed = _unfold(_fold(of_read) @ remembered.read_values) + of_words @ values
         out: Tensor = self.out(mixed.flatten(0, 1).transpose(1, 2).flatten(2))
         return out
+
+
+def closing(blocked: Bool[Tensor, "#B 1 #K P"], like: Tensor) -> Float[Tensor, "#B 1 #K P"]:
+    """What is added to scores so that nobody attends there: once for all layers, of the type that a kernel wants."""
+    kind = like.device.type
+    fused = kind in FUSED and torch.is_autocast_enabled(kind)
+    return blocked.to(torch.get_autocast_dtype(kind) if fused else like.dtype) * CLOSED
 
 
 def _fold(rows: Float[Tensor, "B K H 2 n"]) -> Float[Tensor, "B H K2 n"]:
@@ -192,7 +200,7 @@ class Transformer(nn.Module):
         length, more = x.shape[1], -x.shape[1] % MULTIPLE if x.device.type in FUSED else 0
         if more:  # positions that nobody attends to
             x, allowed = F.pad(x, (0, 0, 0, more)), F.pad(allowed, (0, more, 0, more))
-        closed, states = self._closed(allowed, x), [x]
+        closed, states = closing(~allowed[:, None], x), [x]
         for layer in self.layers:
             states.append(layer(states[-1], closed))
         return [state[:, :length] for state in states] if more else states
@@ -212,19 +220,16 @@ class Transformer(nn.Module):
             return self.forward(x, allowed)[-1]
         here = Rows.worth(present if asked is None else present | asked)
         last = here if asked is None else Rows.of(asked, within=here)
-        rows, closed = here.take(x), self._closed(here.cut_both(allowed), x)
+        rows, closed = here.take(x), closing(~here.cut_both(allowed)[:, None], x)
         for layer in self.layers[:-1]:
             rows = layer(rows, closed, rows=here)
-        return last.put(self.layers[-1](rows, self._closed(last.cut_both(allowed), x), rows=last))
-
-    def _closed(self, allowed: Bool[Tensor, "B K P"], like: Tensor) -> Float[Tensor, "B 1 K P"]:
-        return (~allowed)[:, None].to(like.dtype) * CLOSED
+        return last.put(self.layers[-1](rows, closing(~last.cut_both(allowed)[:, None], x), rows=last))
 
     def read(
         self, x: Float[Tensor, "B L D"], allowed: Bool[Tensor, "B L L"], room: int
     ) -> tuple[Float[Tensor, "B D"], Memory]:
         """Read all rows but the last, which asks for the first word: its state, and a memory of the others."""
-        closed, layers = self._closed(allowed, x), []
+        closed, layers = closing(~allowed[:, None], x), []
         for layer in self.layers:
             assert isinstance(layer, Layer)
             if layer is self.layers[-1]:  # of which the last row alone is read
@@ -261,28 +266,44 @@ class Remembered:
 
 
 @dataclass
+class Beams:
+    """What all layers keep of what was written, in one tensor: one copy sorts the beams for a new word.
+
+    A layer's `keys` and `values`, (B, K, H, room, d), are parts of it; they are None before the first word.
+    """
+
+    rows: Float[Tensor, "N B K H room d"] | None = None  # the layers' keys and values in turn
+    spare: Float[Tensor, "N B K H room d"] | None = None  # to be copied to
+
+    def take(self, layers: Sequence[Any], parents: Int[Tensor, "B K"], written: int) -> None:
+        first, beams = layers[0].keys, parents.shape[1]
+        if first is None or first.shape[1] == beams == 1:  # one beam goes on with itself
+            return
+        rows = self.rows
+        if rows is None:
+            rows = torch.stack([one for layer in layers for one in (layer.keys, layer.values)])
+        batch, before = rows.shape[1:3]
+        taken = self.spare
+        if taken is None or taken.shape[2] != beams:
+            taken = rows.new_empty(*rows.shape[:2], beams, *rows.shape[3:])
+        if written:
+            which = (torch.arange(0, batch * before, before, device=rows.device)[:, None] + parents).flatten()
+            begun = (part.flatten(1, 2)[..., :written, :] for part in (rows, taken))
+            torch.index_select(next(begun), 1, which, out=next(begun))
+        self.rows, self.spare = taken, rows
+        for number, layer in enumerate(layers):
+            layer.keys, layer.values = taken[2 * number], taken[2 * number + 1]
+
+
+@dataclass
 class Memory:
     """What a decoder remembers. The row of [MASK] that asks for a word is never kept."""
 
     layers: list[Remembered]
     closed: Float[Tensor, "B 1 1 P"]  # added to scores: which of the read positions are absent
     written: int = 0  # words so far, the same for all beams
-
-    @property
-    def room(self) -> int:
-        return self.layers[0].keys.shape[3] - 1
+    beams: Beams = field(default_factory=Beams)
 
     def take(self, parents: Int[Tensor, "B K"]) -> None:
         """Beam k now continues what beam `parents[b, k]` had written."""
-        for layer in self.layers:
-            layer.keys = take_beams(layer.keys, parents, self.written)
-            layer.values = take_beams(layer.values, parents, self.written)
-
-
-def take_beams(rows: Tensor, parents: Tensor, written: int) -> Tensor:
-    batch, beams = parents.shape
-    taken = rows.new_empty(batch, beams, *rows.shape[2:])
-    if written:
-        which = torch.arange(batch, device=rows.device)[:, None]
-        taken[..., :written, :] = rows[which, parents, :, :written]
-    return taken
+        self.beams.take(self.layers, parents, self.written)

@@ -93,9 +93,9 @@ class ModelFolder:
     detector: Path | None = None
     validation: Mapping[str, float] | None = None  # the best validation's scores; the records chose the weights
 
-    def on(self, device: torch.device, precision: Precision) -> ModelFolder:
-        """Where and in which precision the model predicts from now on."""
-        self.model.to(device).precision = precision
+    def on(self, device: torch.device, precision: Precision, fewest: int = 1) -> ModelFolder:
+        """Where and in which precision the model predicts from now on; batches of fewer samples in fp32."""
+        self.model.to(device).precision, self.model.fewest = precision, fewest
         return self
 
     def save(self, folder: Path) -> ModelFolder:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from diptych.core import Choices, Expression, Object, Record, Statement, Task, tags
+from diptych.devices import Precision, precision_of
 from diptych.errors import RecipeError, ServingError
 from diptych.runs.folder import ModelFolder
 from diptych.runs.tasks import task_of
@@ -26,6 +27,7 @@ class Found:
     score: float
     region: int
     record: Record
+    precision: Precision
 
     def pixels(self, width: int, height: int) -> tuple[int, int, int, int]:
         """COCO's left, top, width, height in a picture of this size."""
@@ -40,6 +42,7 @@ class Chosen:
 
     answer: int
     answers: tuple[float, ...]
+    precision: Precision
     rationale: int | None = None
     rationales: tuple[float, ...] = ()
 
@@ -50,6 +53,7 @@ class Verdict:
 
     true: bool
     score: float  # probability of what is said
+    precision: Precision
 
 
 def ground(folder: ModelFolder, asked: Sequence[tuple[Record, str]]) -> list[Found]:
@@ -61,14 +65,15 @@ def ground(folder: ModelFolder, asked: Sequence[tuple[Record, str]]) -> list[Fou
         for number, (record, text) in enumerate(asked)
     ]
     predicted = ask(learnt_task(folder, REFERRING.name), folder.model, expressions)
-    return [_found(record, one) for (record, _), one in zip(asked, predicted, strict=True)]
+    precision = precision_of(folder.model, len(asked))
+    return [_found(record, one, precision) for (record, _), one in zip(asked, predicted, strict=True)]
 
 
-def _found(record: Record, prediction: dict[str, Any]) -> Found:
+def _found(record: Record, prediction: dict[str, Any], precision: Precision) -> Found:
     if prediction["box"] is None:
         raise ServingError(f"the detector saw nothing in {record.key}, so nothing can be pointed at; give another one")
     x1, y1, x2, y2 = prediction["box"]
-    return Found((x1, y1, x2, y2), prediction["score"], prediction["region"], record)
+    return Found((x1, y1, x2, y2), prediction["score"], prediction["region"], record, precision)
 
 
 def choose(
@@ -85,12 +90,12 @@ def choose(
     _all_named(record, (question, *answers, *rationales))
     task = learnt_task(folder, VCR.name)
     of_answers = _shares(folder, task, record, Choices("0", question, tuple(answers), -1), "answer")
-    best = of_answers.index(max(of_answers))
+    best, precision = of_answers.index(max(of_answers)), precision_of(folder.model, len(answers))
     if not rationales:
-        return Chosen(best, of_answers)
+        return Chosen(best, of_answers, precision)
     reasoned = Choices("0", question, tuple(answers), best, tuple(rationales))
     of_rationales = _shares(folder, task, record, reasoned, "rationale")
-    return Chosen(best, of_answers, of_rationales.index(max(of_rationales)), of_rationales)
+    return Chosen(best, of_answers, precision, of_rationales.index(max(of_rationales)), of_rationales)
 
 
 def verify(folder: ModelFolder, asked: Sequence[tuple[Record, str]]) -> list[Verdict]:
@@ -100,8 +105,11 @@ def verify(folder: ModelFolder, asked: Sequence[tuple[Record, str]]) -> list[Ver
     stated = [
         replace(record, statements=(Statement(str(number), text, True),)) for number, (record, text) in enumerate(asked)
     ]
-    judged = ask(learnt_task(folder, NLVR.name), folder.model, stated)
-    return [Verdict(prediction["true"], prediction["score"]) for prediction in judged]
+    judged, precision = (
+        ask(learnt_task(folder, NLVR.name), folder.model, stated),
+        precision_of(folder.model, len(asked)),
+    )
+    return [Verdict(prediction["true"], prediction["score"], precision) for prediction in judged]
 
 
 def learnt_task(folder: ModelFolder, name: str) -> Task:

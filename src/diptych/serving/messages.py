@@ -168,7 +168,6 @@ class Hits(Message):
 def caption_line(
     prediction: Prediction,
     picture: str,
-    precision: Precision,
     captions: int,
     explain: bool = False,
     shown: str | None = None,
@@ -176,7 +175,7 @@ def caption_line(
     others = tuple(OtherCaption(caption=text, score=score) for text, score in prediction.others[: captions - 1])
     return Caption(
         picture=picture,
-        precision=precision,
+        precision=prediction.precision,
         caption=prediction.text,
         score=prediction.score,
         others=others or None,
@@ -188,14 +187,13 @@ def caption_line(
 def answer_line(
     prediction: Prediction,
     picture: str,
-    precision: Precision,
     question: str,
     explain: bool = False,
     shown: str | None = None,
 ) -> Answer:
     return Answer(
         picture=picture,
-        precision=precision,
+        precision=prediction.precision,
         question=question,
         answer=prediction.text,
         probability=prediction.score,
@@ -206,12 +204,12 @@ def answer_line(
 
 
 def ground_line(
-    found: Found, picture: str, precision: Precision, expression: str, size: tuple[int, int], shown: str | None = None
+    found: Found, picture: str, expression: str, size: tuple[int, int], shown: str | None = None
 ) -> Grounded:
     """`size`: the picture's width and height in pixels."""
     return Grounded(
         picture=picture,
-        precision=precision,
+        precision=found.precision,
         expression=expression,
         box=found.pixels(*size),
         probability=found.score,
@@ -222,14 +220,13 @@ def ground_line(
 def choice_line(
     chosen: Chosen,
     picture: str,
-    precision: Precision,
     question: str,
     answers: Sequence[str],
     rationales: Sequence[str],
 ) -> Choice:
     return Choice(
         picture=picture,
-        precision=precision,
+        precision=chosen.precision,
         question=question,
         answer=answers[chosen.answer],
         shares=chosen.answers,
@@ -238,9 +235,9 @@ def choice_line(
     )
 
 
-def verify_line(verdict: Verdict, picture: str, precision: Precision, statement: str) -> Verified:
+def verify_line(verdict: Verdict, picture: str, statement: str) -> Verified:
     return Verified(
-        picture=picture, precision=precision, statement=statement, true=verdict.true, probability=verdict.score
+        picture=picture, precision=verdict.precision, statement=statement, true=verdict.true, probability=verdict.score
     )
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from diptych.core import Question, Record, Regions, Sample, Writer, collate
 from diptych.decoding import DecodingOptions, decode
 from diptych.decoding.influence import weigh_answer, weigh_words
-from diptych.devices import Precision, choose_device, choose_precision, predicting
+from diptych.devices import Precision, choose_device, choose_prediction, precision_of, predicting
 from diptych.errors import CheckpointError, DataError, ServingError
 from diptych.loading.tokens import Tokens
 from diptych.runs.folder import ModelFolder, open_model
@@ -49,6 +49,7 @@ class Prediction:
 
     text: str
     score: float  # a caption's log-probability; an answer's probability
+    precision: Precision  # in which it was computed
     record: Record
     words: tuple[str, ...]  # of a caption; an answer counts as one
     weigh: Callable[[], Tensor] = field(repr=False, compare=False)
@@ -76,7 +77,7 @@ class Predictor:
 
     @property
     def precision(self) -> Precision:
-        """In which the model predicts."""
+        """In which the model predicts; small batches may be in fp32, as each prediction says."""
         return self.folder.model.precision
 
     @property
@@ -159,13 +160,14 @@ class Predictor:
             for number, (record, text) in enumerate(asked)
             for sample in task.queries(replace(record, questions=(Question(str(number), text, ()),)))
         ]
-        with predicting(self.folder.model):
+        with predicting(self.folder.model, len(samples)):
             batch = collate(samples).to(next(self.folder.model.parameters()).device)
             likeliest = task.likeliest(self.folder.model, batch, LIKELIEST)
         return [
             Prediction(
                 text=text,
                 score=score,
+                precision=precision_of(self.folder.model, len(samples)),
                 record=record,
                 words=(text,),
                 weigh=partial(self._weigh_answer, task, record, sample, text),
@@ -297,7 +299,7 @@ class Predictor:
             raise ServingError(
                 f"{self.folder.architecture.system} reads and does not write captions; choose another model"
             )
-        with predicting(self.folder.model):
+        with predicting(self.folder.model, len(records)):
             device = next(self.folder.model.parameters()).device
             task = Captioning(self.tokens, decoding)
             asked = collate([sample for record in records for sample in task.queries(record)]).to(device)
@@ -308,6 +310,7 @@ class Predictor:
             yield Prediction(
                 text=text,
                 score=best.score,
+                precision=precision_of(self.folder.model, len(records)),
                 record=record,
                 words=tuple(word for word, _ in words),
                 weigh=partial(self._weigh, record, [pieces for _, pieces in words]),
@@ -335,7 +338,7 @@ def load(
 
     `features` is a file or folder of region features, for a model that was trained on features given so. `device` is
     auto (a GPU where there is one), cpu, cuda, cuda:N or mps; `precision` fp32, bf16 or auto (bf16 where the device
-    gains by it; $DIPTYCH_PRECISION says otherwise).
+    gains by it for a batch; $DIPTYCH_PRECISION says otherwise).
     """
     chosen = choose_device(device, "device")
     path = Path(source)
@@ -345,7 +348,8 @@ def load(
         path = fetch(str(source))
     if not path.exists():
         raise CheckpointError(f"no model at {path}; give a model folder, the folder of a run, or user/name on the hub")
-    model = open_model(path).on(chosen, choose_precision(precision, chosen))
+    model = open_model(path)
+    model.on(chosen, *choose_prediction(precision, chosen, model.architecture.config.width))
     return Predictor(model, None if features is None else Path(features))
 
 

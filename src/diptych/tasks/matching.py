@@ -99,8 +99,7 @@ class Retrieval:
         was_training = model.training
         model.eval()
         try:
-            with predicting(model):
-                self._fill(model, gallery, table, left, texts, batch_size, progress)
+            self._fill(model, gallery, table, left, texts, batch_size, progress)
         finally:
             model.train(was_training)
             if isinstance(table, np.memmap):
@@ -120,7 +119,8 @@ class Retrieval:
         number = 0
         while chosen := list(islice(waiting, batch_size)):
             samples = [self._sample(gallery, row, texts[column]) for row, column in chosen]
-            scores = match_scores(model, _placed(samples, model))
+            with predicting(model, len(samples)):
+                scores = match_scores(model, _placed(samples, model))
             rows, columns = np.array(chosen).T
             put(table, gallery, rows, columns, scores.float().cpu().numpy())
             number += 1

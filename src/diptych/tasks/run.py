@@ -31,10 +31,8 @@ def ask(
     model.eval()
     predictions: list[dict[str, Any]] = []
     try:
-        with predicting(model):
-            for samples in _batches(
-                task, map(with_pixels, records) if with_pixels is not None else records, batch_size
-            ):
+        for samples in _batches(task, map(with_pixels, records) if with_pixels is not None else records, batch_size):
+            with predicting(model, len(samples)):
                 predictions += task.predict(model, collate(samples).to(device))
     finally:
         model.train(was_training)

@@ -103,7 +103,7 @@ def embed_sentences(model: Any, tokens: Tokens, sentences: Sequence[str], max_wo
     ]
     towers = towers_of(model)
     device = next(model.parameters()).device
-    with predicting(model):
+    with predicting(model, len(samples)):
         vectors: Tensor = towers.embed_texts(collate(samples).to(device)).float().cpu()
     return vectors
 

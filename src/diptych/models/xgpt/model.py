@@ -56,7 +56,7 @@ from diptych.models.decoder import (
 from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
 from diptych.models.rows import asked_mask
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
-from diptych.models.transformer import CLOSED, Layer, LayerSizes, run_last
+from diptych.models.transformer import Layer, LayerSizes, closing, run_last
 from diptych.models.visual import refuse_more_regions
 from diptych.models.xgpt.layers import Grounding, RefiningLayer, RegionProjection, WordEmbedding
 
@@ -171,7 +171,7 @@ class Xgpt(SystemModel):
         if batch.target is not None and self.config.structure == "enc":
             states, target = self._in_one(batch, x, present, regions)
         else:
-            closed = _closed(attention_mask(tables, regions, text, 0, present), x)
+            closed = closing(~attention_mask(tables, regions, text, 0, present)[:, None], x)
             # A decoder reads all of the encoder's states.
             asked = self._asked(batch, x, regions) if batch.target is None else None
             for layer in self.encoder[:-1]:
@@ -268,7 +268,7 @@ class Xgpt(SystemModel):
         target = self._target(batch)
         count, there = x.shape[1], torch.cat([present, batch.target_present], 1)
         allowed = attention_mask(batch.attention, regions, count - regions, target.shape[1], there)
-        x, closed = torch.cat([x, target], 1), _closed(allowed, x)
+        x, closed = torch.cat([x, target], 1), closing(~allowed[:, None], x)
         for layer in self.encoder[:-1]:
             x = layer(x, closed)
         x = run_last(self.encoder[-1], x, closed, asked=self._asked(batch, x, regions))
@@ -324,7 +324,3 @@ def _never_empty(
     present = batch.regions_present.clone()
     present[:, 0] |= nothing
     return batch, present
-
-
-def _closed(allowed: Bool[Tensor, "B L L"], like: Tensor) -> Float[Tensor, "B 1 L L"]:
-    return (~allowed)[:, None].to(like.dtype) * CLOSED

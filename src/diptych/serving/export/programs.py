@@ -98,16 +98,16 @@ class Follow(nn.Module):
         more = 2 if self.reads is None else 1
         empty = written.new_zeros(*written.shape[:-2], more, written.shape[-1])
         room = torch.cat([written, empty], -2)
-        memory: _OneBeam | _OneBeamOfDecoder
+        memory: Memory | DecoderMemory
         if self.reads is None:
-            memory = _OneBeam([Remembered(read[n], read[n + 1], room[n], room[n + 1]) for n in pairs], closed, count)
+            memory = Memory([Remembered(read[n], read[n + 1], room[n], room[n + 1]) for n in pairs], closed, count)
         else:
             seen = iter(zip(read[0::2], read[1::2], strict=True))
             pasts = [
                 Past(next(seen) if reads else None, room[n], room[n + 1])
                 for n, reads in zip(pairs, self.reads, strict=True)
             ]
-            memory = _OneBeamOfDecoder(pasts, closed, count + 1, count)
+            memory = DecoderMemory(pasts, closed, count + 1, count)
         scores = self.model.follow(memory, words[:, None], torch.zeros_like(words)[:, None])
         grown = [rows for layer in memory.layers for rows in (layer.keys, layer.values) if rows is not None]
         return scores[:, 0], torch.stack(grown)[..., : count + 1, :]
@@ -121,16 +121,6 @@ class Answer(nn.Module):
     def forward(self, text: Tensor, text_present: Tensor, *regions: Tensor) -> Tensor:
         logits: Tensor = self.model.heads["answer"](self.model(batch_of(regions, text, text_present)))
         return logits.float()
-
-
-class _OneBeam(Memory):
-    def take(self, parents: Tensor) -> None:
-        """There is one beam, and it goes on with itself."""
-
-
-class _OneBeamOfDecoder(DecoderMemory):
-    def take(self, parents: Tensor) -> None:
-        """Likewise."""
 
 
 def batch_of(regions: tuple[Tensor, ...], text: Tensor | None = None, text_present: Tensor | None = None) -> Batch:

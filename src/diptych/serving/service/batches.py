@@ -150,7 +150,7 @@ def _captions(predictor: Predictor, pairs: Sequence[Pair]) -> list[Message]:
         [record for _, record in pairs], decoding_of(asked, predictor), batch_size=len(pairs)
     )
     return [
-        caption_line(one, job.name, predictor.precision, job.asked.captions, job.asked.explain)
+        caption_line(one, job.name, job.asked.captions, job.asked.explain)
         for one, (job, _) in zip(predictions, pairs, strict=True)
     ]
 
@@ -158,7 +158,7 @@ def _captions(predictor: Predictor, pairs: Sequence[Pair]) -> list[Message]:
 def _answers(predictor: Predictor, pairs: Sequence[Pair]) -> list[Message]:
     predictions = predictor.answers([(record, job.asked.question) for job, record in pairs])
     return [
-        answer_line(one, job.name, predictor.precision, job.asked.question, job.asked.explain)
+        answer_line(one, job.name, job.asked.question, job.asked.explain)
         for one, (job, _) in zip(predictions, pairs, strict=True)
     ]
 
@@ -166,7 +166,7 @@ def _answers(predictor: Predictor, pairs: Sequence[Pair]) -> list[Message]:
 def _grounds(predictor: Predictor, pairs: Sequence[Pair]) -> list[Message]:
     found = predictor.grounds([(record, job.asked.expression) for job, record in pairs])
     return [
-        ground_line(one, job.name, predictor.precision, job.asked.expression, _size(record))
+        ground_line(one, job.name, job.asked.expression, _size(record))
         for one, (job, record) in zip(found, pairs, strict=True)
     ]
 
@@ -176,7 +176,6 @@ def _choices(predictor: Predictor, pairs: Sequence[Pair]) -> list[Message]:
         choice_line(
             predictor.choose(record, job.asked.question, job.asked.answers, job.asked.rationales),
             job.name,
-            predictor.precision,
             job.asked.question,
             job.asked.answers,
             job.asked.rationales,
@@ -187,10 +186,7 @@ def _choices(predictor: Predictor, pairs: Sequence[Pair]) -> list[Message]:
 
 def _verdicts(predictor: Predictor, pairs: Sequence[Pair]) -> list[Message]:
     verdicts = predictor.verdicts([(record, job.asked.statement) for job, record in pairs])
-    return [
-        verify_line(one, job.name, predictor.precision, job.asked.statement)
-        for one, (job, _) in zip(verdicts, pairs, strict=True)
-    ]
+    return [verify_line(one, job.name, job.asked.statement) for one, (job, _) in zip(verdicts, pairs, strict=True)]
 
 
 def _size(record: Record) -> tuple[int, int]:
