@@ -28,6 +28,14 @@ def explain(key: str, problem: Any) -> str:
     )
 
 
+def first_problem(error: ValueError) -> str:
+    """The first of pydantic's findings, or what another error says, in a few words."""
+    if not isinstance(error, ValidationError):
+        return str(error)[:300]
+    first = error.errors()[0]
+    return explain(".".join(map(str, first["loc"])) or "all of it", first)[:300]
+
+
 def _derived(config: C, changes: Mapping[str, Any], where: str, path: tuple[str, ...]) -> C:
     values = dict(config)
     for key, value in changes.items():

@@ -109,7 +109,8 @@ def _is_shard(path: Path, stores: set[Path]) -> bool:
 
 def records_of(folder: Path) -> str:
     """A digest of all that a store holds, in order."""
-    from diptych.loading.store import Store, record_to_json
+    from diptych.loading.record_json import record_to_json
+    from diptych.loading.store import Store
 
     store, hashed = Store(folder), hashlib.sha256()
     for record in map(store.record, range(len(store))):

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from diptych.cli import app
 from diptych.core import FeatureContract, Question, Record
 from diptych.errors import DataError, RecipeError
-from diptych.evaluation.submit import VCR_COLUMNS, Leaderboard, submit
+from diptych.evaluation.submit import FORMS, VCR_COLUMNS, Leaderboard, submit
 from diptych.loading.store import Store, StoreWriter
 from diptych.recipes import find_recipe
 from diptych.runs.folder import ModelFolder
@@ -135,6 +135,13 @@ def test_what_no_server_takes_is_refused(store: Store, captioner: ModelFolder, t
         writer.add(replace(asked_record(0), key="COCO_val2014_000000000070"))
     with pytest.raises(DataError, match="it has the image_id 70 of 'COCO_test2014_000000000070' too"):
         submit(captioner, Store(folder), "test", "coco", path)
+    for key in ("9" * 5_000, "\u0663"):  # more than Python reads, and a digit of another script
+        with pytest.raises(DataError, match="it is no number of up to 18 digits"):
+            FORMS["vqa"][1]([{"key": key, "answer": "yes"}])
+    scored = [{"group": f"a/{group}", "score": 0.0} for group in VCR_COLUMNS[1:21:4] for _ in range(8)]
+    groups = [{**one, "group": one["group"].removesuffix("_0")} for one in scored]
+    with pytest.raises(DataError, match=r"two questions of VCR have this key, and a server takes one \(record a\)"):
+        FORMS["vcr"][1](groups)
     assert not path.exists()
     odd = replace(deciding.record(0), choices=(replace(deciding.record(0).choices[0], rationales=()),))
     with pytest.raises(DataError, match="4 answers and 0 rationales, and VCR's leaderboard takes 4 of each"):

@@ -12,7 +12,8 @@ import torch
 import diptych.loading.store as store_module
 from diptych.core import Choices, Expression, Object, Record, Regions, Statement
 from diptych.errors import DataError
-from diptych.loading.store import Store, StoreWriter, record_from_json, record_to_json
+from diptych.loading.record_json import record_from_json, record_to_json
+from diptych.loading.store import Store, StoreWriter
 from tests.loading.conftest import CONTRACT, MakeStore, record
 
 
@@ -47,7 +48,7 @@ def test_every_kind_of_word_survives_json() -> None:
         objects=(Object("dog", (0.0, 0.0, 1.0, 1.0), {"colour": "red"}, 0.5),),
         relations=((0, "left of", 0),),
     )
-    assert record_from_json(json.loads(json.dumps(record_to_json(full)))) == full
+    assert record_from_json(json.dumps(record_to_json(full)).encode()) == full
 
 
 def test_pictures_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,13 +80,31 @@ def test_a_folder_of_before_is_said_to_be_one(folder: Path) -> None:
     assert "older version" in damaged_files(folder)[0]
 
 
-@pytest.mark.parametrize("values", ['["CIDEr"]', '{"CIDEr": "high"}', "0"])
+@pytest.mark.parametrize("values", ['["CIDEr"]', '{"CIDEr": "high"}', "0", '{"CIDEr": NaN}', f'{{"x": {10**400}}}'])
 def test_scores_of_the_best_validation_go_with_the_weights(folder: Path, values: str) -> None:
     assert open_model(folder).validation == {"CIDEr": 61.9}
-    (folder / "validation.json").write_text(values)
-    checks = json.loads((folder / "weights.json").read_text())
-    (folder / "weights.json").write_text(json.dumps(checks | {"validation.json": checksum(folder / "validation.json")}))
+    written(folder, "validation.json", values)
     with pytest.raises(CheckpointError, match=r"validation.json is damaged \(wanted a number for each score\)"):
+        open_model(folder)
+
+
+def written(folder: Path, name: str, content: str) -> None:
+    """With the checksum that it has: its maker may say what they like."""
+    (folder / name).write_text(content)
+    checks = json.loads((folder / "weights.json").read_text())
+    (folder / "weights.json").write_text(json.dumps(checks | {name: checksum(folder / name)}))
+
+
+@pytest.mark.parametrize("values", ['"yes"', '["<unk>", 5]', '["<unk>"]', "{}", '["<unk>", "\\ud800"]'])
+def test_answers_are_texts(folder: Path, values: str) -> None:
+    written(folder, "answers.json", values)
+    with pytest.raises(CheckpointError, match=r"answers.json is no list of answers"):
+        open_model(folder)
+
+
+def test_answers_are_as_many_as_the_model_gives(folder: Path) -> None:
+    written(folder, "answers.json", '["<unk>", "yes", "no"]')
+    with pytest.raises(CheckpointError, match=r"answers.json has 3 answers, and the model 7; copy the model folder"):
         open_model(folder)
 
 
@@ -96,6 +114,7 @@ FEATURES = [
     {"extractor": "given", "weights": "", "feature_size": "6"},
     {"extractor": "given", "weights": "", "feature_size": 6, "class_names": [1]},
     {"extractor": "given", "weights": "", "feature_size": 6, "class_names": None},
+    {"extractor": "given", "weights": "", "feature_size": 6, "class_names": ["\ud800"]},
     {"extractor": "given", "weights": "", "feature_size": 6, "more": 1},
 ]  # fmt: skip
 

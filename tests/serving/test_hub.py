@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from huggingface_hub import constants
 
 import diptych
 from diptych.cli import app
+from diptych.configs import derive
 from diptych.errors import CheckpointError, DataError, DiptychError, RecipeError
 from diptych.runs.folder import open_model
 from diptych.serving import Predictor, hub
@@ -196,6 +198,8 @@ def test_the_card_has_the_facts_of_the_folder_and_of_its_publisher(model: Predic
         ({"of": {"weights": 1, "data": "d", "split": "s", "precision": "fp32"}}, "scores of other weights"),
         ({"of": {}}, "something else"),
         ({"scores": 3}, "something else"),
+        ({"scores": {"CIDEr": {"value": "much"}}}, r"scores\.0\.value"),
+        ({"items": "all"}, "items: Input should be a valid integer"),
     ],
 )
 def test_scores_of_another_model_are_refused(model: Predictor, tmp_path: Path, change, said: str) -> None:
@@ -204,6 +208,24 @@ def test_scores_of_another_model_are_refused(model: Predictor, tmp_path: Path, c
     (tmp_path / "s.json").write_text(json.dumps(saved | change))
     with pytest.raises(DataError, match=said):
         model_card(model.folder, "me/kites", Publisher(scores=(tmp_path / "s.json",)))
+
+
+def test_names_of_others_are_no_markup_in_a_card(model: Predictor, tmp_path: Path) -> None:
+    evil = "x`<img src=//e.test>`![x](//e.test/track)|\n# Heading\x1b[2J"
+    saved = {
+        "task": "caption", "pictures": 1, "items": 1, "coverage": 1.0, "notes": [evil], "scores": {evil: {"value": 1}},
+        "of": {"weights": model.folder.weights_checksum, "data": evil, "split": evil, "precision": evil},
+    }  # fmt: skip
+    (tmp_path / "s.json").write_text(json.dumps(saved))
+    assert model.folder.recipe is not None
+    recipe = derive(model.folder.recipe, name=evil, data={"split": evil, "validation": evil})
+    contract = replace(model.folder.contract, extractor=evil, selection=evil)
+    folder = replace(model.folder, recipe=recipe, contract=contract, validation={evil: 1.0})
+    for publisher in (Publisher(scores=(tmp_path / "s.json",)), Publisher()):
+        card = model_card(folder, "me/kites", publisher)
+        assert "x'&lt;img" in card
+        for markup in ("<img", "![", "\n# Heading", "\x1b", "x`"):
+            assert markup not in card
 
 
 def test_paths_of_this_machine_are_named_before_the_world_reads_them(model: Predictor, tmp_path: Path, capsys) -> None:

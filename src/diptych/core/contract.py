@@ -131,6 +131,7 @@ class FeatureContract:
                 raise ValueError(f"{name}: found {value!r:.50}")
         if not all(isinstance(name, str) for name in read["class_names"]):
             raise ValueError("class_names: found others than texts")
+        "".join((read["extractor"], *read["class_names"])).encode()  # half a surrogate pair is no text
         return cls(**read, profile=None if profile is None else FeatureProfile.from_json(profile))
 
 

@@ -34,7 +34,8 @@ from diptych.tasks.vcr import Vcr
 CHOICES = 4  # answers to a question of VCR, and rationales
 _GROUPS = ("answer", *(f"rationale_conditioned_on_a{number}" for number in range(CHOICES)))
 VCR_COLUMNS = ("annot_id", *(f"{group}_{number}" for group in _GROUPS for number in range(CHOICES)))
-_IMAGE_ID = re.compile(r"(?:^|[_/])(\d{12})$")
+_IMAGE_ID = re.compile(r"(?:^|[_/])([0-9]{12})$")
+_QUESTION_ID = re.compile(r"[0-9]{1,18}")
 
 
 Written = Callable[[Sequence[Mapping[str, Any]]], str]
@@ -121,8 +122,10 @@ def _image_id(key: str) -> int:
 
 
 def _number(key: str) -> int:
-    if not key.isdecimal():
-        raise DataError("it is no number, as VQA's questions have; --submit vqa is for VQA v2", key=key)
+    if not _QUESTION_ID.fullmatch(key):
+        raise DataError(
+            "it is no number of up to 18 digits, as VQA's questions have; --submit vqa is for VQA v2", key=key
+        )
     return int(key)
 
 
@@ -135,6 +138,8 @@ def _vcr(predictions: Sequence[Mapping[str, Any]]) -> str:
     table = csv.writer(text, lineterminator="\n")
     table.writerow(VCR_COLUMNS)
     for question, groups in scores.items():
+        if any(len(group) != CHOICES for group in groups.values()):
+            raise DataError("two questions of VCR have this key, and a server takes one", key=question)
         shares = torch.tensor([groups[group] for group in _GROUPS], dtype=torch.float64).softmax(1)
         table.writerow([question, *(f"{share:.6g}" for share in shares.flatten().tolist())])
     return text.getvalue()

@@ -26,7 +26,8 @@ from diptych.core import Record, Regions
 from diptych.engine import Counts, run
 from diptych.errors import DataError, RecipeError, nearest
 from diptych.files import write_atomically
-from diptych.loading.store import FAILURES, StoreWriter, record_from_json, record_to_json
+from diptych.loading.record_json import record_from_json, record_to_json
+from diptych.loading.store import FAILURES, StoreWriter
 from diptych.processes import shared
 from diptych.vision.detector import Detector, Picture, computing_on
 from diptych.vision.load import load_detector
@@ -205,7 +206,7 @@ def _on_engine(records: Iterator[Record], detector: Detector, batch: int, worker
 def _as_text(window: list[Record]) -> str:
     """With pictures where every machine finds them."""
     placed = (r if r.image is None else replace(r, image=Path(os.path.abspath(r.image))) for r in window)
-    return json.dumps([record_to_json(record) for record in placed])
+    return json.dumps([json.dumps(record_to_json(record), ensure_ascii=False) for record in placed])
 
 
 @dataclass(frozen=True)
@@ -234,7 +235,7 @@ class _RemoteShard:
                 torch.set_num_threads(1)
                 _DETECTORS.clear()
                 _DETECTORS[self.digest] = load_detector(Path(folder))
-        records = [record_from_json(values) for values in json.loads(name)]
+        records = [record_from_json(text.encode("utf-8", "surrogatepass")) for text in json.loads(name)]
         opened = _opened(iter(records), 1, self.batch)
         seen = _Extractor(_DETECTORS[self.digest], self.batch).windows(opened)
         return {SEEN: [([(r.key, _packed(regions)) for r, regions in found], failed) for found, failed in seen]}

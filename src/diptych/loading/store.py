@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -30,27 +30,17 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from diptych.core import (
-    Choices,
-    Expression,
-    FeatureContract,
-    GeneratedCaption,
-    Object,
-    Question,
-    Record,
-    Regions,
-    Statement,
-)
+from diptych.configs import first_problem
+from diptych.core import FeatureContract, Record, Regions
 from diptych.errors import DataError, Terminated
 from diptych.files import check_name, parse_json, refuse_endless, text_of, write_atomically
+from diptych.loading.record_json import record_from_json, record_to_json
+from diptych.loading.shards import KINDS, PER_REGION, TABLES, refuse_columns, refuse_shards, refuse_tables
 from diptych.loading.tensor_file import tensor_file
 from diptych.vision.weights import check_detector
 
 INDEX, FAILURES, DETECTOR = "store.json", "failures.jsonl", "detector"
 FORMAT = 2  # of store.json and its shards; 1 had no checks of words and tables
-TABLES = ("ends", "word_ends", "checks", "word_checks", "sizes")
-PER_REGION = ("boxes", "scores", "classes", "features", "masks")
-KINDS = dict.fromkeys(("features", "classes", "whole"), torch.float16) | {"masks": torch.bool}  # others: float32
 
 
 class Store:
@@ -226,6 +216,7 @@ class _Shard:
             raise DataError(f"{self.path} is damaged ({error}); delete {self.path.parent} and extract again") from error
         if _check({name: tables[name] for name in TABLES}) != self._check:
             raise DataError(f"{self.path} is not what was written (its tables, or {INDEX}); extract it again")
+        refuse_tables(tables, self._records, self.path)
         return {name: table.numpy() for name, table in tables.items()}
 
     def _rows(self, table: str) -> npt.NDArray[Any]:
@@ -237,18 +228,21 @@ class _Shard:
     @cached_property
     def _columns(self) -> dict[str, Tensor]:
         """Mapped, and read where they are looked at. The library's own slices leak some 300 bytes a record."""
-        return {name: self._reader.get_tensor(name) for name in {*PER_REGION, "whole"} & set(self._reader.keys())}
+        there = {*PER_REGION, "whole"} & set(self._reader.keys())
+        columns: dict[str, Tensor] = {name: self._reader.get_tensor(name) for name in sorted(there)}
+        refuse_columns(columns, int(self._rows("ends")[-1]), self._records, self.path)
+        return columns
 
     def span(self, row: int) -> tuple[int, int]:
         return _span(self._rows("ends"), row)
 
     def words(self, row: int) -> Record:
-        return _placed(record_from_json(self._written(row)), lambda picture: self.path.parent / picture)
+        return _placed(self._written(row), lambda picture: self.path.parent / picture)
 
     def split(self, row: int) -> str:
-        return str(self._written(row)["split"])
+        return self._written(row).split
 
-    def _written(self, row: int) -> dict[str, Any]:
+    def _written(self, row: int) -> Record:
         start, end = _span(self._rows("word_ends"), row)
         written = self._tables["words"][start:end].tobytes()
         if zlib.crc32(written) != int(self._tables["word_checks"][row]):
@@ -256,7 +250,14 @@ class _Shard:
                 f"the words of record {row + 1} are not what was written; delete {self.path.parent} and extract again",
                 shard=self.path.name,
             )
-        return cast(dict[str, Any], parse_json(written))
+        try:
+            return record_from_json(written)
+        except ValueError as error:
+            raise DataError(
+                f"record {row + 1} is none that Diptych writes ({first_problem(error)}); delete {self.path.parent} and "
+                "extract again",
+                shard=self.path.name,
+            ) from error
 
     def regions(self, row: int) -> Regions:
         start, end = self.span(row)
@@ -318,7 +319,7 @@ def _kept(record: Record) -> Record:
     """With what a store keeps of its regions, as it keeps it: half of the memory meanwhile."""
     regions = cast(Regions, record.regions)
     kept = {name: value for name, value in regions.tensors().items() if name in (*PER_REGION, "whole")}
-    columns = {name: value.to(KINDS.get(name, torch.float32)).contiguous() for name, value in kept.items()}
+    columns = {name: value.to(KINDS[name]).contiguous() for name, value in kept.items()}
     return replace(record, regions=Regions(size=regions.size, **columns))
 
 
@@ -328,46 +329,6 @@ def _placed(record: Record, at: Callable[[Path], str | Path]) -> Record:
     if record.image is None or record.image.is_absolute():
         return record
     return replace(record, image=Path(os.path.normpath(at(record.image))))
-
-
-def record_to_json(record: Record) -> dict[str, Any]:
-    """The record without its regions; empty fields left out."""
-    told = {f.name: value for f in fields(record) if (value := getattr(record, f.name)) not in (None, (), [])}
-    return {name: _plain(value) for name, value in told.items() if name != "regions"}
-
-
-def _plain(value: Any) -> Any:
-    """As JSON has it."""
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, tuple) and value and is_dataclass(value[0]):
-        return [asdict(noun) for noun in value]
-    return value
-
-
-def record_from_json(values: dict[str, Any]) -> Record:
-    nouns = {
-        "questions": Question,
-        "expressions": Expression,
-        "choices": Choices,
-        "statements": Statement,
-        "objects": Object,
-        "generated": GeneratedCaption,
-    }
-    read: dict[str, Any] = dict(values)
-    for name, noun in nouns.items():
-        read[name] = tuple(noun(**_tuples(item)) for item in values.get(name, ()))
-    for name in ("captions", "size"):
-        if name in values:
-            read[name] = tuple(values[name])
-    read["relations"] = tuple((s, r, o) for s, r, o in values.get("relations", ()))
-    if "image" in values:
-        read["image"] = Path(values["image"])
-    return Record(**read)
-
-
-def _tuples(item: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in item.items()}
 
 
 def _read_index(folder: Path) -> dict[str, Any]:
@@ -387,8 +348,7 @@ def _read_index(folder: Path) -> dict[str, Any]:
         if index["check"] != _index_check(index):
             raise ValueError("not what was written")
         FeatureContract.from_json(index["contract"])
-        if any(Path(shard["name"]).name != shard["name"] for shard in index["shards"]):
-            raise ValueError("a shard outside of the folder")
+        refuse_shards(index["shards"])
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is damaged ({error!r}); delete the folder and extract again") from error
     return cast(dict[str, Any], index)

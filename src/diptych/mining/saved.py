@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter
 
-from diptych.configs import explain
+from diptych.configs import first_problem
 from diptych.errors import DataError
 from diptych.files import parse_json, text_of
 
@@ -75,9 +75,9 @@ def read_json(path: Path, shape: type[T]) -> T:
     try:
         adapter: TypeAdapter[T] = TypeAdapter(shape)
         return adapter.validate_python(parse_json(text_of(path)))
-    except ValidationError as error:
-        first = error.errors()[0]
-        why = explain(".".join(map(str, first["loc"])) or path.name, first)[:300]
-    except (OSError, ValueError) as error:
-        why = str(error)
-    raise DataError(f"cannot read {path}: {why}; take it away and give the same command again")
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error}; give the same command again") from error
+    except ValueError as error:
+        raise DataError(
+            f"cannot read {path}: {first_problem(error)}; take it away and give the same command again"
+        ) from error

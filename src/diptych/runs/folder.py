@@ -50,6 +50,7 @@ from diptych.weight_files import read_weights
 
 WEIGHTS, CONFIG, FEATURES, CHECKS = "model.safetensors", "config.json", "features.json", "weights.json"
 VALIDATION = "validation.json"
+HIGHEST = 1e6  # score of a validation
 _NAME = re.compile(r"[\w.-]{1,100}")
 INNER = "model"  # where a run folder keeps its model folder
 
@@ -192,6 +193,12 @@ def open_model(path: Path) -> ModelFolder:
     detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else None
     if detector is not None:
         check_detector(detector, contract.weights, files=False)  # who opens the detector reads them
+    answers = Answers.load(folder) if (folder / ANSWERS).is_file() else None
+    if answers is not None and len(answers.names) != architecture.config.answers:
+        raise CheckpointError(
+            f"{folder / ANSWERS} has {len(answers.names)} answers, and the model {architecture.config.answers}; copy "
+            "the model folder again as a whole"
+        )
     model = architecture.build()
     load_into(model, read_weights(folder / WEIGHTS), complete=True)
     return ModelFolder(
@@ -201,7 +208,7 @@ def open_model(path: Path) -> ModelFolder:
         tokens=tokens,
         contract=contract,
         recipe=Recipe.load(folder) if (folder / "recipe.json").is_file() else None,
-        answers=Answers.load(folder) if (folder / ANSWERS).is_file() else None,
+        answers=answers,
         detector=detector,
         validation=_validation(folder / VALIDATION),
     )
@@ -255,9 +262,13 @@ def _contract(path: Path) -> FeatureContract:
 
 def _validation(path: Path) -> Mapping[str, float] | None:
     found = _json(path) if path.is_file() else None
-    if found is not None and not (isinstance(found, dict) and all(isinstance(x, int | float) for x in found.values())):
+    if found is not None and not (isinstance(found, dict) and all(map(_is_score, found.values()))):
         raise CheckpointError(f"{path} is damaged (wanted a number for each score); copy the model folder again")
     return found
+
+
+def _is_score(value: object) -> bool:
+    return isinstance(value, int | float) and abs(value) <= HIGHEST  # a NaN is not
 
 
 def _digest(path: Path) -> str:

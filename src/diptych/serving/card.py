@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from diptych.configs import first_problem
 from diptych.errors import DataError, RecipeError
 from diptych.files import parse_json, text_of
 from diptych.models import SYSTEMS
@@ -14,6 +15,7 @@ from diptych.runs.folder import ModelFolder
 from diptych.serving.taught import draws_its_pictures, facts, taught
 from diptych.tasks import find_task
 from diptych.tasks.scores import Score, Scores
+from diptych.terminal import printable
 
 PIPELINES = {"caption": "image-to-text", "ask": "visual-question-answering"}  # the hub's names of tasks
 SAYS = {
@@ -33,6 +35,7 @@ THREE_LINES = {
     "search": 'print(model.search("a red kite", "photos").hits[0].picture)',
 }
 UNSAID = "not stated by the publisher"
+LONGEST = 500  # letters of what a file says
 
 
 @dataclass(frozen=True)
@@ -84,18 +87,19 @@ def _about(
     return {
         "system": folder.architecture.system,
         "parameters": f"{parameters:,}",
-        "weights": imported or (f"trained by the recipe `{recipe.name}`" if recipe is not None else UNSAID),
+        "weights": imported or (f"trained by the recipe `{_plain(recipe.name)}`" if recipe is not None else UNSAID),
         "training": None if recipe is None or imported else (
             f"task {recipe.task}; up to {recipe.training.steps:,} steps of {recipe.training.batch} samples, seed "
             f"{recipe.training.seed}, learning rate {recipe.optimizer.lr:g}; all of it in recipe.json"
         ),
         "data": data,
         "splits": None if recipe is None or imported else (
-            f"trained on `{recipe.data.split}`"
+            f"trained on `{_plain(recipe.data.split)}`"
             + (f" ({recipe.data.records:,} records of it)" if recipe.data.records else "")
-            + f", weights chosen on `{recipe.data.validation}`"
+            + f", weights chosen on `{_plain(recipe.data.validation)}`"
         ),
-        "detector": f"{contract.extractor}; {len(contract.class_names)} classes; regions: {contract.selection}"
+        "detector": f"{_plain(contract.extractor)}; {len(contract.class_names)} classes; "
+        + f"regions: {_plain(contract.selection)}"
         + ("" if folder.detector is not None else "; not in this folder: features have to be given"),
         "words": f"{folder.architecture.config.vocabulary.size:,} pieces"
         + ("" if recipe is None else ", lower-cased" if recipe.data.lowercase else ", cased"),
@@ -126,7 +130,7 @@ def _scores(folder: ModelFolder, validated: str | None, files: Sequence[Path]) -
     if files:
         return "\n\n".join(_scored(folder, path) for path in files)
     measured = (
-        f"On the records that chose its weights, which flatters it: {validated.removeprefix('validation: ')}. "
+        f"On the records that chose its weights, which flatters it: {_plain(validated.removeprefix('validation: '))}. "
         if validated
         else ""
     )
@@ -142,12 +146,12 @@ def _scored(folder: ModelFolder, path: Path) -> str:
         )
     head = (
         f"{find_task(scores.task).title}: {scores.items:,} of {scores.pictures:,} pictures, split "
-        f"`{_line(of['split'])}` of `{_line(Path(of['data']).name)}`, computed in "
-        f"{_line(of['precision'])}."
+        f"`{_line(_plain(of['split']))}` of `{_line(_plain(Path(of['data']).name))}`, computed in "
+        f"{_line(_plain(of['precision']))}."
     )
     rows = ["| score | value | 95% interval | blind | ceiling |", "|---|---|---|---|---|"]
     rows += [f"| {' | '.join(_cells(score))} |" for score in scores.scores]
-    return "\n".join([head, "", *rows, "", *(f"- {_line(note)}." for note in scores.notes)])
+    return "\n".join([head, "", *rows, "", *(f"- {_line(_plain(note))}." for note in scores.notes)])
 
 
 def _read_scores(path: Path) -> tuple[Scores, dict[str, Any]]:
@@ -161,8 +165,10 @@ def _read_scores(path: Path) -> tuple[Scores, dict[str, Any]]:
             "data": str(of["data"]),
             "precision": str(of["precision"]),
         }
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise DataError(f"cannot read --scores {path} ({error}); {wanted}") from error
+    except ValueError as error:
+        raise DataError(f"cannot read --scores {path} ({first_problem(error)}); {wanted}") from error
     except (KeyError, TypeError, AttributeError, RecipeError) as error:
         raise DataError(f"--scores {path} holds something else ({type(error).__name__}: {error}); {wanted}") from error
 
@@ -170,7 +176,7 @@ def _read_scores(path: Path) -> tuple[Scores, dict[str, Any]]:
 def _cells(score: Score) -> list[str]:
     interval = "" if score.low is None or score.high is None else f"{score.low:.1f} to {score.high:.1f}"
     bounds = ["" if bound is None else f"{bound:.1f}" for bound in (score.blind, score.ceiling)]
-    return [_line(score.name), f"{score.value:.1f}", interval, *bounds]
+    return [_line(_plain(score.name)), f"{score.value:.1f}", interval, *bounds]
 
 
 def _table(rows: Mapping[str, str | None]) -> str:
@@ -181,3 +187,8 @@ def _table(rows: Mapping[str, str | None]) -> str:
 def _line(text: str) -> str:
     """On one line, and in one cell of a table."""
     return " ".join(text.split()).replace("|", "\\|")
+
+
+def _plain(text: str) -> str:
+    """Of a file, which others may have written: neither a link nor a picture, and no end of a quotation."""
+    return printable(text[:LONGEST]).replace("`", "'").replace("<", "&lt;").replace("[", "\\[")

@@ -40,8 +40,12 @@ class Answers:
     def load(cls, folder: Path) -> Answers:
         path = folder / FILE
         try:
-            return cls(tuple(parse_json(text_of(path))))
-        except (OSError, ValueError, TypeError) as error:
+            names = parse_json(text_of(path))
+            if not isinstance(names, list) or len(names) < 2 or not all(isinstance(name, str) for name in names):
+                raise ValueError(f"found {names!r:.60}, wanted a list of two texts at the least")
+            "".join(names).encode()
+            return cls(tuple(names))
+        except (OSError, ValueError) as error:
             raise CheckpointError(
                 f"{path} is no list of answers ({error}); fine-tune the model for VQA first"
             ) from error

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from pydantic import TypeAdapter
 
 from diptych.metrics.bootstrap import Interval, bootstrap_interval, rows_by_picture
 
@@ -28,12 +29,6 @@ class Score:
         named = {"value": self.value, "interval": [self.low, self.high] if self.low is not None else None}
         named |= {"blind": self.blind, "ceiling": self.ceiling, "seeds": list(self.seeds) or None}
         return {name: value for name, value in named.items() if value is not None}
-
-    @classmethod
-    def from_json(cls, name: str, saved: Mapping[str, Any]) -> Score:
-        low, high = saved.get("interval", (None, None))
-        seeds = tuple(saved.get("seeds", ()))
-        return cls(name, saved["value"], low, high, saved.get("blind"), saved.get("ceiling"), seeds)
 
 
 @dataclass(frozen=True)
@@ -62,9 +57,11 @@ class Scores:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Scores:
-        scores = tuple(Score.from_json(name, score) for name, score in saved["scores"].items())
-        counts = saved["pictures"], saved["items"], saved["coverage"]
-        return cls(saved["task"], scores, *counts, notes=tuple(saved["notes"]))
+        """What `to_json` made. Raises ValueError, TypeError, KeyError or AttributeError for anything else."""
+        scores = [{"name": name, **score} for name, score in saved["scores"].items()]
+        for score in scores:
+            score["low"], score["high"] = score.pop("interval", (None, None))
+        return TypeAdapter(cls).validate_python({**saved, "scores": scores})
 
 
 def over_seeds(runs: Sequence[Scores]) -> Scores:
