@@ -101,6 +101,20 @@ def test_auto_knows_how_large_a_batch_has_to_be(
     assert choose_prediction("auto", CPU, width) == ("fp32", 1)
 
 
+@pytest.mark.parametrize(("batch", "width", "wanted"), [(64, 128, "fp32"), (16, 256, "fp32"), (64, 256, "bf16"),
+                                                        (8, 768, "bf16")])  # fmt: skip
+def test_auto_knows_what_is_too_small_to_train_in_bf16(
+    batch: int, width: int, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "gains_by_bf16", lambda _device: True)
+    monkeypatch.delenv(devices.VARIABLE)
+    assert choose_precision("auto", CPU, batch * width**2) == wanted
+    assert choose_precision("auto", torch.device("cuda"), batch * width**2) == "bf16"
+    assert choose_precision("bf16", CPU, batch * width**2) == "bf16"
+    monkeypatch.setenv(devices.VARIABLE, "bf16")
+    assert choose_precision("auto", CPU, batch * width**2) == "bf16"
+
+
 def test_a_weight_is_cast_once_a_batch() -> None:
     """As often as it is used, a search would cast all weights for every word."""
     model = nn.Linear(4, 4)

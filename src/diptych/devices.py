@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -18,7 +19,9 @@ Precision = Literal["fp32", "bf16"]
 VARIABLE = "DIPTYCH_PRECISION"  # what `auto` means; unset: bf16 where the device gains by it
 PROCESSOR = Path("/proc/cpuinfo")
 KINDS = ("cpu", "cuda", "mps")
-WORTH = 2**19  # samples of a batch x squared width from which on bf16 gains on a CPU (docs/results/precision.md)
+# Samples of a batch times the squared width from which on bf16 gains on a CPU (docs/log.md): small products cost less
+# than the casts and the kernels' calls around them.
+PREDICTING, TRAINING = 2**19, 2**22
 MOST = 64  # samples of a batch where models predict
 
 
@@ -43,10 +46,15 @@ def choose_device(wanted: str, setting: str = "training.device") -> torch.device
     return device
 
 
-def choose_precision(wanted: str, device: torch.device) -> Precision:
-    """`auto`: what $DIPTYCH_PRECISION says, else bf16 where the device gains by it. Raises RecipeError."""
+def choose_precision(wanted: str, device: torch.device, size: float = inf) -> Precision:
+    """`auto`: what $DIPTYCH_PRECISION says, else bf16 where the device gains by it.
+
+    A CPU gains where the `size` of what is trained is large: samples of a batch times squared width.
+    Raises RecipeError.
+    """
     if wanted == "auto":
-        wanted = os.environ.get(VARIABLE) or ("bf16" if gains_by_bf16(device) else "fp32")
+        gains = (device.type != "cpu" or size >= TRAINING) and gains_by_bf16(device)
+        wanted = os.environ.get(VARIABLE) or ("bf16" if gains else "fp32")
         if wanted not in get_args(Precision):
             raise RecipeError(f"{VARIABLE}={wanted!r} is no precision; {nearest(wanted, get_args(Precision))}")
     if wanted not in get_args(Precision):
@@ -60,7 +68,7 @@ def choose_prediction(wanted: str, device: torch.device, width: int) -> tuple[Pr
     precision = choose_precision(wanted, device)
     if precision == "fp32" or device.type != "cpu" or wanted != "auto" or os.environ.get(VARIABLE):
         return precision, 1
-    fewest = -(-WORTH // width**2)
+    fewest = -(-PREDICTING // width**2)
     return (precision, fewest) if fewest <= MOST else ("fp32", 1)
 
 

@@ -37,7 +37,7 @@ def demo(
         Path, typer.Option(help="Folder of the demo; the same command continues where it was interrupted.")
     ] = Path("demo"),
     fast: Annotated[
-        bool, typer.Option("--fast", help="Run a demo of under 90 seconds, which shows that it works, not how well.")
+        bool, typer.Option("--fast", help="Run a demo of under 60 seconds, which shows that it works, not how well.")
     ] = False,
     thorough: Annotated[
         bool,

@@ -88,9 +88,9 @@ class DemoConfig(BaseModel):
 
     @classmethod
     def fast(cls, seed: int = 0) -> DemoConfig:
-        """Under 90 seconds: shows that all parts work, and nothing about how well."""
+        """Under 60 seconds: shows that all parts work, and nothing about how well."""
         return cls(web=600, train=200, val=40, test=60, detector_steps=140, pretrain_steps=300, most_steps=150,
-                   taught=0.1, width=64, layers=2, batch=32, seed=seed)  # fmt: skip
+                   taught=0.5, width=64, layers=2, batch=32, seed=seed)  # fmt: skip
 
     @property
     def splits(self) -> dict[str, int]:

@@ -91,7 +91,8 @@ class TrainingConfig(BaseModel):
     device: str = "auto"
     """Device: auto, cpu, cuda or cuda:N."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Precision of forward passes, in training and validation; auto: bf16 where the device gains by it."""
+    """Precision of forward passes, in training and validation; auto: bf16 where the device gains by it,
+    a CPU with batches and widths that are large enough."""
     compile: bool = False
     """Whether torch compiles the layers: the first steps take a minute, later ones on a GPU are faster."""
     threads: PositiveInt | None = None

@@ -1,15 +1,19 @@
-"""`training.micro_batch=auto`: how many samples of a step a GPU takes at once."""
+"""What `auto` comes to: how many samples of a step a GPU takes at once (`training.micro_batch`), the precision."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
 
 import torch
+from torch import nn
 
 from diptych.configs import derive
+from diptych.devices import Precision, choose_precision
 from diptych.errors import TrainingError
+from diptych.training.config import TrainingConfig
 from diptych.training.step import Stepper
 
 TRIED = ("cuda",)  # devices whose memory ends with an error that a run survives
@@ -65,3 +69,9 @@ def _limited(device: torch.device) -> Iterator[None]:
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0, device)
         torch.cuda.empty_cache()
+
+
+def chosen_precision(training: TrainingConfig, module: nn.Module, device: torch.device) -> Precision:
+    """That of all steps. A module without a width (a detector) is worth bf16 wherever the device is."""
+    width = getattr(getattr(module, "config", None), "width", inf)
+    return choose_precision(training.precision, device, training.batch * width**2)

@@ -17,7 +17,7 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from diptych.devices import Precision, autocast, choose_device, choose_precision
+from diptych.devices import Precision, autocast, choose_device
 from diptych.errors import CheckpointError, RecipeError, Stopped, TrainingError, nearest
 from diptych.terminal import make_console
 from diptych.training import checkpoint as checkpoints
@@ -27,7 +27,7 @@ from diptych.training.config import OptimizerConfig, TrainingConfig
 from diptych.training.devices import Ranks, join_ranks
 from diptych.training.distribution import distribute, gather, sync_buffers
 from diptych.training.feeding import Batches, Part, Sender, Updates, by_step, made_ahead
-from diptych.training.fitting import fitted
+from diptych.training.fitting import chosen_precision, fitted
 from diptych.training.log import Line, Log
 from diptych.training.optimizer import build_optimizer, highest_rate, learning_rate
 from diptych.training.slices import place
@@ -130,7 +130,7 @@ class _Run:
             )
         self.module = module.to(ranks.device)
         # The first rank's choice: of two processors each would measure its own.
-        self.precision: Precision = ranks.from_first(choose_precision(training.precision, ranks.device))
+        self.precision: Precision = ranks.from_first(chosen_precision(training, module, ranks.device))
         self.way = distribute(self.module, ranks, training.distributed, self.precision, training.compile)
         self.optimizer = build_optimizer(self.module, optimizer, ranks.device)
         self.ema = Ema(self.module, training.ema) if training.ema is not None else None
