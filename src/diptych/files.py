@@ -52,6 +52,17 @@ def write_atomically(path: Path, *content: bytes | memoryview) -> None:
         raise _unwritten(path, sum(map(len, content)), error) from error
 
 
+def refuse_unwritable(path: Path | None) -> None:
+    """Before the work whose result is to be written there. Raises DiptychError for a folder, and where there is none to
+    write in, or it may not be written in."""
+    if path is None or _is_no_file(path):
+        return
+    folder = Path(os.path.realpath(path)).parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        why = "it may not be written in" if folder.is_dir() else "there is no such folder"
+        raise DiptychError(f"cannot write {path}: {folder}: {why}; make it, or choose another place with --out")
+
+
 @contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
     """A new folder to write into; when all went well it is flushed to the disk and takes the target's place.

@@ -136,6 +136,17 @@ def test_config_json_is_held_against_its_bounds(folder: Path, key: str, value: o
         open_model(folder)
 
 
+@pytest.mark.parametrize(("key", "value"), [("layers", 1000), ("width", 99_996), ("ffn", 100_000)])
+def test_a_model_larger_than_its_weights_takes_no_memory(folder: Path, key: str, value: int) -> None:
+    values = json.loads((folder / "config.json").read_text())
+    values["config"][key] = value
+    written(folder, "config.json", json.dumps(values))
+    with pytest.raises(
+        CheckpointError, match=r"config.json describes a model of .* MiB and more, and model.safetensors"
+    ):
+        open_model(folder)
+
+
 REFUSED = [
     "model.width=0", "model.heads=0", "model.layers=-1", "model.layers=10000000", "model.dropout=2",
     "model.dropout=NaN",

@@ -134,8 +134,13 @@ def test_a_database_that_is_away_is_a_sentence_and_is_asked_again(address: str, 
 def test_a_password_is_not_taken_from_the_command_line_nor_shown(
     address: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for told in ("postgresql://me:secret@127.0.0.1:9/x", "postgresql://127.0.0.1:9/x?password=secret"):
-        with pytest.raises(RecipeError, match="PGPASSWORD") as refused:
+    for told in (
+        "postgresql://me:secret@127.0.0.1:9/x", "postgresql://127.0.0.1:9/x?password=secret",
+        "postgresql://me:se#secret@127.0.0.1:9/x", "postgresql://me:se?secret@127.0.0.1:9/x",
+        "postgresql://127.0.0.1:9/x?pass%77ord=secret", "postgresql://127.0.0.1:9/x?sslpassword=secret",
+        "postgresql://me:secret@[::1", "postgresql://me:secret@127.0.0.1:9/x?secret=secret",
+    ):  # fmt: skip
+        with pytest.raises(RecipeError, match=r"PGPASSWORD|no address that PostgreSQL's library reads") as refused:
             open_vectors(told, Path(), MODEL)
         assert "secret" not in str(refused.value)
     monkeypatch.setenv("PGPASSWORD", "secret")
@@ -144,9 +149,45 @@ def test_a_password_is_not_taken_from_the_command_line_nor_shown(
     assert "secret" not in str(away.value) + capfd.readouterr().err
 
 
+def lies(address: str, *statements: str) -> None:
+    with psycopg.connect(address, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def test_a_database_that_lies_is_a_sentence(address: str) -> None:
+    kept = open_vectors(address, Path(), MODEL)
+    kept.add(NAMES[:5], unit(5))
+    lies(address, "ALTER TABLE diptych_vectors RENAME TO real")
+    other, short = "decode(repeat('ab', 32), 'hex')", "'\\x00'::bytea"
+    for said in (f"SELECT {short} AS content, vector FROM real", "SELECT NULL::bytea AS content, vector FROM real",
+                 "SELECT 'x'::text AS content, vector FROM real"):  # fmt: skip
+        lies(address, "DROP VIEW IF EXISTS diptych_vectors",
+             f"CREATE VIEW diptych_vectors AS {said}")  # fmt: skip
+        with pytest.raises(ServingError, match=r"answers what no gallery of Diptych does|refused"):
+            kept.search(unit(1)[0], NAMES[:5], 2)
+    lies(address, "DROP VIEW diptych_vectors", "CREATE VIEW diptych_vectors AS SELECT content, vector FROM real UNION "
+         f"ALL SELECT content, vector FROM real UNION ALL SELECT {other}, vector FROM real")  # fmt: skip
+    for most in (3, 500):
+        found = [name for name, _ in kept.search(unit(1)[0], NAMES[:5], most)]
+        assert len(found) == len(set(found)), "a picture twice"
+        assert set(found) <= set(NAMES[:5]), "a picture of another gallery"
+    lies(address, "DROP VIEW diptych_vectors", "CREATE VIEW diptych_vectors AS SELECT content, '[1,2]'::vector AS "
+         "vector FROM real")  # fmt: skip
+    with pytest.raises(ServingError, match="different vector dimensions"):
+        kept.search(unit(1)[0], NAMES[:5], 2)
+    lies(address, "DROP TABLE diptych_gallery", "CREATE TABLE diptych_gallery (model int, width int)",
+         "INSERT INTO diptych_gallery VALUES (5, 1)")  # fmt: skip
+    with pytest.raises(ServingError, match=r"holds vectors of another model \(5…"):
+        open_vectors(address, Path(), MODEL)
+    lies(address, "DROP TABLE diptych_gallery", "CREATE TABLE diptych_gallery (owner text)")
+    with pytest.raises(ServingError, match="refused"):
+        open_vectors(address, Path(), MODEL)
+
+
 def test_what_is_no_address_and_a_missing_extra_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RecipeError, match="no gallery 'mysql://x'; wanted postgresql://"):
-        open_vectors("mysql://x", Path(), MODEL)
+    with pytest.raises(RecipeError, match="no gallery at 'mysql:'; wanted postgresql://"):
+        open_vectors("mysql://me:secret@x", Path(), MODEL)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(RecipeError, match="needs psycopg, of the extra `postgres`"):
         open_vectors("postgresql://x/y", Path(), MODEL)

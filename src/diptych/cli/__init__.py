@@ -17,7 +17,7 @@ from diptych.cli.app import app, holding
 from diptych.errors import DiptychError, Stopped, Terminated
 from diptych.memory import is_spent, keep_memory, wait_asleep
 from diptych.processes import started_together
-from diptych.terminal import columns
+from diptych.terminal import columns, printable
 
 __all__ = [
     "app",
@@ -72,7 +72,8 @@ def _run(arguments: list[str], debug: bool) -> int:
         if debug:
             raise
         known = isinstance(error, DiptychError)
-        print(f"diptych: {error if known else _unforeseen(error)}", file=sys.stderr)
+        lines = f"diptych: {error if known else _unforeseen(error)}".splitlines()
+        print("\n".join(map(printable, lines)), file=sys.stderr)
         return error.exit_code if isinstance(error, DiptychError) else 1
     return 0
 

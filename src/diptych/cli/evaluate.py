@@ -12,6 +12,7 @@ import typer
 from diptych.cli.app import Device, Features, Precise, SplitSeed, app, console, hold, open_folder
 from diptych.cli.writing import Writing, with_writing
 from diptych.errors import RecipeError
+from diptych.files import refuse_unwritable
 
 if TYPE_CHECKING:
     from diptych.decoding import DecodingOptions
@@ -125,6 +126,7 @@ def evaluate(
 
     of: dict[str, object] = {}
     _check_submit(submit, predictions, results, task)
+    refuse_unwritable(predictions)
     if pairs is not None:
         hold(pairs)
     if results is not None and model is None and data is None and not writing.is_asked:

@@ -14,6 +14,7 @@ import typer
 from diptych.cli.app import AsJson, Device, Features, MaybeModel, Model, Precise, app
 from diptych.cli.writing import Writing, with_writing
 from diptych.errors import DataError, RecipeError
+from diptych.terminal import printable
 
 if TYPE_CHECKING:
     from diptych.serving import Prediction, Predictor
@@ -46,15 +47,17 @@ def caption(
     precision: Precise = "auto",
 ) -> None:
     """Write a sentence about each picture."""
-    from diptych.files import write_atomically
+    from diptych.files import refuse_unwritable, write_atomically
     from diptych.serving import load
+
+    refuse_unwritable(out)
 
     lines: list[str] = []
     refused: list[DataError] = []
 
     def refuse(_: object, error: DataError) -> None:
         refused.append(error)
-        print(f"diptych: {error}", file=sys.stderr)
+        print(f"diptych: {printable(str(error))}", file=sys.stderr)
 
     found = _find(pictures, refuse)
     if server is not None:
@@ -68,7 +71,7 @@ def caption(
         predictor = load(_named(model), features, device=device, precision=precision)
         answer = _from_model(predictor, found, captions, writing, show, refuse)
     for line in answer:
-        printed = [line.line()] if as_json else [f"{line.picture}: {caption}" for caption in line.captions]
+        printed = [line.line()] if as_json else [printable(f"{line.picture}: {one}") for one in line.captions]
         lines += printed
         if out is None:
             print("\n".join(printed), flush=True)
@@ -161,7 +164,7 @@ def ask(
         if as_json:
             print(answer_line(prediction, str(picture), question, shown=shown).line())
         else:
-            print(prediction.text if len(questions) == 1 else f"{question} {prediction.text}")
+            print(printable(prediction.text if len(questions) == 1 else f"{question} {prediction.text}"))
 
 
 @app.command()

@@ -12,6 +12,8 @@ from typing import Annotated
 import typer
 
 from diptych.cli.app import Address, AsJson, Device, Features, Model, Precise, app, console
+from diptych.files import refuse_unwritable
+from diptych.terminal import printable
 
 
 @app.command()
@@ -46,16 +48,17 @@ def search(
     from diptych.serving.contact_sheet import write_sheet
     from diptych.serving.messages import Hit
 
+    refuse_unwritable(out)
     by = None if shortlist_by is None else load(shortlist_by, device=device, precision=precision)
     predictor = load(model, features, device=device, precision=precision)
     searched = predictor.search(
         query, pictures, cache, progress=_progress, shortlist=shortlist, by=by, gallery=gallery, most=most
     )
     for path, why in searched.refused.items():
-        print(f"diptych: {path}: {why}", file=sys.stderr)
+        print(f"diptych: {printable(f'{path}: {why}')}", file=sys.stderr)
     for hit in searched.hits[:most]:
         line = Hit(picture=str(hit.picture), precision=predictor.precision, score=hit.score)
-        print(line.line() if as_json else f"{hit.score:.3f}  {hit.picture}")
+        print(line.line() if as_json else printable(f"{hit.score:.3f}  {hit.picture}"))
     if searched.refused:
         of = searched.readable + len(searched.refused)
         print(f"{len(searched.refused)} of {of} pictures could not be read; they are named above", file=sys.stderr)

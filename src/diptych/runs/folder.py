@@ -199,6 +199,7 @@ def open_model(path: Path) -> ModelFolder:
             f"{folder / ANSWERS} has {len(answers.names)} answers, and the model {architecture.config.answers}; copy "
             "the model folder again as a whole"
         )
+    _refuse_larger(folder, architecture.config)
     model = architecture.build()
     load_into(model, read_weights(folder / WEIGHTS), complete=True)
     return ModelFolder(
@@ -258,6 +259,17 @@ def _contract(path: Path) -> FeatureContract:
         return FeatureContract.from_json(values)
     except ValueError as error:
         raise CheckpointError(f"{path} is damaged ({error}); copy the model folder again") from error
+
+
+def _refuse_larger(folder: Path, config: ResolvedConfig) -> None:
+    """Before memory is taken for it: a model of which the file of weights cannot hold one matrix a layer."""
+    layers = max((value for name, value in config if name.endswith("layers")), default=1)
+    least = 2 * layers * config.width * (config.width + config.ffn)  # bytes, in half precision
+    if (size := (folder / WEIGHTS).stat().st_size) < least:
+        raise CheckpointError(
+            f"{folder / CONFIG} describes a model of {least / 2**20:,.0f} MiB and more, and {WEIGHTS} has "
+            f"{size / 2**20:,.1f}; copy the model folder again as a whole"
+        )
 
 
 def _validation(path: Path) -> Mapping[str, float] | None:

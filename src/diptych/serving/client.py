@@ -6,14 +6,17 @@ import base64
 import ipaddress
 import json
 import os
+import re
 import time
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from diptych.errors import DataError, ServingError
 from diptych.files import bytes_of
@@ -22,6 +25,8 @@ from diptych.serving.messages import Asked, Caption, CaptionRequest, Pictured
 TOKEN = "DIPTYCH_TOKEN"
 TRIES = 6  # where the queue is full
 TIMEOUT = 120.0  # seconds for one request
+MOST = 16 * 2**20  # bytes of an answer
+SECONDS = re.compile(r"[0-9]{1,3}")
 P = TypeVar("P", bound=Pictured)
 
 
@@ -37,7 +42,7 @@ class Client:
         if token := os.environ.get(TOKEN, "").strip():
             self._headers["Authorization"] = f"Bearer {token}"
         proxies: list[Any] = [urllib.request.ProxyHandler({})] if _is_local(parts.hostname) else []
-        self._opener = urllib.request.build_opener(*proxies)
+        self._opener = urllib.request.build_opener(_Here(), *proxies)
 
     def caption(self, picture: Path, asked: CaptionRequest) -> Caption:
         return self._ask("caption", picture, asked, Caption)
@@ -60,26 +65,44 @@ class Client:
         for tried in range(TRIES):
             try:
                 with self._opener.open(request, timeout=TIMEOUT) as answer:
-                    return json.load(answer)
+                    return _json(answer)
             except urllib.error.HTTPError as error:
                 if error.code == 503 and tried < TRIES - 1:
-                    time.sleep(min(float(error.headers.get("Retry-After", "1")), 10.0))
+                    asked = error.headers.get("Retry-After", "")
+                    time.sleep(min(float(asked), 10.0) if SECONDS.fullmatch(asked) else 1.0)
                     continue
                 detail = _detail(error)
                 if error.code in (413, 415, 422):
                     raise DataError(f"{detail} ({picture})") from error
                 raise ServingError(f"{self.url} answered {error.code}: {detail}") from error
-            except (OSError, ValueError) as error:
-                reason = getattr(error, "reason", error)
+            except (OSError, ValueError, HTTPException) as error:
+                reason = str(getattr(error, "reason", error))[:300] or type(error).__name__
                 raise ServingError(f"no answer from {self.url}: {reason}; start it: diptych serve MODEL") from error
         raise AssertionError("the last try answers or raises")
 
 
+class _Here(urllib.request.HTTPRedirectHandler):
+    """Goes nowhere else: picture and token are for the service that was named."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _json(answer: IO[bytes]) -> Any:
+    """Raises ValueError for what is none, or too long for any answer."""
+    content = answer.read(MOST + 1)
+    if len(content) > MOST:
+        raise ValueError(f"more than {MOST // 2**20} MiB")
+    return from_json(content, allow_inf_nan=False)
+
+
 def _detail(error: urllib.error.HTTPError) -> str:
+    if 300 <= error.code < 400:
+        return f"it is elsewhere ({error.headers.get('Location', '')[:200]!r}); give that address, where you trust it"
     try:
-        return str(json.load(error)["detail"])
-    except (ValueError, KeyError, TypeError, OSError):
-        return str(error.reason)
+        return str(_json(error)["detail"])[:1000]
+    except (ValueError, KeyError, TypeError, OSError, HTTPException):
+        return str(error.reason)[:300]
 
 
 def _is_local(host: str) -> bool:

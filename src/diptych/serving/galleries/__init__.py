@@ -45,7 +45,8 @@ def open_vectors(address: str | None, folder: Path, model: str) -> VectorStore:
         return FileVectors(folder, model)
     if not address.startswith(("postgresql://", "postgres://")):
         raise RecipeError(
-            f"no gallery {address!r}; wanted postgresql://USER@HOST/DATABASE (its password in PGPASSWORD), or no "
+            f"no gallery at {address.partition('//')[0][:20]!r}; wanted "
+            "postgresql://USER@HOST/DATABASE (its password in PGPASSWORD), or no "
             "--gallery: vectors are then kept in files of the cache"
         )
     from diptych.serving.galleries.postgres import PostgresVectors

@@ -12,9 +12,9 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import isfinite
 from threading import RLock
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,15 @@ from numpy.typing import NDArray
 from diptych.errors import GalleryError, RecipeError
 from diptych.extras import wanted
 from diptych.serving.galleries import Vectors
+from diptych.terminal import printable
 
 CANDIDATES = 200  # of a search in the index: recall at 10 is measured in docs/results
 PATIENCE = 10  # seconds for a connection
 MOST_WIDE = 2000  # values of a vector that an HNSW index takes
 MANY = 10_000  # from here on there is an index, made at once when all were added; fewer are compared one by one
 BUILDING = "1GB"  # of memory at most, to make it
+SECRETS = {"password", "sslpassword", "oauth_client_secret"}
+SHA256_BYTES = 32
 LOCK = 0x44697074  # of those who make the tables at once
 
 
@@ -40,12 +43,7 @@ class PostgresVectors:
 
         self._psycopg: Any = psycopg
         self._register: Any = pgvector.psycopg.register_vector
-        parts = urlsplit(address)
-        if parts.password or "password" in parse_qs(parts.query):
-            raise RecipeError(
-                "--gallery names a password, which others can read in the list of processes; leave it out, and set "
-                "PGPASSWORD or name a service of ~/.pg_service.conf (postgresql:///?service=NAME)"
-            )
+        self.shown = _without_secrets(psycopg, address)
         self.address, self.model = address, model
         self._kept: list[Any] = []  # the connection, where there is one
         self._lock = RLock()
@@ -60,7 +58,7 @@ class PostgresVectors:
         asked = [bytes.fromhex(content) for content in contents]
         with self._connection() as connection:
             rows = connection.execute("SELECT content FROM diptych_vectors WHERE content = ANY(%s)", (asked,))
-            return {bytes(content).hex() for (content,) in rows}
+            return {_content(content) for (content,) in rows}
 
     def add(self, contents: Sequence[str], vectors: Vectors) -> None:
         if not len(contents):
@@ -104,7 +102,8 @@ class PostgresVectors:
                     return found
             connection.execute("SET LOCAL enable_indexscan = off")  # an index over all would miss some of these
             asked = [bytes.fromhex(content) for content in there]
-            return self._nearest(connection, query, "WHERE content = ANY(%s)", (asked,), most)
+            found = self._nearest(connection, query, "WHERE content = ANY(%s)", (asked,), most)
+            return [(content, score) for content, score in found if content in there]
 
     def _nearest(
         self, connection: Any, query: NDArray[np.float32], where: str, given: tuple[Any, ...], most: int
@@ -113,7 +112,10 @@ class PostgresVectors:
             f"SELECT content, -(vector <#> %s) FROM diptych_vectors {where} ORDER BY vector <#> %s LIMIT %s",
             (query, *given, query, most),
         )
-        return [(bytes(content).hex(), float(score)) for content, score in rows]
+        found = {_content(content): float(score) for content, score in rows}  # each once
+        if not all(map(isfinite, found.values())):
+            raise ValueError("a product that is not finite")
+        return list(found.items())
 
     def _is_ready(self, connection: Any) -> bool:
         """Whether the tables are there. Raises GalleryError where they hold another model's vectors."""
@@ -121,7 +123,7 @@ class PostgresVectors:
         row = None if there is None else connection.execute("SELECT model FROM diptych_gallery").fetchone()
         if row is not None and row[0] != self.model:
             raise GalleryError(
-                f"the gallery {self.address} holds vectors of another model ({row[0][:12]}…, and this one is "
+                f"the gallery {self.shown} holds vectors of another model ({str(row[0])[:12]}…, and this one is "
                 f"{self.model[:12]}…); nothing was changed; give another database, or a schema of its own "
                 "(?options=-csearch_path%3DNAME,public)"
             )
@@ -169,25 +171,55 @@ class PostgresVectors:
                 yield self._connected()
         except (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded) as error:
             raise GalleryError(
-                f"the database of {self.address} is full ({_first_line(error)}); what it held stays, and these vectors "
+                f"the database of {self.shown} is full ({_first_line(error)}); what it held stays, and these vectors "
                 "were not added: make room, and give the same command again"
             ) from error
         except (errors.FeatureNotSupported, errors.UndefinedFile, errors.UndefinedObject) as error:
             raise GalleryError(
-                f"the database of {self.address} has no pgvector ({_first_line(error)}); install it there"
+                f"the database of {self.shown} has no pgvector ({_first_line(error)}); install it there"
             ) from error
         except errors.InsufficientPrivilege as error:
-            raise GalleryError(f"{self.address}: {_first_line(error)}; grant it, or take another user") from error
+            raise GalleryError(f"{self.shown}: {_first_line(error)}; grant it, or take another user") from error
         except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:
             raise GalleryError(
-                f"the database of {self.address} cannot be reached ({_first_line(error)}); nothing is lost: start it, "
+                f"the database of {self.shown} cannot be reached ({_first_line(error)}); nothing is lost: start it, "
                 "or leave out --gallery"
+            ) from error
+        except (TypeError, ValueError) as error:  # of what it said
+            raise GalleryError(
+                f"the database of {self.shown} answers what no gallery of Diptych does ({_first_line(error)}); give "
+                "another database"
             ) from error
         except self._psycopg.Error as error:
             raise GalleryError(
-                f"the database of {self.address} refused ({type(error).__name__}: {_first_line(error)}); nothing of "
+                f"the database of {self.shown} refused ({type(error).__name__}: {_first_line(error)}); nothing of "
                 "this was kept"
             ) from error
+
+
+def _without_secrets(psycopg: Any, address: str) -> str:
+    """The address for messages. Raises RecipeError for one that libpq does not read, or that names a password."""
+    try:
+        parts = psycopg.conninfo.conninfo_to_dict(address)
+    except psycopg.Error as error:  # what it says has the address in it, and that may have a password in it
+        raise RecipeError(
+            "--gallery is no address that PostgreSQL's library reads; wanted postgresql://USER@HOST:PORT/DATABASE, "
+            "with what is no letter or digit in a name as %XX"
+        ) from error
+    if parts.keys() & SECRETS:
+        raise RecipeError(
+            "--gallery names a password, which others can read in the list of processes; leave it out, and set "
+            "PGPASSWORD or name a service of ~/.pg_service.conf (postgresql:///?service=NAME)"
+        )
+    host = ":".join(str(parts[name]) for name in ("host", "port") if name in parts)
+    return printable(f"postgresql://{host}/{parts.get('dbname', '')}")
+
+
+def _content(found: Any) -> str:
+    """Raises TypeError or ValueError for what is no SHA-256."""
+    if not isinstance(found, bytes) or len(found) != SHA256_BYTES:
+        raise ValueError(f"{str(found)[:60]!r} for a picture's SHA-256")
+    return found.hex()
 
 
 def _close(kept: list[Any]) -> None:
