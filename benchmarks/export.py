@@ -12,7 +12,6 @@ single precision, as onnxruntime has no bfloat16 on a CPU. Writes benchmarks/res
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import tempfile
 import time
@@ -20,7 +19,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from runpy import run_path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any, get_args
 from unittest.mock import patch
 
@@ -64,11 +65,7 @@ def exported(folder: Path) -> Ids:
     """The same of the folder's own runner, on one thread."""
     import onnxruntime
 
-    spec = importlib.util.spec_from_file_location("run", folder / "run.py")
-    assert spec is not None
-    assert spec.loader is not None
-    runner = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(runner)
+    runner = SimpleNamespace(**run_path(str(folder / "run.py")))
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession

@@ -25,6 +25,7 @@ def test_queries_ask_for_every_word():
     assert (quiet.target_labels == IGNORE).all()
 
 
+@torch.no_grad()  # a cache of words is written in place
 def test_queries_ask_what_decoding_asks():
     """The loss is minus the log-probability that the cached decoder gives to the same words."""
     model, samples = toy.model(), [toy.sample(1, 3), toy.sample(2, 1)]

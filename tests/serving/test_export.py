@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -135,12 +136,7 @@ def as_inputs(predictor: Predictor, paths: list[Path]) -> dict[str, np.ndarray[A
 
 
 def loaded(folder: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("run", folder / "run.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return SimpleNamespace(**run_path(str(folder / "run.py")))
 
 
 def test_the_runner_imports_nothing_of_diptych() -> None:

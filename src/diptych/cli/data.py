@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -230,12 +231,10 @@ def extract(
     from diptych.runs.extraction import extract_with_progress, read_records
 
     records = read_records(data, console(), pictures, split, split_seed, need_pictures=features is None)
-    notes: list[str] = []
     found = open_detector(
-        detector, records, features, weights, region_selection, boxes, settings or (), backbone, notes=notes
-    )
-    for note in notes:
-        tell(console(), note)
+        detector, records, features, weights, region_selection, boxes, settings or (), backbone,
+        tell=partial(tell, console()),
+    )  # fmt: skip
     opened = with_image_feature(found, image_feature)
     hold(out)
     done = extract_with_progress(records, opened, out, console(), batch, processes, engine.value, device)

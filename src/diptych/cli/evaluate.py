@@ -12,11 +12,12 @@ import typer
 from diptych.cli.app import Device, Features, Precise, SplitSeed, app, console, hold, open_folder
 from diptych.cli.writing import Writing, with_writing
 from diptych.errors import RecipeError
-from diptych.files import refuse_unwritable
+from diptych.files import refuse_unwritable, write_atomically
 
 if TYPE_CHECKING:
     from diptych.decoding import DecodingOptions
     from diptych.runs.folder import ModelFolder
+    from diptych.tasks.scores import Scores
 
 ScoredModel = Annotated[
     str | None, typer.Option(help="Model folder, folder of a run, or user/name on the Hugging Face hub, to score.")
@@ -121,16 +122,15 @@ def evaluate(
     from diptych.evaluation.evaluate import score_file, score_model
     from diptych.evaluation.retrieve import Extent
     from diptych.evaluation.submit import submit as write_for_a_server
-    from diptych.reports.tables import score_table
     from diptych.runs.extraction import store_of
 
     of: dict[str, object] = {}
+    metrics = extra_metrics or ()
     _check_submit(submit, predictions, results, task)
-    refuse_unwritable(predictions)
     if pairs is not None:
         hold(pairs)
     if results is not None and model is None and data is None and not writing.is_asked:
-        scores = score_file(results, references, questions, annotations, training, extra_metrics or (), allow_missing)
+        scores = score_file(results, references, questions, annotations, training, metrics, allow_missing)
     elif results is None and model is not None and data is not None:
         opened = open_folder(model, device, precision)
         with TemporaryDirectory() as scratch:  # of data that are no store; `extract` keeps what was seen
@@ -141,14 +141,18 @@ def evaluate(
                 return
             by = open_folder(shortlist_by, device, precision) if shortlist_by is not None else None
             extent = Extent(queries, shortlist, by=by, folds=folds) if queries or shortlist or by or folds > 1 else None
-            metrics = extra_metrics or ()
             predicted, scores = score_model(opened, store, split, metrics, task, extent, pairs, decoding, console())
         of = _of(opened, data, split)
-        if predictions is not None:
-            _write(predictions, predicted)
+        _write(predictions, predicted)
     else:
         extra = "; --beams and its like are of --model" if writing.is_asked else ""
         raise RecipeError(f"evaluate needs --model and --data, or --results with --references or --questions{extra}")
+    _tell(scores, of, as_json)
+
+
+def _tell(scores: Scores, of: dict[str, object], as_json: bool) -> None:
+    from diptych.reports.tables import score_table
+
     if as_json:
         print(json.dumps(scores.to_json() | of, indent=2, ensure_ascii=False))
     else:
@@ -161,14 +165,15 @@ def _of(model: ModelFolder, data: Path, split: str) -> dict[str, object]:
     return {"of": {"weights": model.weights_checksum, "data": str(data), "split": split, "precision": used}}
 
 
-def _write(file: Path, predicted: list[dict[str, Any]]) -> None:
-    from diptych.files import write_atomically
-
-    write_atomically(file, json.dumps(predicted, indent=1, ensure_ascii=False).encode())
+def _write(file: Path | None, predicted: list[dict[str, Any]]) -> None:
+    if file is not None:
+        write_atomically(file, json.dumps(predicted, indent=1, ensure_ascii=False).encode())
 
 
 def _check_submit(submit: str | None, predictions: Path | None, results: Path | None, task: str | None) -> None:
-    """Raises RecipeError where a server's form is asked for, and what was given does not lead to one."""
+    """Raises RecipeError where a server's form is asked for, and what was given does not lead to one, and DiptychError
+    where predictions cannot be written."""
+    refuse_unwritable(predictions)
     if submit is not None and (predictions is None or results is not None or task is not None):
         raise RecipeError(
             f"--submit {submit} writes what --model says to a file, --predictions FILE; the form names the task, and "

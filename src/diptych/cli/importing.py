@@ -57,28 +57,21 @@ def import_(
     backbone: DetectorBackbone = None,
 ) -> None:
     """Turn an official checkpoint into a model folder, or a detector's file into a detector folder."""
-    of_models = (vocab, uncased, detector, answers, any_detector or None)
-    of_detectors = (class_names, settings, weights, backbone)
-    if system == DETECTOR:
-        if any(option is not None for option in of_models):
-            raise RecipeError(
-                "--vocab, --cased, --detector and --answers are a model's, not a detector's; leave them out"
-            )
+    of_models = vocab or detector or answers or any_detector or uncased is not None
+    of_detectors = class_names or settings or weights or backbone
+    if system == DETECTOR and of_models:
+        raise RecipeError("--vocab, --cased, --detector and --answers are a model's, not a detector's; leave them out")
+    if system != DETECTOR and vocab is None:
+        raise RecipeError(f"{system} reads words, and its file does not say which; give --vocab vocab.txt")
+    if system != DETECTOR and of_detectors:
+        raise RecipeError("--class-names, --set, --weights and --backbone are for `import detector`; leave them out")
+    hold(out, temporary=False)
+    if vocab is None:
         from diptych.runs.detectors import keep_detector
 
-        hold(out, temporary=False)
         lines = keep_detector(str(file), out, weights, backbone, settings or (), class_names)
     else:
-        if vocab is None:
-            raise RecipeError(f"{system} reads words, and its file does not say which; give --vocab vocab.txt")
-        if any(of_detectors):
-            raise RecipeError(
-                "--class-names, --set, --weights and --backbone are for `import detector`; leave them out"
-            )
         from diptych.runs.importing import import_checkpoint
 
-        hold(out, temporary=False)
         lines = import_checkpoint(system, file, out, vocab, uncased, detector, answers, any_detector)
-    for line in lines:
-        print(line)
-    print(f"{'detector' if system == DETECTOR else 'model'} folder: {out}")
+    print(*lines, f"{'detector' if vocab is None else 'model'} folder: {out}", sep="\n")

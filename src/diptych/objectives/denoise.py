@@ -7,16 +7,16 @@ from random import Random
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
-from diptych.core import IGNORE, TARGET_AFTER_BOTH, Asked, Batch, Capability, Model, Sample, States, Vocabulary
+from diptych.core import TARGET_AFTER_BOTH, Capability, Sample, Vocabulary
 from diptych.objectives.generate_text import shifted
-from diptych.objectives.words import word_losses
+from diptych.objectives.target_words import TargetWords
 
 
 @dataclass(frozen=True)
-class Denoise:
+class Denoise(TargetWords):
     """Text infilling (BART's, Lewis et al. 2019) beside a picture: XGPT, section 4.3, Eq. 4 and appendix A.2.
 
     About `share` of the words are hidden, in spans whose lengths are drawn from a Poisson distribution, `at_least` so
@@ -61,23 +61,6 @@ class Denoise:
             target=shifted(sample.text, self.vocabulary.cls),
             target_labels=sample.text,
         )
-
-    def count(self, batch: Batch) -> Tensor:
-        return self.picked(batch).sum()
-
-    def picked(self, batch: Batch) -> Bool[Tensor, "B U"]:
-        assert batch.target_labels is not None
-        return batch.target_labels != IGNORE
-
-    def asked(self, batch: Batch) -> Asked:
-        assert batch.target_labels is not None
-        return Asked(target=batch.target_labels != IGNORE)
-
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        assert states.target is not None
-        assert batch.target_labels is not None
-        places = batch.where(self.name, self.picked)
-        return word_losses(model, states.target, batch.target_labels, self.label_smoothing, None, places).sum()
 
 
 def draw_spans(words: int, share: float, mean_length: float, rng: Random, at_least: int = 1) -> list[tuple[int, int]]:

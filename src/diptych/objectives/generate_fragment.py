@@ -5,16 +5,15 @@ from random import Random
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool
-from torch import Tensor
 
-from diptych.core import IGNORE, TARGET_AFTER_BOTH, Asked, Batch, Capability, Model, Sample, States, Vocabulary
+from diptych.core import IGNORE, TARGET_AFTER_BOTH, Capability, Sample, Vocabulary
 from diptych.objectives.generate_text import shifted
-from diptych.objectives.words import Scheme, hide_words, word_losses
+from diptych.objectives.target_words import TargetWords
+from diptych.objectives.words import Scheme, hide_words
 
 
 @dataclass(frozen=True)
-class GenerateFragment:
+class GenerateFragment(TargetWords):
     """One run of words, about `share` of the sentence, is hidden word by word, so that its length is told.
 
     The target holds the fragment alone, shifted by one, at its own places in the sentence (`Sample.target_start`), as
@@ -58,23 +57,6 @@ class GenerateFragment:
             target_labels=written.masked_fill(torch.arange(len(written)) < start - read, IGNORE),
             target_start=read,
         )
-
-    def count(self, batch: Batch) -> Tensor:
-        return self.picked(batch).sum()
-
-    def picked(self, batch: Batch) -> Bool[Tensor, "B U"]:
-        assert batch.target_labels is not None
-        return batch.target_labels != IGNORE
-
-    def asked(self, batch: Batch) -> Asked:
-        assert batch.target_labels is not None
-        return Asked(target=batch.target_labels != IGNORE)
-
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        assert states.target is not None
-        assert batch.target_labels is not None
-        places = batch.where(self.name, self.picked)
-        return word_losses(model, states.target, batch.target_labels, self.label_smoothing, None, places).sum()
 
 
 def fragment_length(words: int, share: float) -> int:

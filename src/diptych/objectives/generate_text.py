@@ -5,15 +5,14 @@ from random import Random
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Bool
 from torch import Tensor
 
-from diptych.core import IGNORE, TARGET_AFTER_BOTH, Asked, Batch, Capability, Model, Sample, States, Vocabulary
-from diptych.objectives.words import word_losses
+from diptych.core import IGNORE, TARGET_AFTER_BOTH, Capability, Sample, Vocabulary
+from diptych.objectives.target_words import TargetWords
 
 
 @dataclass(frozen=True)
-class GenerateText:
+class GenerateText(TargetWords):
     """The target block holds [CLS] and the words, shifted by one; labels are the words and the [SEP] that ends them.
 
     reads   what the encoder reads of the text. "text": what other objectives left of it. "nothing": to caption, where
@@ -54,23 +53,6 @@ class GenerateText:
             return asked
         nothing = sample.text[:0]
         return replace(asked, text=nothing, text_labels=None, text_regions=None)
-
-    def count(self, batch: Batch) -> Tensor:
-        return self.picked(batch).sum()
-
-    def picked(self, batch: Batch) -> Bool[Tensor, "B U"]:
-        assert batch.target_labels is not None
-        return batch.target_labels != IGNORE
-
-    def asked(self, batch: Batch) -> Asked:
-        assert batch.target_labels is not None
-        return Asked(target=batch.target_labels != IGNORE)
-
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        assert states.target is not None
-        assert batch.target_labels is not None
-        places = batch.where(self.name, self.picked)
-        return word_losses(model, states.target, batch.target_labels, self.label_smoothing, None, places).sum()
 
 
 def whole_text(sample: Sample) -> Tensor:

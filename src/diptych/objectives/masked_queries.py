@@ -5,15 +5,13 @@ from random import Random
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool
-from torch import Tensor
 
-from diptych.core import IGNORE, QUERIES_BEFORE, Asked, Batch, Capability, Model, Sample, States, Vocabulary
-from diptych.objectives.words import word_losses
+from diptych.core import IGNORE, QUERIES_BEFORE, Capability, Sample, Vocabulary
+from diptych.objectives.target_words import TargetWords
 
 
 @dataclass(frozen=True)
-class MaskedQueries:
+class MaskedQueries(TargetWords):
     """One [MASK] a word in the target block: query t sees the regions, the words before t and itself.
 
     Decoding asks exactly that at step t, while seq2seq masking asks it of 15% of the words and hides some of the words
@@ -29,6 +27,10 @@ class MaskedQueries:
     heads: ClassVar = frozenset({"word"})
     changes: ClassVar = "input"
 
+    @property
+    def spared(self) -> int:
+        return self.vocabulary.pad
+
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
         return [self._ask(sample) for sample in samples]
 
@@ -37,22 +39,3 @@ class MaskedQueries:
         labels = torch.full_like(sample.text, IGNORE) if quiet else sample.text
         queries = torch.full_like(sample.text, self.vocabulary.mask)
         return replace(sample, attention=QUERIES_BEFORE, target=queries, target_labels=labels)
-
-    def count(self, batch: Batch) -> Tensor:
-        return self.picked(batch).sum()
-
-    def picked(self, batch: Batch) -> Bool[Tensor, "B U"]:
-        assert batch.target_labels is not None
-        return batch.target_labels != IGNORE
-
-    def asked(self, batch: Batch) -> Asked:
-        assert batch.target_labels is not None
-        return Asked(target=batch.target_labels != IGNORE)
-
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        assert states.target is not None
-        assert batch.target_labels is not None
-        places = batch.where(self.name, self.picked)
-        return word_losses(
-            model, states.target, batch.target_labels, self.label_smoothing, self.vocabulary.pad, places
-        ).sum()

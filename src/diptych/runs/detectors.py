@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ def open_detector(
     settings: Sequence[str] = (),
     backbone: str | None = None,
     class_names: Sequence[str] = (),
-    notes: list[str] | None = None,
+    tell: Callable[[str], object] = lambda _: None,
 ) -> Detector:
     """By name: a detector folder, of a store, of a model or of the run that made one; or what no folder need hold.
 
@@ -69,7 +69,7 @@ def open_detector(
     fasterrcnn_...  a torchvision detector with torchvision's 91 classes
 
     `weights` is a local file or folder of them, where they are not to be downloaded; `backbone` a name of one, a folder
-    of a grid detector, or onnx:FILE. What was guessed of an ONNX file is added to `notes`. Raises RecipeError for an
+    of a grid detector, or onnx:FILE. `tell` hears what was guessed of an ONNX file. Raises RecipeError for an
     unknown name and for an option that a kind does not take.
     """
     if (name == GIVEN) != (features is not None):
@@ -91,7 +91,7 @@ def open_detector(
     if name.startswith((HF, ONNX)) or name in WHOLE_NETWORKS:
         _only((*TAKEN[name.partition(":")[0]], "--region-selection"), options, f"--detector {name}")
         if name.startswith(ONNX):
-            return _onnx(name, settings_of(settings), backbone, rule, class_names, [] if notes is None else notes)
+            return _onnx(name, settings_of(settings), backbone, rule, class_names, tell)
         return _with_network(name, weights, backbone, rule or EXACTLY_100)
     return GroundTruth.of(records) if name == TRUTH else _of_folder(name, rule, options)
 
@@ -145,7 +145,13 @@ def keep_detector(
     notes: list[str] = []
     name = f"{ONNX}{name}" if name.endswith(".onnx") and not name.startswith(ONNX) else name
     detector = open_detector(
-        name, (), weights=weights, settings=settings, backbone=backbone, class_names=names_of(class_names), notes=notes
+        name,
+        (),
+        weights=weights,
+        settings=settings,
+        backbone=backbone,
+        class_names=names_of(class_names),
+        tell=notes.append,
     )
     save_whole(detector, out)
     return [*notes, line_of(detector.contract)]
@@ -157,7 +163,7 @@ def _onnx(
     backbone: str | None,
     selection: Selection | None,
     class_names: Sequence[str],
-    notes: list[str],
+    tell: Callable[[str], object],
 ) -> Detector:
     """A grid where the file has a map and nothing says that it finds boxes."""
     path = Path(name.removeprefix(ONNX))
@@ -166,10 +172,12 @@ def _onnx(
             raise RecipeError(f"{path} gives a map of features and no classes; leave out --class-names")
         cells = values.pop("cells", None)
         grid, found = of_onnx.read(path, values)
-        notes += found
+        for note in found:
+            tell(note)
         return Grid(grid, cells)
     proposer, found = OnnxProposer.read(path, values, class_names)
-    notes += found
+    for note in found:
+        tell(note)
     return PooledDetector(proposer, _maybe(backbone), selection or EXACTLY_100)
 
 

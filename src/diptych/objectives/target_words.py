@@ -1,0 +1,36 @@
+"""What objectives share that ask for the words of the target block: which are asked for, and what a wrong one costs."""
+
+from jaxtyping import Bool
+from torch import Tensor
+
+from diptych.core import IGNORE, Asked, Batch, Model, States
+from diptych.objectives.words import word_losses
+
+
+class TargetWords:
+    """Those of `Batch.target_labels`; `prepare` is the objective's own."""
+
+    name: str
+    label_smoothing: float
+
+    @property
+    def spared(self) -> int | None:
+        """The word that label smoothing gives nothing to."""
+        return None
+
+    def count(self, batch: Batch) -> Tensor:
+        return self.picked(batch).sum()
+
+    def picked(self, batch: Batch) -> Bool[Tensor, "B U"]:
+        assert batch.target_labels is not None
+        return batch.target_labels != IGNORE
+
+    def asked(self, batch: Batch) -> Asked:
+        assert batch.target_labels is not None
+        return Asked(target=batch.target_labels != IGNORE)
+
+    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+        assert states.target is not None
+        assert batch.target_labels is not None
+        places = batch.where(self.name, self.picked)
+        return word_losses(model, states.target, batch.target_labels, self.label_smoothing, self.spared, places).sum()
