@@ -19,13 +19,32 @@ class Asked:
     regions: Bool[Tensor, "B R"] | None = None
     text: Bool[Tensor, "B T"] | None = None
     target: Bool[Tensor, "B U"] | None = None
+    samples: Bool[Tensor, "B"] | None = None  # of what a head says of each, those that are scored
+    embedded: Bool[Tensor, "B R"] | None = None  # regions as they were embedded, before any layer
     heads: frozenset[str] = frozenset()  # names in `Model.heads`; each knows what it `reads`
+
+    @property
+    def mask(self) -> Bool[Tensor, "B *N"]:
+        """The one that an objective names, whose places `Batch.where` finds."""
+        (mask,) = self._masks()
+        return mask
+
+    @property
+    def picks(self) -> bool:
+        """Whether there is one."""
+        return len(self._masks()) == 1
+
+    def _masks(self) -> list[Tensor]:
+        every = (self.regions, self.text, self.target, self.samples, self.embedded)
+        return [mask for mask in every if mask is not None]
 
     def __or__(self, other: Asked) -> Asked:
         return Asked(
             _either(self.regions, other.regions),
             _either(self.text, other.text),
             _either(self.target, other.target),
+            _either(self.samples, other.samples),
+            _either(self.embedded, other.embedded),
             self.heads | other.heads,
         )
 

@@ -52,8 +52,8 @@ class Batch:
     grounded: Bool[Tensor, "B"] | None = None  # None: no text is
     seeds: Int[Tensor, "B"] | None = None  # of what the model draws (`core.randomness`); None: torch's generator
     asked: Asked | None = None  # which final states are read; None: all
-    # By objective: the places that it picks, found on the CPU (`Loader`). A GPU does not know how many there are before
-    # it has done all that was asked of it, and whoever asks waits.
+    # By objective: the places that it asks for, found on the CPU (`Loader`). A GPU knows how many there are when it has
+    # done all that was asked of it, and whoever asks waits.
     places: dict[str, Places] = field(default_factory=dict)
     region_counts: list[int] | None = None  # of each row, as `counted_regions` hands them out
     word_counts: list[int] | None = None
@@ -94,10 +94,10 @@ class Batch:
         places = {name: tuple(map(change, parts)) for name, parts in self.places.items()}
         return replace(self, **changed, places=places)
 
-    def where(self, name: str, picked: Callable[[Batch], Bool[Tensor, "B N"]]) -> Places:
-        """The places that objective `name` picks: those that the loader has found, else by its mask."""
+    def where(self, name: str, asked: Callable[[Batch], Asked]) -> Places:
+        """The places that objective `name` asks for: those that the loader has found, else by its mask."""
         found = self.places.get(name)
-        return picked(self).nonzero(as_tuple=True) if found is None else found
+        return asked(self).mask.nonzero(as_tuple=True) if found is None else found
 
     def counted_regions(self) -> list[int]:
         """Of each row; without a wait where `collate` has made the batch."""

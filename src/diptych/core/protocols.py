@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from jaxtyping import Bool
 from torch import Tensor, nn
 
 from diptych.core.asked import Asked
@@ -97,13 +96,6 @@ class PairObjective(Objective, Protocol):
     """An objective that makes wrong pairs. It is handed one sample at a time, as all are, and the batch beside it."""
 
     def pair(self, samples: list[Sample], rng: Random, partners: Partners) -> list[Sample]: ...
-
-
-@runtime_checkable
-class PickingObjective(Objective, Protocol):
-    """An objective that reads single rows of the states: those that its mask over the batch picks."""
-
-    def picked(self, batch: Batch) -> Bool[Tensor, "B N"]: ...
 
 
 @runtime_checkable

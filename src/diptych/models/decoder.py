@@ -155,8 +155,7 @@ class Past:
     def add(self, k: Tensor, v: Tensor, written: int, room: int) -> tuple[Tensor, Tensor]:
         """One word more, (B, K, H, 1, d); hands back all that the beams have written."""
         if self.keys is None or self.values is None:
-            empty = k.new_empty(2, *k.shape[:3], room, k.shape[-1])
-            self.keys, self.values = empty[0], empty[1]
+            self.keys, self.values = (k.new_empty(*k.shape[:3], room, k.shape[-1]) for _ in range(2))
         self.keys[..., written : written + 1, :], self.values[..., written : written + 1, :] = k, v
         return self.keys[..., : written + 1, :], self.values[..., : written + 1, :]
 

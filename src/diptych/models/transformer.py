@@ -241,8 +241,8 @@ class Transformer(nn.Module):
             mixed = layer.attention.mix(q, k, v, closed)
             batch, heads, _, size = k.shape
             # One place more than words: [MASK] stands behind the last word while it asks.
-            empty = k.new_empty(2, batch, 1, heads, room + 1, size)
-            layers.append(Remembered(k[:, :, :-1], v[:, :, :-1], empty[0], empty[1]))
+            keys, values = (k.new_empty(batch, 1, heads, room + 1, size) for _ in range(2))
+            layers.append(Remembered(k[:, :, :-1], v[:, :, :-1], keys, values))
             x = layer.finish(x, mixed)
         return x[:, -1], Memory(layers, closed[:, :, -1:, :-1])
 

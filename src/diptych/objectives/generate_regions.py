@@ -5,7 +5,6 @@ from random import Random
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Bool
 from torch import Tensor
 
 from diptych.core import REGIONS_AFTER_TEXT, Asked, Batch, Capability, Model, Sample, States, Vocabulary
@@ -40,14 +39,15 @@ class GenerateRegions:
         return replace(sample, attention=REGIONS_AFTER_TEXT, target=queries, target_labels=None)
 
     def count(self, batch: Batch) -> Tensor:
-        return self.picked(batch).sum()
+        return self.asked(batch).mask.sum()
 
     def asked(self, batch: Batch) -> Asked:
-        return Asked(target=self.picked(batch))
+        assert batch.target_present is not None
+        return Asked(target=batch.target_present & batch.regions_present)
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         assert states.target is not None
-        asked = batch.where(self.name, self.picked)
+        asked = batch.where(self.name, self.asked)
         predicted: Tensor = model.heads["region_feature"](states.target[asked]).float()
         if batch.features is None:
             if len(asked[0]):
@@ -55,7 +55,3 @@ class GenerateRegions:
             return predicted.sum() * 0
         squares = (predicted - batch.features[asked].detach().float()).square()
         return (squares.sum(-1) if self.error == "sum" else squares.mean(-1)).sum()
-
-    def picked(self, batch: Batch) -> Bool[Tensor, "B R"]:
-        assert batch.target_present is not None
-        return batch.target_present & batch.regions_present

@@ -32,13 +32,13 @@ class GroundExpression:
 
     def count(self, batch: Batch) -> Tensor:
         """Regions that are asked about."""
-        return self.picked(batch).sum()
+        return self.asked(batch).mask.sum()
 
     def asked(self, batch: Batch) -> Asked:
-        return Asked(regions=self.picked(batch))
+        return Asked(regions=batch.regions_present & self.right(batch).any(1, keepdim=True))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        right, asked = self.right(batch), batch.where(self.name, self.picked)
+        right, asked = self.right(batch), batch.where(self.name, self.asked)
         scores: Tensor = model.heads["region_score"](states.regions[asked]).float().reshape(-1)
         return F.binary_cross_entropy_with_logits(scores, right[asked].to(scores), reduction="sum")
 
@@ -49,6 +49,3 @@ class GroundExpression:
         shared = (ends - starts).clamp(min=0).prod(-1)
         areas = (batch.boxes[..., 2:] - batch.boxes[..., :2]).prod(-1) + (truths[..., 2:] - truths[..., :2]).prod(-1)
         return (shared > self.overlap * (areas - shared)) & batch.regions_present
-
-    def picked(self, batch: Batch) -> Bool[Tensor, "B R"]:
-        return batch.regions_present & self.right(batch).any(1, keepdim=True)

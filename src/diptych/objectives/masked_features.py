@@ -5,7 +5,6 @@ from random import Random
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -45,20 +44,16 @@ class MaskedRegionFeature:
         return replace(sample, regions=regions.hide(chosen & (drawn[:, 1] < self.hidden), asked))
 
     def count(self, batch: Batch) -> Tensor:
-        return self.picked(batch).sum()
+        return self.asked(batch).mask.sum()
 
     def asked(self, batch: Batch) -> Asked:
-        return Asked(regions=self.picked(batch))
+        chosen = torch.zeros_like(batch.chosen) if batch.features is None else batch.chosen
+        return Asked(regions=chosen & batch.regions_present)
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        asked = batch.where(self.name, self.picked)
+        asked = batch.where(self.name, self.asked)
         predicted: Tensor = model.heads["region_feature"](states.regions[asked]).float()
         if batch.features is None:
             return predicted.sum() * 0
         distances = F.mse_loss(predicted, batch.features[asked].float(), reduction="none")
         return (distances.sum(-1) if self.distance == "sum" else distances.mean(-1)).sum()
-
-    def picked(self, batch: Batch) -> Bool[Tensor, "B R"]:
-        if batch.features is None:
-            return torch.zeros_like(batch.chosen)
-        return batch.chosen & batch.regions_present

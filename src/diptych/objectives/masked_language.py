@@ -5,7 +5,7 @@ from random import Random
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from diptych.core import (
@@ -92,18 +92,15 @@ class MaskedLanguage:
         return min(wanted, length if self.most is None else self.most, length)
 
     def count(self, batch: Batch) -> Tensor:
-        chosen = self.picked(batch)
+        chosen = self.asked(batch).mask
         return chosen.any(1).sum() if self.by_sample else chosen.sum()
 
     def asked(self, batch: Batch) -> Asked:
-        return Asked(text=self.picked(batch))
-
-    def picked(self, batch: Batch) -> Bool[Tensor, "B T"]:
-        return self._labels(batch) != IGNORE
+        return Asked(text=self._labels(batch) != IGNORE)
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         labels = self._labels(batch)
-        places = batch.where(self.name, self.picked)
+        places = batch.where(self.name, self.asked)
         losses = word_losses(model, states.text, labels, self.label_smoothing, self.vocabulary.pad, places)
         if self.by_sample:
             return mean_by_sample(losses, labels != IGNORE)

@@ -49,20 +49,17 @@ class MaskedRegionClass:
         return replace(sample, regions=sample.regions.hide(hidden, asked_of(sample, chosen, self.only_matched)))
 
     def count(self, batch: Batch) -> Tensor:
-        asked = self.picked(batch)
+        asked = self.asked(batch).mask
         return asked.any(1).sum() if self.by_sample else asked.sum()
 
-    def asked(self, batch: Batch) -> Asked:
-        return Asked(regions=self.picked(batch))
-
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        asked = batch.where(self.name, self.picked)
+        asked = batch.where(self.name, self.asked)
         scores: Tensor = model.heads["region_class"](states.regions[asked]).float()
         if batch.classes is None:
             return scores.sum() * 0
         wanted = batch.classes[asked]
         if self.by_sample:
-            return mean_by_sample(self._costs(scores, wanted, "none").flatten(1).sum(1), self.picked(batch))
+            return mean_by_sample(self._costs(scores, wanted, "none").flatten(1).sum(1), self.asked(batch).mask)
         return self._costs(scores, wanted, "sum").sum()
 
     def _costs(self, scores: Float[Tensor, "n C"], wanted: Float[Tensor, "n C"], reduction: str) -> Tensor:
@@ -73,13 +70,13 @@ class MaskedRegionClass:
         logs = scores.log_softmax(-1)
         return F.kl_div(logs, wanted, reduction=reduction) if self.labels == "divergence" else -(wanted * logs)
 
-    def picked(self, batch: Batch) -> Bool[Tensor, "B R"]:
+    def asked(self, batch: Batch) -> Asked:
         """The chosen regions of which a detector has said something."""
         if batch.classes is None:
-            return torch.zeros_like(batch.chosen)
+            return Asked(regions=torch.zeros_like(batch.chosen))
         sums = batch.classes.sum(-1, dtype=torch.float32)  # the CPU's batch has them in half precision
         labelled = sums > 0 if self.within is None else (sums - 1).abs() <= self.within
-        return batch.chosen & batch.regions_present & labelled
+        return Asked(regions=batch.chosen & batch.regions_present & labelled)
 
 
 def asked_of(sample: Sample, chosen: Bool[Tensor, "R"], only_matched: bool) -> Bool[Tensor, "R"]:

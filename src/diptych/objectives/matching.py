@@ -7,7 +7,6 @@ from random import Random
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -58,16 +57,13 @@ class ImageTextMatching:
         return next(wrong_pairs(sample, negative, rng, partners), sample)
 
     def count(self, batch: Batch) -> Tensor:
-        return self.picked(batch).sum()
-
-    def picked(self, batch: Batch) -> Bool[Tensor, "B"]:
-        return batch.regions_present.any(1)
+        return self.asked(batch).mask.sum()
 
     def asked(self, batch: Batch) -> Asked:
-        return Asked(heads=frozenset({"match"}))
+        return Asked(samples=batch.regions_present.any(1), heads=frozenset({"match"}))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        pictured = batch.where(self.name, self.picked)
+        pictured = batch.where(self.name, self.asked)
         scores: Tensor = model.heads["match"](states).float()[pictured]
         return F.binary_cross_entropy_with_logits(scores, batch.matched[pictured].to(scores), reduction="sum")
 

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from diptych.core import (
@@ -144,8 +144,8 @@ class ScheduledSampling:
         return torch.cat([torch.full_like(words[:, :1], self.vocabulary.cls), words[:, :-1]], 1)
 
 
-def _hidden_words(batch: Batch) -> Bool[Tensor, "B T"]:
-    return batch.text_labels != IGNORE
+def _hidden_words(batch: Batch) -> Asked:
+    return Asked(text=batch.text_labels != IGNORE)
 
 
 def two_pass_c(**parts: Any) -> tuple[tuple[ScheduledSampling, float], ...]:

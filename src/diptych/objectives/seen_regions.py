@@ -5,7 +5,6 @@ from random import Random
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -31,20 +30,17 @@ class SeenRegionClass:
         return samples
 
     def count(self, batch: Batch) -> Tensor:
-        return self.picked(batch).sum()
-
-    def asked(self, batch: Batch) -> Asked:
-        return Asked()  # the embedded features alone
+        return self.asked(batch).mask.sum()
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        asked = batch.where(self.name, self.picked)
+        asked = batch.where(self.name, self.asked)
         scores: Tensor = model.heads["seen_class"](states.embedded["features"][asked]).float()
         if batch.classes is None:
             return scores.sum() * 0
         return F.cross_entropy(scores, batch.classes[asked].argmax(-1), reduction="sum")
 
-    def picked(self, batch: Batch) -> Bool[Tensor, "B R"]:
+    def asked(self, batch: Batch) -> Asked:
         """The regions that are not hidden and of which a detector has said something."""
         if batch.classes is None:
-            return torch.zeros_like(batch.hidden)
-        return batch.regions_present & ~batch.hidden & (batch.classes > 0).any(-1)
+            return Asked(embedded=torch.zeros_like(batch.hidden))
+        return Asked(embedded=batch.regions_present & ~batch.hidden & (batch.classes > 0).any(-1))

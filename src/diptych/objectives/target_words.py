@@ -1,6 +1,5 @@
 """What objectives share that ask for the words of the target block: which are asked for, and what a wrong one costs."""
 
-from jaxtyping import Bool
 from torch import Tensor
 
 from diptych.core import IGNORE, Asked, Batch, Model, States
@@ -19,11 +18,7 @@ class TargetWords:
         return None
 
     def count(self, batch: Batch) -> Tensor:
-        return self.picked(batch).sum()
-
-    def picked(self, batch: Batch) -> Bool[Tensor, "B U"]:
-        assert batch.target_labels is not None
-        return batch.target_labels != IGNORE
+        return self.asked(batch).mask.sum()
 
     def asked(self, batch: Batch) -> Asked:
         assert batch.target_labels is not None
@@ -32,5 +27,5 @@ class TargetWords:
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         assert states.target is not None
         assert batch.target_labels is not None
-        places = batch.where(self.name, self.picked)
+        places = batch.where(self.name, self.asked)
         return word_losses(model, states.target, batch.target_labels, self.label_smoothing, self.spared, places).sum()

@@ -15,7 +15,6 @@ from diptych.core import (
     Objective,
     PairObjective,
     Partners,
-    PickingObjective,
     Places,
     Sample,
 )
@@ -64,8 +63,8 @@ class OneForward:
         return {objective.name: objective.count(batch) for objective in self.objectives}
 
     def places(self, batch: Batch) -> dict[str, Places]:
-        picking = [objective for objective in self.objectives if isinstance(objective, PickingObjective)]
-        return {objective.name: batch.where(objective.name, objective.picked) for objective in picking}
+        picking = [objective for objective in self.objectives if objective.asked(batch).picks]
+        return {objective.name: batch.where(objective.name, objective.asked) for objective in picking}
 
     def losses(self, model: Any, batch: Batch) -> Iterator[Losses]:
         states = model(asking(batch, self.objectives))
