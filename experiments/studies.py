@@ -197,7 +197,6 @@ STUDIES: dict[str, Study] = {
 SPEED: tuple[tuple[str, Path, str], ...] = (
     ("vlp", ("BERT over ours (goal 2.6)",), "Unified VLP, a pre-training step: times as fast as BERT of transformers"),
     ("encoders", ("vl-bert", "BERT over ours (goal 2.5)"), "VL-BERT: the same"),
-    ("encoders", ("vl-bert with text", "BERT over ours (goal 2.6)"), "VL-BERT, half of its batch text alone: the same"),
     ("encoders", ("image-bert", "BERT over ours (goal 2.5)"), "ImageBERT: the same"),
     ("tden", ("peer over ours, two steps (goal 2.5)",), "TDEN, both passes: times as fast as layers of transformers"),
     (
