@@ -162,7 +162,7 @@ STUDIES: dict[str, Study] = {
     ),
     "photographs": Study(
         "The recipes for photographs",
-        "As docs/photographs.md says, to their end (TDEN for a third of them), on one thread; no photographs could "
+        "As docs/photographs.md says, to their end (TDEN: a third of the steps), on one thread; no photographs could "
         "be had, so they learn from drawn scenes that are made as hard (two captions of a scene joined, features and "
         "classes with noise): {asked / pictures} pictures, {asked / test} of test, one seed, with 95% intervals.",
         {"": "photographs"},
