@@ -117,10 +117,12 @@ def test_failures_are_counted_and_named_and_the_rest_goes_on(make_records: MakeR
     records[4] = Record("gone", image=tmp_path / "gone.png")
     records.append(Record("blind"))
     records.append(records[0])
+    records.append(replace(records[0], key="odd", relations=((0, "near", 1),)))
     result = extract(records, Mean(), tmp_path / "store", batch_size=2)
-    assert result.written == 4
-    assert result.summary() == "4 extracted, 4 failed"
-    assert set(result.failed) == {"k1", "gone", "blind", "k0 (again)"}
+    assert result.written == len(Store(tmp_path / "store")) == 4
+    assert result.summary() == "4 extracted, 5 failed"
+    assert set(result.failed) == {"k1", "gone", "blind", "k0 (again)", "odd"}
+    assert "found objects 0 and 1 of 0" in result.failed["odd"]
     lines = [json.loads(line) for line in (tmp_path / "store" / "failures.jsonl").read_text().splitlines()]
     assert {line["key"]: line["reason"] for line in lines} == result.failed
     assert "no picture at" in result.failed["gone"]

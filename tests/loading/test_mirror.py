@@ -26,7 +26,7 @@ TOLD = Record(
     expressions=(Expression("a/e", "the leftmost dog", BOX),),
     choices=(Choices("a/c", "is [0] left of [1]", ("[0] is to the right", "no"), 0, ("Right.", "it is"), 1),),
     statements=(Statement("a/s", "the RIGHT one sleeps", True),),
-    objects=(Object("dog", BOX, mask=("#..", "##.")),),
+    objects=(Object("dog", BOX, mask=("#..", "##.")), Object("cat", OTHER)),
     relations=((0, "left of", 1),),
 )
 

@@ -51,6 +51,16 @@ def test_every_kind_of_word_survives_json() -> None:
     assert record_from_json(json.dumps(record_to_json(full)).encode()) == full
 
 
+def test_what_would_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "store", CONTRACT) as writer:
+        with pytest.raises(DataError, match=r"no record that a store can hold: relations: found objects 0 and 7 of 0"):
+            writer.add(replace(record(0), relations=((0, "left of", 7),)))
+        with pytest.raises(DataError, match=r"size: found \(0, 5\)"):
+            writer.add(replace(record(0), size=(0, 5)))
+        writer.add(record(0))
+    assert Store(tmp_path / "store").record(0).key == record(0).key
+
+
 def test_pictures_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A relative name is the caller's when it is written, and means the same file from another folder."""
     monkeypatch.chdir(tmp_path)

@@ -255,7 +255,8 @@ def test_how_pictures_come_to_the_network(tmp_path: Path) -> None:
 def test_an_onnx_grid_is_the_same_after_a_save(tmp_path: Path) -> None:
     path = write_map(tmp_path / "maps.onnx")
     notes: list[str] = []
-    grid = open_detector(f"onnx:{path}", [], settings=["cells=2", "mean=0.5", "deviation=[0.5,0.5,0.5]"], notes=notes)
+    settings = ["cells=2", "mean=0.5", "deviation=[0.5,0.5,0.5]"]
+    grid = open_detector(f"onnx:{path}", [], settings=settings, tell=notes.append)
     assert "assumed: map=maps" in notes
     assert not any("mean" in note for note in notes)
     both = grid.detect([SQUARE, WIDE], RECORDS)

@@ -106,8 +106,7 @@ def extract(
                 seen = _here(new, detector, batch_size, threads, processes)
             for found, failed in seen:
                 for record, regions in found:
-                    store.add(replace(record, regions=regions, size=regions.size))
-                    result.written += 1
+                    result.written += _added(replace(record, regions=regions, size=regions.size), store, failed)
                 result.failed.update(failed)
                 dealt_with = result.written + len(result.failed)
                 if progress is not None:
@@ -360,6 +359,15 @@ def _shape(picture: Picture | None) -> tuple[float, int]:
         return 0.0, 0
     height, width = picture.shape[1:]
     return width / height, width
+
+
+def _added(record: Record, store: StoreWriter, failed: dict[str, str]) -> bool:
+    try:
+        store.add(record)
+    except DataError as error:
+        failed[record.key] = str(error)
+        return False
+    return True
 
 
 def _write_failures(folder: Path, failed: dict[str, str]) -> None:

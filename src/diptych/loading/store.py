@@ -16,7 +16,7 @@ import json
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -117,7 +117,7 @@ class StoreWriter:
 
     def __init__(self, folder: Path, contract: FeatureContract, records_per_shard: int = 1000) -> None:
         self.folder, self.contract, self.records_per_shard = folder, contract, records_per_shard
-        self._pending: list[Record] = []
+        self._pending: list[tuple[Record, bytes]] = []  # with its words
         self._shards: list[dict[str, Any]] = []
         self._thread, self._writing = ThreadPoolExecutor(1, "store"), cast("Future[None] | None", None)
         self.done: dict[str, Path | None] = {}  # the picture of each key that is there
@@ -133,11 +133,13 @@ class StoreWriter:
             self.done = {words.key: words.image for words in map(before.words, range(len(before)))}
 
     def add(self, record: Record) -> None:
+        """Raises DataError for a key that is there already, and for words that would not be read again."""
         assert record.regions is not None, record.key
         if record.key in self.done:
             raise DataError("this key is in the store already; keys must be unique", key=record.key)
+        words = _words(_placed(record, lambda picture: os.path.relpath(picture, self.folder)))
         self.done[record.key] = record.image
-        self._pending.append(_kept(record))
+        self._pending.append((_kept(record), words))
         if len(self._pending) == self.records_per_shard:
             self._hand_over()
 
@@ -149,7 +151,7 @@ class StoreWriter:
     def _hand_over(self) -> None:
         """A thread waits for the disk, while the next are gathered. What went wrong with the last is raised here."""
         records, self._pending = self._pending, []
-        columns = _columns(records, self.folder) if records else {}
+        columns = _columns(*zip(*records, strict=True)) if records else {}
         self._wait()
         check = _check({table: columns[table][0] for table in TABLES}) if records else 0
         self._writing = self._thread.submit(self._write, tensor_file(columns), len(records), check)
@@ -295,12 +297,20 @@ def _index_check(index: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(checked, sort_keys=True).encode())
 
 
-def _columns(records: list[Record], folder: Path) -> dict[str, list[Tensor]]:
+def _words(record: Record) -> bytes:
+    """All of it but its regions, as JSON."""
+    # The name of a picture need not be UTF-8 (its odd bytes are surrogates); `json.loads` of bytes reads them so.
+    written = json.dumps(record_to_json(record), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    try:
+        record_from_json(written)
+    except ValueError as error:
+        raise DataError(f"no record that a store can hold: {first_problem(error)}", key=record.key) from error
+    return written
+
+
+def _columns(records: Sequence[Record], words: Sequence[bytes]) -> dict[str, list[Tensor]]:
     """One shard, in pieces. Features and class probabilities are in half precision, as the papers' own files are."""
     rows = [cast(Regions, record.regions).tensors() for record in records]
-    kept = (_placed(record, lambda picture: os.path.relpath(picture, folder)) for record in records)
-    # The name of a picture need not be UTF-8 (its odd bytes are surrogates); `json.loads` of bytes reads them so.
-    words = [json.dumps(record_to_json(record), ensure_ascii=False).encode("utf-8", "surrogatepass") for record in kept]
     columns = {name: [row[name] for row in rows] for name in PER_REGION if name in rows[0]}
     if "whole" in rows[0]:
         columns["whole"] = [row["whole"][None] for row in rows]
