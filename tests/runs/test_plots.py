@@ -97,3 +97,29 @@ def test_what_is_no_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"plot\.png: wanted a name ending in \.html or \.svg"):
         write_plot([tmp_path / "begun"], tmp_path / "plot.png", 20)
     assert not list(tmp_path.glob("plot.*"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"step": -5, "total": 1.0}',
+        '{"step": 1' + "0" * 400 + ', "total": 1.0}',
+        '{"step": 15, "total": 1' + "0" * 400 + "}",
+        '{"step": 15, "total": "much", "losses": [1], "validation": "good", "lr": null}',
+        "[" * 100_000,
+        '"step"',
+    ],
+)
+def test_a_damaged_line_is_passed_over(tmp_path: Path, line: str) -> None:
+    run = logged(tmp_path / "run", [{"word": 3.0}, {"word": 2.0}])
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write("\n" + line + "\n")
+    (loss, *_) = charts({"run": run}, 1)
+    assert loss.curves[0].points == ((10, 3.0), (20, 2.0))
+    write_plot([run], tmp_path / "plot.svg", 1)
+    ElementTree.parse(tmp_path / "plot.svg")
+
+
+def test_values_too_large_for_an_axis_are_left_out(tmp_path: Path) -> None:
+    run = logged(tmp_path / "run", [{"word": 1e308}, {"word": -1e308}, {"word": 2.0}])
+    assert charts({"run": run}, 1)[0].curves[0].points == ((30, 2.0),)

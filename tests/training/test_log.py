@@ -36,6 +36,15 @@ def test_lines_after_the_resumed_step_and_half_lines_go(tmp_path):
     assert not list(tmp_path.glob("*.aside"))
 
 
+@pytest.mark.parametrize("losses", ['"low"', '{"word": "low"}', '{"word": 1' + "0" * 400 + "}", "[1]"])
+def test_damaged_losses_are_not_averaged(tmp_path, losses):
+    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1, "losses": {losses}}}\n[1]\n')
+    with Log(tmp_path, 2, 9, Console(quiet=True)) as log:
+        assert list(log.recent) == [{}]
+        log.write(line(3))
+    assert [found["step"] for found in lines(tmp_path)] == [1, 3]
+
+
 def told(tmp_path, terminal: bool, **options) -> str:
     out = StringIO()
     console = Console(file=out, force_terminal=terminal, width=1000)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from diptych.files import parse_json, text_of
 from diptych.reports.report import Chart, Curve
-from diptych.training.log import METRICS
+from diptych.training.log import METRICS, read_lines
 
 WIDTH, HEIGHT = 440, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 18, 12, 34  # margins for the numbers of the axes
@@ -30,26 +28,27 @@ class Logged:
     course: dict[str, list[Point]] = field(default_factory=dict)  # by the name that COURSE gives a field
 
     def add(self, line: Mapping[str, Any]) -> None:
+        """A line as `read_lines` hands it back."""
         step = float(line["step"])
-        for name, value in {LOSS: line.get("total"), **(line.get("losses") or {})}.items():
+        total = {LOSS: line["total"]} if "total" in line else {}
+        for name, value in {**total, **line.get("losses", {})}.items():
             _add(self.losses, name, step, value)
-        for name, value in (line.get("validation") or {}).items():
+        for name, value in line.get("validation", {}).items():
             _add(self.scores, name, step, value)
         for key, name in COURSE.items():
-            _add(self.course, name, step, line.get(key))
+            if key in line:
+                _add(self.course, name, step, line[key])
 
 
-def _add(series: dict[str, list[Point]], name: str, step: float, value: object) -> None:
-    if isinstance(value, int | float) and math.isfinite(value):
-        series.setdefault(name, []).append((step, float(value)))
+def _add(series: dict[str, list[Point]], name: str, step: float, value: float) -> None:
+    series.setdefault(name, []).append((step, float(value)))
 
 
 def read_log(run: Path) -> Logged:
     """Of a run's folder; nothing where it has logged nothing."""
-    logged, path = Logged(), run / METRICS
-    for text in text_of(path, "utf-8", "replace").splitlines() if path.is_file() else ():
-        with suppress(ValueError, KeyError, TypeError, AttributeError):  # a line that a kill cut short
-            logged.add(parse_json(text))
+    logged = Logged()
+    for line in read_lines(run / METRICS):
+        logged.add(line)
     return logged
 
 

@@ -19,6 +19,7 @@ from diptych.progress import SPARSE_SECONDS, time_left
 
 METRICS = "metrics.jsonl"
 SMOOTHED = 20  # logged steps over whose losses the lines for people show the mean
+MOST_STEPS, MOST_VALUE = 10**12, 1e100  # what a log can hold; more is damage
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def _drop_lines(path: Path, after: int) -> Sequence[str]:
     """Keeps, and hands back, whole lines of steps up to `after`; the file is replaced at once or not at all."""
     if not path.exists():
         return ()
-    kept = [text for text in text_of(path, "utf-8", "replace").splitlines() if _step_of(text) <= after]
+    kept = [text for text in _texts(path) if (line := read_line(text)) is not None and line["step"] <= after]
     aside = path.with_suffix(".aside")
     with aside.open("w", encoding="utf-8") as file:
         file.writelines(text + "\n" for text in kept)
@@ -120,16 +121,34 @@ def _drop_lines(path: Path, after: int) -> Sequence[str]:
     return kept
 
 
-def _losses_of(text: str) -> dict[str, float]:
-    losses = parse_json(text).get("losses")
-    return {name: float(value) for name, value in losses.items()} if isinstance(losses, dict) else {}
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The logged steps of a file; nothing where there is none."""
+    return [line for text in _texts(path) if (line := read_line(text)) is not None] if path.is_file() else []
 
 
-def _step_of(text: str) -> float:
+def read_line(text: str) -> dict[str, Any] | None:
+    """A logged step with its numbers; None for what is none: cut short by a kill, or damaged."""
     try:
-        return float(parse_json(text)["step"])
-    except (ValueError, KeyError, TypeError):
-        return float("inf")  # a line that a kill cut short
+        found = parse_json(text)
+    except ValueError:
+        return None
+    step = found.get("step") if isinstance(found, dict) else None
+    if not isinstance(step, int) or not 0 <= step <= MOST_STEPS:
+        return None
+    groups = {name: _numbers(found[name]) for name in ("losses", "validation") if isinstance(found.get(name), dict)}
+    return _numbers(found) | groups
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if isinstance(value, int | float) and abs(value) < MOST_VALUE}
+
+
+def _texts(path: Path) -> list[str]:
+    return text_of(path, "utf-8", "replace").splitlines()
+
+
+def _losses_of(text: str) -> dict[str, float]:
+    return (read_line(text) or {}).get("losses", {})
 
 
 def _flat(fields: Mapping[str, Any], prefix: str = "") -> list[tuple[str, float]]:
