@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from diptych.errors import CheckpointError, DataError
-from diptych.loading.tokens import SPECIAL, Tokens
+from diptych.loading.tokens import SPECIAL, Kind, Tokens
 
 TEXTS = ["A red kite over the beach", "the boy holds an umbrella", "two dogs run near the bench", "Isn't it blue?"] * 3
 
@@ -169,3 +169,12 @@ def test_the_same_texts_give_the_same_bpe_in_another_process() -> None:
     code = f"from diptych.loading.tokens import Tokens; print(Tokens.train({TEXTS!r}, 90, kind='bpe').to_json())"
     runs = {subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(2)}
     assert len(runs) == 1
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
+def test_a_word_without_an_end_is_not_learnt_from(kind: Kind) -> None:
+    """Learning from one of three million letters took hours. A text without spaces, as Chinese has, is no such word."""
+    plain = [*TEXTS, "狗" * 300]
+    found = Tokens.train(plain, 200, kind=kind)
+    assert Tokens.train([*plain, "x" * 1_000_000], 200, kind=kind).to_json() == found.to_json()
+    assert found.encode("狗") != [found.vocabulary.unknown]

@@ -6,6 +6,7 @@ WordPiece is BERT's, and what a recipe gets that asks for nothing else. BPE is X
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -24,6 +25,8 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FILE = "tokenizer.json"
 CASED_LEAST = 1000  # tokens of which a cased vocabulary has some with a capital
 END = "</w>"  # of a word, in BPE
+LONGEST_WORD = 1000  # in letters: what is longer is no word
+ENDLESS = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
 # Of a tokenizer.json, by type: BERT's and ours.
 PARTS = {
     "model": {"WordPiece", "BPE"},
@@ -190,10 +193,17 @@ def _learn(
     tokenizer: Tokenizer, texts: list[str], size: int, variant: Callable[[str], str], trainer: Any, **options: Any
 ) -> None:
     """The trainers number letters by hash order and break ties by number: giving them all letters makes them repeat."""
+    texts = [_without_endless(tokenizer, text) if ENDLESS.search(text) else text for text in texts]
     letters = sorted({letter for text in texts for letter in tokenizer.normalizer.normalize_str(text)} - {" "})
     first = [*SPECIAL, *letters, *map(variant, letters)]
     size = max(size, len(first))
     tokenizer.train_from_iterator(texts, trainer(vocab_size=size, special_tokens=first, show_progress=False, **options))
+
+
+def _without_endless(tokenizer: Tokenizer, text: str) -> str:
+    """Words of more letters than any has are none (data, say), and learning from them would take hours."""
+    words = tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(text))
+    return " ".join(word for word, _ in words if len(word) <= LONGEST_WORD)
 
 
 def _wordpiece(model: WordPiece, lowercase: bool) -> Tokenizer:
