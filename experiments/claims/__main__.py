@@ -1,15 +1,16 @@
 """Test the papers' claims by training the arms of each (docs/claims.md).
 
-    uv run diptych demo                                               # the world, its detector and store
-    uv run python -m experiments.claims --store demo/store --out runs/claims
+    uv run diptych demo                                                          # the detector
+    uv run diptych storybook write runs/world --train 6000
+    uv run diptych extract runs/world runs/store --detector demo/detector/detector
+    uv run python -m experiments.claims --store runs/store --out runs/claims
     uv run python -m experiments.claims --list                        # claims, their arms, and what is left to run
 
 Arms that several claims share are trained once, and every score stands in experiments/results/claims.json by the key of
 its recipes: the same command goes on where it stopped, on another machine too. `--scale real` trains the papers' own
-recipes on your stores (splits web and train, as the claims name them). Two claims want stores of their own:
+recipes on your stores (splits web and train, as the claims name them). One claim wants a store of its own:
 
-    uv run diptych extract demo/world demo/true --detector ground-truth                        # --store true=demo/true
-    uv run diptych extract demo/world demo/whole --detector demo/detector/detector --image-feature densenet121
+    uv run diptych extract runs/world runs/true --detector ground-truth           # --store true=runs/true
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from experiments.claims.verdicts import Difference, difference
 from experiments.figures import RESULTS, save
 
 NAME = "claims"
-COMMAND = "uv run python -m experiments.claims --store demo/store --out runs/claims"
+COMMAND = "uv run python -m experiments.claims --store runs/store --store true=runs/true --out runs/claims"
 STUDIES = {  # the figure of a study that is a claim's difference
     "scst_unified_vlp": ("gain of self-critical", "CIDEr"),
     "captions_as_data": ("gain of written captions", "image retrieval R@1"),
@@ -154,7 +155,7 @@ def main() -> None:
         raise SystemExit(f"no claim is called {given.claims!r}; --list names all")
     stores = dict(_places(given.store))
     if not given.list and "detected" not in stores:
-        raise SystemExit("give --store demo/store, from `diptych demo`")
+        raise SystemExit("give --store runs/store; --help says how it is made")
     text = _text_of(Path(stores["detected"]), given.out) if "detected" in stores else ""
     place = Place(tuple(stores.items()) or (("detected", ""),), str(given.out), text, given.scale == "real")
     path = RESULTS / f"{NAME}.json"

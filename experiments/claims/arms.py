@@ -2,7 +2,8 @@
 
 The rules, fixed before any run was scored (docs/claims.md repeats them):
 
-- Size and data: each system's small recipes on the drawn world of `diptych demo`, in the regions of its detector.
+- Size and data: each system's small recipes on the drawn world, with 6,000 scenes of train, in the regions of the
+  demo's detector.
   Pre-training reads the split web (10,000 scenes, one careless caption each), fine-tuning 300 scenes of train unless
   a claim says otherwise. No dropout anywhere: at this width it is what holds learning back (docs/log.md).
 - Budget: `SHARE` of a recipe's own steps in pre-training, with batches of `BATCH`, so that rows that are compared keep

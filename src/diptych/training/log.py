@@ -148,7 +148,8 @@ def _texts(path: Path) -> list[str]:
 
 
 def _losses_of(text: str) -> dict[str, float]:
-    return (read_line(text) or {}).get("losses", {})
+    losses: dict[str, float] = (read_line(text) or {}).get("losses", {})
+    return losses
 
 
 def _flat(fields: Mapping[str, Any], prefix: str = "") -> list[tuple[str, float]]:
