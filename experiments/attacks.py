@@ -8,7 +8,6 @@ from typing import Any
 from experiments.tables import markdown
 
 NAME = "attack"
-ONCE = "attack_at_once"  # the same from one commit alone, as far as it came
 # What an attempt is called by the tool, and what the table says of it: its own row, and what holding means.
 KINDS = {
     "operation": ("killed before an operation of the disk", "given again: byte for byte as undisturbed"),
@@ -25,25 +24,21 @@ KINDS = {
 }
 HEAD = """## [The attack](results/attack.md)
 
-`make attack` ([how](../CONTRIBUTING.md)), each attempt drawn by its number. One that broke, was mended
-and then made again by its number, and held, is counted apart. These are of several commits, each the newest of
-its day; the last figures are of one commit alone, as far as they came.
+`make attack` ([how](../CONTRIBUTING.md)) on one commit, each attempt drawn by its number. One that broke in an attack
+on a commit before, and was mended, is counted apart; here it was made again by its number, and held.
 What is not protected, and why, says [SECURITY.md](../SECURITY.md).
 """
 
 
-def section(figures: Mapping[str, Mapping[str, Any]], once: Mapping[str, Any] | None = None) -> Iterator[str]:
-    """Of the figures that `tests.attack` keeps: a row a kind, over all verbs and readers; and those of one commit."""
+def section(figures: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Of the figures that `tests.attack` keeps: a row a kind, over all verbs and readers."""
     rows = []
     for kind, (what, held) in KINDS.items():
-        found, again = _of(figures, kind), _of({} if once is None else once["figures"], kind)
-        if found or again:
+        if found := _of(figures, kind):
             mended = sum(len(row.get("mended", ())) for row in found)
-            tried = (f"{len(found or again)}", f"{_tried(found):,}", f"{mended}", f"{_broken(found)}")
-            rows.append((what, *tried, f"{_tried(again):,}, {_broken(again)} broken" if again else "", held))
-    commit = "" if once is None else f"of {once['commit']} alone"
+            rows.append((what, f"{len(found)}", f"{_tried(found):,}", f"{mended}", f"{_broken(found)}", held))
     yield HEAD
-    yield from markdown(("what", "verbs or readers", "tried", "broke and mended", "broken", commit, "held means"), rows)
+    yield from markdown(("what", "verbs or readers", "tried", "broke before, mended", "broken", "held means"), rows)
     yield ""
 
 

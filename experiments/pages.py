@@ -68,14 +68,14 @@ def _overview(found: Mapping[str, Any]) -> Iterator[str]:
     for name, study in STUDIES.items():
         yield from (f"## [{study.title}](results/{name}.md)", "", _filled(study, found), "", *_pivot(study, found), "")
     if attacks.NAME in found:
-        yield from attacks.section(found[attacks.NAME]["figures"], found.get(attacks.ONCE))
+        yield from attacks.section(found[attacks.NAME]["figures"])
     yield SPEED_HEAD
     rows = []
     for name, path, title in SPEED:
         value, goal = dict(leaves(found[name]["figures"]))[path], GOAL.search(" ".join((*path, title)))
         rows.append((f"[{GOAL.sub('', title)}]({page_of(name)})", number(value), goal[1] if goal else ""))
     yield from markdown(("what", "figure", "goal"), rows)
-    if others := sorted(set(found) - {name for name, _, _ in SPEED} - _in_studies() - {attacks.NAME, attacks.ONCE}):
+    if others := sorted(set(found) - {name for name, _, _ in SPEED} - _in_studies() - {attacks.NAME}):
         yield "\nMore: " + ", ".join(f"[{name}](results/{name}.md)" for name in others) + "."
     yield ""
 
