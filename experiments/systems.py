@@ -25,7 +25,7 @@ from diptych.models import SYSTEMS
 from diptych.processes import PROCESSES
 from diptych.recipes import RECIPES
 from diptych.runs.distributed import ending_children, workers
-from experiments.claims.arms import Arm, Place, Stage, measured
+from experiments.claims.arms import Arm, Place, Stage, in_turns, measured
 from experiments.figures import Figure, of_score, save
 
 # Of fine-tuning, on all scenes of train: steps, batch.
@@ -91,7 +91,8 @@ def main() -> None:
     figures: dict[str, Any] = {"pre-training steps": PRETRAIN[0]}
     command = "uv run python -m experiments.systems --store runs/store --out runs/systems"
     cells: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    jobs = [(*one, seed) for seed in range(given.seeds) for one in arms(given.systems, given.tasks)]
+    rows = in_turns(arms(given.systems, given.tasks), lambda row: row[1])
+    jobs = [(*row, seed) for seed in range(given.seeds) for row in rows]
     with workers(given.processes) as pool, ending_children():
         running = {pool.submit(measured, arm, seed, place, given.split): job for *job, arm, seed in jobs}
         for done in as_completed(running):

@@ -29,7 +29,7 @@ from diptych.files import write_atomically
 from diptych.loading.store import Store, iterate
 from diptych.processes import PROCESSES
 from diptych.runs.distributed import ending_children, workers
-from experiments.claims.arms import Arm, Place, describe, key_of, scores_of
+from experiments.claims.arms import Arm, Place, describe, in_turns, key_of, scores_of
 from experiments.claims.claim import Claim
 from experiments.claims.table import CLAIMS
 from experiments.claims.verdicts import Difference, difference
@@ -44,16 +44,17 @@ STUDIES = {  # the figure of a study that is a claim's difference
 
 
 def waiting(claims: Iterable[Claim], seeds: int, place: Place, kept: dict[str, Any]) -> list[tuple[Arm, int]]:
-    """Every arm and seed without a score, seed by seed, so that all claims have one before any has two."""
+    """Every arm and seed without a score, of all claims one seed before any has two, those that begin alike apart."""
     there = {name for name, _ in place.stores}
-    found: dict[tuple[str, str, int], tuple[Arm, int]] = {}
+    jobs: list[tuple[Arm, int]] = []
     for seed in range(seeds):
-        for claim in claims:
-            for _, arm in claim.terms:
-                name = key_of(arm.last, seed, place)
-                if arm.stores <= there and str(seed) not in kept.get(f"{name}/{arm.task}", {}).get("seeds", {}):
-                    found.setdefault((name, arm.task, seed), (arm, seed))
-    return list(found.values())
+        found: dict[tuple[str, str], Arm] = {}
+        for arm in (arm for claim in claims for _, arm in claim.terms):
+            name = key_of(arm.last, seed, place)
+            if arm.stores <= there and str(seed) not in kept.get(f"{name}/{arm.task}", {}).get("seeds", {}):
+                found.setdefault((name, arm.task), arm)
+        jobs += [(arm, seed) for arm in in_turns(found.values(), lambda arm: arm.last.chain[0])]
+    return jobs
 
 
 def judge(claim: Claim, seeds: int, place: Place, kept: dict[str, Any]) -> dict[str, Any]:

@@ -4,10 +4,11 @@ The rules, fixed before any run was scored (docs/claims.md repeats them):
 
 - Size and data: each system's small recipes on the drawn world, with 6,000 scenes of train, in the regions of the
   demo's detector.
-  Pre-training reads the split web (10,000 scenes, one careless caption each), fine-tuning 300 scenes of train unless
-  a claim says otherwise. No dropout anywhere: at this width it is what holds learning back (docs/log.md).
-- Budget: `SHARE` of a recipe's own steps in pre-training, with batches of `BATCH`, so that rows that are compared keep
-  the paper's proportion of work; `STEPS[task]` steps of fine-tuning.
+  Pre-training reads the split web (10,000 scenes, one careless caption each), fine-tuning `LABELS` scenes of train, or
+  `MORE_LABELS`, unless a claim says otherwise. No dropout anywhere: at this width it is what holds learning back.
+- Budget: `SHARE` of a recipe's own steps in pre-training, with batches of `PRETRAIN_BATCH`, so that rows that are
+  compared keep the paper's proportion of work; `STEPS[task]` steps of fine-tuning, which leave no task at chance
+  (docs/log.md: how long each stays there).
 - Choice: val, looked at `LOOKS` times, chooses the weights of fine-tuning. Pre-training keeps its last weights. Test is
   scored once, at the end.
 - Seeds: one for a whole chain; two arms are compared seed by seed.
@@ -18,11 +19,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from rich.console import Console
@@ -38,10 +41,13 @@ from diptych.runs.folder import INNER, ModelFolder, open_model
 from diptych.runs.run import fit_to, run
 from diptych.tasks import find_task
 
-SHARE, BATCH, LABELS, LOOKS = 0.75, 32, 300, 5
-STEPS = {"caption": 300, "vqa": 600, "vcr": 400, "referring": 400, "nlvr": 400, "retrieval": 600}
-BATCHES = {"vcr": 8, "retrieval": 16}
+SHARE, PRETRAIN_BATCH, LOOKS = 0.75, 64, 5
+STEPS = {"caption": 300, "vqa": 800, "vcr": 2000, "referring": 400, "nlvr": 800, "retrieval": 600}
+BATCH, BATCHES = 32, {"vqa": 64, "vcr": 16, "retrieval": 16}
+LABELS = 300  # scenes of train
+MORE_LABELS = {"vqa": "1000", "nlvr": "1000", "vcr": "null"}  # null: all 6,000; with fewer they stay at chance
 DROPOUT = ("model.dropout=0", "model.attention_dropout=0")
+Job = TypeVar("Job")
 QUERIES = 100  # pictures, and captions, whose ranking among all of test is exact
 
 
@@ -87,6 +93,16 @@ class Place:
         return Path(dict(self.stores)[name])
 
 
+def in_turns(jobs: Iterable[Job], chain: Callable[[Job], Hashable]) -> list[Job]:
+    """One of each chain, then a second of each: those that begin with the same training would wait for each other."""
+    rounds: Counter[Hashable] = Counter()
+    numbered = []
+    for job in jobs:
+        numbered.append((rounds[chain(job)], job))
+        rounds[chain(job)] += 1
+    return [job for _, job in sorted(numbered, key=itemgetter(0))]
+
+
 def recipe_of(stage: Stage, seed: int, place: Place) -> Recipe:
     """The stage's recipe under the rules; at `--scale real` the paper's own, with what the stage changes alone."""
     name = stage.recipe.replace("/small/", "/") if place.real else stage.recipe
@@ -97,11 +113,12 @@ def recipe_of(stage: Stage, seed: int, place: Place) -> Recipe:
     own = [*DROPOUT, f"training.seed={seed}", "training.threads=1", "training.loading_threads=1"]
     if find_task(recipe.task).pretrains:
         steps = round(recipe.training.steps * SHARE)
-        own += ["data.split=web", f"training.batch={BATCH}", f"training.steps={steps}", "training.validate_every=null"]
-        own += [f"training.checkpoint_every={steps}"]
+        own += ["data.split=web", f"training.batch={PRETRAIN_BATCH}", f"training.steps={steps}"]
+        own += ["training.validate_every=null", f"training.checkpoint_every={steps}"]
     else:
         steps = STEPS[recipe.task]
-        own += [f"data.records={LABELS}", f"training.batch={BATCHES.get(recipe.task, BATCH)}"]
+        own += [f"data.records={MORE_LABELS.get(recipe.task, LABELS)}"]
+        own += [f"training.batch={BATCHES.get(recipe.task, BATCH)}"]
         own += [f"training.steps={steps}", f"training.validate_every={steps // LOOKS}"]
         own += [f"training.checkpoint_every={steps}"]
     return recipe.override([*own, *settings])

@@ -1,5 +1,6 @@
 """The papers' claims: arms resolve, equal ones are trained once, and a verdict follows from scores by seed."""
 
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from diptych.loading.extract import extract
 from diptych.sources.storybook import record, scene
 from diptych.vision.ground_truth import GroundTruth
 from experiments.claims.__main__ import judge, run, waiting
-from experiments.claims.arms import Arm, Place, Stage, key_of, recipe_of
+from experiments.claims.arms import Arm, Place, Stage, in_turns, key_of, recipe_of
 from experiments.claims.claim import Claim, over
 from experiments.claims.page import page, plot
 from experiments.claims.table import CLAIMS
@@ -70,6 +71,11 @@ def test_an_arm_of_several_claims_is_trained_once_and_seed_by_seed() -> None:
         "e", "", "", "", terms=over(Arm(Stage("tden/small/caption", (), store="true"), "caption"), arms[0])
     )
     assert [arm for arm, _ in waiting([elsewhere], 1, PLACE, {})] == [arms[0]]
+
+
+def test_those_that_begin_alike_are_apart() -> None:
+    """Beside each other, one would wait while the other trains what both begin with."""
+    assert in_turns(["a1", "a2", "a3", "b1", "b2", "c1"], itemgetter(0)) == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
 def test_a_difference_is_paired_by_seed() -> None:

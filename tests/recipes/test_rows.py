@@ -62,7 +62,7 @@ def test_the_small_recipe_itself_is_as_long_as_ever(system: str) -> None:
 def test_image_bert_s_small_pretraining_goes_on_until_it_can_match() -> None:
     """Its matching loss begins to fall after 1,400 steps (docs/log.md)."""
     training = find_recipe("image-bert/small/pretrain").training
-    assert (training.steps, training.batch) == (4800, 32)
+    assert (training.steps, training.batch) == (2400, 64)
 
 
 def test_epochs_of_questions() -> None:

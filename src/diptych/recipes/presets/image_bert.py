@@ -43,7 +43,7 @@ _SMALL_OBJECTIVES: dict[Task, Objectives] = {
     "vqa": VqaObjectives(form="softmax"),
 }
 # Whether a pair belongs together is learnt last, when words have found their regions: from about step 1,400.
-_SMALL_TRAINING = {"pretrain": derive(TRAINING, steps=4800, batch=32), "retrieval": PAIRS}
+_SMALL_TRAINING = {"pretrain": derive(TRAINING, steps=2400), "retrieval": PAIRS}
 LOSSES: dict[str, dict[str, Any]] = {  # Table 4, part 4
     "binary+choice+triplet": {"binary": 1.0, "choice": 1.0, "triplet": 1.0},
     "choice": {"binary": 0.0, "choice": 1.0},
