@@ -32,7 +32,7 @@ from experiments.figures import Figure, of_score, save
 TASKS: dict[str, tuple[int, int]] = {
     "caption": (400, 32),
     "vqa": (2400, 64),
-    "vcr": (2000, 16),
+    "vcr": (4000, 16),
     "referring": (800, 32),
     "nlvr": (1600, 32),
     "retrieval": (1600, 16),
