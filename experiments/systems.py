@@ -32,9 +32,9 @@ from experiments.figures import Figure, of_score, save
 TASKS: dict[str, tuple[int, int]] = {
     "caption": (400, 32),
     "vqa": (2400, 64),
-    "vcr": (4000, 16),
+    "vcr": (1500, 64),
     "referring": (800, 32),
-    "nlvr": (1600, 32),
+    "nlvr": (1200, 64),
     "retrieval": (1600, 16),
 }
 PRETRAIN = (2400, 64)  # in batches of 32 questions are learnt much later afterwards (docs/log.md)

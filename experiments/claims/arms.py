@@ -42,8 +42,8 @@ from diptych.runs.run import fit_to, run
 from diptych.tasks import find_task
 
 SHARE, PRETRAIN_BATCH, LOOKS = 0.75, 64, 5
-STEPS = {"caption": 300, "vqa": 800, "vcr": 2000, "referring": 400, "nlvr": 800, "retrieval": 600}
-BATCH, BATCHES = 32, {"vqa": 64, "vcr": 16, "retrieval": 16}
+STEPS = {"caption": 300, "vqa": 800, "vcr": 900, "referring": 400, "nlvr": 800, "retrieval": 600}
+BATCH, BATCHES = 32, {"vqa": 64, "vcr": 64, "nlvr": 64, "retrieval": 16}
 LABELS = 300  # scenes of train
 MORE_LABELS = {"vqa": "1000", "nlvr": "1000", "vcr": "null"}  # null: all 6,000; with fewer they stay at chance
 DROPOUT = ("model.dropout=0", "model.attention_dropout=0")
