@@ -1,14 +1,14 @@
 """What a claim compares: a chain of trainings and what its last model is scored on. Equal chains are trained once.
 
-The rules, fixed before any run was scored (docs/claims.md repeats them):
+The rules, fixed before any run that counts was scored (docs/claims.md):
 
 - Size and data: each system's small recipes on the drawn world, with 6,000 scenes of train, in the regions of the
-  demo's detector.
-  Pre-training reads the split web (10,000 scenes, one careless caption each), fine-tuning `LABELS` scenes of train, or
-  `MORE_LABELS`, unless a claim says otherwise. No dropout anywhere: at this width it is what holds learning back.
+  demo's detector. Pre-training reads the split web (10,000 scenes, one careless caption each), fine-tuning `LABELS`
+  scenes of train, or `MORE_LABELS`, unless a claim says otherwise. No dropout anywhere: at this width it is what holds
+  learning back.
 - Budget: `SHARE` of a recipe's own steps in pre-training, with batches of `PRETRAIN_BATCH`, so that rows that are
-  compared keep the paper's proportion of work; `STEPS[task]` steps of fine-tuning, which leave no task at chance
-  (docs/log.md: how long each stays there).
+  compared keep the paper's proportion of work; `STEPS[task]` steps of fine-tuning, chosen on val so
+  that questions and choices leave chance (docs/log.md).
 - Choice: val, looked at `LOOKS` times, chooses the weights of fine-tuning. Pre-training keeps its last weights. Test is
   scored once, at the end.
 - Seeds: one for a whole chain; two arms are compared seed by seed.
