@@ -31,8 +31,11 @@ from diptych.runs.prepare import Plan, plan
 from diptych.sources.storybook import record, scene
 from diptych.training import train
 from diptych.training.config import TrainingConfig
+from diptych.training.fitting import chosen_precision
+from diptych.training.optimizer import build_optimizer
 
 SCENES, STEPS, ROUNDS = 1500, 20, 5
+CPU = torch.device("cpu")
 CONTRACT = FeatureContract("made up", "", 128, storybook_shape().class_names, whole=True)
 
 
@@ -61,15 +64,16 @@ def written(folder: Path) -> Store:
 def parts(chosen: Plan, store: Store, root: Path) -> dict[str, Callable[[], int]]:
     """Each deals with so many samples."""
     loader, training = chosen.batches(), chosen.recipe.training
-    made = [loader.at(step, 0, 1) for step in range(STEPS)]
+    made = [loader.at(step, 0, 1).to(CPU) for step in range(STEPS)]
     model = chosen.architecture.build()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    optimizer = build_optimizer(model, chosen.recipe.optimizer, CPU)
+    precision = chosen_precision(training, model, CPU)
     shards = [np.memmap(path, np.uint8, "r") for path in sorted(store.folder.glob("*.safetensors"))]
     runs = iter(range(1000))
 
     def network() -> int:
         for step, batch in enumerate(made):
-            with autocast(torch.device("cpu"), training.precision):
+            with autocast(CPU, precision):
                 losses = next(chosen.schedule.at(step).losses(model, batch))
             (sum(losses.values(), torch.zeros(())) / len(batch)).backward()
             optimizer.step()

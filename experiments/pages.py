@@ -17,7 +17,7 @@ from experiments.tables import AT_CHANCE, NEAR, leaves, markdown, number, whole
 
 ROOT = Path(__file__).parent.parent
 CLAIMS = "claims"
-GOAL = re.compile(r" ?\(goal ([\d.,]+)\)")
+GOAL = re.compile(r" ?\(goal ([\d.,]+(?:, at most [\d.]+)?)\)")
 BEGIN, END = "<!-- results: made by make docs -->", "<!-- end of results -->"
 HEAD = f"""# Results
 
