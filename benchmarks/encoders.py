@@ -58,7 +58,7 @@ class Sizes:
     layers: int = 12
     heads: int = 12
     ffn: int = 3072
-    rounds: int = 5
+    rounds: int = 7
     network: str = "resnet101"  # from pixels
     cells: int = 14  # of a region, both ways
     height: int = 600

@@ -4,11 +4,12 @@
 
 Stages: `unified-vlp`, `vl-bert`, `image-bert` (a pre-training step as the recipe makes it, 100 regions with 21 or 36
 words), `tden` (both passes of its step, 50 regions with 36 words), `decoding` (beam 5 over 20 words of Unified VLP),
-`syncs` (how often a step waits for the device), `feeding` (samples a second of 100 x 2,048 that threads and processes
-of this machine make, and the device takes), `extraction` (pictures a second from files to a store by the official
-detectors at their real sizes, beside decoding and the network alone). A step's share of the peak is that of its layers'
-products at the rate that one large product in bf16 reaches here. With --tiny and without a GPU it runs on a CPU, to see
-that it works. Needs torch alone, of any version from 2.6 on; `extraction` torchvision too.
+`syncs` (how often a step waits for the device), `profile` (the kernels that take most of Unified VLP's step), `feeding`
+(samples a second of 100 x 2,048 that threads and processes of this machine make, and the device takes), `extraction`
+(pictures a second from files to a store by the official detectors at their real sizes, beside decoding and the network
+alone). A step's share of the peak is that of its layers' products at the rate that one large product in bf16 reaches
+here. With --tiny and without a GPU it runs on a CPU, to see that it works. Needs torch alone, of any version from 2.6
+on; `extraction` torchvision too.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from statistics import median
 from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import tden
 from benchmarks.encoders import BASE, TINY, Sizes, built, prepared
@@ -44,8 +46,8 @@ from diptych.training.feeding import Maker, Sender, by_step, made_ahead
 from diptych.training.optimizer import build_optimizer, clip
 
 ENCODERS = ("unified-vlp", "vl-bert", "image-bert")
-STAGES = (*ENCODERS, "tden", "decoding", "syncs", "feeding", "extraction")
-WARM, ROUNDS, SIDE = 3, 10, 8192
+STAGES = (*ENCODERS, "tden", "decoding", "syncs", "profile", "feeding", "extraction")
+WARM, ROUNDS, SIDE, KERNELS = 3, 10, 8192, 15
 
 
 def finish(device: torch.device) -> None:
@@ -119,6 +121,22 @@ def training(system: str, sizes: Sizes, device: torch.device, side: int) -> dict
         "share of the peak": needed / took / best,
         "memory, GiB": round(memory / 2**30, 2),
     }
+
+
+def profiled(sizes: Sizes, device: torch.device) -> dict[str, Any]:
+    """Milliseconds of a step of Unified VLP by kernel, those that take most first, and of all."""
+    step, _ = step_of("unified-vlp", sizes, device)
+    for _ in range(WARM):
+        step()
+    kinds = [ProfilerActivity.CUDA if device.type == "cuda" else ProfilerActivity.CPU]
+    with profile(activities=kinds) as found:
+        for _ in range(ROUNDS):
+            step()
+        finish(device)
+    of = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
+    taken = {one.key: getattr(one, of) / 1000 / ROUNDS for one in found.key_averages()}
+    most = sorted(taken, key=lambda name: -taken[name])[:KERNELS]
+    return {"all": sum(taken.values()), **{name[:80]: round(taken[name], 3) for name in most}}
 
 
 def decoding(sizes: Sizes, device: torch.device) -> dict[str, Any]:
@@ -204,6 +222,8 @@ def main() -> None:
             from benchmarks.gpu_extraction import extraction  # needs torchvision
 
             figures = extraction(device, given.processes, given.tiny)
+        elif stage == "profile":
+            figures = profiled(sizes, device)
         elif stage == "syncs":
             figures = syncs(sizes, device)
         else:

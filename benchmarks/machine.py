@@ -32,13 +32,17 @@ def machine() -> dict[str, Any]:
 
 def save_result(name: str, command: str, figures: dict[str, Any], folder: Path = RESULTS) -> Path:
     """Write FOLDER/NAME.json; `make docs` then makes its pages."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout
+    commit = _git("rev-parse", "--short", "HEAD") + (" with changes" if _git("diff", "HEAD", "--", "*.py") else "")
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
     folder.mkdir(exist_ok=True)
     path = folder / f"{name}.json"
-    record = {"command": command, "date": date, "commit": commit.strip(), "machine": machine(), "figures": figures}
+    record = {"command": command, "date": date, "commit": commit, "machine": machine(), "figures": figures}
     path.write_text(json.dumps(record, indent=2) + "\n")
     return path
+
+
+def _git(*asked: str) -> str:
+    return subprocess.run(["git", *asked], capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _read(path: str) -> str:

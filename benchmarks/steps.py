@@ -19,6 +19,7 @@ from diptych.training import OptimizerConfig
 from diptych.training.optimizer import build_optimizer, clip
 
 Step = Callable[[], object]
+WARM = 3  # rounds until a process has the memory that it keeps
 Made = TypeVar("Made")
 ADAMW = OptimizerConfig(kind="adamw", lr=1e-5, weight_decay=0.01)
 
@@ -72,9 +73,9 @@ def cpu_seconds(run: Step) -> float:
 def in_turn(
     steps: Mapping[str, Step], rounds: int, measured: Callable[[Step], float] = cpu_seconds
 ) -> dict[str, list[float]]:
-    """What each step took in each round, after one that is not counted: what is held together ran together."""
+    """What each step took in each round, after some that are not counted: what is held together ran together."""
     taken: dict[str, list[float]] = {name: [] for name in steps}
-    for step in steps.values():
+    for step in [*steps.values()] * WARM:
         step()
     for _ in range(rounds):
         for name, step in steps.items():

@@ -1,6 +1,6 @@
 """TDEN's two-pass iteration at its published size, beside the same iteration as the authors' code makes it.
 
-    uv run --with transformers python -m benchmarks.tden [--threads 2] [--small]
+    OMP_WAIT_POLICY=passive uv run --with transformers python -m benchmarks.tden [--threads 2] [--small]
 
 Layers 6/12/6/6, 768 wide; eight pictures of 50 regions and [IMG], 36 words with their marks, 30,522 in the vocabulary.
 An iteration is both passes with all losses, backward and AdamW, a step after each pass (xmodaler, tden_pretrainer.py).
@@ -36,6 +36,7 @@ from diptych.memory import keep_memory
 from diptych.models import Tden, TdenResolvedConfig
 from diptych.recipes import find_recipe
 
+COMMAND = "OMP_WAIT_POLICY=passive uv run --with transformers python -m benchmarks.tden"
 PICTURES, REGIONS, WORDS, CLASSES, FEATURES = 8, 50, 36, 1601, 2048
 VOCABULARY = Vocabulary(30522, 0, 100, 101, 102, 103)
 BASE: dict[str, Any] = {"width": 768, "heads": 12, "ffn": 3072}
@@ -251,7 +252,7 @@ def main() -> None:
     if given.small:
         print(json.dumps(figures, indent=2))
     else:
-        print(save_result("tden", "uv run --with transformers python -m benchmarks.tden", figures).read_text())
+        print(save_result("tden", COMMAND, figures).read_text())
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from diptych.objectives import MaskedLanguage, OneForward
 from diptych.recipes import find_recipe
 
 COMMAND = "OMP_WAIT_POLICY=passive uv run --with transformers python -m benchmarks.vlp"
-PICTURES, REGIONS, WORDS, HIDDEN, POSITIONS, ROUNDS = 8, 100, 21, 3, 123, 7
+PICTURES, REGIONS, WORDS, HIDDEN, POSITIONS, ROUNDS = 8, 100, 21, 3, 123, 9
 VOCABULARY = Vocabulary(28996, 0, 100, 101, 102, 103)
 
 

@@ -29,7 +29,11 @@ all figures of the study, with command, machine, date and commit.
 """
 SPEED_HEAD = """## Speed
 
-The machine is shared and noisy: what counts are the ratios within one file, all taken in one run.
+The machine is shared and noisy: what counts are the ratios within one file, all taken in one run. In a step each system
+runs as it ships: ours keeps its memory, the other gives it back after each step; beside it stands the other with its
+memory kept. The goals of steps and beam 5 were set for a processor with AVX512-BF16 and without AMX; each file names
+its own, and what the last without AMX gave (below the goals but for beam 5) stands in [the log](log.md). No GPU was at
+hand: its goals are not measured; `python -m benchmarks.gpu` is ready.
 """
 
 
