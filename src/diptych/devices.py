@@ -21,7 +21,7 @@ PROCESSOR = Path("/proc/cpuinfo")
 KINDS = ("cpu", "cuda", "mps")
 # Samples of a batch times the squared width from which on bf16 gains on a CPU (docs/log.md): small products cost less
 # than the casts and the kernels' calls around them.
-PREDICTING, TRAINING = 2**19, 2**22
+PREDICTING, TRAINING = 2**20, 2**22
 MOST = 64  # samples of a batch where models predict
 
 
@@ -69,7 +69,7 @@ def choose_prediction(wanted: str, device: torch.device, width: int) -> tuple[Pr
     if precision == "fp32" or device.type != "cpu" or wanted != "auto" or os.environ.get(VARIABLE):
         return precision, 1
     fewest = -(-PREDICTING // width**2)
-    return (precision, fewest) if fewest <= MOST else ("fp32", 1)
+    return (precision, fewest) if fewest < MOST else ("fp32", 1)
 
 
 def precision_of(model: nn.Module, samples: int) -> Precision:
