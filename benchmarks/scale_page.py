@@ -121,9 +121,9 @@ SAID = {
     "other in every step. It is no speed of a cluster.",
     "store": "A store opens by its index alone. To find a split and to make a loader, the words of each record are "
     "parsed and tokenised once: that grows with the records, and so does the memory. 200,000 samples stay parsed; of a "
-    "larger store most are parsed again when their turn comes, which is why the last rate is a quarter below the others "
-    "(10% were allowed). A thousand records lie in the processor's caches. Written are the first 10,000 records, the "
-    "others are links to their files.",
+    "larger store most are parsed again when their turn comes, which is why the last rate is a quarter below the "
+    "others (10% were allowed). A thousand lie in the processor's caches. Written are the first 10,000 records, "
+    "the others are links to their files.",
     "gallery": "Products with every vector, in memory; faiss and pgvector stand in [results](results/gallery.md).",
 }
 
