@@ -7,10 +7,16 @@
     uv run python -m experiments.claims --list                        # claims, their arms, and what is left to run
 
 Arms that several claims share are trained once, and every score stands in experiments/results/claims.json by the key of
-its recipes: the same command goes on where it stopped, on another machine too. `--scale real` trains the papers' own
-recipes on your stores (splits web and train, as the claims name them). One claim wants a store of its own:
+its recipes: the same command goes on where it stopped, on another machine too. One claim wants a store of its own, of
+the same detector's features of the true boxes; give it as --store true=runs/true too:
 
-    uv run diptych extract runs/world runs/true --detector ground-truth           # --store true=runs/true
+    uv run python -m experiments.claims.true_boxes runs/world demo/detector/detector runs/true
+
+`--scale real` trains the papers' own recipes on your stores (splits web, train, val and test), from the weights that
+the papers begin from, and keeps its scores in OUT/claims.json:
+
+    uv run python -m experiments.claims --scale real --store pairs --out runs/real --text books.txt \\
+        --init "BERT base=bert/model.safetensors" --init "UniLM=model_153999_cpu.bin"
 """
 
 from __future__ import annotations
@@ -21,26 +27,26 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import as_completed
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from benchmarks.machine import save_result
 from diptych.errors import RecipeError
 from diptych.files import write_atomically
-from diptych.loading.store import Store, iterate
 from diptych.processes import PROCESSES
 from diptych.runs.distributed import ending_children, workers
+from diptych.sources.storybook import record, scene
 from experiments.claims.arms import Arm, Place, describe, in_turns, key_of, scores_of
 from experiments.claims.claim import Claim
 from experiments.claims.table import CLAIMS
 from experiments.claims.verdicts import Difference, difference
-from experiments.figures import RESULTS, save
+from experiments.figures import RESULTS
 
 NAME = "claims"
 COMMAND = "uv run python -m experiments.claims --store runs/store --store true=runs/true --out runs/claims"
-STUDIES = {  # the figure of a study that is a claim's difference
-    "scst_unified_vlp": ("gain of self-critical", "CIDEr"),
-    "captions_as_data": ("gain of written captions", "image retrieval R@1"),
-}
+SCENES, OTHER_WORLD = 10_000, 1  # of text alone: as many captions as pairs, of another seed than any store's
 
 
 def waiting(claims: Iterable[Claim], seeds: int, place: Place, kept: dict[str, Any]) -> list[tuple[Arm, int]]:
@@ -51,22 +57,46 @@ def waiting(claims: Iterable[Claim], seeds: int, place: Place, kept: dict[str, A
         found: dict[tuple[str, str], Arm] = {}
         for arm in (arm for claim in claims for _, arm in claim.terms):
             name = key_of(arm.last, seed, place)
-            if arm.stores <= there and str(seed) not in kept.get(f"{name}/{arm.task}", {}).get("seeds", {}):
+            if arm.stores <= there and f"{name}/{arm.task}" not in kept:
                 found.setdefault((name, arm.task), arm)
         jobs += [(arm, seed) for arm in in_turns(found.values(), lambda arm: arm.last.chain[0])]
     return jobs
 
 
 def judge(claim: Claim, seeds: int, place: Place, kept: dict[str, Any]) -> dict[str, Any]:
-    """The difference over the seeds of which all arms are scored, and the verdict."""
-    if claim.study:
-        return _of_study(claim)
-    values = []
-    for seed in range(seeds):
-        rows = [kept.get(_name(arm, seed, place), {}).get("seeds", {}).get(str(seed)) for _, arm in claim.terms]
-        if all(row is not None for row in rows):
-            values.append(sum(weight * row[claim.score] for (weight, _), row in zip(claim.terms, rows, strict=True)))
-    return _to_json(difference(values)) if values else {"verdict": "not run", "seeds": 0}
+    """The difference over the seeds of which all arms are scored, the mean score of each, and the verdict."""
+    terms = (
+        list(_of_study(claim)) if claim.study else [_scored(*term, claim, seeds, place, kept) for term in claim.terms]
+    )
+    shared = sorted(set.intersection(*(set(term.by_seed) for term in terms)))
+    if not shared:
+        return {"verdict": "not run", "seeds": 0}
+    found = difference([sum(term.weight * term.by_seed[seed] for term in terms) for seed in shared])
+    means = [round(fmean(term.by_seed[seed] for seed in shared), 1) for term in terms]
+    return _to_json(found) | {"scores": means, "blind": [term.blind for term in terms]}
+
+
+@dataclass(frozen=True)
+class Term:
+    """What an arm came to: its score by seed, and what one who sees no picture would."""
+
+    weight: float
+    by_seed: dict[int, float]
+    blind: float | None = None
+
+
+def _scored(weight: float, arm: Arm, claim: Claim, seeds: int, place: Place, kept: dict[str, Any]) -> Term:
+    score = arm.score or claim.score
+    rows = {seed: row for seed in range(seeds) if (row := kept.get(_name(arm, seed, place))) is not None}
+    blind = next((row["blind"][score] for row in rows.values() if score in row["blind"]), None)
+    return Term(weight, {seed: row["scores"][score] for seed, row in rows.items()}, blind)
+
+
+def _of_study(claim: Claim) -> Iterator[Term]:
+    """From its committed results."""
+    rounds = json.loads((RESULTS / f"{claim.study}.json").read_text("utf-8"))["figures"]["rounds"]
+    for weight, name, score in claim.rounds:
+        yield Term(weight, {row["seed"]: row[score] for row in rounds if row["arm"] == name})
 
 
 def _name(arm: Arm, seed: int, place: Place) -> str:
@@ -79,19 +109,8 @@ def _to_json(found: Difference) -> dict[str, Any]:
     return (shown if len(shown) == 3 else {}) | {"seeds": found.seeds, "verdict": found.verdict}
 
 
-def _of_study(claim: Claim) -> dict[str, Any]:
-    """From committed results; a study of fewer than three seeds is no verdict."""
-    if claim.study not in STUDIES:
-        return {"verdict": "not run", "seeds": 0}
-    what, score = STUDIES[claim.study]
-    figures = json.loads((RESULTS / f"{claim.study}.json").read_text("utf-8"))["figures"]
-    gain = figures[what][score]
-    seeds = int(gain.get("seeds", figures.get("asked", {}).get("seeds", 0)))
-    return _to_json(Difference(gain["value"], gain["low"], gain["high"], seeds))
-
-
 def run(claims: Sequence[Claim], seeds: int, place: Place, figures: dict[str, Any], processes: int) -> None:
-    """Trains what is wanting, and keeps every score at once."""
+    """Trains what is wanting, and keeps every score at once: of the small recipes with this repository's results."""
     kept = figures.setdefault("arms", {})
     jobs = waiting(claims, seeds, place, kept)
     _keep(figures, seeds, place)
@@ -99,28 +118,32 @@ def run(claims: Sequence[Claim], seeds: int, place: Place, figures: dict[str, An
         running = {pool.submit(scores_of, arm, seed, place): (arm, seed) for arm, seed in jobs}
         for number, done in enumerate(as_completed(running), start=1):
             arm, seed = running[done]
-            scores = done.result()
-            row = kept.setdefault(_name(arm, seed, place), {"chain": list(describe(arm.last)), "seeds": {}})
-            row["seeds"][str(seed)] = scores
+            scores, blind = done.result()
+            row = {"chain": list(describe(arm.last)), "seed": seed, "scores": scores, "blind": blind}
+            kept[_name(arm, seed, place)] = row
             _keep(figures, seeds, place)
             print(f"{number} of {len(jobs)}: {arm.last.recipe} seed {seed}: {_short(scores)}", flush=True)
 
 
 def _keep(figures: dict[str, Any], seeds: int, place: Place) -> None:
     figures["claims"] = {claim.id: judge(claim, seeds, place, figures["arms"]) for claim in CLAIMS}
-    save(NAME, COMMAND, figures)
+    save_result(NAME, COMMAND, figures, _results(place))
+
+
+def _results(place: Place) -> Path:
+    return Path(place.out) if place.real else RESULTS
 
 
 def _short(scores: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.1f}" for name, value in list(scores.items())[:3])
 
 
-def _text_of(store: Path, out: Path) -> str:
-    """The captions of the split web as a file of text: what is read without pictures."""
+def _drawn_text(out: Path) -> str:
+    """A file of captions of scenes that no store has: what is read without pictures."""
     file = out / "text.txt"
     if not file.exists():
         out.mkdir(parents=True, exist_ok=True)
-        lines = [caption for record in iterate(Store(store), "web") for caption in record.captions]
+        lines = [caption for index in range(SCENES) for caption in record(scene(OTHER_WORLD, "web", index)).captions]
         write_atomically(file, "\n".join([*lines, ""]).encode())
     return str(file)
 
@@ -149,6 +172,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--processes", type=int, default=PROCESSES, help="arms at once, a thread each")
     parser.add_argument("--scale", choices=("small", "real"), default="small")
+    parser.add_argument("--init", action="append", default=[], help="NAME=FILE of what real recipes begin from")
+    parser.add_argument("--text", type=Path, help="text that is read without pictures (default: drawn captions)")
     parser.add_argument("--list", action="store_true", help="what there is and what is left, and nothing run")
     given = parser.parse_args()
     chosen = [claim for claim in CLAIMS if fnmatch.fnmatch(claim.id, given.claims)]
@@ -157,9 +182,14 @@ def main() -> None:
     stores = dict(_places(given.store))
     if not given.list and "detected" not in stores:
         raise SystemExit("give --store runs/store; --help says how it is made")
-    text = _text_of(Path(stores["detected"]), given.out) if "detected" in stores else ""
-    place = Place(tuple(stores.items()) or (("detected", ""),), str(given.out), text, given.scale == "real")
-    path = RESULTS / f"{NAME}.json"
+    place = Place(
+        tuple(stores.items()) or (("detected", ""),),
+        str(given.out),
+        str(given.text or _drawn_text(given.out)) if stores else "",
+        given.scale == "real",
+        tuple((name, file) for name, _, file in (one.partition("=") for one in given.init)),
+    )
+    path = _results(place) / f"{NAME}.json"
     figures: dict[str, Any] = json.loads(path.read_text("utf-8"))["figures"] if path.exists() else {}
     if given.list:
         print("\n".join(_listed(chosen, given.seeds, place, figures.get("arms", {}))))

@@ -6,9 +6,9 @@ The rules, fixed before any run that counts was scored (docs/claims.md):
   demo's detector. Pre-training reads the split web (10,000 scenes, one careless caption each), fine-tuning `LABELS`
   scenes of train, or `MORE_LABELS`, unless a claim says otherwise. No dropout anywhere: at this width it is what holds
   learning back.
-- Budget: `SHARE` of a recipe's own steps in pre-training, with batches of `PRETRAIN_BATCH`, so that rows that are
-  compared keep the paper's proportion of work; `STEPS[task]` steps of fine-tuning, chosen on val so
-  that questions and choices leave chance (docs/log.md).
+- Budget: `SHARE` of a recipe's own steps in pre-training (ImageBERT's all: its matching is learnt after two thirds of
+  them), with batches of `PRETRAIN_BATCH`, so that rows that are compared keep the paper's proportion of work;
+  `STEPS[task]` steps of fine-tuning, chosen on val so that questions and choices leave chance (docs/log.md).
 - Choice: val, looked at `LOOKS` times, chooses the weights of fine-tuning. Pre-training keeps its last weights. Test is
   scored once, at the end.
 - Seeds: one for a whole chain; two arms are compared seed by seed.
@@ -41,7 +41,7 @@ from diptych.runs.folder import INNER, ModelFolder, open_model
 from diptych.runs.run import fit_to, run
 from diptych.tasks import find_task
 
-SHARE, PRETRAIN_BATCH, LOOKS = 0.75, 64, 5
+SHARE, SHARES, PRETRAIN_BATCH, LOOKS = 0.75, {"image-bert": 1.0}, 64, 5
 STEPS = {"caption": 300, "vqa": 800, "vcr": 900, "referring": 400, "nlvr": 800, "retrieval": 600}
 BATCH, BATCHES = 32, {"vqa": 64, "vcr": 64, "nlvr": 64, "retrieval": 16}
 LABELS = 300  # scenes of train
@@ -53,15 +53,30 @@ QUERIES = 100  # pictures, and captions, whose ranking among all of test is exac
 
 @dataclass(frozen=True)
 class Stage:
-    """One training: a small recipe, what is changed in it, and the training whose weights it begins from."""
+    """One training: a small recipe, what is changed in it, and the training whose weights it begins from.
+
+    `small` are settings of the small recipe alone, after `settings`. `real` names the paper's recipe where it is not
+    the small one without `small/`. `share`: of the steps that the rules or the paper's recipe say.
+    """
 
     recipe: str
     settings: tuple[str, ...] = ()
     after: Stage | None = None
     store: str = "detected"
+    small: tuple[str, ...] = ()
+    real: str = ""
+    share: float = 1.0
 
-    def then(self, recipe: str, *settings: str, store: str | None = None) -> Stage:
-        return Stage(recipe, settings, self, store or self.store)
+    def then(
+        self,
+        recipe: str,
+        *settings: str,
+        store: str | None = None,
+        small: tuple[str, ...] = (),
+        real: str = "",
+        share: float = 1.0,
+    ) -> Stage:
+        return Stage(recipe, settings, self, store or self.store, small, real, share)
 
     @property
     def chain(self) -> tuple[Stage, ...]:
@@ -70,10 +85,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class Arm:
-    """A chain of trainings and the task that its last model is scored on."""
+    """A chain of trainings, the task that its last model is scored on, and which score (``: the claim's)."""
 
     last: Stage
     task: str
+    score: str = ""
 
     @property
     def stores(self) -> frozenset[str]:
@@ -82,12 +98,16 @@ class Arm:
 
 @dataclass(frozen=True)
 class Place:
-    """Stores by name, a file of text alone, and the folder of the runs; `real`: by the papers' own recipes."""
+    """Stores by name, a file of text alone, and the folder of the runs.
+
+    `real`: by the papers' own recipes, which begin from `inits` (name, such as BERT base, and file).
+    """
 
     stores: tuple[tuple[str, str], ...]
     out: str
     text: str = ""
     real: bool = False
+    inits: tuple[tuple[str, str], ...] = ()
 
     def store(self, name: str) -> Path:
         return Path(dict(self.stores)[name])
@@ -105,23 +125,34 @@ def in_turns(jobs: Iterable[Job], chain: Callable[[Job], Hashable]) -> list[Job]
 
 def recipe_of(stage: Stage, seed: int, place: Place) -> Recipe:
     """The stage's recipe under the rules; at `--scale real` the paper's own, with what the stage changes alone."""
-    name = stage.recipe.replace("/small/", "/") if place.real else stage.recipe
-    recipe = find_recipe(name)
-    settings = [one.replace("TEXT", place.text) for one in stage.settings]
     if place.real:
-        return recipe.override([*settings, f"training.seed={seed}"])
+        return _real(stage, seed, place)
+    recipe = find_recipe(stage.recipe)
     own = [*DROPOUT, f"training.seed={seed}", "training.threads=1", "training.loading_threads=1"]
     if find_task(recipe.task).pretrains:
-        steps = round(recipe.training.steps * SHARE)
+        steps = round(recipe.training.steps * stage.share * SHARES.get(recipe.system, SHARE))
         own += ["data.split=web", f"training.batch={PRETRAIN_BATCH}", f"training.steps={steps}"]
         own += ["training.validate_every=null", f"training.checkpoint_every={steps}"]
     else:
-        steps = STEPS[recipe.task]
+        steps = round(STEPS[recipe.task] * stage.share)
         own += [f"data.records={MORE_LABELS.get(recipe.task, LABELS)}"]
         own += [f"training.batch={BATCHES.get(recipe.task, BATCH)}"]
         own += [f"training.steps={steps}", f"training.validate_every={steps // LOOKS}"]
         own += [f"training.checkpoint_every={steps}"]
-    return recipe.override([*own, *settings])
+    return recipe.override([*own, *_filled((*stage.settings, *stage.small), place)])
+
+
+def _real(stage: Stage, seed: int, place: Place) -> Recipe:
+    recipe = find_recipe(stage.real or stage.recipe.replace("/small/", "/"))
+    own = [f"training.seed={seed}", f"training.steps={round(recipe.training.steps * stage.share)}"]
+    if find_task(recipe.task).pretrains:
+        own.append("data.split=web")
+    own += [f"init={file}" for name, file in place.inits if recipe.init == f"paper: {name}"]
+    return recipe.override([*own, *_filled(stage.settings, place)])
+
+
+def _filled(settings: Iterable[str], place: Place) -> Iterator[str]:
+    return (one.replace("TEXT", place.text) for one in settings)
 
 
 def key_of(stage: Stage, seed: int, place: Place) -> str:
@@ -164,9 +195,11 @@ def _turn(folder: Path) -> Iterator[None]:
         yield
 
 
-def scores_of(arm: Arm, seed: int, place: Place) -> dict[str, float]:
-    """Of the test split, by name, times 100."""
-    return {name: round(score["value"], 3) for name, score in measured(arm, seed, place).items()}
+def scores_of(arm: Arm, seed: int, place: Place) -> tuple[dict[str, float], dict[str, float]]:
+    """Of the test split, by name, in points; and those of the blind, who sees no picture."""
+    found = measured(arm, seed, place)
+    values = {name: round(score["value"], 3) for name, score in found.items()}
+    return values, {name: round(score["blind"], 3) for name, score in found.items() if "blind" in score}
 
 
 def measured(arm: Arm, seed: int, place: Place, split: str = "test") -> dict[str, Any]:
@@ -189,4 +222,4 @@ def _is_fast(model: ModelFolder) -> bool:
 
 def describe(stage: Stage) -> Iterator[dict[str, Any]]:
     for one in stage.chain:
-        yield {"recipe": one.recipe, "settings": list(one.settings), "store": one.store}
+        yield {"recipe": one.recipe, "settings": [*one.settings, *one.small], "share": one.share, "store": one.store}

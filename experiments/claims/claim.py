@@ -2,6 +2,7 @@
 
 A claim is a sum of weighted arms, `+1` what should be better and `-1` what it is compared with; of a gain that should
 be larger in one place than in another, four. `paper` is the paper's own difference in the same score, where it has one.
+Of some claims a study of its own has the arms: its committed results have a score by arm and seed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ IMAGE_R10 = "image retrieval R@10"
 
 @dataclass(frozen=True)
 class Claim:
-    """`terms` are weighted arms; `study` names committed results that test it, where it has no arms of its own."""
+    """`terms` are weighted arms. Or `study` names committed results, and `rounds` what of them is weighed: weight,
+    arm and score."""
 
     id: str
     system: str
@@ -27,6 +29,7 @@ class Claim:
     paper: float | None = None
     terms: tuple[tuple[float, Arm], ...] = ()
     study: str = ""
+    rounds: tuple[tuple[float, str, str], ...] = ()
     note: str = ""
 
 

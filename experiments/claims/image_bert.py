@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from diptych.recipes import find_recipe
-from experiments.claims.arms import SHARE, Arm, Stage
+from experiments.claims.arms import Arm, Stage
 from experiments.claims.claim import IMAGE_R1, IMAGE_R10, Claim, over
 
 paper, small = "ImageBERT", "image-bert/small"
 noisy = Stage(f"{small}/pretrain")
-clean = Stage(f"{small}/pretrain", ("data.split=train",))
-twice = str(round(2 * find_recipe(f"{small}/pretrain").training.steps * SHARE))
-both = Stage(f"{small}/pretrain", ("data.split=web+train", f"training.steps={twice}"))
-staged = noisy.then(f"{small}/pretrain", "data.split=train")
+# Of equal work: two stages, one and a half times the steps on the clean set alone, and as many on the union.
+staged = noisy.then(f"{small}/pretrain", "data.split=train", share=0.5)
+clean, both = (Stage(f"{small}/pretrain", (f"data.split={split}",), share=1.5) for split in ("train", "web+train"))
 without_mrfr = Stage(f"{small}/pretrain", ("objectives.region_features=0",))
-few = Stage(f"{small}/pretrain", ("model.max_regions=4",))
-without_whole = Stage(f"{small}/pretrain", ("model.whole_region=false",))
+few = Stage(f"{small}/pretrain", ("model.max_regions=36",), small=("model.max_regions=4",))
+whole, without_whole = (Stage(f"{small}/pretrain", (f"model.whole_region={have}",)) for have in ("given", "false"))
 
 
 def zero(start: Stage) -> Arm:
     return Arm(start, "retrieval")
 
 
-def tuned(start: Stage, *settings: str) -> Arm:
-    return Arm(start.then(f"{small}/retrieval", *settings), "retrieval")
+def tuned(start: Stage, *settings: str, regions: bool = False) -> Arm:
+    """`regions`: as few as it was pre-trained with."""
+    own = (few.settings, few.small) if regions else ((), ())
+    return Arm(Stage(f"{small}/retrieval", (*settings, *own[0]), start, small=own[1]), "retrieval")
 
 
 losses = {
@@ -30,7 +30,8 @@ losses = {
     "choice": ("objectives.binary=0", "objectives.choice=1"),
     "triplet": ("objectives.binary=0", "objectives.triplet=1"),
 }
-table_3, table_4 = "Table 3, image R@1", "Table 4, image R@1"
+table_3, table_4 = "Table 3", "Table 4"
+own_domain = "here the clean set is of the test's own domain, and larger than the noisy one (30,000 captions, 10,000)"
 CLAIMS: list[Claim] = [
     Claim(
         "imagebert-stages",
@@ -40,7 +41,7 @@ CLAIMS: list[Claim] = [
         IMAGE_R10,
         4.1,
         over(zero(staged), zero(both)),
-        note="the paper's difference is of R@1",
+        note=own_domain,
     ),
     Claim(
         "imagebert-noisy-first",
@@ -48,9 +49,9 @@ CLAIMS: list[Claim] = [
         "a noisy first stage helps",
         table_3,
         IMAGE_R10,
-        5.9,
+        2.3,
         over(zero(staged), zero(clean)),
-        note="as above",
+        note="as above; the same number of steps",
     ),
     Claim(
         "imagebert-union-worse",
@@ -58,7 +59,7 @@ CLAIMS: list[Claim] = [
         "the union is worse than the clean set alone",
         table_3,
         IMAGE_R10,
-        2.0,
+        1.8,
         over(zero(clean), zero(both)),
         note="as above",
     ),
@@ -68,19 +69,24 @@ CLAIMS: list[Claim] = [
         "MRFR helps zero-shot",
         table_4,
         IMAGE_R10,
-        1.7,
+        0.9,
         over(zero(noisy), zero(without_mrfr)),
-        note="as above",
     ),
-    Claim(
-        "imagebert-whole",
-        paper,
-        "the whole picture's feature is mixed",
-        table_4,
-        IMAGE_R10,
-        0.8,
-        over(zero(noisy), zero(without_whole)),
-        note="as above; R@1 higher, R@5 lower; of another network there, here the detector's own",
+    *(
+        Claim(
+            f"imagebert-whole-{name}",
+            paper,
+            f"the whole picture's feature {does} {score.split()[-1]}",
+            table_4,
+            score,
+            differ,
+            over(zero(better), zero(worse)),
+            note="of another network there, here the detector's own",
+        )
+        for name, does, score, differ, better, worse in (
+            ("r1", "raises", IMAGE_R1, 0.8, whole, without_whole),
+            ("r10", "lowers", IMAGE_R10, 0.3, without_whole, whole),
+        )
     ),
     Claim(
         "imagebert-regions",
@@ -89,7 +95,7 @@ CLAIMS: list[Claim] = [
         table_4,
         IMAGE_R1,
         4.3,
-        over(tuned(noisy), tuned(few, "model.max_regions=4")),
+        over(tuned(noisy), tuned(few, regions=True)),
         note="here 32 at most over 4; there 100 over 36",
     ),
     *(

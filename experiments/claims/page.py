@@ -17,11 +17,20 @@ HEAD = """# The papers' claims, tested
 Made by `make docs` from `experiments/results/claims.json`; `uv run python -m experiments.claims --help` says how the
 arms are trained. A row is a claim of a paper: the paper's own difference, and that of small models trained here, paired
 by seed, with Student's 95% interval. **seen**: the interval is above 0. **reversed**: below. **too close**: all of it
-within a point of 0. **not seen**: it holds 0, and more. **not run**: fewer than three seeds. Differences are points.
+within a point of 0. **not seen**: it holds 0, and more. **not run**: fewer than three seeds. Differences are points;
+`scores` are those of the arms, in the order of the claim (of a gain beside another gain, four), in brackets that of one
+who sees no picture.
+
+How to read it. Three seeds see a difference only where it is 2.5 times the seeds' own spread: of many papers'
+differences of less than a point no verdict can be had. The intervals are of seeds alone, on one test set, and no
+correction is made for so many claims: of what is nothing, about one in forty is **seen** by chance, and one in forty
+**reversed**. What is seen here is seen in a drawn world at width 128; it neither proves nor refutes what the papers
+measured on photographs. No claim is tested on a real set: none can be had on the machine that made this page;
+`--scale real` does it on yours.
 
 The rules (`experiments/claims/arms.py`) stood before any run that counts was scored. Eleven arms of Unified VLP were
-scored under rules before them, which left questions at chance, and are dropped (the log, 2026-11-22). What is seen here
-is seen in a drawn world at width 128; it neither proves nor refutes what the papers measured on photographs.
+scored under rules before them, which left questions at chance, and are dropped (the log, 2026-11-22). Studies with a
+page of their own were scored before; their differences are taken by seed like all others.
 
 ![Each claim's difference with its interval](claims.svg)
 """
@@ -48,8 +57,8 @@ def page(figures: Mapping[str, Any]) -> str:
         lines += [
             f"## {system}",
             "",
-            "| claim | id | score | paper | ours | 95% | seeds | verdict |",
-            "|---|---|---|---|---|---|---|---|",
+            "| claim | id | score | paper | ours | 95% | scores | seeds | verdict |",
+            "|---|---|---|---|---|---|---|---|---|",
         ]
         lines += [_row(claim, found.get(claim.id, {})) for claim in CLAIMS if claim.system == system]
         lines.append("")
@@ -65,10 +74,16 @@ def _row(claim: Claim, kept: Mapping[str, Any]) -> str:
         "–" if claim.paper is None else f"{claim.paper:+.1f}",
         f"{kept['value']:+.1f}" if ran else "–",
         f"{kept['low']:+.1f} to {kept['high']:+.1f}" if ran else "–",
+        _scores(kept) if ran else "–",
         str(kept.get("seeds", 0)),
         f"**{kept.get('verdict', 'not run')}**" + (f" ([study]({page_of(claim.study)}))" if claim.study else ""),
     ]
     return "| " + " | ".join(cells) + " |"
+
+
+def _scores(kept: Mapping[str, Any]) -> str:
+    blind = list(dict.fromkeys(f"{one:.1f}" for one in kept["blind"] if one is not None))
+    return ", ".join(f"{score:.1f}" for score in kept["scores"]) + (f" ({', '.join(blind)})" if blind else "")
 
 
 def plot(figures: Mapping[str, Any]) -> str:

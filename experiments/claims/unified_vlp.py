@@ -12,36 +12,55 @@ read = Stage("unified-vlp/small/pretrain", ("objectives.seq2seq=0",))
 pretext = Stage("unified-vlp/small/pretrain", ("model.class_input=false", "objectives.region_class=1"))
 
 
-def caption(start: Stage | None, *settings: str) -> Arm:
-    name = f"{vlp}/small/caption"
-    return Arm(start.then(name, *settings) if start else Stage(name, settings), "caption")
+def caption(start: Stage | None) -> Arm:
+    return _caption(start, (), ())
 
 
 def vqa(start: Stage | None) -> Arm:
-    return Arm(start.then(f"{vlp}/small/vqa") if start else Stage(f"{vlp}/small/vqa"), "vqa")
+    return Arm(Stage(f"{vlp}/small/vqa", after=start), "vqa")
 
 
-soon, many = ("training.steps=60", "training.validate_every=30"), ("data.records=1000",)
+SOON = 0.2  # of fine-tuning's steps
+
+
+def few(start: Stage | None) -> Arm:
+    """As many pictures as Flickr30k has."""
+    return _caption(start, ("data.records=29000",), ("data.records=300",))
+
+
+def many(start: Stage | None) -> Arm:
+    """All pictures, and as much work on each as where they are few."""
+    return _caption(start, (), ("data.records=1000", "training.steps=1000", "training.validate_every=200"))
+
+
+def soon(start: Stage | None) -> Arm:
+    return _caption(start, (), ("training.validate_every=30",), SOON)
+
+
+def _caption(start: Stage | None, settings: tuple[str, ...], small: tuple[str, ...], share: float = 1.0) -> Arm:
+    return Arm(Stage(f"{vlp}/small/caption", settings, start, small=small, share=share), "caption")
+
+
 CLAIMS: list[Claim] = [
     Claim(
         "vlp-pretrained-caption",
         paper,
         "pre-training helps captions",
-        "Table 2, COCO",
+        "Table 4, COCO",
         CIDER,
-        2.6,
+        4.4,
         over(caption(pretrained), caption(None)),
-        note="the paper's baseline begins from UniLM, ours anew",
+        note="over from scratch; 2.6 over UniLM",
     ),
     Claim(
         "vlp-pretrained-vqa",
         paper,
         "pre-training helps VQA",
-        "Table 2, test-std",
+        "Table 4, test-dev",
         ACCURACY,
-        0.7,
+        2.8,
         over(vqa(pretrained), vqa(None)),
-        note="as above",
+        note="over from scratch; 0.9 over UniLM",
     ),
     Claim(
         "vlp-seq2seq-caption",
@@ -96,16 +115,27 @@ CLAIMS: list[Claim] = [
         "Figure 1",
         CIDER,
         None,
-        gain_over((caption(pretrained, *soon), caption(None, *soon)), (caption(pretrained), caption(None))),
+        gain_over((soon(pretrained), soon(None)), (caption(pretrained), caption(None))),
     ),
-    Claim("vlp-scst", paper, "SCST raises CIDEr", "Tables 2 and 3", CIDER, 12.4, study="scst_unified_vlp"),
+    Claim(
+        "vlp-scst",
+        paper,
+        "SCST raises CIDEr",
+        "Tables 2 and 3",
+        CIDER,
+        12.4,
+        study="scst_unified_vlp",
+        rounds=((1, "self-critical", CIDER), (-1, "cross-entropy, longer", CIDER)),
+        note="here over cross-entropy of as many steps",
+    ),
     Claim(
         "vlp-small-sets",
         paper,
         "small sets gain most",
-        "Table 2, Flickr30k over COCO",
+        "Table 4, Flickr30k over COCO",
         CIDER,
-        8.0,
-        gain_over((caption(pretrained), caption(None)), (caption(pretrained, *many), caption(None, *many))),
+        9.5,
+        gain_over((few(pretrained), few(None)), (many(pretrained), many(None))),
+        note="over from scratch; 8.0 over UniLM; here 300 scenes over 1,000 of one set",
     ),
 ]

@@ -1,0 +1,73 @@
+"""A store of the regions at the true boxes, with the features that the drawn world's detector gives them.
+
+    uv run python -m experiments.claims.true_boxes runs/world demo/detector/detector runs/true
+
+True boxes are compared with detected ones (VL-BERT, Table 4): both stores have one network's features, so that only the
+boxes differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from diptych.core import FeatureContract, Record, Regions
+from diptych.loading.extract import extract
+from diptych.runs.extraction import read_records
+from diptych.terminal import make_console
+from diptych.vision.detector import Picture
+from diptych.vision.letterbox import letterbox
+from diptych.vision.load import load_detector
+from diptych.vision.storybook_detector import StorybookDetector
+
+
+class AtTrueBoxes(StorybookDetector):
+    """Describes the boxes of a record's objects, and finds none itself."""
+
+    @property
+    def contract(self) -> FeatureContract:
+        return replace(super().contract, selection="true boxes")
+
+    @torch.no_grad()
+    def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
+        if not pictures:
+            return []
+        squares, shares = letterbox(pictures, self.network.shape.side, self.device)
+        found = []
+        with torch.autocast(self.device.type, torch.bfloat16):
+            for square, share, picture, record in zip(squares, shares, pictures, records, strict=True):
+                maps = self.network(square[None])
+                boxes = torch.tensor([thing.box for thing in record.objects]).reshape(1, -1, 4)
+                features = self.network.describe(maps, boxes * share.repeat(2))
+                found.append(
+                    Regions(
+                        boxes=boxes[0],
+                        scores=torch.ones(boxes.shape[1]),
+                        size=(picture.shape[2], picture.shape[1]),
+                        classes=self.network.region_heads["kind"](features)[0].float().softmax(1),
+                        features=features[0].float(),
+                        whole=maps.whole[0].float(),
+                    )
+                )
+        return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("world", type=Path, help="folder that diptych storybook write made")
+    parser.add_argument("detector", type=Path, help="folder of the trained detector")
+    parser.add_argument("store", type=Path)
+    given = parser.parse_args()
+    detector = load_detector(given.detector)
+    if not isinstance(detector, StorybookDetector):
+        raise SystemExit(f"{given.detector} holds another detector; wanted is the one that diptych demo trains")
+    records = read_records(given.world, make_console(), None, None, 0)
+    print(extract(records, AtTrueBoxes(detector.network, detector.selection), given.store).summary())
+
+
+if __name__ == "__main__":
+    main()
