@@ -9,14 +9,17 @@ Every system is pre-trained on the web scenes by its small recipe, then fine-tun
 the settings of `TASKS`, which are the same for all systems; val, looked at a few times, chooses the weights, and test
 is scored once, by three seeds. The systems are not tuned against each other, so small differences between them say
 nothing. Retrieval ranks exactly for a sample of queries, and zero-shot where pre-training teaches what belongs
-together. Scores are kept one by one: the same command goes on where it stopped, `--split val` is for choosing settings.
+together. Scores are kept one by one in experiments/results/systems.json: the same command goes on where it stopped, on
+another machine too; `--split val` is for choosing settings.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -25,9 +28,11 @@ from diptych.models import SYSTEMS
 from diptych.processes import PROCESSES
 from diptych.recipes import RECIPES
 from diptych.runs.distributed import ending_children, workers
-from experiments.claims.arms import Arm, Place, Stage, in_turns, measured
-from experiments.figures import Figure, of_score, save
+from experiments.claims.arms import Arm, Place, Stage, in_turns, key_of, measured
+from experiments.figures import RESULTS, Figure, of_score, save
 
+NAME = "systems"
+COMMAND = "uv run python -m experiments.systems --store runs/store --out runs/systems"
 # Of fine-tuning, on all scenes of train: steps, batch.
 TASKS: dict[str, tuple[int, int]] = {
     "caption": (400, 32),
@@ -68,6 +73,44 @@ def _length(steps: int, batch: int) -> tuple[str, ...]:
     return f"training.steps={steps}", f"training.batch={batch}", f"training.checkpoint_every={steps}"
 
 
+@dataclass(frozen=True)
+class Round:
+    """One run's scores. `key`: of its recipes, so that scores of changed ones are not mixed with theirs."""
+
+    key: str
+    row: str
+    system: str
+    seed: int
+    scores: dict[str, Figure]
+
+
+def committed() -> dict[str, Any]:
+    path = RESULTS / f"{NAME}.json"
+    figures: dict[str, Any] = json.loads(path.read_text("utf-8"))["figures"] if path.exists() else {"rounds": []}
+    return figures
+
+
+def kept(rounds: Iterable[Mapping[str, Any]], place: Place) -> Iterator[Round]:
+    """Those of today's recipes."""
+    today = {(row, system): arm for row, system, arm in arms(list(SYSTEMS), list(TASKS))}
+    for found in (Round(**one) for one in rounds):
+        arm = today.get((found.row, found.system))
+        if arm is not None and found.key == key_of(arm.last, found.seed, place):
+            yield found
+
+
+def table(rounds: Iterable[Round]) -> dict[str, Any]:
+    """By row, system and score, over the seeds."""
+    cells: dict[tuple[str, str], list[Round]] = {}
+    for one in rounds:
+        cells.setdefault((one.row, one.system), []).append(one)
+    figures: dict[str, Any] = {}
+    for (row, system), found in cells.items():
+        scores = {name: over_seeds([one.scores[name] for one in found]) for name in found[0].scores}
+        figures.setdefault(row, {})[system] = scores
+    return figures
+
+
 def over_seeds(found: Sequence[Figure]) -> Figure:
     """The mean, the least and the most; of one seed its own interval."""
     values = [figure["value"] for figure in found]
@@ -88,26 +131,21 @@ def main() -> None:
     parser.add_argument("--split", default="test", help="scored split; figures of any other are printed alone")
     given = parser.parse_args()
     place = Place((("detected", str(given.store)),), str(given.out))
-    figures: dict[str, Any] = {"pre-training steps": PRETRAIN[0]}
-    command = "uv run python -m experiments.systems --store runs/store --out runs/systems"
-    cells: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    rounds = list(kept(committed()["rounds"], place)) if given.split == "test" else []
+    scored = {(one.row, one.system, one.seed) for one in rounds}
     rows = in_turns(arms(given.systems, given.tasks), lambda row: row[1])
-    jobs = [(*row, seed) for seed in range(given.seeds) for row in rows]
+    jobs = [(*row, seed) for seed in range(given.seeds) for row in rows if (row[0], row[1], seed) not in scored]
     with workers(given.processes) as pool, ending_children():
-        running = {pool.submit(measured, arm, seed, place, given.split): job for *job, arm, seed in jobs}
+        running = {pool.submit(measured, *job[2:], place, given.split): job for job in jobs}
         for done in as_completed(running):
-            row, system = running[done]
-            found = cells.setdefault((row, system), [])
-            found.append(done.result())
-            here = {
-                name: over_seeds([of_score(scores[name]) for scores in found])
-                for name in SHOWN[row.partition(",")[0]]
-                if name in found[0]
-            }
-            print(system, row, here, flush=True)
-            figures.setdefault(row, {})[system] = here
+            row, system, arm, seed = running[done]
+            found = done.result()
+            scores = {name: of_score(found[name]) for name in SHOWN[row.partition(",")[0]] if name in found}
+            rounds.append(Round(key_of(arm.last, seed, place), row, system, seed, scores))
+            print(system, row, f"seed {seed}", scores, flush=True)
             if given.split == "test":
-                save("systems", command, figures)
+                known = {"pre-training steps": PRETRAIN[0], "rounds": [asdict(one) for one in rounds]}
+                save(NAME, COMMAND, known | table(rounds))
 
 
 if __name__ == "__main__":
