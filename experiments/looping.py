@@ -2,11 +2,9 @@
 
     uv run python -m experiments.looping --data world-store --out runs/out/looping --keep
 
-No set of photographs with captions can be shipped, so drawn scenes are made as hard: captions of about 25 words (two of
-a scene's joined, none with three words twice), features with noise, class probabilities with noise. A captioner learns
-them from nothing by the recipe unified-vlp/photos/caption, once as it is and once a time with one thing changed; each
-writes of the test pictures by every search. People's own captions are measured as the models' are. Stopped at any
-moment, the same command goes on.
+A captioner learns drawn scenes made as hard as photographs (`experiments.hard_world`) from nothing by the recipe
+unified-vlp/photos/caption, once as it is and once a time with one thing changed; each writes of the test pictures by
+every search. People's own captions are measured as the models' are. Stopped at any moment, the same command goes on.
 """
 
 from __future__ import annotations
@@ -16,10 +14,8 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import as_completed
-from dataclasses import dataclass, replace
-from itertools import permutations
+from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from statistics import mean
 from typing import Any
 
@@ -27,23 +23,20 @@ import torch
 from rich.console import Console
 
 from diptych.configs import derive
-from diptych.core import Record, Regions
 from diptych.files import write_atomically
-from diptych.loading.store import INDEX, Store, StoreWriter
+from diptych.loading.store import Store
 from diptych.loading.tokens import Tokens
 from diptych.metrics import repeated_ngrams, tokens_of
 from diptych.metrics.hallucination import mentions
-from diptych.metrics.tokenise import ngrams
 from diptych.recipes import find_recipe
 from diptych.runs.distributed import workers
-from diptych.runs.prepare import in_split
 from diptych.runs.run import predict, run
 from diptych.sources.storybook import names_of_kinds
 from diptych.tasks.caption import score_captions
-from experiments.claiming import claim
 from experiments.figures import of_score, save
+from experiments.hard_world import STORE, HardWorld, goes_round
 
-RECIPE, STORE, WORDS, ROW = "unified-vlp/photos/caption", "store", "tokens", "row.json"
+RECIPE, WORDS, ROW = "unified-vlp/photos/caption", "tokens", "row.json"
 SAID_BY_PEOPLE = "what it learns from"
 AS_IT_IS = "the recipe"
 SMALL = 200  # tokens of the small vocabulary
@@ -69,17 +62,11 @@ OF_EVERY_ARM = ("greedy", "3 beams", "3 beams, no 3 words twice")
 
 
 @dataclass(frozen=True)
-class LoopStudy:
-    """What is compared, as plain values, so that other processes can do parts of it."""
+class LoopStudy(HardWorld):
+    """What is compared."""
 
-    store: str  # of drawn scenes, with splits train, val and test
-    out: str
-    pictures: int = 1500  # of the training split
-    test: int = 200
-    noise: float = 1.0  # in standard deviations of a feature, and of the logarithm of a class's probability
     steps: int = 300
     batch: int = 32
-    seed: int = 0
     settings: tuple[str, ...] = ("training.threads=1", "training.validate_every=null", "training.patience=null")
     arms: tuple[str, ...] = tuple(ARMS)
 
@@ -108,61 +95,10 @@ def loop_study(plan: LoopStudy, processes: int, done: Callable[[dict[str, Any]],
 
 def prepared(plan: LoopStudy) -> Store:
     """What is learnt from, with the small vocabulary beside it."""
-    claim(plan, plan.out)
-    folder, words = Path(plan.out) / STORE, Path(plan.out) / WORDS
-    if not (folder / INDEX).exists():
-        make_hard(Store(Path(plan.store)), folder, plan.pictures, plan.test, plan.noise, plan.seed)
-    store = Store(folder)
+    store, words = plan.made(), Path(plan.out) / WORDS
     words.mkdir(exist_ok=True)
     Tokens.train([said for index in store.split("train") for said in store.words(index).captions], SMALL).save(words)
     return store
-
-
-def make_hard(source: Store, out: Path, pictures: int, test: int, noise: float, seed: int) -> None:
-    """A store of fewer pictures with long captions and regions that tell less; one shard, written whole or not at all.
-
-    val keeps all its pictures. Raises DataError where `source` has no such splits.
-    """
-    train = Random(f"{seed}/pictures").sample(in_split(source, "train", "--data"), pictures)
-    chosen = [*sorted(train), *source.split("val"), *in_split(source, "test", "--data")[:test]]
-    deviation = torch.cat([_features(source.regions(index)) for index in train[:500]]).std(0)
-    contract = replace(source.contract, extractor=f"{source.contract.extractor}, noise {noise}", weights="")
-    with StoreWriter(out, contract, len(chosen)) as writer:
-        for index in chosen:
-            record, drawn = source.record(index), torch.Generator().manual_seed(index)
-            if record.regions is None or not len(record.regions) or not (long := long_captions(record, seed)):
-                continue
-            regions = with_noise(record.regions, noise, deviation, drawn)
-            bare = Record(record.key, record.split, size=record.size, objects=record.objects)
-            writer.add(replace(bare, captions=long, regions=regions))
-
-
-def with_noise(regions: Regions, noise: float, deviation: torch.Tensor, drawn: torch.Generator) -> Regions:
-    """The regions as a detector sees them that knows less of them: what they are is still likelier than not."""
-
-    def noisy(value: torch.Tensor, deviation: torch.Tensor | float = 1.0) -> torch.Tensor:
-        return value + noise * deviation * torch.randn(value.shape, generator=drawn)
-
-    whole, classes = regions.whole, regions.classes
-    return replace(
-        regions,
-        features=noisy(_features(regions), deviation),
-        whole=None if whole is None else noisy(whole, deviation),
-        classes=None if classes is None else noisy(classes.clamp_min(1e-3).log()).softmax(-1),
-    )
-
-
-def long_captions(record: Record, seed: int, most: int = 5) -> tuple[str, ...]:
-    """Two of its captions joined, at most so many pairs, none with three words twice."""
-    pairs = [" and ".join(pair) for pair in permutations(dict.fromkeys(record.captions), 2)]
-    kept = [text for text in pairs if not goes_round(text)]
-    return tuple(Random(f"{seed}/{record.key}").sample(kept, min(most, len(kept))))
-
-
-def goes_round(text: str) -> bool:
-    """Whether three words in a row stand there twice."""
-    grams = list(ngrams(tokens_of(text), 3))
-    return len(grams) > len(set(grams))
 
 
 def teach(plan: LoopStudy, arm: str) -> dict[str, Any]:
@@ -199,11 +135,6 @@ def habits(said: Mapping[str, str]) -> dict[str, float]:
         "repeated bigrams": round(100 * repeated_ngrams(list(said.values()), 2), 1),
         "captions that name a kind twice": round(100 * mean(len(kinds) > len(set(kinds)) for kinds in named), 1),
     }
-
-
-def _features(regions: Regions) -> torch.Tensor:
-    assert regions.features is not None
-    return regions.features
 
 
 def main() -> None:

@@ -2,10 +2,9 @@
 
     uv run python -m experiments.photographs --data world-store --out runs/out/photographs --keep
 
-No set of photographs with captions can be shipped, so they learn from drawn scenes that are made as hard
-(`experiments.looping`). Each system pre-trains and learns its task as docs/photographs.md says, on one thread, until
-its patience ends or its steps are over, TDEN for a third of its steps; val chooses, test is read once. The same command
-goes on where it was stopped.
+They learn from drawn scenes made as hard (`experiments.hard_world`). Each system pre-trains and learns its task as
+docs/photographs.md says, on one thread, until its patience ends or its steps are over, TDEN for a third of its steps;
+val chooses, test is read once. The same command goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -22,29 +21,24 @@ from rich.console import Console
 
 from diptych.evaluation.evaluate import score_model
 from diptych.files import write_atomically
-from diptych.loading.store import INDEX, Store
+from diptych.loading.store import Store
 from diptych.processes import PROCESSES
 from diptych.recipes import find_recipe
 from diptych.runs.distributed import workers
 from diptych.runs.folder import ModelFolder
 from diptych.runs.run import Run, fit_to, run
-from experiments.claiming import claim
 from experiments.figures import of_score, save
-from experiments.looping import make_hard
+from experiments.hard_world import STORE, HardWorld
 
-STORE, ROW = "store", "row.json"
+ROW = "row.json"
 CHAINS = {"unified-vlp": "caption", "tden": "retrieval"}
 SHORTER = {"tden": ["training.steps=2000"]}  # of 6,000: its two passes would take an hour and a quarter
 
 
 @dataclass(frozen=True)
-class Photographs:
-    store: str  # of drawn scenes, with splits train, val and test
-    out: str
-    pictures: int = 6000  # of the training split
+class Photographs(HardWorld):
+    pictures: int = 6000
     test: int = 600
-    noise: float = 1.0  # as in `experiments.looping`
-    seed: int = 0
     settings: tuple[str, ...] = ()
 
 
@@ -88,9 +82,7 @@ def main() -> None:
     plan = Photographs(
         given.data, given.out, pictures=given.pictures, test=given.test, seed=given.seed, settings=tuple(given.set)
     )
-    claim(plan, plan.out)
-    if not (Path(plan.out) / STORE / INDEX).exists():
-        make_hard(Store(Path(plan.store)), Path(plan.out) / STORE, plan.pictures, plan.test, plan.noise, plan.seed)
+    plan.made()
     with workers(min(PROCESSES, len(given.systems))) as pool:
         rows = dict(zip(given.systems, pool.map(learn, [plan] * len(given.systems), given.systems), strict=True))
     figures = {"asked": {"pictures": plan.pictures, "test": plan.test, "seed": plan.seed}, "systems": rows}

@@ -12,6 +12,7 @@ from diptych.loading.extract import extract
 from diptych.loading.store import Store
 from diptych.sources.storybook import record, scene
 from diptych.vision.ground_truth import GroundTruth
+from experiments.hard_world import goes_round, long_captions
 from experiments.looping import (
     ARMS,
     AS_IT_IS,
@@ -21,8 +22,6 @@ from experiments.looping import (
     SMALL,
     LoopStudy,
     about,
-    goes_round,
-    long_captions,
     loop_study,
     prepared,
     teach,

@@ -8,12 +8,10 @@ import pytest
 import torch
 
 from diptych.loading.extract import extract
-from diptych.loading.store import Store
 from diptych.recipes import find_recipe
 from diptych.sources.storybook import record, scene
 from diptych.vision.ground_truth import GroundTruth
-from experiments.looping import make_hard
-from experiments.photographs import CHAINS, STORE, Photographs, learn
+from experiments.photographs import CHAINS, Photographs, learn
 
 TINY = (
     "model.width=16", "model.heads=2", "training.precision=fp32", "training.batch=2",
@@ -28,7 +26,7 @@ def plan(tmp_path: Path) -> Photographs:
     store = tmp_path / "world"
     extract(records, GroundTruth.of(records), store)
     plan = Photographs(str(store), str(tmp_path / "out"), pictures=6, test=3, settings=TINY)
-    make_hard(Store(store), Path(plan.out) / STORE, plan.pictures, plan.test, plan.noise, plan.seed)
+    plan.made()
     return plan
 
 
