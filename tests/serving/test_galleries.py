@@ -131,6 +131,22 @@ def test_a_database_that_is_away_is_a_sentence_and_is_asked_again(address: str, 
         PostgresVectors("postgresql://me@127.0.0.1:9/none", MODEL)
 
 
+def test_a_table_that_another_locks_is_a_sentence_and_not_waited_for(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diptych.serving.galleries.postgres.ANSWERED", 1)
+    kept = open_vectors(address, Path(), MODEL)
+    kept.add(NAMES[:5], unit(5))
+    with psycopg.connect(address) as other:
+        other.execute("LOCK diptych_vectors")
+        with pytest.raises(ServingError, match=r"has not answered within 1 s .*; nothing is lost: .* ask again"):
+            kept.search(unit(1)[0], NAMES[:5], 2)
+        with pytest.raises(ServingError, match="has not answered"):
+            kept.known(NAMES[:5])
+    assert kept.known(NAMES[:6]) == set(NAMES[:5])
+    assert len(kept.search(unit(1)[0], NAMES[:5], 2)) == 2
+
+
 def test_a_password_is_not_taken_from_the_command_line_nor_shown(
     address: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

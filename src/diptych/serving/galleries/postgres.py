@@ -26,6 +26,7 @@ from diptych.terminal import printable
 
 CANDIDATES = 200  # of a search in the index: recall at 10 is measured in docs/results
 PATIENCE = 10  # seconds for a connection
+ANSWERED = 60  # seconds for a question, as a service has others waiting; what is added or indexed takes what it needs
 MOST_WIDE = 2000  # values of a vector that an HNSW index takes
 MANY = 10_000  # from here on there is an index, made at once when all were added; fewer are compared one by one
 BUILDING = "1GB"  # of memory at most, to make it
@@ -64,6 +65,7 @@ class PostgresVectors:
         if not len(contents):
             return
         with self._connection() as connection, connection.transaction():
+            connection.execute("SET LOCAL statement_timeout = 0")
             self._make(connection, vectors.shape[1])
             cursor = connection.cursor()
             cursor.execute("CREATE TEMP TABLE coming (content bytea, vector vector) ON COMMIT DROP")
@@ -77,6 +79,7 @@ class PostgresVectors:
     def settle(self) -> None:
         """An index that is made at once takes a tenth of the time of one that grows row by row."""
         with self._connection() as connection, connection.transaction():
+            connection.execute("SET LOCAL statement_timeout = 0")
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
             if not self._is_ready(connection):
                 return
@@ -152,8 +155,11 @@ class PostgresVectors:
                 return self._kept[0]
             except (self._psycopg.OperationalError, self._psycopg.InterfaceError):
                 _close(self._kept)
-        connection = self._psycopg.connect(self.address, connect_timeout=PATIENCE, autocommit=True)
+        connection = self._psycopg.connect(
+            self.address, connect_timeout=PATIENCE, tcp_user_timeout=1000 * ANSWERED, autocommit=True
+        )
         try:
+            connection.execute(f"SET statement_timeout = '{ANSWERED}s'")
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
             self._register(connection)
         except self._psycopg.Error:
@@ -173,6 +179,11 @@ class PostgresVectors:
             raise GalleryError(
                 f"the database of {self.shown} is full ({_first_line(error)}); what it held stays, and these vectors "
                 "were not added: make room, and give the same command again"
+            ) from error
+        except errors.QueryCanceled as error:
+            raise GalleryError(
+                f"the database of {self.shown} has not answered within {ANSWERED} s ({_first_line(error)}); nothing is "
+                "lost: see what it is busy with or who locks diptych_vectors, and ask again"
             ) from error
         except (errors.FeatureNotSupported, errors.UndefinedFile, errors.UndefinedObject) as error:
             raise GalleryError(
