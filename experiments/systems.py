@@ -91,7 +91,7 @@ def committed() -> dict[str, Any]:
 
 
 def kept(rounds: Iterable[Mapping[str, Any]], place: Place) -> Iterator[Round]:
-    """Those of today's recipes."""
+    """Those of today's recipes and scores."""
     today = {(row, system): arm for row, system, arm in arms(list(SYSTEMS), list(TASKS))}
     for found in (Round(**one) for one in rounds):
         arm = today.get((found.row, found.system))
@@ -140,7 +140,7 @@ def main() -> None:
         for done in as_completed(running):
             row, system, arm, seed = running[done]
             found = done.result()
-            scores = {name: of_score(found[name]) for name in SHOWN[row.partition(",")[0]] if name in found}
+            scores = {name: of_score(found[name]) for name in SHOWN[arm.task] if name in found}
             rounds.append(Round(key_of(arm.last, seed, place), row, system, seed, scores))
             print(system, row, f"seed {seed}", scores, flush=True)
             if given.split == "test":

@@ -7,7 +7,8 @@
     uv run python -m experiments.claims --list                        # claims, their arms, and what is left to run
 
 Arms that several claims share are trained once, and every score stands in experiments/results/claims.json by the key of
-its recipes: the same command goes on where it stopped, on another machine too. One claim wants a store of its own, of
+its recipes and the detector whose features it read: the same command goes on where it stopped, on another machine too.
+Arms are compared where one detector made the features of both. One claim wants a store of its own, of
 the same detector's features of the true boxes; give it as --store true=runs/true too:
 
     uv run python -m experiments.claims.true_boxes runs/world demo/detector/detector runs/true
@@ -35,6 +36,7 @@ from typing import Any
 from benchmarks.machine import save_result
 from diptych.errors import RecipeError
 from diptych.files import write_atomically
+from diptych.loading.store import Store
 from diptych.processes import PROCESSES
 from diptych.runs.distributed import ending_children, workers
 from diptych.sources.storybook import record, scene
@@ -46,57 +48,73 @@ from experiments.figures import RESULTS
 
 NAME = "claims"
 COMMAND = "uv run python -m experiments.claims --store runs/store --store true=runs/true --out runs/claims"
+FEATURES = 12  # letters of the detector's hash
 SCENES, OTHER_WORLD = 10_000, 1  # of text alone: as many captions as pairs, of another seed than any store's
 
 
-def waiting(claims: Iterable[Claim], seeds: int, place: Place, kept: dict[str, Any]) -> list[tuple[Arm, int]]:
-    """Every arm and seed without a score, of all claims one seed before any has two, those that begin alike apart."""
+Kept = dict[str, dict[str, Any]]  # rows, by the name of an arm with its seed, and by whose features it read
+Round = tuple[int, str]  # a seed, and whose features
+
+
+def waiting(claims: Iterable[Claim], seeds: int, place: Place, kept: Kept) -> list[tuple[Arm, int]]:
+    """Every arm and seed that a claim lacks, of all claims one seed before any has two, those alike apart."""
     there = {name for name, _ in place.stores}
     jobs: list[tuple[Arm, int]] = []
     for seed in range(seeds):
-        found: dict[tuple[str, str], Arm] = {}
-        for arm in (arm for claim in claims for _, arm in claim.terms):
-            name = key_of(arm.last, seed, place)
-            if arm.stores <= there and f"{name}/{arm.task}" not in kept:
-                found.setdefault((name, arm.task), arm)
+        found: dict[str, Arm] = {}
+        for claim in claims:
+            if claim.study or seed in paired(terms_of(claim, place, kept)):
+                continue
+            for _, arm in claim.terms:
+                name = _name(arm, seed, place)
+                if arm.stores <= there and place.features not in kept.get(name, {}):
+                    found.setdefault(name, arm)
         jobs += [(arm, seed) for arm in in_turns(found.values(), lambda arm: arm.last.chain[0])]
     return jobs
 
 
-def judge(claim: Claim, seeds: int, place: Place, kept: dict[str, Any]) -> dict[str, Any]:
+def judge(claim: Claim, place: Place, kept: Kept) -> dict[str, Any]:
     """The difference over the seeds of which all arms are scored, the mean score of each, and the verdict."""
-    terms = (
-        list(_of_study(claim)) if claim.study else [_scored(*term, claim, seeds, place, kept) for term in claim.terms]
-    )
-    shared = sorted(set.intersection(*(set(term.by_seed) for term in terms)))
+    terms = terms_of(claim, place, kept)
+    shared = list(paired(terms).values())
     if not shared:
         return {"verdict": "not run", "seeds": 0}
-    found = difference([sum(term.weight * term.by_seed[seed] for term in terms) for seed in shared])
-    means = [round(fmean(term.by_seed[seed] for seed in shared), 1) for term in terms]
+    found = difference([sum(term.weight * term.by_round[one] for term in terms) for one in shared])
+    means = [round(fmean(term.by_round[one] for one in shared), 1) for term in terms]
     return _to_json(found) | {"scores": means, "blind": [term.blind for term in terms]}
 
 
 @dataclass(frozen=True)
 class Term:
-    """What an arm came to: its score by seed, and what one who sees no picture would."""
+    """What an arm came to: its score by seed and features, and what one who sees no picture would."""
 
     weight: float
-    by_seed: dict[int, float]
+    by_round: dict[Round, float]
     blind: float | None = None
 
 
-def _scored(weight: float, arm: Arm, claim: Claim, seeds: int, place: Place, kept: dict[str, Any]) -> Term:
+def paired(terms: Sequence[Term]) -> dict[int, Round]:
+    """By seed, where all have been scored on the same features."""
+    return {seed: (seed, whose) for seed, whose in sorted(set.intersection(*(set(term.by_round) for term in terms)))}
+
+
+def terms_of(claim: Claim, place: Place, kept: Kept) -> list[Term]:
+    return list(_of_study(claim)) if claim.study else [_scored(*term, claim, place, kept) for term in claim.terms]
+
+
+def _scored(weight: float, arm: Arm, claim: Claim, place: Place, kept: Kept) -> Term:
     score = arm.score or claim.score
-    rows = {seed: row for seed in range(seeds) if (row := kept.get(_name(arm, seed, place))) is not None}
+    seeds = {row["seed"] for by_features in kept.values() for row in by_features.values()}
+    rows = {(seed, whose): row for seed in seeds for whose, row in kept.get(_name(arm, seed, place), {}).items()}
     blind = next((row["blind"][score] for row in rows.values() if score in row["blind"]), None)
-    return Term(weight, {seed: row["scores"][score] for seed, row in rows.items()}, blind)
+    return Term(weight, {one: row["scores"][score] for one, row in rows.items()}, blind)
 
 
 def _of_study(claim: Claim) -> Iterator[Term]:
     """From its committed results."""
     rounds = json.loads((RESULTS / f"{claim.study}.json").read_text("utf-8"))["figures"]["rounds"]
     for weight, name, score in claim.rounds:
-        yield Term(weight, {row["seed"]: row[score] for row in rounds if row["arm"] == name})
+        yield Term(weight, {(row["seed"], ""): row[score] for row in rounds if row["arm"] == name})
 
 
 def _name(arm: Arm, seed: int, place: Place) -> str:
@@ -113,20 +131,20 @@ def run(claims: Sequence[Claim], seeds: int, place: Place, figures: dict[str, An
     """Trains what is wanting, and keeps every score at once: of the small recipes with this repository's results."""
     kept = figures.setdefault("arms", {})
     jobs = waiting(claims, seeds, place, kept)
-    _keep(figures, seeds, place)
+    _keep(figures, place)
     with workers(processes) as pool, ending_children():
         running = {pool.submit(scores_of, arm, seed, place): (arm, seed) for arm, seed in jobs}
         for number, done in enumerate(as_completed(running), start=1):
             arm, seed = running[done]
             scores, blind = done.result()
             row = {"chain": list(describe(arm.last)), "seed": seed, "scores": scores, "blind": blind}
-            kept[_name(arm, seed, place)] = row
-            _keep(figures, seeds, place)
+            kept.setdefault(_name(arm, seed, place), {})[place.features] = row
+            _keep(figures, place)
             print(f"{number} of {len(jobs)}: {arm.last.recipe} seed {seed}: {_short(scores)}", flush=True)
 
 
-def _keep(figures: dict[str, Any], seeds: int, place: Place) -> None:
-    figures["claims"] = {claim.id: judge(claim, seeds, place, figures["arms"]) for claim in CLAIMS}
+def _keep(figures: dict[str, Any], place: Place) -> None:
+    figures["claims"] = {claim.id: judge(claim, place, figures["arms"]) for claim in CLAIMS}
     save_result(NAME, COMMAND, figures, _results(place))
 
 
@@ -138,14 +156,12 @@ def _short(scores: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.1f}" for name, value in list(scores.items())[:3])
 
 
-def _drawn_text(out: Path) -> str:
-    """A file of captions of scenes that no store has: what is read without pictures."""
-    file = out / "text.txt"
+def _draw_text(file: Path) -> None:
+    """Captions of scenes that no store has: what is read without pictures."""
     if not file.exists():
-        out.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         lines = [caption for index in range(SCENES) for caption in record(scene(OTHER_WORLD, "web", index)).captions]
         write_atomically(file, "\n".join([*lines, ""]).encode())
-    return str(file)
 
 
 def _places(named: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -154,12 +170,12 @@ def _places(named: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield (name, path) if equals else ("detected", one)
 
 
-def _listed(claims: Sequence[Claim], seeds: int, place: Place, kept: dict[str, Any]) -> Iterator[str]:
+def _listed(claims: Sequence[Claim], seeds: int, place: Place, kept: Kept) -> Iterator[str]:
     for claim in claims:
-        found = judge(claim, seeds, place, kept)
+        found = judge(claim, place, kept)
         yield f"{claim.id}: {claim.says} ({claim.source}); {found['verdict']}, {found['seeds']} seeds"
         for weight, arm in claim.terms:
-            chain = " > ".join(" ".join([one.recipe, *one.settings]) for one in arm.last.chain)
+            chain = " > ".join(" ".join([one.recipe, *one.settings, *one.small]) for one in arm.last.chain)
             yield f"    {weight:+.0f} {arm.task}: {chain}"
     yield f"{len(waiting(claims, seeds, place, kept))} arms and seeds are left to run"
 
@@ -185,15 +201,18 @@ def main() -> None:
     place = Place(
         tuple(stores.items()) or (("detected", ""),),
         str(given.out),
-        str(given.text or _drawn_text(given.out)) if stores else "",
+        str(given.text or given.out / "text.txt"),
         given.scale == "real",
         tuple((name, file) for name, _, file in (one.partition("=") for one in given.init)),
+        Store(Path(stores["detected"])).contract.weights[:FEATURES] if "detected" in stores else "",
     )
     path = _results(place) / f"{NAME}.json"
     figures: dict[str, Any] = json.loads(path.read_text("utf-8"))["figures"] if path.exists() else {}
     if given.list:
         print("\n".join(_listed(chosen, given.seeds, place, figures.get("arms", {}))))
         return
+    if given.text is None:
+        _draw_text(Path(place.text))
     try:
         run(chosen, given.seeds, place, figures, given.processes)
     except RecipeError as error:

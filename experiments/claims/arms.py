@@ -100,7 +100,8 @@ class Arm:
 class Place:
     """Stores by name, a file of text alone, and the folder of the runs.
 
-    `real`: by the papers' own recipes, which begin from `inits` (name, such as BERT base, and file).
+    `real`: by the papers' own recipes, which begin from `inits` (name, such as BERT base, and file). `features` says
+    whose the stores' features are.
     """
 
     stores: tuple[tuple[str, str], ...]
@@ -108,6 +109,7 @@ class Place:
     text: str = ""
     real: bool = False
     inits: tuple[tuple[str, str], ...] = ()
+    features: str = ""
 
     def store(self, name: str) -> Path:
         return Path(dict(self.stores)[name])

@@ -89,7 +89,9 @@ def test_an_arm_of_several_claims_is_trained_once_and_seed_by_seed() -> None:
     jobs = waiting(claims, 2, PLACE, {})
     assert [(arms.index(arm), seed) for arm, seed in jobs] == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]
     name = f"{key_of(arms[1].last, 0, PLACE)}/caption"
-    assert len(waiting(claims, 2, PLACE, {name: {"scores": {"CIDEr": 1.0}}})) == 5
+    one = {"seed": 0, "scores": {"CIDEr": 1.0}, "blind": {}}
+    assert len(waiting(claims, 2, PLACE, {name: {PLACE.features: one}})) == 5
+    assert len(waiting(claims, 2, PLACE, {name: {"of another detector": one}})) == 6
     elsewhere = Claim(
         "e", "", "", "", terms=over(Arm(Stage("tden/small/caption", (), store="true"), "caption"), arms[0])
     )
@@ -104,24 +106,28 @@ def test_those_that_begin_alike_are_apart() -> None:
 def test_a_difference_is_paired_by_seed() -> None:
     better, worse = (Arm(Stage("tden/small/caption", (f"optimizer.lr={rate}",)), "caption") for rate in (1e-3, 2e-3))
     scores = {better: (10.0, 30.0, 20.5), worse: (5.0, 25.0, 15.0)}
-    kept: dict[str, dict[str, dict[str, float]]] = {}
+    kept: dict[str, dict[str, Any]] = {}
     for arm, values in scores.items():
         for seed, value in enumerate(values):
-            kept[f"{key_of(arm.last, seed, PLACE)}/caption"] = {"scores": {"CIDEr": value}, "blind": {"CIDEr": 4.0}}
+            row = {"seed": seed, "scores": {"CIDEr": value}, "blind": {"CIDEr": 4.0}}
+            kept[f"{key_of(arm.last, seed, PLACE)}/caption"] = {"one detector": row}
     claim = Claim("c", "TDEN", "", "", terms=over(better, worse))
     found = {"value": 5.17, "low": 4.45, "high": 5.88, "seeds": 3, "verdict": "seen"}
-    assert judge(claim, 3, PLACE, kept) == found | {"scores": [20.2, 15.0], "blind": [4.0, 4.0]}
-    assert judge(claim, 4, PLACE, kept)["seeds"] == 3
-    assert judge(claim, 2, PLACE, kept)["verdict"] == "not run"
+    assert judge(claim, PLACE, kept) == found | {"scores": [20.2, 15.0], "blind": [4.0, 4.0]}
+    assert waiting([claim], 3, PLACE, kept) == [], "whoever made the features"
+    assert waiting([claim], 4, PLACE, kept) == [(better, 3), (worse, 3)]
+    name = f"{key_of(worse.last, 1, PLACE)}/caption"
+    kept[name]["another"] = kept[name].pop("one detector")
+    assert judge(claim, PLACE, kept)["seeds"] == 2, "arms of one seed on other features are not compared"
 
 
 def test_a_study_is_judged_by_its_seeds_too() -> None:
     """R@1 with written captions 8.3, 6.5 and 17.1, without them 2.9, 9.3 and 5.4 (its committed rounds)."""
-    found = judge(next(claim for claim in CLAIMS if claim.id == "xgpt-augmentation"), 3, PLACE, {})
+    found = judge(next(claim for claim in CLAIMS if claim.id == "xgpt-augmentation"), PLACE, {})
     assert found["scores"] == [10.6, 5.9]
     assert found["low"] < 0 < found["high"]
     assert found["verdict"] == "not seen"
-    assert judge(next(claim for claim in CLAIMS if claim.id == "vlp-scst"), 3, PLACE, {})["verdict"] == "seen"
+    assert judge(next(claim for claim in CLAIMS if claim.id == "vlp-scst"), PLACE, {})["verdict"] == "seen"
 
 
 def test_the_page_is_made_from_the_kept_figures() -> None:
@@ -153,10 +159,11 @@ def test_arms_are_trained_scored_and_kept(store: Path, tmp_path: Path, monkeypat
     figures: dict[str, Any] = {}
     monkeypatch.setattr("experiments.claims.__main__.save_result", lambda *given: None)
     run([claim], 1, place, figures, processes=1)
-    rows = figures["arms"]
-    assert sorted(len(row["chain"]) for row in rows.values()) == [1, 2]
-    assert all(0 <= row["scores"]["accuracy"] <= 100 and row["seed"] == 0 for row in rows.values())
-    assert waiting([claim], 1, place, rows) == []
+    kept = figures["arms"]
+    rows = [row for by_features in kept.values() for row in by_features.values()]
+    assert sorted(len(row["chain"]) for row in rows) == [1, 2]
+    assert all(0 <= row["scores"]["accuracy"] <= 100 and row["seed"] == 0 for row in rows)
+    assert waiting([claim], 1, place, kept) == []
 
 
 def test_true_boxes_are_described_by_the_one_network(store: Path) -> None:
