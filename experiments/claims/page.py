@@ -100,8 +100,7 @@ def plot(figures: Mapping[str, Any]) -> str:
     body = list(_rows(shown))
     middle = _x(0)
     ticks = "".join(
-        f'<text x="{_x(at):.0f}" y="{height - 6}" text-anchor="middle">{at:+d}</text>'
-        for at in range(-60, 61, 20)
+        f'<text x="{_x(at):.0f}" y="{height - 6}" text-anchor="middle">{at:+d}</text>' for at in range(-60, 61, 20)
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 20}" height="{height}" '
