@@ -270,6 +270,15 @@ def test_numbers_that_are_read_late_are_the_same(tmp_path, monkeypatch):
     ]
 
 
+def test_a_line_has_the_last_loss_of_each_thing_that_took_its_turn(tmp_path):
+    """The toy predicts `kind` in steps 1, 3, 5 alone; lines are of steps 2, 4, 6."""
+    toy_train(tmp_path / "each")
+    toy_train(tmp_path / "second", log_every=2)
+    each = [line["losses"] for line in lines(tmp_path / "each")]
+    assert [sorted(losses) for losses in each[:2]] == [["kind", "word"], ["word"]]
+    assert [line["losses"] for line in lines(tmp_path / "second")] == [each[at] | each[at + 1] for at in (0, 2, 4)]
+
+
 def test_a_loss_that_is_read_late_and_not_finite_is_never_saved(tmp_path, monkeypatch):
     monkeypatch.setattr(trainer, "READ_LATE", ("cpu",))
     said = r"loss of word is not finite \(step 2, pass 1, .*; records: toy/6, toy/7\)\. No checkpoint was saved yet"

@@ -27,8 +27,9 @@ class Line:
     """One logged step."""
 
     step: int  # steps done
-    losses: dict[str, float]  # per thing predicted; a second pass is called objective/2; rewards and lengths too
-    total: float  # weighted
+    # The last since the line before, as tasks may take turns; of a second pass objective/2; rewards and lengths too.
+    losses: dict[str, float]
+    total: float  # weighted; of this step, as all below
     lr: float
     gradient_norm: float
     samples_per_second: float

@@ -82,9 +82,7 @@ def train(
     Stopped after SIGTERM or Ctrl-C, TrainingError, CheckpointError, RecipeError.
     """
     if (training.validate_every is not None) != (validate is not None and score is not None):
-        raise RecipeError(
-            "training.validate_every, a validation and the name of its score go together: give all or none"
-        )
+        raise RecipeError("training.validate_every, a validation and the name of its score go together: all or none")
     if training.threads is not None:
         torch.set_num_threads(training.threads)
     with join_ranks(choose_device(training.device)) as ranks:
@@ -150,7 +148,7 @@ class _Run:
             late=ranks.device.type in READ_LATE,
         )
         self.stepper = fitted(stepper)
-        self.unread: list[StepFound] = []
+        self.unread, self.losses = list[StepFound](), dict[str, float]()  # losses: the last of each since the last line
 
     @property
     def root(self) -> Path:
@@ -211,8 +209,9 @@ class _Run:
                 now = time.monotonic()
                 speed = (self.step - done) * self.training.batch / max(now - since, 1e-9)
                 since, done = now, self.step
-                found = (self.step, report.losses, report.total, rate, report.gradient_norm, speed)
+                found = (self.step, self.losses, report.total, rate, report.gradient_norm, speed)
                 log.write(Line(*found, scores, report.examples or None))
+                self.losses = {}
             if scores is not None or self._due(self.training.checkpoint_every) or report.stop:
                 self._save(log)
             if report.stop and not self._finished():
@@ -226,6 +225,7 @@ class _Run:
         report = Report()
         while len(self.unread) > (self.stepper.late and not all_of_it):
             report = self.unread.pop(0).read()
+            self.losses |= report.losses
         return report
 
     def _due_now(self) -> bool:
