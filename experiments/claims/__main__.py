@@ -34,7 +34,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.machine import save_result
-from diptych.errors import RecipeError
+from diptych.errors import DiptychError
 from diptych.files import write_atomically
 from diptych.loading.store import Store
 from diptych.processes import PROCESSES
@@ -170,6 +170,14 @@ def _places(named: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield (name, path) if equals else ("detected", one)
 
 
+def _whose(store: str) -> str:
+    """The detector of a store's features."""
+    try:
+        return Store(Path(store)).contract.weights[:FEATURES]
+    except DiptychError as error:
+        raise SystemExit(str(error)) from error
+
+
 def _listed(claims: Sequence[Claim], seeds: int, place: Place, kept: Kept) -> Iterator[str]:
     for claim in claims:
         found = judge(claim, place, kept)
@@ -204,7 +212,7 @@ def main() -> None:
         str(given.text or given.out / "text.txt"),
         given.scale == "real",
         tuple((name, file) for name, _, file in (one.partition("=") for one in given.init)),
-        Store(Path(stores["detected"])).contract.weights[:FEATURES] if "detected" in stores else "",
+        _whose(stores["detected"]) if "detected" in stores else "",
     )
     path = _results(place) / f"{NAME}.json"
     figures: dict[str, Any] = json.loads(path.read_text("utf-8"))["figures"] if path.exists() else {}
@@ -215,7 +223,7 @@ def main() -> None:
         _draw_text(Path(place.text))
     try:
         run(chosen, given.seeds, place, figures, given.processes)
-    except RecipeError as error:
+    except DiptychError as error:
         raise SystemExit(str(error)) from error
 
 
