@@ -38,8 +38,8 @@ differences are taken by seed like all others.
 
 ![Each claim's difference with its interval](claims.svg)
 
-Dots and lines are ours, coloured by the verdict (blue seen, orange reversed, grey neither), black bars the papers'. What
-lies beyond 60 points is drawn there.
+Dots and lines are ours, coloured by the verdict (blue seen, orange reversed, grey neither), black bars the papers'.
+What lies beyond 60 points is drawn there.
 """
 ROW, LEFT, WIDTH, REACH = 16, 250, 420, 60.0  # pixels, and the points at which the plot ends
 COLOURS = {
