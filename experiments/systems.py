@@ -91,7 +91,7 @@ def committed() -> dict[str, Any]:
 
 
 def kept(rounds: Iterable[Mapping[str, Any]], place: Place) -> Iterator[Round]:
-    """Those of today's recipes and scores."""
+    """Those of today's recipes."""
     today = {(row, system): arm for row, system, arm in arms(list(SYSTEMS), list(TASKS))}
     for found in (Round(**one) for one in rounds):
         arm = today.get((found.row, found.system))

@@ -50,8 +50,6 @@ NAME = "claims"
 COMMAND = "uv run python -m experiments.claims --store runs/store --store true=runs/true --out runs/claims"
 FEATURES = 12  # letters of the detector's hash
 SCENES, OTHER_WORLD = 10_000, 1  # of text alone: as many captions as pairs, of another seed than any store's
-
-
 Kept = dict[str, dict[str, Any]]  # rows, by the name of an arm with its seed, and by whose features it read
 Round = tuple[int, str]  # a seed, and whose features
 
