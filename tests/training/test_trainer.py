@@ -39,9 +39,11 @@ def test_learns(tmp_path):
     assert [line["step"] for line in lines(tmp_path)] == list(range(1, 61))
 
 
-@pytest.mark.parametrize("kind", ["adamw", "adam", "sgd", "bert_adam"])
-def test_a_resume_after_any_step_is_bitwise_equal(tmp_path, kind, monkeypatch):
+@pytest.mark.parametrize(("kind", "log_every"), [("adamw", 1), ("adam", 1), ("sgd", 1), ("bert_adam", 1), ("adamw", 2)])
+def test_a_resume_after_any_step_is_bitwise_equal(tmp_path, kind, log_every, monkeypatch):
+    """With `log_every` 2 the losses of `kind`, predicted in steps 1, 3 and 5 alone, stand in lines after the cut."""
     options = {"ema": 0.9, "validate_every": 3, "average_best": 2, "micro_batch": 2, "checkpoint_every": 1, "passes": 2}
+    options["log_every"] = log_every
     options["optimizer"] = {"kind": kind, "warmup_steps": 2}
     result = toy_train(tmp_path / "whole", **options)
     for n in range(1, 6):

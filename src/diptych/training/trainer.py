@@ -161,7 +161,8 @@ class _Run:
         try:
             with ExitStack() as stack:
                 stack.enter_context(self.wish)
-                log = stack.enter_context(self._open_log(console)) if self.ranks.first else None
+                told = self.folder, self.step, self.training.steps, console, self.training.tensorboard
+                log = stack.enter_context(Log(*told)) if self.ranks.first else None
                 mine = self.stepper.mine
                 places = ((step, part) for step in range(self.step, self.training.steps) for part in mine)
                 ahead = made_ahead(self.stepper.maker, places, len(mine), self.training, self.ranks.device)
@@ -288,6 +289,7 @@ class _Run:
             "fingerprint": self.fingerprint,
             "precision": self.precision,
             "history": [asdict(v) for v in self.history],
+            "losses": self.losses,  # of no line yet
         }
         checkpoint = Checkpoint(self.step, state, tensors)
         self._on_first(lambda: self._write(log, checkpoint))
@@ -344,6 +346,7 @@ class _Run:
             average = {name: t for name, t in found.tensors["ema"].items() if name in self.ema.average}
             put_tensors(average, self.ema.average, str(self.root))
         self.history = [Validation(**v) for v in found.state["history"]]
+        self.losses = found.state.get("losses", {})
         self.step = self.saved = found.step
         return found.step
 
@@ -380,9 +383,6 @@ class _Run:
         )
 
     # ---- telling -------------------------------------------------------------------------------------
-
-    def _open_log(self, console: Console) -> Log:
-        return Log(self.folder, self.step, self.training.steps, console, self.training.tensorboard)
 
     def _opening(self, resumed_from: int | None) -> str:
         config, training = self.optimizer_config, self.training
