@@ -14,10 +14,11 @@ the same detector's features of the true boxes; give it as --store true=runs/tru
     uv run python -m experiments.claims.true_boxes runs/world demo/detector/detector runs/true
 
 `--scale real` trains the papers' own recipes on your stores (splits web, train, val and test), from the weights that
-the papers begin from, and keeps its scores in OUT/claims.json:
+the papers begin from (a folder of weights and their vocab.txt, or a name on the hub), and keeps its scores in
+OUT/claims.json:
 
     uv run python -m experiments.claims --scale real --store pairs --out runs/real --text books.txt \\
-        --init "BERT base=bert/model.safetensors" --init "UniLM=model_153999_cpu.bin"
+        --init "BERT base=bert-base-uncased" --init UniLM=unilm
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ from diptych.files import write_atomically
 from diptych.loading.store import Store
 from diptych.processes import PROCESSES
 from diptych.runs.distributed import ending_children, workers
+from diptych.runs.starts import words_of
 from diptych.sources.storybook import record, scene
-from experiments.claims.arms import Arm, Place, describe, in_turns, key_of, scores_of
+from experiments.claims.arms import Arm, Place, Stage, describe, in_turns, key_of, scores_of
 from experiments.claims.claim import Claim
 from experiments.claims.table import CLAIMS
 from experiments.claims.verdicts import Difference, difference
@@ -168,6 +170,23 @@ def _places(named: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield (name, path) if equals else ("detected", one)
 
 
+def _begun(named: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What each name of `--init` sets; its weights know one vocabulary."""
+    for one in named:
+        name, _, source = one.partition("=")
+        begins = [f"init={source}"]
+        try:
+            words = words_of(begins)
+        except DiptychError as error:
+            raise SystemExit(str(error)) from error
+        if not words:
+            raise SystemExit(
+                f"--init {one}: {source or 'nothing'} has no vocab.txt beside its weights; give NAME=FOLDER, in which "
+                "model.safetensors or pytorch_model.bin and vocab.txt lie, or NAME=ID of such a model on the hub"
+            )
+        yield name, (*begins, *words)
+
+
 def _whose(store: str) -> str:
     """The detector of a store's features."""
     try:
@@ -181,9 +200,13 @@ def _listed(claims: Sequence[Claim], seeds: int, place: Place, kept: Kept) -> It
         found = judge(claim, place, kept)
         yield f"{claim.id}: {claim.says} ({claim.source}); {found['verdict']}, {found['seeds']} seeds"
         for weight, arm in claim.terms:
-            chain = " > ".join(" ".join([one.recipe, *one.settings, *one.small]) for one in arm.last.chain)
-            yield f"    {weight:+.0f} {arm.task}: {chain}"
+            yield f"    {weight:+.0f} {arm.task}: {' > '.join(map(_stage, arm.last.chain))}"
     yield f"{len(waiting(claims, seeds, place, kept))} arms and seeds are left to run"
+
+
+def _stage(one: Stage) -> str:
+    share = [] if one.share == 1 else [f"({one.share:g} of the steps)"]
+    return " ".join([one.recipe, *one.settings, *one.small, *share])
 
 
 def main() -> None:
@@ -194,7 +217,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--processes", type=int, default=PROCESSES, help="arms at once, a thread each")
     parser.add_argument("--scale", choices=("small", "real"), default="small")
-    parser.add_argument("--init", action="append", default=[], help="NAME=FILE of what real recipes begin from")
+    parser.add_argument("--init", action="append", default=[], help="NAME=FOLDER that real recipes begin from")
     parser.add_argument("--text", type=Path, help="text that is read without pictures (default: drawn captions)")
     parser.add_argument("--list", action="store_true", help="what there is and what is left, and nothing run")
     given = parser.parse_args()
@@ -209,7 +232,7 @@ def main() -> None:
         str(given.out),
         str(given.text or given.out / "text.txt"),
         given.scale == "real",
-        tuple((name, file) for name, _, file in (one.partition("=") for one in given.init)),
+        tuple(_begun(given.init)),
         _whose(stores["detected"]) if "detected" in stores else "",
     )
     path = _results(place) / f"{NAME}.json"

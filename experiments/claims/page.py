@@ -24,17 +24,20 @@ who sees no picture.
 
 How to read it. Three seeds see a difference only where it is 2.5 times the standard deviation of the differences by
 seed: of many papers' differences of less than a point no verdict can be had. The intervals are of seeds (which also
-choose the labelled scenes and retrieval's 100 queries), with one detector and one test set. Claims share arms, so they
-err together, and no correction is made for so many: of what is nothing, about one in forty is **seen** by chance, and
-one in forty **reversed**. What is seen here is seen in a drawn world at width 128; it neither proves nor refutes what
-the papers measured on photographs. No claim is tested on a real set: none can be had on the machine that made this
-page; `--scale real` does it on yours.
+choose the labelled scenes and the 300 captions by which ImageBERT searches), with one detector and one test set. Arms
+of one seed read the same data in the same order, and begin with the same weights where they have the same heads. Claims
+share arms, so they err together, and no correction is made for so many: of what is nothing, about one in forty is
+**seen** by chance, and one in forty **reversed**. What is seen here is seen in a drawn world at width 128; it neither
+proves nor refutes what the papers measured on photographs. No claim is tested on a real set: none can be had on the
+machine that made this page; `--scale real` does it on yours.
 
-The rules (`experiments/claims/arms.py`) stood before any arm of theirs was scored, with one change since: XGPT's
-in-domain stage had as many steps as the stage before, and its rate, which the paper's has not (the log, 2026-11-23).
-Eleven arms of Unified VLP were scored under rules before them, which left questions at chance, and are dropped
-(the log, 2026-11-22). Studies with a page of their own were scored before, with settings of their own; their
-differences are taken by seed like all others.
+The rules (`experiments/claims/arms.py`) stood before any arm of theirs was scored, with three changes since (the log,
+2026-11-23). XGPT's in-domain stage had as many steps as the stage before, and its rate, which the paper's has not. Of
+ImageBERT eleven arms of one seed were scored when a second reader found that the stages had the paper's proportion
+upside down and all arms the whole picture's feature. VL-BERT's questions have twice the steps of Unified VLP's, after
+which its yes/no was at chance. What was scored before is dropped, and so are eleven arms of Unified VLP, under rules
+that left its questions at chance (the log, 2026-11-22). Studies with a page of their own were scored before, with
+settings of their own; their differences are taken by seed like all others.
 
 ![Each claim's difference with its interval](claims.svg)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.claims.arms import Arm, Stage
+from experiments.claims.arms import LONGER, Arm, Stage
 from experiments.claims.claim import ACCURACY, Q_A, Claim, gain_over, over
 
 paper, small = "VL-BERT", "vl-bert/small"
@@ -15,7 +15,8 @@ with_text = Stage(
 
 
 def tuned(task: str, start: Stage | None, *settings: str, store: str = "detected") -> Arm:
-    return Arm(Stage(f"{small}/{task}", settings, start, store), task, Q_A if task == "vcr" else ACCURACY)
+    own = LONGER if task == "vqa" else ()
+    return Arm(Stage(f"{small}/{task}", settings, start, store, own), task, Q_A if task == "vcr" else ACCURACY)
 
 
 def gain(task: str) -> tuple[Arm, Arm]:

@@ -1,5 +1,6 @@
 """The papers' claims: arms resolve, equal ones are trained once, and a verdict follows from scores by seed."""
 
+import json
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
@@ -10,13 +11,14 @@ import torch
 
 from diptych.loading.extract import extract
 from diptych.runs.detector import storybook_shape
+from diptych.runs.folder import open_model
 from diptych.sources.storybook import record, scene
 from diptych.tasks import find_task
 from diptych.vision.ground_truth import GroundTruth
 from diptych.vision.selection import Selection
 from diptych.vision.small_detector import SmallDetector
 from diptych.vision.storybook_detector import StorybookDetector
-from experiments.claims.__main__ import judge, run, waiting
+from experiments.claims.__main__ import judge, main, run, waiting
 from experiments.claims.arms import Arm, Place, Stage, in_turns, key_of, recipe_of
 from experiments.claims.claim import Claim, over
 from experiments.claims.page import page, plot
@@ -27,6 +29,9 @@ from experiments.pages import claims as pages
 
 ROOT = Path(__file__).parents[2]
 PLACE = Place((("detected", ""),), "")
+TINY = ("training.steps=2", "training.validate_every=null", "training.batch=2", "model.width=16", "model.ffn=16",
+        "model.heads=2")  # fmt: skip
+BERT = ("init=bert", "data.vocabulary=vocab.txt")
 
 
 @pytest.mark.parametrize(
@@ -64,13 +69,17 @@ def test_every_claim_has_an_id_of_its_own_and_arms_that_resolve() -> None:
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
 def test_every_arm_resolves_at_the_papers_size(claim: Claim) -> None:
-    """With what the claim is about still different, and nothing of the small arms."""
-    place = Place((("detected", ""),), "", "books.txt", real=True, inits=(("BERT base", "bert.safetensors"),))
+    """With what the claim is about still different, and nothing of the small arms. What comes first begins from what
+    was given, what comes after from the stage before it."""
+    place = Place((("detected", ""),), "", "books.txt", real=True, inits=(("BERT base", BERT), ("UniLM", BERT)))
     for stage in {stage for _, arm in claim.terms for stage in arm.last.chain}:
         recipe = recipe_of(stage, 3, place)
         assert recipe.training.seed == 3
         assert recipe.model.width == 768
-        assert recipe.init not in ("paper: BERT base", "paper: none")
+        assert recipe.init == ("bert" if stage.after is None and stage.recipe.split("/")[0] != "xgpt" else None) or (
+            stage.after is not None and recipe.wants_init
+        )
+        assert (recipe.data.vocabulary == "vocab.txt") == (recipe.init == "bert")
         if "/small/" in stage.recipe and find_task(recipe.task).pretrains and recipe.data.text is None:
             assert recipe.data.split is not None
     keys = [key_of(arm.last, 0, place) + arm.task for _, arm in claim.terms]
@@ -150,8 +159,7 @@ def store(tmp_path: Path) -> Path:
 
 def test_arms_are_trained_scored_and_kept(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two arms on a store of a few scenes; given again, nothing is left."""
-    small = ("training.steps=2", "training.validate_every=null", "training.batch=2", "model.width=16", "model.ffn=16",
-             "model.heads=2", "training.checkpoint_every=2", "training.precision=fp32")  # fmt: skip
+    small = (*TINY, "training.checkpoint_every=2", "training.precision=fp32")
     start = Stage("vl-bert/small/pretrain", (*small, "data.split=train"))
     arms = [Arm(start.then("vl-bert/small/vqa", *small), "vqa"), Arm(Stage("vl-bert/small/vqa", small), "vqa")]
     claim = Claim("c", "VL-BERT", "", "", "accuracy", terms=over(*arms))
@@ -164,6 +172,47 @@ def test_arms_are_trained_scored_and_kept(store: Path, tmp_path: Path, monkeypat
     assert sorted(len(row["chain"]) for row in rows) == [1, 2]
     assert all(0 <= row["scores"]["accuracy"] <= 100 and row["seed"] == 0 for row in rows)
     assert waiting([claim], 1, place, kept) == []
+
+
+@pytest.fixture
+def bert(tmp_path: Path) -> Path:
+    """The smallest that a system can begin from: embeddings, and the words that they are of."""
+    (tmp_path / "bert").mkdir()
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "dog", *"abcdefghij"]
+    (tmp_path / "bert" / "vocab.txt").write_text("\n".join(words) + "\n")
+    sizes = {"word": len(words), "position": 32, "token_type": 2}
+    weights = {f"bert.embeddings.{name}_embeddings.weight": torch.rand(size, 16) for name, size in sizes.items()}
+    weights |= {f"bert.embeddings.LayerNorm.{name}": torch.rand(16) for name in ("weight", "bias")}
+    torch.save(weights, tmp_path / "bert" / "pytorch_model.bin")
+    return tmp_path / "bert"
+
+
+def test_arms_at_the_papers_scale_begin_from_what_was_given(
+    store: Path, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command, on arms of the papers' recipes that are made tiny: first stages take BERT's words, later ones those
+    of the stage before."""
+    tiny = (*TINY, "model.layers=1", "model.positions=32", "data.max_words=9", "data.split=train")
+    start = Stage("image-bert/small/pretrain", tiny)
+    arms = [Arm(start.then("image-bert/small/retrieval", *tiny), "retrieval"), Arm(start, "retrieval")]
+    claim = Claim("c", "ImageBERT", "", "", "image retrieval R@1", terms=over(*arms))
+    monkeypatch.setattr("experiments.claims.__main__.CLAIMS", (claim,))
+    given = ["claims", "--scale", "real", "--store", store, "--out", tmp_path / "out", "--seeds", 1, "--processes", 1]
+    monkeypatch.setattr("sys.argv", [*map(str, given), "--init", f"BERT base={bert}"])
+    main()
+    rows = [row for kept in kept_in(tmp_path / "out").values() for row in kept.values()]
+    assert sorted(len(row["chain"]) for row in rows) == [1, 2]
+    assert all(set(row["scores"]) == {f"image retrieval R@{at}" for at in (1, 5, 10)} for row in rows)
+    words = {open_model(path).tokens.vocabulary.size for path in (tmp_path / "out").glob("*/model")}
+    assert words == {len((bert / "vocab.txt").read_text().split())}
+    (bert / "vocab.txt").unlink()
+    with pytest.raises(SystemExit, match=r"has no vocab.txt beside its weights; give NAME=FOLDER"):
+        main()
+
+
+def kept_in(folder: Path) -> dict[str, Any]:
+    arms: dict[str, Any] = json.loads((folder / "claims.json").read_text())["figures"]["arms"]
+    return arms
 
 
 def test_true_boxes_are_described_by_the_one_network(store: Path) -> None:

@@ -178,8 +178,9 @@ def test_two_towers_pick_the_shortlist_of_an_evaluation(tmp_path, photos, detect
         retrieve(pairs, store, "test", Extent(by=towers))
 
 
-def test_folds_are_galleries_of_their_own(tmp_path, photos, detector):
-    """As COCO's 1k test set is five of the 5,000 pictures: of each fold nothing but its own is looked at."""
+@pytest.fixture
+def captioned(tmp_path, photos, detector) -> tuple[Store, list[str]]:
+    """The five kites, two captions each, and their keys."""
     paths = sorted([*photos.glob("*.png"), *photos.glob("below/*.png")])
     records = [
         Record(p.stem, "test", p, captions=(f"a {p.stem} kite", f"the {p.stem} one"))
@@ -187,12 +188,39 @@ def test_folds_are_galleries_of_their_own(tmp_path, photos, detector):
         if p.stem in COLOURS
     ]
     extract(records, detector, tmp_path / "store")
-    store, pairs = Store(tmp_path / "store"), opened(tmp_path, detector).folder
+    return Store(tmp_path / "store"), [record.key for record in records]
+
+
+def counted(pairs: ModelFolder) -> list[int]:
+    """The pairs that it is asked, batch by batch."""
     read: list[int] = []
     pairs.model.heads["match"].register_forward_hook(lambda _, __, out: read.append(len(out)))
+    return read
+
+
+@pytest.mark.parametrize(("asks", "asked", "way"), [("captions", 2 * 10, "text"), ("pictures", 5 * 2, "image")])
+def test_one_way_alone_is_asked(tmp_path, captioned, detector, asks, asked, way):
+    """Two of 5 pictures and 10 captions: nothing is read for the other way, with a shortlist and in folds too."""
+    store, pairs = captioned[0], opened(tmp_path, detector).folder
+    read, quiet = counted(pairs), Console(quiet=True)
+    said, scores = retrieve(pairs, store, "test", Extent(queries=2, asks=asks), console=quiet)
+    both, _ = retrieve(pairs, store, "test", Extent(queries=2), console=quiet)
+    assert sum(read[:1]) == asked
+    assert said == [told for told in both if told["asks"] == asks]
+    assert [score.name for score in scores.scores] == [f"{way} retrieval R@{at}" for at in (1, 5, 10)]
+    towers = opened(tmp_path, detector, "tden", "similarity").folder
+    for extent in (Extent(shortlist=2, by=towers, asks=asks), Extent(folds=2, asks=asks)):
+        said, scores = retrieve(pairs, store, "test", extent, console=quiet)
+        assert {told["asks"] for told in said} == {asks}
+        assert (len(said), len(scores.scores)) == ({"captions": 5, "pictures": 10}[asks], 3)
+
+
+def test_folds_are_galleries_of_their_own(tmp_path, captioned, detector):
+    """As COCO's 1k test set is five of the 5,000 pictures: of each fold nothing but its own is looked at."""
+    (store, keys), pairs = captioned, opened(tmp_path, detector).folder
+    read = counted(pairs)
     said, scores = retrieve(pairs, store, "test", Extent(folds=2), console=Console(quiet=True))
     assert sum(read) == 3 * 6 + 2 * 4
-    keys = [record.key for record in records]
     for told in said:
         fold = keys[:3] if told["picture"] in keys[:3] else keys[3:]
         found = told["first"] if told["asks"] == "pictures" else [key.split("#")[0] for key in told["first"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -63,6 +63,10 @@ AllowMissing = Annotated[
 ]
 
 # Of retrieval.
+Asks = Annotated[
+    Literal["both", "captions", "pictures"],
+    typer.Option(help="Retrieval: what is searched for, captions of a picture, pictures of a caption, or both."),
+]
 Queries = Annotated[
     int | None,
     typer.Option(
@@ -108,6 +112,7 @@ def evaluate(
     extra_metrics: ExtraMetrics = None,
     allow_missing: AllowMissing = False,
     task: TaskName = None,
+    asks: Asks = "both",
     queries: Queries = None,
     shortlist: Shortlist = None,
     shortlist_by: ShortlistBy = None,
@@ -140,7 +145,8 @@ def evaluate(
                 print(write_for_a_server(opened, store, split, submit, predictions, decoding, console()))
                 return
             by = open_folder(shortlist_by, device, precision) if shortlist_by is not None else None
-            extent = Extent(queries, shortlist, by=by, folds=folds) if queries or shortlist or by or folds > 1 else None
+            wanted = Extent(queries, shortlist, by=by, folds=folds, asks=asks)
+            extent = wanted if wanted != Extent() else None
             predicted, scores = score_model(opened, store, split, metrics, task, extent, pairs, decoding, console())
         of = _of(opened, data, split)
         _write(predictions, predicted)

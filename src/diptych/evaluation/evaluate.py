@@ -62,8 +62,8 @@ def score_model(
         return retrieve(model, store, split, extent, pairs, console)
     if extent is not None or pairs is not None:
         raise RecipeError(
-            "--queries, --shortlist, --folds and --pairs are of retrieval by a model that reads pairs (it has a head "
-            "'match'); say --task retrieval, or leave them out"
+            "--asks, --queries, --shortlist, --folds and --pairs are of retrieval by a model that reads pairs (with a "
+            "head 'match'); say --task retrieval, or leave them out"
         )
     predictions, records, answered, damaged = predict(model, store, split, task, decoding, console)
     spec = find_task(answered.name)  # of a pre-trained model: captions

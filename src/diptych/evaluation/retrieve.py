@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from rich.console import Console
@@ -17,6 +17,7 @@ from diptych.core import Record
 from diptych.errors import RecipeError
 from diptych.loading.pixels import Pixels
 from diptych.loading.store import Store
+from diptych.metrics.retrieval import RECALLS
 from diptych.models.weights import digest
 from diptych.progress import bar
 from diptych.runs.folder import ModelFolder
@@ -30,6 +31,7 @@ from diptych.tasks.shortlist import MOST, Shortlister
 from diptych.tasks.two_towers import choose
 
 EXACT_BESIDE_SHORTLIST = 100  # queries each way, where none were asked for: the loss has to be known
+Asks = Literal["both", "captions", "pictures"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,11 @@ class Extent:
     batch: int = 64  # pairs at a time
     by: ModelFolder | None = None  # with two towers, picks the shortlist; None: a regression does
     folds: int = 1  # galleries that the pictures are divided into, in their order, each searched by itself
+    asks: Asks = "both"  # captions: by pictures alone; pictures: by captions alone
+
+    @property
+    def ways(self) -> list[str]:
+        return [asks for asks in RECALLS if self.asks in ("both", asks)]
 
 
 def retrieve(
@@ -63,12 +70,12 @@ def retrieve(
     task = _task(model)
     table = open_table(gallery, folder, fingerprint(model))
     sampled = extent.queries or (EXACT_BESIDE_SHORTLIST if extent.shortlist else None)
-    pictures, captions = _drawn(len(gallery.keys), sampled, extent), _drawn(len(gallery.captions), sampled, extent)
+    pictures, captions = _drawn(gallery, sampled, extent)
     folds = _folds(gallery, extent.folds)
     cells = _cells(gallery, pictures, captions) if folds is None else folds[0]
     short = None
     if extent.shortlist:
-        short = _shortlist(model, store, split, gallery, extent.shortlist, extent.by)
+        short = _asked(_shortlist(model, store, split, gallery, extent.shortlist, extent.by), extent)
         cells = joined(cells, shortlist_cells(short))
     asked = sum(map(len, cells))
     with bar("pairs", console) as progress:
@@ -77,19 +84,18 @@ def retrieve(
     found = rankings(gallery, table, pictures, captions, folds)
     if folds is not None:
         note = f"pictures and captions in {extent.folds} galleries, in their order, each searched by itself"
-        return found, recall_scores(gallery, found, [note], extent.folds)
+        return found, recall_scores(gallery, found, [note], extent.folds, extent.ways)
     if short is None:
         notes = [] if sampled is None else [f"exact, on a sample of {sampled} queries each way"]
-        return found, recall_scores(gallery, found, notes)
+        return found, recall_scores(gallery, found, notes, asked=extent.ways)
     exact = {(p["asks"], p["key"]): p["rank"] for p in found}
     through = [
         p | ({"exact_rank": exact[p["asks"], p["key"]]} if (p["asks"], p["key"]) in exact else {})
-        for p in rankings(gallery, table, among=short)
+        for p in rankings(gallery, table, *_drawn(gallery, None, extent), among=short)
     ]
     pairs = sum(map(len, shortlist_cells(short)))
-    return through, recall_scores(
-        gallery, through, shortlist_notes(through, extent.shortlist or 0, pairs, int(np.prod(gallery.shape)))
-    )
+    notes = shortlist_notes(through, extent.shortlist or 0, pairs, int(np.prod(gallery.shape)))
+    return through, recall_scores(gallery, through, notes, asked=extent.ways)
 
 
 def _task(model: ModelFolder) -> Retrieval:
@@ -117,10 +123,26 @@ def _records(model: ModelFolder, store: Store, indices: Sequence[int]) -> tuple[
     return _Lazy(store, indices, pixels), [store.words(index) for index in indices]
 
 
-def _drawn(count: int, sampled: int | None, extent: Extent) -> list[int]:
-    if sampled is None or sampled >= count:
-        return list(range(count))
-    return sorted(Random(f"{extent.seed}/{count}").sample(range(count), sampled))
+def _drawn(gallery: Gallery, sampled: int | None, extent: Extent) -> tuple[list[int], list[int]]:
+    """Pictures that ask for captions, and captions that ask for pictures: all of them, or a sample."""
+
+    def of(count: int) -> list[int]:
+        if sampled is None or sampled >= count:
+            return list(range(count))
+        return sorted(Random(f"{extent.seed}/{count}").sample(range(count), sampled))
+
+    pictures = of(len(gallery.keys)) if "captions" in extent.ways else []
+    return pictures, of(len(gallery.captions)) if "pictures" in extent.ways else []
+
+
+def _asked(short: tuple[Cells, Cells], extent: Extent) -> tuple[Cells, Cells]:
+    """Without the candidates of queries that nobody asks."""
+    nothing = np.zeros(0, dtype=np.int64)
+    of_pictures, of_captions = (
+        cells if asks in extent.ways else [nothing] * len(cells)
+        for asks, cells in zip(("captions", "pictures"), short, strict=True)
+    )
+    return of_pictures, of_captions
 
 
 def _cells(gallery: Gallery, pictures: Sequence[int], captions: Sequence[int]) -> Cells:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,15 @@ from diptych.tasks.scores import Score, Scores
 
 
 def recall_scores(
-    gallery: Gallery, predictions: Sequence[Mapping[str, Any]], notes: Sequence[str] = (), folds: int = 1
+    gallery: Gallery,
+    predictions: Sequence[Mapping[str, Any]],
+    notes: Sequence[str] = (),
+    folds: int = 1,
+    asked: Iterable[str] = RECALLS,
 ) -> Scores:
-    """R@1, R@5 and R@10 of the queries that `rankings` answered, both ways, each in a gallery of `folds` alike."""
+    """R@1, R@5 and R@10 of the queries that `rankings` answered, `asked` ways, each in a gallery of `folds` alike."""
     scores = []
-    for asks in RECALLS:
+    for asks in asked:
         found = [p for p in predictions if p["asks"] == asks]
         if not found:
             raise DataError(f"no query for {asks} was answered, so there is no recall; ask for more --queries")
