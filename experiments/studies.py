@@ -36,7 +36,7 @@ SYSTEMS = Study(
     "Five systems, every task that each can",
     "Storybook's test scenes, detected regions. Each system is pre-trained on the web scenes for {pre-training steps} "
     "steps and taught each task by all 6,000 scenes of train, with the same steps and rate as the others; val chose "
-    "the weights, test was scored once. Means of up to three seeds, in brackets the least and the most. The systems "
+    "the weights, test was scored once. Means of three seeds, in brackets the least and the most. The systems "
     "are not tuned against each other. R@10 among 600 pictures or captions after fine-tuning, of 100 queries each "
     "way, TDEN's of all.",
     {"": "systems"},
