@@ -76,9 +76,10 @@ def test_every_arm_resolves_at_the_papers_size(claim: Claim) -> None:
         recipe = recipe_of(stage, 3, place)
         assert recipe.training.seed == 3
         assert recipe.model.width == 768
-        assert recipe.init == ("bert" if stage.after is None and stage.recipe.split("/")[0] != "xgpt" else None) or (
-            stage.after is not None and recipe.wants_init
-        )
+        if stage.after is None:
+            assert recipe.init == (None if recipe.system == "xgpt" else "bert")
+        else:
+            assert recipe.init is None or recipe.wants_init
         assert (recipe.data.vocabulary == "vocab.txt") == (recipe.init == "bert")
         if "/small/" in stage.recipe and find_task(recipe.task).pretrains and recipe.data.text is None:
             assert recipe.data.split is not None

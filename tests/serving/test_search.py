@@ -200,7 +200,7 @@ def counted(pairs: ModelFolder) -> list[int]:
 
 @pytest.mark.parametrize(("asks", "asked", "way"), [("captions", 2 * 10, "text"), ("pictures", 5 * 2, "image")])
 def test_one_way_alone_is_asked(tmp_path, captioned, detector, asks, asked, way):
-    """Two of 5 pictures and 10 captions: nothing is read for the other way, with a shortlist and in folds too."""
+    """Two of 5 pictures and 10 captions: nothing is read for the other way, nor for its candidates of a shortlist."""
     store, pairs = captioned[0], opened(tmp_path, detector).folder
     read, quiet = counted(pairs), Console(quiet=True)
     said, scores = retrieve(pairs, store, "test", Extent(queries=2, asks=asks), console=quiet)
@@ -209,8 +209,12 @@ def test_one_way_alone_is_asked(tmp_path, captioned, detector, asks, asked, way)
     assert said == [told for told in both if told["asks"] == asks]
     assert [score.name for score in scores.scores] == [f"{way} retrieval R@{at}" for at in (1, 5, 10)]
     towers = opened(tmp_path, detector, "tden", "similarity").folder
-    for extent in (Extent(shortlist=2, by=towers, asks=asks), Extent(folds=2, asks=asks)):
+    for extent in (Extent(queries=1, shortlist=2, by=towers, asks=asks), Extent(folds=2, asks=asks)):
+        read.clear()
         said, scores = retrieve(pairs, store, "test", extent, console=quiet)
+        if extent.shortlist:  # one exactly, and two candidates of each, of which it has some
+            exact, candidates = asked // 2, 2 * {"captions": 5, "pictures": 10}[asks]
+            assert candidates < sum(read) <= exact + candidates
         assert {told["asks"] for told in said} == {asks}
         assert (len(said), len(scores.scores)) == ({"captions": 5, "pictures": 10}[asks], 3)
 
