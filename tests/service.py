@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from diptych.runs.folder import Architecture, ModelFolder
 from diptych.serving import Predictor
 from diptych.serving.service.app import Service, make_app
 from diptych.serving.service.guard import Guard
+from diptych.serving.service.worker import Job
 from diptych.tasks.answers import Answers
 from diptych.vision.selection import Selection
 from diptych.vision.small_detector import DetectorConfig, SmallDetector
@@ -101,3 +103,18 @@ def problem(answer: httpx2.Response) -> dict[str, Any]:
     assert found["detail"]
     assert "Traceback" not in answer.text
     return found
+
+
+def hold(local: Local, until: threading.Event) -> None:
+    """The worker is kept busy by a request of ours, until the event."""
+    worker, answer = local.service.worker, local.service.worker._answer
+    begun = threading.Event()
+
+    def waiting(jobs: Any) -> None:
+        worker._answer = answer
+        begun.set()
+        until.wait(20)
+
+    worker._answer = waiting
+    worker.submit(Job("caption", "none", None))
+    assert begun.wait(5)

@@ -181,14 +181,14 @@ def _addresses(folder: Path) -> None:
 
 def _read_addresses(folder: Path) -> None:
     from diptych.mining import inputs
-    from diptych.mining.reading import tar_members
+    from diptych.mining.tars import tar_lines
 
     inputs.recognise([folder / "a.jsonl"], None)
     for path in sorted(folder.iterdir()):
         for kind in () if path.suffix == ".tar" else ("pairs", "visit", "pictures"):
             if path.suffix != ".parquet" or kind == "pairs":
                 list(inputs.lines(path, kind))
-    list(tar_members(folder / "d.tar"))
+    list(tar_lines(folder / "d.tar", "key"))
 
 
 def _robots(folder: Path) -> None:

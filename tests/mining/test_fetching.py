@@ -178,6 +178,15 @@ def test_the_address_is_checked_when_the_socket_is_made() -> None:
         guard((socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", 80)))
 
 
+@pytest.mark.parametrize(
+    "address", ["fec0::1", "64:ff9b:1::7f00:1", "::ffff:0:7f00:1", "5f00::1", "fd00::1", "2002:7f00:1::", "::127.0.0.1"]
+)
+def test_no_spelling_of_an_address_that_is_not_public_is_let_through(address: str) -> None:
+    assert not Guard().lets(address)
+    assert Guard(["::/0", "0.0.0.0/0"]).lets(address)
+    assert Guard().lets("2606:4700::1111")
+
+
 def test_a_host_is_asked_at_its_rate_and_no_more_at_once_than_the_gate_lets_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import tarfile
+import tracemalloc
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -16,10 +17,10 @@ import pytest
 
 from diptych.cli import _run
 from diptych.errors import DataError, RecipeError
-from diptych.mining import inputs, warc
+from diptych.mining import inputs, tars, warc
 from diptych.mining.gathering import _from_disk
 from diptych.mining.inputs import Line
-from diptych.mining.reading import tar_members
+from diptych.mining.tars import tar_lines, tar_pictures
 from tests.mining.test_warc import record
 
 from .conftest import run
@@ -172,10 +173,40 @@ def test_a_packed_tar_that_is_damaged_is_told(tmp_path: Path) -> None:
     whole, told = content.getvalue(), []
     for at in range(20, len(whole), 200):
         (tmp_path / "x.tar").write_bytes(whole[:at] + b"\xff" * 9 + whole[at + 9 :])
-        *_, (line, _) = tar_members(tmp_path / "x.tar")
+        *_, line = tar_lines(tmp_path / "x.tar", "key")
         told.append(line.bad)
     assert "a tar cut short or damaged: error" in told, "zlib's own"
     assert sum(why.startswith("a tar cut short") for why in told) > len(told) / 2
+
+
+def test_a_tar_is_never_held_whole(tmp_path: Path) -> None:
+    count, size = 20, 2**20
+    with tarfile.open(tmp_path / "x.tar", "w:gz") as tar:
+        for number in range(count):
+            for name, content in ((f"{number}.png", bytes(size)), (f"{number}.json", b'{"caption": "a kite"}')):
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+    tracemalloc.start()
+    try:
+        lines = list(tar_lines(tmp_path / "x.tar", "key"))
+        taken = [len(body) for _, body in tar_pictures(tmp_path / "x.tar", "key", {line.address for line in lines})]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [line.texts for line in lines] == [("a kite",)] * count
+    assert taken == [size] * count
+    assert peak < 5 * size
+
+
+def test_a_tar_of_too_many_files_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tars, "MOST_MEMBERS", 2)
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        for number in range(3):
+            tar.addfile(tarfile.TarInfo(f"{number}.png"), io.BytesIO())
+    *read, told = tar_lines(tmp_path / "x.tar", "key")
+    assert [line.address for line in read] == [f"file:key/x.tar/{number}.png" for number in range(2)]
+    assert told.bad == "a tar of more than 2 files: what follows is left out"
 
 
 def test_a_parquet_that_is_damaged_inside_is_named(tmp_path: Path) -> None:

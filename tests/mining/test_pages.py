@@ -5,8 +5,10 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from selectolax.lexbor import LexborHTMLParser
 
 from diptych.mining.addresses import absolute, largest, usable
+from diptych.mining.dominant import features
 from diptych.mining.pages import MOST_PICTURES, decoded, forbids, read_page, settle
 from diptych.mining.settings import Settings, changed
 from diptych.mining.texts import Vocabularies
@@ -82,6 +84,8 @@ def test_a_page_that_opts_out_is_left_alone(head: str) -> None:
         ("otherbot: noai", False),
         ("nofollow", False),
         ("max-image-preview: large", False),
+        ("max-video-preview: -1", False),
+        ("max-video-preview: -1, noindex", True),
     ],
 )
 def test_the_header_speaks_to_all_or_to_us(value: str, refused: bool) -> None:
@@ -160,7 +164,28 @@ def test_addresses_that_cannot_be_used_are_told() -> None:
         assert len(row["address"]) <= 2_001
     assert absolute("http://a.test/", "http://b\u00fccher.test/\u00e4.jpg") == "http://xn--bcher-kva.test/%C3%A4.jpg"
     assert not usable("ftp://a.test/k.jpg")
-    assert largest("") is None
+
+
+@pytest.mark.parametrize(
+    ("srcset", "found"),
+    [
+        ("", None),
+        (" ,, /k.jpg", "/k.jpg"),
+        ("/a.jpg, /k.jpg 1.5x", "/k.jpg"),
+        ("/a.jpg 1..5x, /k.jpg .5x", "/a.jpg"),
+        ("/a.jpg 300w 200h, /k.jpg 400w", "/k.jpg"),
+        (" " * 20_000 + "!", None),
+        ("a" * 19_000 + " !", "a" * 19_000),
+    ],
+)
+def test_a_srcset_is_read_once_however_it_is_made(srcset: str, found: str | None) -> None:
+    assert all(largest(srcset) == found for _ in range(100))
+
+
+def test_what_tags_are_called_is_kept_only_so_far() -> None:
+    tree = LexborHTMLParser(f'<div class="{"x" * 50_000}" id="{"y" * 50_000}"><img></div>')
+    found = features(tree.css_first("img"), {}, 0)
+    assert 1_000 < sum(len(str(part)) for part in found.likeness) < 3_000
 
 
 def test_licences_near_the_picture_come_first() -> None:

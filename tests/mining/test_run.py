@@ -16,6 +16,7 @@ from PIL import Image
 
 from diptych.errors import DataError, DiptychError, RecipeError
 from diptych.mining import funnel
+from diptych.mining.forgetting import forget
 from diptych.mining.layout import Layout
 from diptych.mining.settings import Settings, changed
 from diptych.mining.writing import write_tars
@@ -204,6 +205,65 @@ def test_what_failed_is_fetched_again_when_asked_and_only_what_may_pass(tmp_path
         assert again(retry_failed=True) == (2, {"status 404": 1}, ["/1.png"])
         assert again() == (2, {"status 404": 1}, [])
         server.shutdown()
+
+
+@pytest.mark.parametrize("listed", ["refused", "forgotten"])
+def test_a_list_holds_for_where_a_picture_was_at_last_and_for_its_page(tmp_path: Path, listed: str) -> None:
+    body, asked = png(render(Storybook(0, "web", 1)[0], 2)), list[str]()
+
+    class Host(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(f"{self.headers['Host'].partition(':')[0]}{self.path}")
+            moves = asked[-1] == "a.test/moves.png"
+            self.send_response(302 if moves else 404 if self.path == "/robots.txt" else 200)
+            self.send_header("Content-Length", "0" if moves else str(len(body)))
+            if moves:
+                self.send_header("Location", "http://b.test/k.png")
+            self.end_headers()
+            self.wfile.write(b"" if moves else body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    lines = [
+        {"url": "http://a.test/moves.png", "caption": "a red kite over a beach"},
+        {"url": "http://a.test/paged.png", "caption": "two dogs on a beach", "page": "http://b.test/"},
+    ]
+    (tmp_path / "x.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (tmp_path / "list").write_text("b.test\n")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Host) as server:
+        Thread(target=server.serve_forever).start()
+        more = {"settings": live(server.server_address[1])}
+        if listed == "forgotten":
+            assert run(tmp_path / "out", tmp_path / "x.jsonl", **more)["kept"] == 1, "of two that are the same"
+            assert forget(tmp_path / "out", [tmp_path / "list"]) == 1
+            assert not list((tmp_path / "out/pictures").glob("*/*"))
+        told = run(tmp_path / "out", tmp_path / "x.jsonl", **more, **_refusing(listed, tmp_path))
+        server.shutdown()
+    assert told["kept"] == 0
+    assert told["rules"]["refused"]["dropped"] == 2
+    if listed == "refused":
+        assert asked == ["a.test/robots.txt", "a.test/moves.png"]
+
+
+def _refusing(listed: str, folder: Path) -> dict[str, Any]:
+    return {"refuse": [folder / "list"]} if listed == "refused" else {}
+
+
+def test_tars_of_one_name_keep_each_its_own_pictures(tmp_path: Path) -> None:
+    """img2dataset calls every set's first shard 00000.tar."""
+    said = {"a": "a red kite over a beach", "b": "two dogs in a garden"}
+    made = {}
+    for (folder, text), scene in zip(said.items(), Storybook(0, "web", 2)[:], strict=True):
+        made[text] = png(render(scene, 2))
+        (tmp_path / folder).mkdir()
+        with tarfile.open(tmp_path / folder / "00000.tar", "w") as tar:
+            for name, content in (("0.png", made[text]), ("0.txt", text.encode())):
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+    assert run(tmp_path / "out", tmp_path / "a", tmp_path / "b")["kept"] == 2
+    for record in formats.read(tmp_path / "out"):
+        assert record.image.read_bytes() == made[record.captions[0]]
 
 
 def png(pixels: Any) -> bytes:

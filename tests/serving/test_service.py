@@ -7,7 +7,6 @@ import base64
 import io
 import json
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +21,9 @@ from diptych.core import FeatureContract
 from diptych.errors import GalleryError
 from diptych.serving import Predictor
 from diptych.serving.service.app import Service
-from diptych.serving.service.limits import Limits
 from diptych.serving.service.pictures import Gallery
 from diptych.serving.taught import TASKS
-from tests.service import Local, make_model, picture, problem
+from tests.service import Local, hold, make_model, picture, problem
 
 
 @pytest.fixture(scope="module")
@@ -210,23 +208,6 @@ def test_requests_that_come_together_share_a_pass_and_are_answered_as_alone(loca
         assert other["score"] == pytest.approx(one["score"], abs=1e-3)
 
 
-def hold(local: Local, until: threading.Event) -> None:
-    """The worker is kept busy by a request of ours, until the event."""
-    from diptych.serving.service.worker import Job
-
-    worker, answer = local.service.worker, local.service.worker._answer
-    begun = threading.Event()
-
-    def waiting(jobs: Any) -> None:
-        worker._answer = answer
-        begun.set()
-        until.wait(20)
-
-    worker._answer = waiting
-    worker.submit(Job("caption", "none", None))
-    assert begun.wait(5)
-
-
 def test_a_broken_request_does_not_fail_those_beside_it(local, model, monkeypatch):
     captions = type(model).captions
 
@@ -251,83 +232,6 @@ def test_a_broken_request_does_not_fail_those_beside_it(local, model, monkeypatc
     first, second, third = asyncio.run(together())
     assert (first.status_code, second.status_code, third.status_code) == (200, 500, 200)
     assert "/a/path" not in second.text
-
-
-def test_a_full_queue_is_told_with_when_to_ask_again(model):
-    local, held = Local(Service({"toy": model}, limits=Limits(queue=2))), threading.Event()
-    hold(local, held)
-
-    async def four() -> list[Any]:
-        asked = [("POST", "/v1/caption", {"files": {"image": ("a.png", picture())}})] * 4
-        sending = asyncio.ensure_future(local.together(asked))
-        await asyncio.sleep(0.5)
-        held.set()
-        return await sending
-
-    answers = asyncio.run(four())
-    assert sorted(answer.status_code for answer in answers) == [200, 200, 503, 503]
-    for answer in answers:
-        if answer.status_code == 503:
-            assert "the queue is full" in problem(answer)["detail"]
-            assert int(answer.headers["retry-after"]) >= 1
-    local.service.worker.stop()
-
-
-def test_what_waits_longer_than_the_deadline_is_refused_and_not_computed(model):
-    local, held = Local(Service({"toy": model}, limits=Limits(deadline=0.2))), threading.Event()
-    hold(local, held)
-    batches: list[int] = []
-    begun = time.monotonic()
-    late = local.post("/v1/caption", picture())
-    assert late.status_code == 503
-    assert "deadline" in problem(late)["detail"]
-    assert time.monotonic() - begun < 5
-    local.service.worker._seen = batches.append
-    held.set()
-    local.service.worker.stop()
-    assert batches == []
-
-
-def test_a_client_that_is_gone_is_dropped_from_the_queue(model):
-    local, held = Local(Service({"toy": model})), threading.Event()
-    hold(local, held)
-    form = b'--x\r\nContent-Disposition: form-data; name="image"; filename="a"\r\n\r\n' + picture() + b"\r\n--x--\r\n"
-    messages = [{"type": "http.request", "body": form, "more_body": False}, {"type": "http.disconnect"}]
-    headers = [(b"host", b"localhost"), (b"content-type", b"multipart/form-data; boundary=x")]
-    scope = {"type": "http", "method": "POST", "path": "/v1/caption", "headers": headers, "query_string": b""}
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        if len(messages) == 1:
-            while not len(local.service.worker):
-                await asyncio.sleep(0.01)
-        return messages.pop(0)
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    asyncio.run(local.app(scope, receive, send))
-    assert sent[0]["status"] == 499
-    batches: list[int] = []
-    local.service.worker._seen = batches.append
-    held.set()
-    local.service.worker.stop()
-    assert batches == [], "nothing is computed for nobody"
-
-
-def test_what_waits_when_the_service_is_stopped_is_refused(model):
-    local, held = Local(Service({"toy": model})), threading.Event()
-    assert local.get("/readyz").json() == {"status": "ready"}
-    hold(local, held)
-    from diptych.serving.service.worker import Job
-
-    job = Job("caption", "toy", None)
-    local.service.worker.submit(job)
-    held.set()
-    local.service.worker.stop()
-    assert problem(local.get("/readyz"))["status"] == 503
-    assert local.get("/healthz").status_code == 200
-    assert problem(local.post("/v1/caption", picture()))["status"] == 503
 
 
 def test_drawn_captions_follow_their_seed(local):

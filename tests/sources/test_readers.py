@@ -121,6 +121,8 @@ def test_vcr_with_metadata(tmp_path: Path) -> None:
 def test_conceptual_refcoco_nlvr_jsonl(tmp_path: Path) -> None:
     (one,) = conceptual.read(saved(tmp_path, "c.tsv", "a dog\thttp://x/a.jpg\r\n\n"), split="web")
     assert (one.key, one.captions, one.image) == ("web/000000", ("a dog",), None)
+    (one,) = conceptual.read(saved(tmp_path, "c.tsv", "http://x/a.jpg\ta dog\n"))
+    assert one.captions == ("a dog",), "Conceptual 12M has the address first"
     (two,) = refcoco.read(saved(tmp_path, "r.json", REFS))
     assert (two.expressions[0].text, two.expressions[0].box) == ("the dog", (0, 0, 0.5, 1))
     (three,) = nlvr.read(saved(tmp_path, "n.jsonl", NLVR))

@@ -15,7 +15,9 @@ _PLAIN = re.compile(
     r"(?:/(?![/.])(?:(?!/\.)[\w./%~,+=&@:!$*()-])*)?(?:\?[\w./%~,+=&:-]+)?",
     re.A,
 )
-_SET = re.compile(r"\s*([^\s,](?:\S*[^\s,])?)(?:\s+([\d.]+)([wxh]))?\s*(?:,|$)")
+# Possessive, and tried where the one before ended alone: no srcset takes more time than its length.
+_IN_SET = re.compile(r"[\s,]*+(\S++)\s*+([^,]*+)")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?|\.\d+)[wxh]\b")
 
 
 def usable(address: str) -> bool:
@@ -65,11 +67,18 @@ def host_of(address: str) -> str:
 
 def largest(srcset: str) -> str | None:
     """Of a srcset, by width or density; None where it names none."""
-    best, most = None, -1.0
-    for match in list(_SET.finditer(srcset[:20_000]))[:64]:
-        size = float(match[2]) if match[2] and match[2].count(".") < 2 else 1.0
+    best, most, at = None, -1.0, 0
+    srcset = srcset[:20_000]
+    for _ in range(64):
+        match = _IN_SET.match(srcset, at)
+        if match is None:
+            break
+        address, told, at = match[1], match[2], match.end()
+        if address.endswith(","):
+            address, told, at = address.rstrip(","), "", match.end(1)
+        size = float(found[1]) if (found := _SIZE.match(told)) else 1.0
         if size > most:
-            best, most = match[1], size
+            best, most = address, size
     return best
 
 

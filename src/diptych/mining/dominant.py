@@ -28,6 +28,7 @@ WEIGHTS = {
     "order": -0.25,  # for each picture before it, up to eight
 }
 LEVELS = 14  # of ancestors that are read: a page may be 10,000 deep
+LETTERS = 1_000  # of a tag's classes, and of its id
 
 _ASIDE_TAGS = frozenset({"header", "nav", "footer", "aside"})
 _ASIDE = re.compile(
@@ -78,7 +79,7 @@ def features(node: Any, attributes: dict[str, str | None], order: int) -> Featur
         found["medium"] = 1
     elif len(known) == 2 and min(known) >= 300:
         found["large"] = 1
-    called = f"{attributes.get('class') or ''} {attributes.get('id') or ''}"
+    called = _classes(attributes)
     source = (attributes.get("src") or "")[-200:].rsplit("/", 1)[-1]
     if "name" in _called(called) or _NAMES.search(source) or _NAMES.search((attributes.get("alt") or "")[:60]):
         found["name"] = 1
@@ -101,7 +102,7 @@ def _ancestors(node: Any, result: Features) -> None:
         if tag in ("body", "html") or tag is None:
             break
         attributes = parent.attributes
-        called = f"{attributes.get('class') or ''} {attributes.get('id') or ''}".strip()
+        called = _classes(attributes)
         if tag in ("article", "main") or (attributes.get("role") or "") == "main":
             found["article"] = 1
         elif tag == "figure":
@@ -124,6 +125,11 @@ def _ancestors(node: Any, result: Features) -> None:
     result.likeness = (*signature, *result.declared)
     if "link" in found and "zoom" in found:
         del found["link"]
+
+
+def _classes(attributes: dict[str, str | None]) -> str:
+    """Its classes and id, no longer than is sensible: they are kept for every picture of a page."""
+    return f"{(attributes.get('class') or '')[:LETTERS]} {(attributes.get('id') or '')[:LETTERS]}".strip()
 
 
 @lru_cache(10_000)

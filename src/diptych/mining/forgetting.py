@@ -44,8 +44,8 @@ def forget(out: Path, lists: Sequence[Path]) -> int:
 
 
 def _meant(row: Row, lists: Lists) -> bool:
-    """By its own address or its page's, by their hosts, or by its hashes."""
-    if lists.refuse(row["address"]) or lists.refuse(row["page"]):
+    """By its own address, where that led, or its page's, by their hosts, or by its hashes."""
+    if lists.refuse_any(row["address"], row["final"], row["page"]):
         return True
     return row["sha256"] is not None and lists.refuse_picture(row["sha256"], row["dhash"])
 

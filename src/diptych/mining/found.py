@@ -128,6 +128,7 @@ class Found:
             seen.add(row["moved"])
             number = self._number(row["moved"])
             if number is None or moves > most:
-                return row | {"moved": "", "reason": "too many redirects" if moves > most else "redirect not followed"}
+                reason = "too many redirects" if moves > most else "redirect not followed"
+                return row | {"moved": "", "final": row["moved"], "reason": reason}
             row = self.table.slice(number, 1).to_pylist()[0]
         return row

@@ -24,10 +24,10 @@ from diptych.mining import addresses, warc
 from diptych.mining.fetching import Answer, Fetcher, Wanted
 from diptych.mining.layout import Layout
 from diptych.mining.pages import forbids
-from diptych.mining.reading import HERE, tar_members
 from diptych.mining.saved import Object, Times, read_json
 from diptych.mining.settings import Fetch
 from diptych.mining.tables import Row, digest, write_json, write_rows
+from diptych.mining.tars import HERE, tar_pictures
 
 HOSTS = 64  # of a bucket, so that those that are slow do not leave a worker idle
 ADDRESSES = 1_000  # of a shard
@@ -103,10 +103,9 @@ class Take:
                     wanted.discard(where)
                     blob.add({"address": where, "reason": why}, b"")
         elif spec["kind"] == "tar":
-            for line, body in tar_members(path):
-                if line.address in wanted:
-                    wanted.discard(line.address)
-                    blob.add({"address": line.address, "status": 200, "final": line.address}, body)
+            for where, body in tar_pictures(path, spec["key"], wanted):
+                wanted.discard(where)
+                blob.add({"address": where, "status": 200, "final": where}, body)
         elif spec["kind"] == "pictures":  # others do not name files of this disk
             for where in sorted(wanted):
                 blob.add(*_from_disk(where))

@@ -51,14 +51,14 @@ class Join:
         return counts
 
     def _join(self, row: Row, about: Row | None) -> None:
-        if self.lists.refuse(row["address"]):
+        if self.lists.refuse_any(row["address"], row["page"], about["final"] if about else None):
             row["fails"].append("refused")
             return
         if about is None:
             row["reason"] = "offline" if self.settings.offline else "not asked for"
             row["fails"].append("fetch")
             return
-        for key in ("reason", "status", "date", "blob", "offset", "length", *MEASURED):
+        for key in ("reason", "status", "date", "final", "blob", "offset", "length", *MEASURED):
             row[key] = about[key]
         if about["reason"]:
             row["fails"].append("fetch")

@@ -26,12 +26,17 @@ class Lists:
     near: int = field(default=4)
 
     def refuse(self, address: str) -> bool:
-        """A host on the list stands for those below it."""
+        """Of a picture or a page; a host on the list stands for those below it."""
         if address in self.addresses:
             return True
+        if not self.hosts:
+            return False
         host = addresses.host_of(address).partition(":")[0]
         parts = host.split(".")
         return any(".".join(parts[start:]) in self.hosts for start in range(len(parts)))
+
+    def refuse_any(self, *addresses: str | None) -> bool:
+        return any(map(self.refuse, filter(None, addresses)))
 
     def refuse_picture(self, sha256: str, dhash: int | None) -> bool:
         return sha256 in self.sha256 or _near(dhash, self.dhashes, self.near)

@@ -17,6 +17,7 @@ from diptych.mining.texts import KINDS, Text, Vocabularies, english, judge_langu
 
 NEVER = frozenset({"noai", "noimageai", "noml", "noindex", "noimageindex", "none"})
 AGENTS = ("diptych", "diptych-mine")
+VALUED = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")  # no names of robots
 MOST_METAS = 500  # of a page; the others are not read
 MOST_PICTURES = 1_000  # of a page; the others are counted
 ENOUGH = 200  # letters of running text that its language is told by
@@ -75,7 +76,7 @@ def forbids(headers: Iterable[tuple[str, str]]) -> bool:
 
 def _forbidden(value: str) -> bool:
     agent, colon, rest = value.lower().partition(":")
-    if colon and "," not in agent and agent.strip() not in ("unavailable_after", "max-snippet", "max-image-preview"):
+    if colon and "," not in agent and agent.strip() not in VALUED:
         if agent.strip() not in AGENTS:
             return False
         value = rest

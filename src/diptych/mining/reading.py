@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import lzma
 import os
-import tarfile
-import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from diptych.engine import Counts
 from diptych.errors import DataError
-from diptych.files import bytes_of, parse_json
+from diptych.files import bytes_of
 from diptych.mining import addresses, inputs, warc
 from diptych.mining.layout import Layout
 from diptych.mining.pages import TOGETHER, Page, Row, read_page, settle, settle_texts
 from diptych.mining.saved import Object, read_json
 from diptych.mining.settings import Settings
 from diptych.mining.tables import read_rows, write_json, write_rows
+from diptych.mining.tars import HERE, tar_lines
 from diptych.mining.texts import LONGEST, Vocabularies, judged
 
 MOST_WAITING = 16 * 2**20  # bytes of pages
-HERE = "file:"  # what the addresses of pictures begin with that lie on this disk or in a tar
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class _Shard:
             case "fetched":
                 self._fetched(spec)
             case "tar":
-                self._lines(member for member, _ in tar_members(path))
+                self._lines(tar_lines(path, spec["key"]))
             case kind:
                 every = inputs.lines(path, kind)
                 end = spec["start"] + spec["count"]
@@ -185,42 +182,3 @@ def body_of(layout: Layout, index: str, row: Row) -> bytes:
         raise DataError(
             f"cannot read {path}: {error.strerror}; take {layout.work()} away and give the same command again"
         ) from error
-
-
-def tar_members(path: Path) -> Iterator[tuple[inputs.Line, bytes]]:
-    """Pictures of a tar as img2dataset writes it: KEY.jpg, KEY.txt, KEY.json, in any order; damage is told."""
-    pictures: dict[str, tuple[str, bytes]] = {}
-    texts: dict[str, str] = {}
-    members: dict[str, dict[str, Any]] = {}
-    fault = ""
-    try:
-        with tarfile.open(path, "r:*") as tar:
-            for member in tar:
-                stem, _, ending = member.name.rpartition(".")
-                content = tar.extractfile(member) if member.isfile() and member.size <= warc.MOST_BODY else None
-                if content is None:
-                    continue
-                if ending in ("jpg", "jpeg", "png", "webp"):
-                    pictures[stem] = (member.name, content.read())
-                elif ending == "txt":
-                    texts[stem] = content.read().decode("utf-8", "replace")
-                elif ending == "json":
-                    members[stem] = _object(content.read())
-    except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
-        fault = f"a tar cut short or damaged: {type(error).__name__}"
-    for stem, (name, body) in pictures.items():
-        about = members.get(stem, {})
-        text = texts.get(stem) or about.get("caption")
-        page = about.get("url")
-        line = inputs.Line(f"{HERE}{path.name}/{name}", (text,) if isinstance(text, str) else ())
-        yield (line if not isinstance(page, str) else inputs.Line(line.address, line.texts, page)), body
-    if fault or not pictures:
-        yield inputs.Line(bad=fault or "no pictures in the tar"), b""
-
-
-def _object(content: bytes) -> dict[str, Any]:
-    try:
-        found = parse_json(content)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -24,12 +24,13 @@ from diptych.mining.joining import Join
 from diptych.mining.layout import STAGES, Layout
 from diptych.mining.lists import Lists, lists_of
 from diptych.mining.measuring import Decode
-from diptych.mining.reading import HERE, ReadPages
+from diptych.mining.reading import ReadPages
 from diptych.mining.rules import VERSION
 from diptych.mining.saved import Object, PageCounts, Parts, Retries, read_json
 from diptych.mining.scoring import Scorer
 from diptych.mining.settings import Settings, differences
 from diptych.mining.tables import digest, holds_json, read_rows, write_json
+from diptych.mining.tars import HERE
 
 EARLY = ("inputs", "pages", "texts", "words", "vocabulary", "rules", "seed")  # what a run's folder was begun with
 LOADED = ("diptych.mining.run",)  # by its processes: no torch, which only judges and scorers bring
@@ -166,8 +167,8 @@ class Mine:
         wanted = {
             row["address"]
             for name in pages
-            for row in read_rows(self.layout.table("pages", name), "pages", ["address", "fails"])
-            if not row["fails"] and not lists.refuse(row["address"])
+            for row in read_rows(self.layout.table("pages", name), "pages", ["address", "page", "fails"])
+            if not row["fails"] and not lists.refuse_any(row["address"], row["page"])
         }
         takes: list[str] = []
         for name in pages:
@@ -184,7 +185,7 @@ class Mine:
 
     def _rounds(self, wanted: Iterable[str]) -> list[str]:
         """Fetches, and fetches where redirects led; then again what may pass, once for each --retry-failed so far."""
-        attempts = self._attempts()
+        attempts, lists = self._attempts(), self._lists()
         names: list[str] = []
         asked = dict.fromkeys(wanted, 0)  # hops by address
         if asked and not self.settings.offline:
@@ -198,7 +199,7 @@ class Mine:
                 done |= {row["address"]: row["reason"] in PASSING for row in rows}
                 asked = {}
                 for row in rows:
-                    if row["moved"] and row["moved"] not in done:
+                    if row["moved"] and row["moved"] not in done and not lists.refuse(row["moved"]):
                         asked[row["moved"]] = min(row["hops"], asked.get(row["moved"], row["hops"]))
             asked = {address: 0 for address, passing in done.items() if passing}
         return names

@@ -13,6 +13,8 @@ from diptych.errors import RecipeError
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+# Which Python calls global: site-local (RFC 3879), a network's own NAT64 (8215), IPv4-translated (7915), SRv6 (9602).
+NOT_PUBLIC = tuple(map(ipaddress.IPv6Network, ("fec0::/10", "64:ff9b:1::/48", "::ffff:0:0:0/96", "5f00::/16")))
 
 
 class PrivateAddress(OSError):
@@ -38,7 +40,11 @@ class Guard:
 
     def lets(self, address: str) -> bool:
         found = _inner(ipaddress.ip_address(address.partition("%")[0]))
-        return (found.is_global and not found.is_multicast) or any(found in network for network in self.allow)
+        return _is_public(found) or any(found in network for network in self.allow)
+
+
+def _is_public(found: Address) -> bool:
+    return found.is_global and not found.is_multicast and not any(found in network for network in NOT_PUBLIC)
 
 
 def _inner(found: Address) -> Address:

@@ -46,8 +46,8 @@ def schema(name: str) -> Any:
         ("height", pa.int32()), ("frames", pa.int32()), ("one_colour", pa.bool_()), ("dhash", pa.uint64()),
         ("file_licence", pa.string()), ("realism", pa.float64()), ("nsfw", pa.float64()), ("why", pa.string()),
     ]  # fmt: skip
-    found = [("reason", pa.string()), ("status", pa.int32()), ("date", pa.string()), ("blob", pa.string()),
-             ("offset", pa.int64()), ("length", pa.int64())]  # fmt: skip
+    found = [("reason", pa.string()), ("status", pa.int32()), ("date", pa.string()), ("final", pa.string()),
+             ("blob", pa.string()), ("offset", pa.int64()), ("length", pa.int64())]  # fmt: skip
     fails = [("fails", pa.list_(pa.string()))]
     match name:
         case "pages":
@@ -60,7 +60,7 @@ def schema(name: str) -> Any:
             return pa.schema([*pages, *found, *measures])
         case _:
             kept = [("dropped_by", pa.string()), ("score", pa.float64()), ("kept", pa.int32())]
-            return pa.schema([*pages, *found[:3], *measures, *kept])
+            return pa.schema([*pages, *found[:4], *measures, *kept])
 
 
 def write_rows(path: Path, rows: Sequence[Row], kind: str) -> None:

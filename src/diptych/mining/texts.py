@@ -24,7 +24,7 @@ LONGEST = 2_000  # letters that are looked at: a caption is no page
 
 _TAGS = re.compile(r"<[^<>]{0,500}>")
 _ADDRESSES = re.compile(r"(?:https?://|www\.)\S+", re.I)
-_MAIL = re.compile(r"\S+@\S+\.\w+")
+_MAIL = re.compile(r"[^\s@]{1,64}@[^\s@]{1,255}\.\w+")
 _TELEPHONE = re.compile(r"(?<!\w)\+?\(?\d(?:[\s().-]{0,2}\d){8,}(?!\w)")
 _DIGIT = re.compile(r"\d")
 _LOOSE = re.compile(r" +([,;:.!?])(?=\s|$)")

@@ -1,5 +1,6 @@
-"""Conceptual Captions, SBU and the like: a tab-separated line with a caption and the picture's address."""
+"""Conceptual Captions, Conceptual 12M, SBU and the like: a line with a caption, a tab and the picture's address."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from diptych.core import Record
 from diptych.errors import DataError
 from diptych.sources.parsing import Once, Pictures, key_of_name, picture_at, read_json_lines, read_text
 
+ADDRESS = re.compile(r"\s*https?://\S+\s*$", re.I)
 _MOST = 3  # caption, address, and the labels that one release has
 
 
@@ -16,7 +18,8 @@ def read(
     split: str = "train",
     name: Callable[[int, str], str] | None = None,
 ) -> list[Record]:
-    """One record a line `caption TAB url`, its key the line's number from 0.
+    """One record a line `caption TAB url`, or `url TAB caption` as Conceptual 12M has it, its key the line's number
+    from 0.
 
     Addresses are never opened. `name` says, by that number and the address, what the fetched picture is
     called inside `pictures`; the default takes the address as a path.
@@ -29,6 +32,8 @@ def read(
         caption, *rest = line.rstrip("\r").split("\t")
         if not caption.strip() or not 1 <= len(rest) < _MOST or not rest[0].strip():
             raise DataError(f"{where}: found {1 + len(rest)} fields, wanted `caption TAB url`; correct the line")
+        if ADDRESS.match(caption) and not ADDRESS.match(rest[0]):
+            caption, rest[0] = rest[0], caption
         address = rest[0].strip()
         picture = picture_at(pictures, name(number, address) if name else address, where)
         records.append(Record(f"{split}/{number:06d}", split, picture, captions=(caption.strip(),)))

@@ -156,11 +156,10 @@ def _session(content: bytes, source: str) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = torch.get_num_threads()
-    fast = [one for one in ("CUDAExecutionProvider",) if one in onnxruntime.get_available_providers()]
     with TemporaryDirectory() as empty:  # a file may name others to read; none is there
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", empty)
         try:
-            return onnxruntime.InferenceSession(content, options, providers=[*fast, "CPUExecutionProvider"])
+            return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:
             beside = "external" in str(error).lower()
             raise CheckpointError(

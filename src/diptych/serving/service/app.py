@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from fastapi import FastAPI, Request
@@ -30,8 +30,10 @@ from diptych.serving.service.problems import GONE, Problem, Refused
 from diptych.serving.service.uploads import open_upload, parse, read_body
 from diptych.serving.service.worker import Job, Worker, late
 from diptych.serving.taught import draws_its_pictures, facts, taught
+from diptych.vision.detector import Picture
 
 log = logging.getLogger("diptych.serve")
+T = TypeVar("T")
 Kinds = tuple[type[Asked], type[Message], str]
 ENDPOINTS: dict[str, Kinds] = {
     "caption": (messages.CaptionRequest, messages.Caption, "Write a sentence about a picture."),
@@ -69,6 +71,7 @@ class Service:
         self.measures = Measures(lambda: len(self.worker))
         self.worker = Worker(Batches(self.models, self.gallery), self.limits, self.measures.batches.observe)
         self.decoders = ThreadPoolExecutor(self.limits.decoders, "diptych-decoder")
+        self.opening = 0  # pictures that a decoder has, or that wait for one
         self.examples: dict[str, bytes] = {}
         if any(draws_its_pictures(predictor.folder) for predictor in self.models.values()):
             self.examples = drawn_examples()
@@ -110,31 +113,29 @@ class Service:
         log = request.state
         body = await read_body(request, self.limits)
         expires = time.monotonic() + self.limits.deadline
-        self.worker.admit()  # before a picture is opened for nothing
+        self.worker.admit(before=self.opening)  # before a picture is opened for nothing
         asked, content, name = await parse(ENDPOINTS[task][0], request.headers.get("content-type", ""), body)
         del body
         model = self.model_for(task, asked)
-        picture = await open_upload(content, self.limits, self.decoders) if task != "search" else None
-        job = Job(task, model, asked, picture, name, expires)
-        log.task, log.model, log.timing = task, model, job.timing
-        self.worker.submit(job)
-        return await self._wait(job, request)
-
-    async def _wait(self, job: Job, request: Request) -> Message:
-        """Until it is answered, the deadline passes or the client is gone: then the queue forgets it."""
-        answered = asyncio.wrap_future(job.answered)
         gone = asyncio.ensure_future(_disconnected(request))
         try:
-            left = max(0.0, job.expires - time.monotonic())
-            either: set[asyncio.Future[Any]] = {answered, gone}
-            await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            if answered.done():
-                return answered.result()
-            raise Refused(GONE, "the client is gone") if gone.done() else late()
+            picture = await self._open(content, expires, gone) if task != "search" else None
+            del content
+            job = Job(task, model, asked, picture, name, expires)
+            log.task, log.model, log.timing = task, model, job.timing
+            self.worker.submit(job)
+            return await _before(asyncio.wrap_future(job.answered), expires, gone)
         finally:
             gone.cancel()
-            if not answered.done():
-                answered.cancel()
+
+    async def _open(self, content: bytes | None, expires: float, gone: asyncio.Future[None]) -> Picture:
+        self.worker.admit(before=self.opening)  # others came while this one was read
+        self.opening += 1
+        try:
+            opened = asyncio.ensure_future(open_upload(content, self.limits, self.decoders))
+            return await _before(opened, expires, gone)
+        finally:
+            self.opening -= 1
 
     def refusal(self, error: Exception, request: Request) -> Refused:
         if isinstance(error, Refused):
@@ -146,6 +147,19 @@ class Service:
         request.state.error = type(error).__name__
         log.error("a fault of Diptych: please report it", exc_info=error)
         return Refused(500, detail)
+
+
+async def _before(result: asyncio.Future[T], expires: float, gone: asyncio.Future[None]) -> T:
+    """Its result, unless the deadline passes or the client is gone before: then nobody works for it any more."""
+    try:
+        left = max(0.0, expires - time.monotonic())
+        either: set[asyncio.Future[Any]] = {result, gone}
+        await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if result.done():
+            return result.result()
+        raise Refused(GONE, "the client is gone") if gone.done() else late()
+    finally:
+        result.cancel()
 
 
 async def _disconnected(request: Request) -> None:

@@ -70,15 +70,17 @@ class Worker:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def admit(self, size: int = 0) -> None:
-        """Raises Refused (503) where there is no room for another job with a picture of so many bytes."""
+    def admit(self, size: int = 0, before: int = 0) -> None:
+        """Raises Refused (503) where there is no room for another job with a picture of so many bytes, after those that
+        will come before it.
+        """
         with self._changed:
             if self._stopped:
                 raise Refused(503, "the service is being stopped; ask again in some seconds", retry=5)
-            if self._is_full(size):
+            if self._is_full(size, before):
                 self._drop_the_given_up()
-                if self._is_full(size):
-                    message = f"the queue is full: {len(self._jobs)} requests wait; ask again in a second"
+                if self._is_full(size, before):
+                    message = f"the queue is full: {len(self._jobs) + before} requests wait; ask again in a second"
                     raise Refused(503, message, retry=1)
 
     def submit(self, job: Job) -> None:
@@ -89,9 +91,9 @@ class Worker:
             self._bytes += job.bytes
             self._changed.notify()
 
-    def _is_full(self, size: int) -> bool:
+    def _is_full(self, size: int, before: int) -> bool:
         crowded = bool(self._jobs) and self._bytes + size > self._limits.waiting_bytes
-        return len(self._jobs) >= self._limits.queue or crowded
+        return len(self._jobs) + before >= self._limits.queue or crowded
 
     def stop(self, seconds: float = 5.0) -> None:
         """Takes nothing more; what waits is refused, and what was begun is ended."""
