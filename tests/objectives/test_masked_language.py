@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from diptych.core import BIDIRECTIONAL, IGNORE, TEXT_AFTER_REGIONS, Sample, States, collate
 from diptych.objectives import MaskedLanguage
 from diptych.objectives.words import smoothed, whole_words
+from diptych.recipes.objectives import UnifiedVLPObjectives
 from tests import toy
 
 V = toy.VOCABULARY
@@ -124,6 +125,16 @@ def test_drop_worst_leaves_out_the_samples_with_the_greatest_sum():
     kept = [n for n in range(3) if n != worst]
     mean = keeps_two.loss(Fixed(), states, batch) / keeps_two.count(batch)
     torch.testing.assert_close(mean, sums[kept].sum() / asked[kept].sum())
+
+
+@pytest.mark.parametrize("share", [0.5, 0.99])
+def test_one_sample_is_always_kept(share: float) -> None:
+    batch, states, cost, asked = three_samples()
+    loss = MaskedLanguage(V, drop_worst=share).loss(Fixed(), states, batch)
+    sums = (cost * asked).sum(1)
+    torch.testing.assert_close(loss / asked.sum(), sums.min() / asked.sum(1)[sums.argmin()])
+    with pytest.raises(ValueError, match="drop_worst"):
+        UnifiedVLPObjectives(drop_worst=1.0)
 
 
 def test_means_by_sample_by_hand():

@@ -46,10 +46,16 @@ def test_the_formulas_sum_over_regions_of_right_pairs() -> None:
     assert (int(classes.count(batch)), int(SummedByPair(classes).count(batch))) == (8, 2)
 
 
-def test_of_a_batch_that_asks_nothing_no_pair_is_counted() -> None:
-    classes = MaskedRegionClass(rate=0.0)
-    batch = collate(classes.prepare([toy.sample(0)], Random(0)))
-    assert int(SummedByPair(classes).count(batch)) == 0
+@pytest.mark.parametrize("parts", [1, 3, 8])
+def test_a_mean_over_pairs_does_not_depend_on_how_a_batch_is_cut(parts: int) -> None:
+    """Of some parts nothing is asked; their pairs count all the same."""
+    classes = SummedByPair(MaskedRegionClass(rate=0.15))
+    prepared, model = classes.prepare([toy.sample(seed, 5) for seed in range(8)], Random(0)), toy.xgpt("region_class")
+    batches = [collate(prepared[part::parts]) for part in range(parts)]
+    assert any(not classes.objective.count(batch) for batch in batches) or parts < 8
+    assert sum(int(classes.count(batch)) for batch in batches) == 8
+    whole, losses = collate(prepared), [classes.loss(model, model(batch), batch) for batch in batches]
+    torch.testing.assert_close(torch.stack(losses).sum(), classes.loss(model, model(whole), whole))
 
 
 @pytest.mark.parametrize("unit", ["sum", "", None])

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from diptych.core import Question, Record
 from diptych.errors import DataError
 from diptych.loading.extract import extract
 from diptych.loading.store import Store
@@ -15,6 +16,8 @@ from diptych.runs.tasks import make_task
 from diptych.sources.storybook import record, scene
 from diptych.tasks.answers import Answers
 from diptych.tasks.run import ask
+from diptych.tasks.spec import TrainingRecords
+from diptych.tasks.vqa import VQA, score_vqa, vqa_baselines
 from diptych.vision.ground_truth import GroundTruth
 from tests.deciding import TOKENS
 from tests.tasks.test_overfit import EIGHT, built
@@ -29,6 +32,33 @@ def test_features_that_are_not_finite_are_named_and_not_answered() -> None:
     broken = replace(EIGHT[1], regions=replace(seen, features=torch.full_like(seen.features, torch.nan)))
     with pytest.raises(DataError, match=r"scores are not finite.*record p1"):
         ask(task, model, [EIGHT[0], broken])
+
+
+@pytest.mark.parametrize("form", ["binary", "softmax"])
+def test_a_question_that_nobody_answered_is_asked_and_neither_taught_nor_scored(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One whose answer is not on the list teaches, by binary cross-entropy, that all on it are wrong (VL-BERT)."""
+    asked = (Question("a", "is it red", ("yes",)), Question("b", "is it blue", ()), Question("c", "is it green", ("no",)))
+    records = [Record("p", questions=asked)]
+    task = replace(make_task(RECIPES["vl-bert/small/vqa"](), TOKENS, Answers(("<unk>", "yes"))), form=form)
+    assert [one.key for one in task.queries(records[0])] == ["a", "b", "c"]
+    assert [one.key for one in task.samples(records[0])] == (["a", "c"] if form == "binary" else ["a"])
+    said = {"a": "yes", "b": "no", "c": "no"}
+    assert task.score([{"key": key, "answer": one} for key, one in said.items()], records)["accuracy"] == 100
+    scores = score_vqa(said, records, vqa_baselines(records, asked[:1]))
+    assert (scores["accuracy"].value, scores["accuracy"].blind, scores.items) == (100, 50, 2)
+    assert "1 questions that nobody answered are not scored" in scores.notes
+    monkeypatch.setattr(TrainingRecords, "words", lambda _: iter(records))
+    notes = list(VQA.notes(task, TrainingRecords.__new__(TrainingRecords)))
+    assert notes[0] == "1 of 3 questions are left out: nobody answered them"
+    fate = "teach what is wrong alone" if form == "binary" else "are left out"
+    assert notes[1] == f"1 of 3 questions {fate}: the model gives none of their answers (the first: c, 'no')"
+
+
+def test_an_article_alone_is_no_answer() -> None:
+    asked = (Question("a", "what letter is it", ("a",)), Question("b", "what letter is it", ("b",)))
+    assert Answers.of([Record("p", questions=asked)]).names == ("<unk>", "b")
 
 
 def test_the_recipe_cuts_the_list_of_answers(tmp_path: Path) -> None:

@@ -168,8 +168,9 @@ def test_mean(tmp_path):
     for step, value in ((1, 1.0), (2, 4.0)):
         tensors = {"w": torch.tensor([value]), "count": torch.tensor(step)}
         save(tmp_path, Checkpoint(step, {}, {"model": tensors}))
-    found = mean_of(tmp_path, [2, 1], "model")
+    found, steps, warnings = mean_of(tmp_path, [2, 1, 7], 2, "model")
     assert (found["w"].item(), found["count"].item()) == (2.5, 2)
+    assert (steps, warnings) == ([2, 1], [])
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), Exception("I/O error: ... (os error 28)")])

@@ -1,10 +1,12 @@
 """The loop in one process."""
 
+import io
 import math
 import shutil
 
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional as F
@@ -225,6 +227,28 @@ def test_the_best_is_chosen_and_of_equals_the_earlier(tmp_path):
 def test_the_mean_of_the_best(tmp_path):
     _, seen, final = chosen(tmp_path, [5.0, 1.0, 4.0, 6.0, 0.0], average_best=3)
     torch.testing.assert_close(final, (seen[0] + seen[2] + seen[3]) / 3)
+
+
+def test_a_damaged_best_checkpoint_is_told_and_the_next_best_takes_its_place(tmp_path):
+    """It is found at the end of the run, and again each time the same command is given."""
+    scores, said = {2: 1.0, 4: 5.0, 6: 2.0, 8: 3.0}, io.StringIO()
+    best = tmp_path / "checkpoints/step-00000004/model.safetensors"
+
+    def damaging(_, step):
+        if step == 8:
+            best.write_bytes(best.read_bytes()[:-1] + b"x")
+        return {"goodness": scores[step]}
+
+    run = {"steps": 8, "validate_every": 2, "keep": 1, "console": Console(file=said, width=500)}
+    for told in (damaging, noisy):
+        result = toy_train(tmp_path, validate=told, **run)
+        assert (result.step, result.best_step, result.best_score) == (8, 8, 3.0)
+        assert torch.equal(
+            load_file(result.weights)["words.weight"],
+            load_file(best.parents[1] / "step-00000008/model.safetensors")["words.weight"],
+        )
+    warning = f"warning: the final weights are not of step 4, one of the best: {best} is not what was written"
+    assert said.getvalue().count(warning) == 2
 
 
 def test_stops_when_the_score_does_not_rise(tmp_path):

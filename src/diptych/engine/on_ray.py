@@ -20,7 +20,7 @@ AGAIN = 3  # times that Ray runs a shard again whose worker died
 
 
 def run_on_ray(work: Work, names: Sequence[str], workers: int) -> Iterator[Counts]:
-    """`workers` is how many shards are under way at once; a task takes one core."""
+    """Twice `workers` shards are given to Ray at once, each of which takes a core: none waits for this process."""
     with wanted("--engine ray", "ray"):
         import ray
     with cluster(workers):

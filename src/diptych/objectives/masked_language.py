@@ -41,7 +41,7 @@ class MaskedLanguage:
     # ImageBERT: a mismatched caption is not guessed from its picture. Its words are hidden all the same, or a [MASK]
     # would tell which pairs match.
     only_matched: bool = False
-    drop_worst: float = 0.0  # this share of a part, the samples with the greatest loss, is left out
+    drop_worst: float = 0.0  # this share of a part, the samples with the greatest loss, is left out; one is kept
     label_smoothing: float = 0.0
     hides_end: bool = True  # whether the final [SEP] may be chosen; where a decoder learns the end, it need not be
     whole_words: bool = False  # each word by itself with chance `rate`, all of its pieces alike (VL-BERT's code)
@@ -121,6 +121,6 @@ class MaskedLanguage:
         """
         chosen = self._labels(batch) != IGNORE
         per_sample = losses.new_zeros(chosen.shape).masked_scatter(chosen, losses).sum(1)
-        kept, which = per_sample.topk(int(len(batch) * (1 - self.drop_worst)), largest=False)
+        kept, which = per_sample.topk(max(1, int(len(batch) * (1 - self.drop_worst))), largest=False)
         of_kept = chosen.sum(1)[which].sum()
         return kept.sum() * (chosen.sum() / of_kept.clamp(min=1))

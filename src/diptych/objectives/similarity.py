@@ -45,10 +45,11 @@ class Similarity:
         return Asked(heads=frozenset({"similarity"}))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+        own = 0 if batch.idle else len(batch)  # a sample that holds a place is nobody's wrong pair
         own_pictures, own_texts = model.heads["similarity"](states)
-        pictures, mine = of_all_ranks(own_pictures)
-        texts, _ = of_all_ranks(own_texts)
-        names, _ = of_all_ranks(_numbers(batch.pictures).to(pictures.device, non_blocking=True))
+        pictures, mine = of_all_ranks(own_pictures[:own])
+        texts, _ = of_all_ranks(own_texts[:own])
+        names, _ = of_all_ranks(_numbers(batch.pictures[:own]).to(pictures.device, non_blocking=True))
         same = (names[:, None] == names).all(-1)
         with torch.autocast(pictures.device.type, enabled=False):
             of_texts, of_pictures = self.costs(texts @ pictures.T, same)
@@ -78,4 +79,5 @@ def _over_violations(costs: Float[Tensor, "N N"]) -> Float[Tensor, "N"]:
 def _numbers(names: list[str]) -> Float[Tensor, "n 2"]:
     """48 bits of a name in two numbers that float32 holds exactly, so that processes can tell names apart."""
     digests = [blake2b(name.encode(), digest_size=6).digest() for name in names]
-    return torch.tensor([[int.from_bytes(d[:3], "big"), int.from_bytes(d[3:], "big")] for d in digests]).float()
+    numbers = [[int.from_bytes(d[:3], "big"), int.from_bytes(d[3:], "big")] for d in digests]
+    return torch.tensor(numbers, dtype=torch.float32).view(-1, 2)

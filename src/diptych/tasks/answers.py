@@ -29,8 +29,9 @@ class Answers:
         counts: Counter[str] = Counter()
         for record in records:
             for question in record.questions:
-                if question.answers:
-                    counts[Counter(map(normalise_answer, question.answers)).most_common(1)[0][0]] += 1
+                said = Counter(map(normalise_answer, question.answers))
+                if said and (best := said.most_common(1)[0][0]):  # `the` is nothing but an article
+                    counts[best] += 1
         frequent = sorted((answer for answer, n in counts.items() if n >= at_least), key=lambda a: (-counts[a], a))
         if not frequent:
             raise DataError("no question of the data has an answer; VQA needs lines with a question and answers")

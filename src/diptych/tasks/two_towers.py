@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import comb
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -26,7 +25,7 @@ from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.files import parse_json, text_of, write_atomically
 from diptych.loading.tokens import Tokens
 from diptych.metrics.bootstrap import bootstrap_interval, rows_by_picture
-from diptych.metrics.retrieval import RECALLS, Ranks, recalls, retrieval_ranks
+from diptych.metrics.retrieval import RECALLS, Ranks, recall_by_chance, recalls, retrieval_ranks
 from diptych.tasks.run import ask
 from diptych.tasks.scores import Score, Scores
 from diptych.tasks.shortlist import top
@@ -185,7 +184,11 @@ def score_vectors(predictions: Sequence[Mapping[str, Any]]) -> Scores:
     ):
         for k in (1, 5, 10):
             interval = bootstrap_interval(rows_by_picture(found < k, [str(n) for n in owner]))
-            luck = k / pictures if way == "pictures" else sum(_luck(k, count, texts) for count in own) / pictures
+            luck = (
+                k / pictures
+                if way == "pictures"
+                else sum(recall_by_chance(count, texts, k) for count in own) / pictures
+            )
             low, high, blind = 100 * interval.low, 100 * interval.high, 100 * min(luck, 1.0)
             scores.append(Score(f"{RECALLS[way]} R@{k}", 100 * interval.value, low, high, blind))
     notes = (
@@ -193,11 +196,6 @@ def score_vectors(predictions: Sequence[Mapping[str, Any]]) -> Scores:
         f"searched: {pictures} pictures by {len(owners)} captions, and captions by pictures; blind: chance",
     )
     return Scores("retrieval", tuple(scores), pictures, len(owners), notes=notes)
-
-
-def _luck(k: int, own: int, texts: int) -> float:
-    """How often at least one of `own` texts is among k drawn of all."""
-    return 1 - comb(texts - own, k) / comb(texts, k) if k <= texts else 1.0
 
 
 def _ranks(predictions: Sequence[Mapping[str, Any]]) -> tuple[Ranks, list[int]]:

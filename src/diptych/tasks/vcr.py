@@ -213,9 +213,12 @@ def vcr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) ->
 
 
 def _blindly(choices: Choices, answers: BlindChoice, rationales: BlindChoice | None) -> tuple[float, float, bool]:
-    reasoned = rationales is not None and choices.rationale is not None
-    picked = rationales.pick(choices.rationales) if rationales is not None and reasoned else None
-    return float(answers.pick(choices.answers) == choices.answer), float(picked == choices.rationale), reasoned
+    answered = float(answers.pick(choices.answers) == choices.answer)
+    if choices.rationale is None:
+        return answered, 0.0, False
+    if rationales is None:  # none was taught
+        return answered, 1 / len(choices.rationales), True
+    return answered, float(rationales.pick(choices.rationales) == choices.rationale), True
 
 
 def _joint(rows: Sequence[tuple[float, float, bool]]) -> dict[str, float]:

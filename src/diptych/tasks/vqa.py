@@ -36,8 +36,14 @@ class Vqa:
     name = "vqa"
 
     def samples(self, record: Record) -> list[Sample]:
-        """Questions of which at least one answer is known; the others teach nothing and are counted by `check`."""
-        return [s for s in self.queries(record) if s.truth["answer_scores"]]
+        """Questions that people answered, under softmax those of which the model can give an answer. Under binary
+        cross-entropy the others teach that none of its answers is right, as in VL-BERT's code.
+        """
+        asked = zip(record.questions, self.queries(record), strict=True)
+        return [one for question, one in asked if self.teaches(question)]
+
+    def teaches(self, question: Question) -> bool:
+        return bool(question.answers if self.form == "binary" else self.answers.scores(question.answers))
 
     def queries(self, record: Record) -> list[Sample]:
         return [
@@ -92,16 +98,13 @@ class Vqa:
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
         """Official accuracy, times 100: of all questions, and by the kind of answer."""
         given = {p["key"]: p["answer"] for p in predictions}
-        questions = [q for record in records for q in record.questions]
-        if not questions:
-            raise DataError("no record has questions to score; choose another split with --split")
-        scores = vqa_scores(given, questions)
+        scores = vqa_scores(given, [question for _, question in _scorable(records)])
         return {"accuracy": 100 * scores.pop("all")} | {f"accuracy {kind}": 100 * s for kind, s in scores.items()}
 
 
 def vqa_baselines(records: Sequence[Record], training: Sequence[Question] = ()) -> Baselines:
     """`training`: questions with answers; without them there is no blind baseline."""
-    questions = [question for record in records for question in record.questions]
+    questions = answered_questions(records)
     blind, ceiling, notes = {}, answer_ceiling(questions) or {}, []
     if training:
         taught = BlindAnswers.of(training)
@@ -126,14 +129,12 @@ def score_vqa(
 ) -> Scores:
     """Accuracy of all questions of the records and by kind of answer, beside `vqa_baselines` of the records.
 
-    Every question must be predicted and have answers.
+    Every question that people answered must be predicted; the others are not scored.
     """
     baselines = baselines or Baselines()
-    questions = [question for record in records for question in record.questions]
-    pictures = [record.key for record in records for _ in record.questions]
-    if not questions:
-        raise DataError("no record has questions to score; choose another split with --split")
-    vqa_scores(predictions, questions)  # refuses a question without a prediction or without answers
+    pictures, questions = zip(*_scorable(records), strict=True)
+    vqa_scores(predictions, questions)  # refuses a question without a prediction
+    unanswered = sum(not question.answers for record in records for question in record.questions)
     right = np.array([answer_accuracy(predictions[question.key], question.answers) for question in questions])
     scores = []
     for kind in ("all", *dict.fromkeys(question.kind for question in questions)):
@@ -142,12 +143,14 @@ def score_vqa(
         name = "accuracy" if kind == "all" else f"accuracy {kind}"
         scores.append(score_of(name, interval, baselines.blind.get(kind), baselines.ceiling.get(kind)))
     first = "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its questions"
-    return Scores("vqa", tuple(scores), len(set(pictures)), len(questions), coverage, (first, *baselines.notes))
+    left_out = [f"{unanswered} questions that nobody answered are not scored"] if unanswered else []
+    notes = (first, *left_out, *baselines.notes)
+    return Scores("vqa", tuple(scores), len(set(pictures)), len(questions), coverage, notes)
 
 
 def vqa_gain(first: Mapping[str, str], second: Mapping[str, str], records: Sequence[Record]) -> Score:
     """Accuracy of the second minus the first, likewise; a picture is drawn with all its questions."""
-    asked = [(record.key, question) for record in records for question in record.questions]
+    asked = _scorable(records)
     pictures = [key for key, _ in asked]
     ours, theirs = (
         rows_by_picture([answer_accuracy(predicted[question.key], question.answers) for _, question in asked], pictures)
@@ -159,6 +162,14 @@ def vqa_gain(first: Mapping[str, str], second: Mapping[str, str], records: Seque
 def answered_questions(records: Sequence[Record]) -> list[Question]:
     """Questions that people have answered: what a blind baseline learns from."""
     return [question for record in records for question in record.questions if question.answers]
+
+
+def _scorable(records: Sequence[Record]) -> list[tuple[str, Question]]:
+    """Each question that people answered, and its picture."""
+    found = [(record.key, question) for record in records for question in record.questions if question.answers]
+    if not found:
+        raise DataError("no record has questions with answers to score; choose another split with --split")
+    return found
 
 
 def _build(given: TaskOptions) -> Vqa:
@@ -181,10 +192,14 @@ def _outside(task: Task, records: TrainingRecords) -> Iterator[str]:
     """Questions none of whose answers the model can give."""
     assert isinstance(task, Vqa)
     asked = [question for record in records.words() for question in record.questions]
-    outside = [question for question in asked if not task.answers.scores(question.answers)]
+    answered = [question for question in asked if question.answers]
+    if len(answered) < len(asked):
+        yield f"{len(asked) - len(answered)} of {len(asked)} questions are left out: nobody answered them"
+    outside = [question for question in answered if not task.answers.scores(question.answers)]
     if outside:
+        fate = "are left out" if task.form == "softmax" else "teach what is wrong alone"
         yield (
-            f"{len(outside)} of {len(asked)} questions are left out: the model gives none of their answers "
+            f"{len(outside)} of {len(asked)} questions {fate}: the model gives none of their answers "
             f"(the first: {outside[0].key}, {outside[0].answers[0]!r})"
         )
 

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,13 @@ STATE = "state.json"
 FORMAT = 2  # 1 had no check of state.json itself
 _FILE = re.compile(r"[a-z]+\.safetensors")
 _UNFINISHED = ".saving-"
+
+
+class DamagedError(CheckpointError):
+    def __init__(self, path: Path, what: str) -> None:
+        self.told = f"{path} {what}"
+        advice = f"Delete {path.parent}; the same command then goes on from the one before"
+        super().__init__(f"damaged checkpoint: {self.told}. {advice}")
 
 
 @dataclass(frozen=True)
@@ -128,11 +135,11 @@ def load(folder: Path) -> Checkpoint:
     for name, known in files.items():
         path = folder / name
         if not path.is_file():
-            raise _damaged(path, "is missing")
+            raise DamagedError(path, "is missing")
         if (size := path.stat().st_size) != known["bytes"]:
-            raise _damaged(path, f"has {size} bytes where {known['bytes']} were written")
+            raise DamagedError(path, f"has {size} bytes where {known['bytes']} were written")
         if _sha256(path) != known["sha256"]:
-            raise _damaged(path, "is not what was written (sha256 differs)")
+            raise DamagedError(path, "is not what was written (sha256 differs)")
     tensors = {Path(name).stem: load_file(folder / name) for name in files}
     return Checkpoint(state.pop("step"), state, tensors)
 
@@ -142,30 +149,24 @@ def read_state(folder: Path) -> dict[str, Any]:
     try:
         state = parse_json(text_of(path))
     except FileNotFoundError:
-        raise _damaged(path, "is missing") from None
+        raise DamagedError(path, "is missing") from None
     except ValueError:
-        raise _damaged(path, "is not JSON, so it is cut short or overwritten") from None
+        raise DamagedError(path, "is not JSON, so it is cut short or overwritten") from None
     if not isinstance(state, dict) or not {"format", "step", "files"} <= state.keys():
-        raise _damaged(path, "is not the state of a checkpoint")
+        raise DamagedError(path, "is not the state of a checkpoint")
     if state["format"] != FORMAT:
         raise CheckpointError(
             f"{path} has format {state['format']!r}, this Diptych reads {FORMAT}: use its version, or another folder"
         )
     if state.pop("check", None) != _check(state):
-        raise _damaged(path, "is not what was written (its check differs)")
+        raise DamagedError(path, "is not what was written (its check differs)")
     if folder.name != f"step-{state['step']:0>8}" or not all(map(_FILE.fullmatch, state["files"])):
-        raise _damaged(path, "is of another checkpoint")
+        raise DamagedError(path, "is of another checkpoint")
     return state
 
 
 def _check(state: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
-
-
-def _damaged(path: Path, what: str) -> CheckpointError:
-    return CheckpointError(
-        f"damaged checkpoint: {path} {what}. Delete {path.parent}; the same command then goes on from the one before"
-    )
 
 
 def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
@@ -189,18 +190,31 @@ def prune(root: Path, kept: Iterable[int]) -> None:
         shutil.rmtree(gone)
 
 
-def mean_of(root: Path, steps: Iterable[int], group: str) -> dict[str, Tensor]:
-    """The mean of several checkpoints' weights; whole numbers (counters) come from the first."""
-    steps = list(steps)
+def mean_of(
+    root: Path, ranking: Sequence[int], most: int, group: str
+) -> tuple[dict[str, Tensor], list[int], list[str]]:
+    """The mean weights of the first steps of a ranking whose checkpoints are whole, `most` at most; which those are,
+    and a warning for each of the best that is not. Whole numbers (counters) come from the first.
+    """
     total: dict[str, Tensor] = {}
     first: Mapping[str, Tensor] = {}
-    for step in steps:
-        tensors = load(folder_of(root, step)).tensors[group]
+    used: list[int] = []
+    warnings: list[str] = []
+    for place, step in enumerate(ranking):
+        if len(used) == most:
+            break
+        try:
+            tensors = load(folder_of(root, step)).tensors[group]
+        except DamagedError as error:
+            if place < most:  # others are not kept
+                warnings.append(f"the final weights are not of step {step}, one of the best: {error.told}")
+            continue
+        used.append(step)
         first = first or tensors
         for name, tensor in tensors.items():
             if tensor.is_floating_point():
                 total[name] = total[name] + tensor.double() if name in total else tensor.double()
-    return {n: (total[n] / len(steps)).to(t.dtype) if n in total else t for n, t in first.items()}
+    return {n: (total[n] / len(used)).to(t.dtype) if n in total else t for n, t in first.items()}, used, warnings
 
 
 def _sha256(path: Path) -> str:

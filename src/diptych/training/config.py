@@ -84,8 +84,9 @@ class TrainingConfig(BaseModel):
     batch: PositiveInt
     """Samples of one step, over all processes."""
     micro_batch: PositiveInt | Literal["auto"] | None = None
-    """Samples of one forward pass at most, to save memory; null: the whole batch; auto: as many as a GPU's memory
-    takes, which is tried before the first step (elsewhere the whole batch)."""
+    """Samples of one forward pass at most, to save memory, before objectives make several of one (wrong pairs,
+    choices); null: the whole batch; auto: as many as a GPU's memory takes, tried before the first step (elsewhere the
+    whole batch)."""
     seed: Seed = 0
     """Seed of the first weights, the order of the data and all that is drawn in training."""
     device: str = "auto"

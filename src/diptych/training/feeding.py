@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -127,16 +127,24 @@ class Updates(Protocol):
 
 @dataclass(frozen=True)
 class Part:
-    """A micro-batch, and how many objects each objective predicts in it."""
+    """A micro-batch, and how many objects each objective predicts in it: none where nothing is learnt from it."""
 
     batch: Any
     counts: Counts
     left_out: dict[str, str]  # records that could not be read so far, and why
+    held: frozenset[str] = frozenset()  # of a batch that is idle: objectives that would predict something
 
     @property
     def keys(self) -> list[str]:
         keys = getattr(self.batch, "keys", None)
         return list(keys) if isinstance(keys, list | tuple) else []
+
+    def scaled(self, scales: Mapping[str, float]) -> Counts:
+        """By what each loss is multiplied that this part has. One that is idle goes backward too, by 0: every process
+        has to take part where gradients meet.
+        """
+        return {name: 0.0 if name in self.held else scale for name, scale in scales.items()
+                if self.counts[name] or name in self.held}  # fmt: skip
 
     def pin_memory(self) -> Part:
         return replace(self, batch=self.batch.pin_memory()) if hasattr(self.batch, "pin_memory") else self
@@ -155,9 +163,9 @@ class Maker:
     def __call__(self, place: tuple[int, int]) -> Part:
         step, part = place
         batch, update = self.batches.at(step, part, self.parts), self.updates.at(step)
-        idle = getattr(batch, "idle", False)
-        counts = {name: 0.0 if idle else float(number) for name, number in update.counts(batch).items()}
-        made = Part(batch, counts, dict(getattr(self.batches, "corrupt", {})))
+        counts = {name: float(number) for name, number in update.counts(batch).items()}
+        held = frozenset(name for name, number in counts.items() if number and getattr(batch, "idle", False))
+        made = Part(batch, counts | dict.fromkeys(held, 0.0), dict(getattr(self.batches, "corrupt", {})), held)
         return made.pin_memory() if self.pinned else made
 
 

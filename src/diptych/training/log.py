@@ -166,3 +166,8 @@ def _tensorboard(folder: Path, after: int) -> Any:
     with wanted("training.tensorboard=true (metrics.jsonl has the same numbers without it)", "tensorboard"):
         from torch.utils.tensorboard import SummaryWriter
     return SummaryWriter(folder / "tensorboard", purge_step=after + 1)
+
+
+def warn(console: Console, warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        console.print(f"warning: {warning}", highlight=False, markup=False, soft_wrap=True)

@@ -1,7 +1,7 @@
 """One step: every part's passes forward and backward, then the optimizer."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -123,11 +123,12 @@ class Stepper:
         weights = {name: update.weights.get(name, 1.0) for name in names}
         # Gradients are averaged over ranks, but the loss is a sum divided by the count over all of them: hence `world`.
         scales = {n: weights[n] * self.ranks.world / counts[n] for n in names if counts[n] > 0}
+        asked = [part.scaled(scales) for part in parts]
         passes = self._passes(update, parts, following)
         set_rate(self.optimizer, rate)
         found = StepFound(counts, weights, [])
         for turn in count():
-            sums = self._forward_backward(step, turn, passes, parts, scales)
+            sums = self._forward_backward(step, turn, passes, parts, asked)
             if sums is None:
                 break
             self.way.settle()
@@ -171,14 +172,13 @@ class Stepper:
         return [of(part, after) for part, after in zip(parts, [*parts[1:], following], strict=True)]
 
     def _forward_backward(
-        self, step: int, turn: int, passes: Sequence[Iterator[Losses]], parts: list[Part], scales: Mapping[str, float]
+        self, step: int, turn: int, passes: Sequence[Iterator[Losses]], parts: list[Part], scales: list[Counts]
     ) -> list[Losses] | None:
-        """Pass `turn` of every part; None where the update has no more."""
+        """Pass `turn` of every part, by its scales; None where the update has no more."""
         found: list[Losses] = []
-        for index, (one, part) in enumerate(zip(passes, parts, strict=True)):
+        for index, one in enumerate(passes):
             seed_part(self.training.seed, step, turn, self.mine[index])
-            predicted = {name: scale for name, scale in scales.items() if part.counts[name]}
-            sums = self.way.run(one, predicted, last=part is parts[-1])
+            sums = self.way.run(one, scales[index], last=index == len(parts) - 1)
             if sums is None:
                 # Not through the wrap: DDP would wait for a backward. The generators only run to their ends here.
                 assert not found, "parts with different numbers of passes"

@@ -28,7 +28,7 @@ from diptych.training.devices import Ranks, join_ranks
 from diptych.training.distribution import distribute, gather, sync_buffers
 from diptych.training.feeding import Batches, Part, Sender, Updates, by_step, made_ahead
 from diptych.training.fitting import chosen_precision, fitted
-from diptych.training.log import Line, Log
+from diptych.training.log import Line, Log, warn
 from diptych.training.optimizer import build_optimizer, highest_rate, learning_rate
 from diptych.training.slices import place
 from diptych.training.step import Report, StepFound, Stepper
@@ -185,7 +185,7 @@ class _Run:
             raise TrainingError(
                 f"another process of this run has ended, and what it printed says why; {kept}: the same command goes on"
             ) from error
-        return self._finish()
+        return self._finish(console)
 
     def _steps(self, parts: Iterator[Part], log: Log | None) -> None:
         since, done = time.monotonic(), self.step
@@ -325,8 +325,7 @@ class _Run:
         if self.ranks.first:
             checkpoints.sweep(self.root)
             found, warnings = checkpoints.load_latest(self.root)
-            for warning in warnings:
-                console.print(f"warning: {warning}", highlight=False, markup=False, soft_wrap=True)
+            warn(console, warnings)
             step = self.ranks.from_first(found.step if found is not None else None)
         else:
             step = self.ranks.from_first(None)
@@ -362,11 +361,12 @@ class _Run:
         states = {index: by_name[name] for index, name in enumerate(order) if name in by_name}
         self.optimizer.load_state_dict({"state": states, "param_groups": self.optimizer.state_dict()["param_groups"]})
 
-    def _finish(self) -> Result:
-        best = self._ranking()[: self.training.average_best]
+    def _finish(self, console: Console) -> Result:
+        ranking = [v.step for v in self._ranking()]
+        group = "model" if self.ema is None else "ema"
+        mean, best, warnings = checkpoints.mean_of(self.root, ranking, self.training.average_best, group)
+        warn(console, warnings if self.ranks.first else [])
         if best:
-            group = "model" if self.ema is None else "ema"
-            mean = checkpoints.mean_of(self.root, [v.step for v in best], group)
             put_tensors(mean, named_tensors(self.module), str(self.root))
         elif self.ema is not None:
             put_tensors({n: t.detach() for n, t in self.ema.average.items()}, self.ema.parameters, "the average")
@@ -376,8 +376,8 @@ class _Run:
         return Result(
             weights=self.folder / WEIGHTS,
             step=self.step,
-            best_step=best[0].step if best else None,
-            best_score=best[0].scores[self.score] if best else None,
+            best_step=best[0] if best else None,
+            best_score=next((v.scores[self.score] for v in self.history if v.step in best[:1]), None),
             history=tuple(self.history),
             stopped_early=self.step < self.training.steps,
         )

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import NonNegativeFloat, PositiveInt
 
 from diptych.core import BIDIRECTIONAL, TEXT_AFTER_REGIONS, Attention, Objective, Vocabulary
-from diptych.core.shares import Share
+from diptych.core.shares import PartialShare, Share
 from diptych.objectives import MaskedLanguage, MaskedQueries, MaskedRegionClass, OneForward, Schedule
 from diptych.recipes.objectives.kind import Objectives
 
@@ -25,9 +25,9 @@ class UnifiedVLPObjectives(Objectives):
     """Share of the words that are hidden."""
     most: PositiveInt | None = None
     """Words that are hidden at most (the code: 3); null: no limit."""
-    drop_worst: Share = 0.0
+    drop_worst: PartialShare = 0.0
     """Share of the samples of the highest loss that is left out."""
-    label_smoothing: Share = 0.0
+    label_smoothing: PartialShare = 0.0
     """Label smoothing of the words."""
     region_class: NonNegativeFloat = 0.0
     """Weight of region classes as pretext (Table 6); 0: off."""
