@@ -24,6 +24,7 @@ from diptych.metrics import tokens_of
 from diptych.recipes import find_recipe
 from diptych.recipes.decoding import chosen_decoding
 from diptych.runs.folder import ModelFolder
+from diptych.runs.prepare import taught_texts, words_of
 from diptych.runs.run import run
 from diptych.sources import jsonl
 from diptych.sources.storybook import record, scene
@@ -78,6 +79,21 @@ def test_new_captions_are_kept_with_their_origin_and_train_again(
         find_recipe("unified-vlp/small/caption", SETTINGS), more, tmp_path / "again", console=Console(quiet=True)
     )
     assert again.result.step == 12
+
+
+def test_joined_splits_are_all_of_their_parts(world: Store, captioner: ModelFolder, tmp_path: Path) -> None:
+    """Scored ones teach no baseline, and a part that is not there is named."""
+    assert augment(captioner, world, tmp_path / "more", 1, DRAWN, "train+val", seed=0).pictures == 9
+    _, alone = score_model(captioner, world, "val")
+    assert "blind: the training caption" in " ".join(alone.notes)
+    _, joined = score_model(captioner, world, "train+val")
+    assert joined.pictures == 9
+    assert "blind: the training caption" not in " ".join(joined.notes)
+    for split in ("val+foo", "foo"):
+        with pytest.raises(DataError, match=r"no records in split 'foo'; it has train \(7\), val \(2\); choose with"):
+            score_model(captioner, world, split)
+    assert set(taught_texts(world, "train+val")) == set()
+    assert set(taught_texts(world)) == {text for n in range(7) for text in words_of(world.words(n))}
 
 
 def test_a_picture_without_regions_and_captions_that_go_round(

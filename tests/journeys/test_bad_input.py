@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from diptych import cli
+from diptych.recipes import RECIPES
 from tests.journeys.conftest import Result, tiny
+from tests.service import make_model
 
 PRETRAIN = ["pretrain", "unified-vlp/small/pretrain"]
 IMPORT = "import unified-vlp FILE OUT --vocab VOCAB"
@@ -134,3 +138,51 @@ def test_a_model_cut_short_is_named(run: Callable[..., Result], world: Path, tmp
     result = run("evaluate", "--model", run_folder, "--data", world)
     assert result.code == 1
     assert "model.safetensors is not what was written" in result.error
+
+
+def test_a_store_is_not_filled_on_after_its_data_changed(run: Callable[..., Result], tmp_path: Path) -> None:
+    """Its old words and splits would be trained on; other files of data and moved pictures are welcome."""
+
+    def manifest(name: str, caption: str = "a dog", split: str = "train") -> Path:
+        (tmp_path / name).mkdir(exist_ok=True)
+        for colour in ("red", "blue"):
+            Image.new("RGB", (40, 40), colour).save(tmp_path / name / f"{colour}.png")
+        things = [{"kind": "dog", "box": [4, 4, 20, 20]}]
+        lines = [{"image": f"{colour}.png", "captions": [caption], "split": split, "objects": things}
+                 for colour in ("red", "blue")]  # fmt: skip
+        path = tmp_path / name / "mine.jsonl"
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        return path
+
+    def extracted(path: Path) -> Result:
+        return run("extract", path, tmp_path / "store", "--detector", "ground-truth")
+
+    assert extracted(manifest("a")).code == 0
+    for changed in ({"caption": "a cat"}, {"split": "test"}):
+        refused = extracted(manifest("a", **changed))
+        assert (refused.code, "said something else of 'red.png'" in refused.error) == (1, True), refused.error
+    manifest("a")
+    shutil.move(tmp_path / "a", tmp_path / "elsewhere")
+    again = extracted(tmp_path / "elsewhere/mine.jsonl")
+    assert (again.code, "2 were there already" in again.out) == (0, True), again.error
+
+
+def test_a_task_that_a_system_has_no_recipe_for_is_told_as_that(
+    run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make_model(tmp_path / "made").folder.folder
+    monkeypatch.delitem(RECIPES, "unified-vlp/small/caption")
+    result = run("finetune", "caption", "--data", "none", "--out", tmp_path / "out", "--model", made)
+    assert result.code == 2
+    assert "is of unified-vlp, which nobody fine-tunes for caption" in result.error
+    assert "take a model of tden, xgpt" in result.error
+
+
+def test_a_model_folder_is_checked_in_json_too(run: Callable[..., Result], tmp_path: Path) -> None:
+    made = make_model(tmp_path / "made").folder.folder
+    assert json.loads(run("check", made, "--json").out) == {"ok": True, "findings": []}
+    (made / "answers.json").unlink()
+    hurt = run("check", made, "--json")
+    assert (hurt.code, json.loads(hurt.out)["ok"]) == (1, False)
+    refused = run("check", made, "--pictures", tmp_path)
+    assert (refused.code, "leave out --model and --pictures" in refused.error) == (2, True)

@@ -39,7 +39,11 @@ def test_a_question_that_nobody_answered_is_asked_and_neither_taught_nor_scored(
     form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One whose answer is not on the list teaches, by binary cross-entropy, that all on it are wrong (VL-BERT)."""
-    asked = (Question("a", "is it red", ("yes",)), Question("b", "is it blue", ()), Question("c", "is it green", ("no",)))
+    asked = (
+        Question("a", "is it red", ("yes",)),
+        Question("b", "is it blue", ()),
+        Question("c", "is it green", ("no",)),
+    )
     records = [Record("p", questions=asked)]
     task = replace(make_task(RECIPES["vl-bert/small/vqa"](), TOKENS, Answers(("<unk>", "yes"))), form=form)
     assert [one.key for one in task.queries(records[0])] == ["a", "b", "c"]

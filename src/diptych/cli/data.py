@@ -165,7 +165,11 @@ def check(
     from diptych.runs.folder import damaged_files, model_in
 
     if (folder := model_in(data)) is not None:
-        print("\n".join(hurt := damaged_files(folder)) or f"{folder}: every file is what was written")
+        if model is not None or pictures is not None:
+            raise RecipeError(f"{folder} is a model folder, whose files are checked; leave out --model and --pictures")
+        hurt = damaged_files(folder)
+        said = json.dumps({"ok": not hurt, "findings": hurt}, indent=1) if as_json else "\n".join(hurt)
+        print(said or f"{folder}: every file is what was written")
         raise SystemExit(1 if hurt else 0)
     contract = open_folder(model).contract if model is not None else None
     records = Store(data) if (data / INDEX).exists() else read_records(data, console(), pictures, None, 0)
@@ -226,9 +230,10 @@ def extract(
     device: Device = "auto",
 ) -> None:
     """Extract the regions of every picture into a store, which training reads."""
+    from diptych.loading.store import INDEX, Store
     from diptych.progress import tell
     from diptych.runs.detectors import open_detector, with_image_feature
-    from diptych.runs.extraction import extract_with_progress, read_records
+    from diptych.runs.extraction import extract_with_progress, read_records, refuse_changed
 
     records = read_records(data, console(), pictures, split, split_seed, need_pictures=features is None)
     found = open_detector(
@@ -237,6 +242,8 @@ def extract(
     )  # fmt: skip
     opened = with_image_feature(found, image_feature)
     hold(out)
+    if (out / INDEX).is_file():
+        refuse_changed(Store(out), records, data, whole=False)
     done = extract_with_progress(records, opened, out, console(), batch, processes, engine.value, device)
     print(f"{done.summary()}; {out}")
 

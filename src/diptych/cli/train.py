@@ -146,7 +146,7 @@ def finetune(
     settings: Set = None,
 ) -> None:
     """Teach a pre-trained model a task, on a store or on data of your own."""
-    from diptych.recipes import find_recipe
+    from diptych.recipes import RECIPES, find_recipe
     from diptych.recipes.recipe import claimed
     from diptych.runs.extraction import store_of
     from diptych.runs.run import fit_named, fit_to, run
@@ -160,6 +160,13 @@ def finetune(
         raise RecipeError(
             f"--model none begins from nothing, so --recipe says what is trained: SYSTEM/small/{spec.name}, such as "
             f"vl-bert/small/{spec.name}; `diptych recipes {spec.name}` lists them"
+        )
+    if recipe is None and asked not in RECIPES:
+        system = asked.partition("/")[0]
+        able = [one.removesuffix(f"/small/{spec.name}") for one in RECIPES if one.endswith(f"/small/{spec.name}")]
+        raise RecipeError(
+            f"{model} is of {system}, which nobody fine-tunes for {spec.name} (the table of systems in README.md says "
+            f"why); take a model of {', '.join(able)}"
         )
     chosen = find_recipe(asked)
     if chosen.task != spec.name:

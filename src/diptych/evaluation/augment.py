@@ -17,7 +17,7 @@ from diptych.decoding import DecodingOptions, Hypothesis, decode
 from diptych.devices import predicting
 from diptych.errors import DataError, RecipeError
 from diptych.files import copy_folder, parse_json, sweep, text_of, write_atomically
-from diptych.loading.store import DETECTOR, INDEX, Store, StoreWriter
+from diptych.loading.store import DETECTOR, INDEX, Store, StoreWriter, splits_in
 from diptych.metrics import tokens_of
 from diptych.models.weights import digest
 from diptych.progress import bar
@@ -106,7 +106,8 @@ def augment(
 def _with_captions(
     model: ModelFolder, records: Sequence[Record], asked: Augmentation, decoding: DecodingOptions, tally: Tally
 ) -> Iterator[Record]:
-    chosen = [record for record in records if record.split == asked.split]
+    splits = splits_in(asked.split)
+    chosen = [record for record in records if record.split in splits]
     shown = [record for record in chosen if record.regions is not None and len(record.regions)]
     texts = dict(zip((record.key for record in shown), _write(model, shown, decoding) if shown else [], strict=True))
     tally.without_regions += len(chosen) - len(shown)

@@ -13,7 +13,7 @@ from diptych.core import Record
 from diptych.decoding import DecodingOptions
 from diptych.errors import RecipeError
 from diptych.evaluation.retrieve import Extent, retrieve
-from diptych.loading.store import Store, iterate
+from diptych.loading.store import Store, iterate, splits_in
 from diptych.metrics.java import unavailable
 from diptych.metrics.results import Results, read_answer_results, read_caption_results, read_references
 from diptych.progress import tell
@@ -88,10 +88,11 @@ def _baselines(
     if spec.baselines is None:
         return None
     taught = model.recipe.data.split if model.recipe is not None else "train"
+    scored = splits_in(split)
     if spec.baseline_regions:  # these use boxes
-        numbers = store.split(taught)[: spec.baseline_regions] if taught != split else []
-        return spec.baselines(records, [store.record(number) for number in numbers])
-    return spec.baselines(records, [record for record in iterate(store, taught) if record.split != split])
+        numbers = [number for number in store.split(taught) if store.split_names[number] not in scored]
+        return spec.baselines(records, [store.record(number) for number in numbers[: spec.baseline_regions]])
+    return spec.baselines(records, [record for record in iterate(store, taught) if record.split not in scored])
 
 
 def _written(model: ModelFolder, decoding: DecodingOptions | None) -> Iterator[str]:

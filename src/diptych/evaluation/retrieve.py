@@ -16,7 +16,7 @@ from rich.console import Console
 from diptych.core import Record
 from diptych.errors import RecipeError
 from diptych.loading.pixels import Pixels
-from diptych.loading.store import Store
+from diptych.loading.store import Store, splits_in
 from diptych.metrics.retrieval import RECALLS
 from diptych.models.weights import digest
 from diptych.progress import bar
@@ -191,10 +191,12 @@ def _shortlist(
 def _shortlister(model: ModelFolder, store: Store, split: str) -> Shortlister:
     trained_on = model.recipe.data.split if model.recipe is not None else "train"
 
+    scored = splits_in(split)
+
     def training() -> Iterator[Record]:
         for index in in_split(store, trained_on, "--set data.split=NAME"):
             record = store.words(index)
-            if record.split != split and record.captions:
+            if record.split not in scored and record.captions:
                 yield store.record(index)
 
     return Shortlister.of(islice(training(), MOST), model.tokens)

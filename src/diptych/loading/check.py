@@ -140,7 +140,7 @@ class Report:
         if self.clean:
             return "Nothing wrong was found."
         if not self.ok:
-            return "Training would fail, or its scores would mean nothing: see the errors."
+            return "Training would fail or lack something, or its scores would mean nothing: see the errors."
         return "Training would run." if self._has_words() else "There is nothing to train on."
 
     def _has_words(self) -> bool:

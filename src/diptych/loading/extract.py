@@ -126,7 +126,7 @@ def _new(records: Iterable[Record], done: dict[str, Path | None], result: Extrac
     for record in records:
         if record.key in given:
             result.failed.setdefault(f"{record.key} (again)", "this key occurs twice; the first of the records is kept")
-        elif record.key in before and _is_another(record.image, before[record.key]):
+        elif record.key in before and is_another(record.image, before[record.key]):
             result.failed[record.key] = (
                 f"the store has another picture under this name, {before[record.key]}, and not {record.image}; extract "
                 "to another store, or name both in one manifest, which keeps them apart"
@@ -138,7 +138,7 @@ def _new(records: Iterable[Record], done: dict[str, Path | None], result: Extrac
         given.add(record.key)
 
 
-def _is_another(image: Path | None, there: Path | None) -> bool:
+def is_another(image: Path | None, there: Path | None) -> bool:
     """Whether both pictures can be read, and differ."""
     if image is None or there is None or not image.is_file() or not there.is_file() or image.samefile(there):
         return False

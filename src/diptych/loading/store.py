@@ -85,7 +85,7 @@ class Store:
 
     def split(self, name: str) -> list[int]:
         """Of one split, or of several: `cc+sbu`."""
-        names = name.split("+")
+        names = splits_in(name)
         return [i for i, split in enumerate(self.split_names) if split in names]
 
     @cached_property
@@ -362,6 +362,11 @@ def _read_index(folder: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is damaged ({error!r}); delete the folder and extract again") from error
     return cast(dict[str, Any], index)
+
+
+def splits_in(name: str) -> set[str]:
+    """The names of splits that are joined in one, `cc+sbu`."""
+    return set(name.split("+"))
 
 
 def iterate(store: Store, split: str | None = None) -> Iterator[Record]:

@@ -14,7 +14,7 @@ from rich.console import Console
 from diptych.core import Record
 from diptych.devices import choose_device
 from diptych.errors import DataError, RecipeError
-from diptych.loading.extract import CPU, LOCAL, Extraction, extract
+from diptych.loading.extract import CPU, LOCAL, Extraction, extract, is_another
 from diptych.loading.several import SeveralStores
 from diptych.loading.store import DETECTOR, INDEX, Store, iterate
 from diptych.processes import PROCESSES, started_together
@@ -134,7 +134,7 @@ def store_of(
     store = Store(folder)
     splits = ", ".join(f"{name} {count}" for name, count in sorted(store.splits.items()))
     tell(console, f"{done.summary()}; {folder}: {splits}")
-    _same_words(store, records, data)
+    refuse_changed(store, records, data, whole=True)
     return store
 
 
@@ -174,15 +174,21 @@ def stores_of(
     return SeveralStores(found)
 
 
-def _same_words(store: Store, records: Sequence[Record], data: Path) -> None:
-    """Refuse a store that was filled before the data, or its splits, were changed."""
+def refuse_changed(store: Store, records: Sequence[Record], data: Path, whole: bool) -> None:
+    """Refuse a store that was filled before the data, or its splits, were changed. With `whole` it is of this data
+    alone; else other records may be there too, and other pictures of one name, which extraction tells.
+    """
     wanted = {record.key: record for record in records}
     for there in iterate(store):
         known = wanted.get(there.key)
+        if not whole:
+            if known is None or is_another(known.image, there.image):
+                continue
+            known = replace(known, image=there.image)  # it may lie elsewhere since
         if known is None or replace(_from_root(known), size=there.size) != _from_root(there):
             raise DataError(
                 f"{store.folder} was filled when {data} said something else of {there.key!r} (its words, or its split: "
-                "another --split-seed); give another --out, or delete that folder"
+                f"another --split-seed); give another {'--out' if whole else 'store'}, or delete that folder"
             )
 
 

@@ -11,7 +11,7 @@ from diptych.core import Record, Sample, Task, names_for_tags
 from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.files import bytes_of, checksum, write_atomically
 from diptych.loading.loader import Loader
-from diptych.loading.store import Store, iterate
+from diptych.loading.store import Store, iterate, splits_in
 from diptych.loading.tokens import FILE as TOKENS
 from diptych.loading.tokens import Tokens
 from diptych.models import SYSTEMS, ResolvedConfig
@@ -169,12 +169,11 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
 
 
 def in_split(store: Store, split: str, option: str) -> list[int]:
-    """The records of a split that must not be empty; `option` is how another is chosen."""
-    there = store.split(split)
-    if not there:
+    """The records of a split, or of several, none of which may be empty; `option` is how another is chosen."""
+    if missing := sorted(splits_in(split) - store.splits.keys()):
         known = ", ".join(f"{name} ({count})" for name, count in store.splits.items()) or "none at all"
-        raise DataError(f"{store.folder} has no records in split {split!r}; it has {known}; choose with {option}")
-    return there
+        raise DataError(f"{store.folder} has no records in split {missing[0]!r}; it has {known}; choose with {option}")
+    return store.split(split)
 
 
 def words_of(record: Record) -> list[str]:
@@ -191,7 +190,7 @@ def words_of(record: Record) -> list[str]:
 
 def taught_texts(store: Store, validation: str = "val") -> list[str]:
     """Of all splits that are trained on, now or when the model is fine-tuned; never of those that score it."""
-    scored = {validation, "test", "test_rare"}
+    scored = splits_in(validation) | {"test", "test_rare"}
     return [text for record in iterate(store) if record.split not in scored for text in words_of(record)]
 
 
