@@ -60,7 +60,7 @@ def refuse_unwritable(path: Path | None) -> None:
     folder = Path(os.path.realpath(path)).parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         why = "it may not be written in" if folder.is_dir() else "there is no such folder"
-        raise DiptychError(f"cannot write {path}: {folder}: {why}; make it, or choose another place with --out")
+        raise DiptychError(f"cannot write {path}: {folder}: {why}; make it, or choose another place")
 
 
 @contextmanager
@@ -247,4 +247,4 @@ def _unwritten(path: Path, size: int, error: OSError) -> DiptychError:
             f"the disk is full: {path} needs {size / 2**20:.1f} MiB, {free / 2**20:.1f} MiB are free; "
             "make room and run the same command again"
         )
-    return DiptychError(f"cannot write {path}: {error.strerror}; choose another place with --out")
+    return DiptychError(f"cannot write {path}: {error.strerror}; choose another place")

@@ -235,6 +235,8 @@ def extract(
     from diptych.runs.detectors import open_detector, with_image_feature
     from diptych.runs.extraction import extract_with_progress, read_records, refuse_changed
 
+    if out.exists() and data.exists() and out.samefile(data):
+        raise RecipeError(f"{out} holds the data themselves; give the store a folder of its own")
     records = read_records(data, console(), pictures, split, split_seed, need_pictures=features is None)
     found = open_detector(
         detector, records, features, weights, region_selection, boxes, settings or (), backbone,

@@ -93,10 +93,17 @@ Folds = Annotated[
 ]
 
 
+# Options that say nothing in the other way of scoring.
+OF_RESULTS = ("references", "questions", "annotations", "training", "allow_missing")
+OF_MODEL = ("split", "predictions", "submit", "features", "split_seed", "task", "asks", "queries", "shortlist",
+            "shortlist_by", "folds", "pairs", "device", "precision")  # fmt: skip
+
+
 @app.command()
 @with_writing
 def evaluate(
     *,
+    context: typer.Context,
     model: ScoredModel = None,
     data: ScoredData = None,
     split: Annotated[str, typer.Option(help="Split whose records are scored.")] = "test",
@@ -132,6 +139,7 @@ def evaluate(
     of: dict[str, object] = {}
     metrics = extra_metrics or ()
     _check_submit(submit, predictions, results, task)
+    _refuse_idle(context, results is not None)
     if pairs is not None:
         hold(pairs)
     if results is not None and model is None and data is None and not writing.is_asked:
@@ -154,6 +162,14 @@ def evaluate(
         extra = "; --beams and its like are of --model" if writing.is_asked else ""
         raise RecipeError(f"evaluate needs --model and --data, or --results with --references or --questions{extra}")
     _tell(scores, of, as_json)
+
+
+def _refuse_idle(context: typer.Context, of_results: bool) -> None:
+    idle, way = (OF_MODEL, "--results") if of_results else (OF_RESULTS, "--model")
+    given = [name for name in idle if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+    if given:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise RecipeError(f"{names} would change nothing of what {way} scores; leave out what is not of it")
 
 
 def _tell(scores: Scores, of: dict[str, object], as_json: bool) -> None:

@@ -60,9 +60,9 @@ class Lines:
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
-            raise DataError(f"no text at {path}; data.text names a file with a sentence a line")
+            raise DataError(f"no text at {path}; wanted a file with a sentence a line")
         if not path.stat().st_size:
-            raise DataError(f"{path} is empty; data.text names a file with a sentence a line")
+            raise DataError(f"{path} is empty; wanted a file with a sentence a line")
         self._bytes = np.memmap(path, mode="r")
         if (self._bytes[:PIECE] == 0).any():
             raise DataError(f"{path} is no text: it holds zero bytes; give a file with a sentence a line")
@@ -74,7 +74,7 @@ class Lines:
         starts = np.concatenate([[0], ends[:-1] + 1])
         self._ends = np.stack([starts, ends], 1)[ends > starts]  # 16 bytes of memory a line
         if not len(self._ends):
-            raise DataError(f"{path} has empty lines alone; data.text names a file with a sentence a line")
+            raise DataError(f"{path} has empty lines alone; wanted a file with a sentence a line")
 
     def __len__(self) -> int:
         return len(self._ends)

@@ -136,8 +136,8 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
         recipe.check_begun()
     if recipe.init is not None and start is None and recipe.data.vocabulary is None:
         raise RecipeError(
-            "init begins from weights that have a vocabulary of their own: give --vocab, their vocab.txt "
-            "(--set data.vocabulary=...)"
+            "init begins from weights that have a vocabulary of their own: give their vocab.txt, "
+            "--set data.vocabulary=... (of pretrain: --vocab)"
         )
     if start is not None and recipe.model.regions_fixed:
         asked, there = recipe.model.max_regions, start.architecture.config.max_regions
