@@ -42,6 +42,11 @@ def nothing(path: Path) -> None:
     pass
 
 
+def pictured(path: Path) -> None:
+    path.mkdir()
+    Image.new("RGB", (40, 40)).save(path / "a.png")
+
+
 # name, what lies at FILE, the command (words in capitals stand for paths), exit code, what the message holds
 CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
     ("no such verb", nothing, "captoin", 2, "No such command"),
@@ -60,7 +65,7 @@ CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
     ("data of another form", text("dogs"), "extract FILE OUT --detector ground-truth", 1, "no data that Diptych"),
     ("no such detector", nothing, "extract MINE OUT --detector FILE", 2, "no detector"),
     ("ground truth of none", nothing, "extract MINE OUT --detector ground-truth", 1, "holds any thing"),
-    ("a store in its data", lambda p: p.mkdir(), "extract FILE FILE --detector ground-truth", 2, "a folder of its own"),
+    ("a store in its data", pictured, "extract FILE FILE --detector ground-truth", 2, "a folder of its own"),
     (
         "of a model alone",
         nothing,

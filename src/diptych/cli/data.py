@@ -230,22 +230,18 @@ def extract(
     device: Device = "auto",
 ) -> None:
     """Extract the regions of every picture into a store, which training reads."""
-    from diptych.loading.store import INDEX, Store
     from diptych.progress import tell
     from diptych.runs.detectors import open_detector, with_image_feature
     from diptych.runs.extraction import extract_with_progress, read_records, refuse_changed
 
-    if out.exists() and data.exists() and out.samefile(data):
-        raise RecipeError(f"{out} holds the data themselves; give the store a folder of its own")
     records = read_records(data, console(), pictures, split, split_seed, need_pictures=features is None)
+    refuse_changed(out, records, data)
     found = open_detector(
         detector, records, features, weights, region_selection, boxes, settings or (), backbone,
         tell=partial(tell, console()),
     )  # fmt: skip
     opened = with_image_feature(found, image_feature)
     hold(out)
-    if (out / INDEX).is_file():
-        refuse_changed(Store(out), records, data, whole=False)
     done = extract_with_progress(records, opened, out, console(), batch, processes, engine.value, device)
     print(f"{done.summary()}; {out}")
 

@@ -136,10 +136,9 @@ def evaluate(
     from diptych.evaluation.submit import submit as write_for_a_server
     from diptych.runs.extraction import store_of
 
-    of: dict[str, object] = {}
-    metrics = extra_metrics or ()
+    of, metrics = dict[str, object](), extra_metrics or ()
+    _refuse_idle(context, results, model)
     _check_submit(submit, predictions, results, task)
-    _refuse_idle(context, results is not None)
     if pairs is not None:
         hold(pairs)
     if results is not None and model is None and data is None and not writing.is_asked:
@@ -164,8 +163,10 @@ def evaluate(
     _tell(scores, of, as_json)
 
 
-def _refuse_idle(context: typer.Context, of_results: bool) -> None:
-    idle, way = (OF_MODEL, "--results") if of_results else (OF_RESULTS, "--model")
+def _refuse_idle(context: typer.Context, results: Path | None, model: str | None) -> None:
+    if (results is None) == (model is None):
+        return  # which is refused for itself
+    idle, way = (OF_MODEL, "--results") if model is None else (OF_RESULTS, "--model")
     given = [name for name in idle if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
     if given:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)

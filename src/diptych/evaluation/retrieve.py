@@ -190,7 +190,6 @@ def _shortlist(
 
 def _shortlister(model: ModelFolder, store: Store, split: str) -> Shortlister:
     trained_on = model.recipe.data.split if model.recipe is not None else "train"
-
     scored = splits_in(split)
 
     def training() -> Iterator[Record]:

@@ -134,7 +134,7 @@ def store_of(
     store = Store(folder)
     splits = ", ".join(f"{name} {count}" for name, count in sorted(store.splits.items()))
     tell(console, f"{done.summary()}; {folder}: {splits}")
-    refuse_changed(store, records, data, whole=True)
+    _same_words(store, records, data, whole=True)
     return store
 
 
@@ -174,7 +174,15 @@ def stores_of(
     return SeveralStores(found)
 
 
-def refuse_changed(store: Store, records: Sequence[Record], data: Path, whole: bool) -> None:
+def refuse_changed(out: Path, records: Sequence[Record], data: Path) -> None:
+    """Refuse a store that was filled before its data were changed, or that would lie inside of them."""
+    if out.exists() and data.exists() and out.samefile(data):
+        raise RecipeError(f"{out} holds the data themselves; give the store a folder of its own")
+    if (out / INDEX).is_file():
+        _same_words(Store(out), records, data, whole=False)
+
+
+def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool) -> None:
     """Refuse a store that was filled before the data, or its splits, were changed. With `whole` it is of this data
     alone; else other records may be there too, and other pictures of one name, which extraction tells.
     """
