@@ -42,8 +42,8 @@ def _records() -> Iterator[Fuzzer]:
     from tests.sources.test_public import SETS, made
 
     yield Fuzzer("lines", _lines, lambda folder: _read(folder / "mine.jsonl"))
-    for name in ("coco", "flickr30k-entities", "vqa2", "gqa", "vcr", "refcocog", "visual-genome", "nlvr2", "snli-ve",
-                 "cc3m"):  # fmt: skip
+    for name in ("coco", "flickr8k", "flickr30k-entities", "vqa2", "gqa", "vcr", "refcocog", "visual-genome", "nlvr2",
+                 "snli-ve", "cc3m"):  # fmt: skip
         assert name in SETS
         yield Fuzzer(name, partial(_set, made, name), lambda folder: _read(folder / "set.json"))
     yield Fuzzer("instances", _instances, lambda folder: _read(folder / "instances.json"))

@@ -59,6 +59,8 @@ FILES: list[tuple[str, str, Any, Callable[[Record], Any], Any]] = [
     ("refcoco", "r.json", REFS, lambda one: one.expressions[0].text, "the dog"),
     ("vcr", "v.jsonl", VCR, lambda one: one.choices[0].answer, 2),
     ("nlvr", "n.jsonl", NLVR, lambda one: one.statements[0].true, True),
+    ("flickr8k", "results.token", "a.jpg#0\tA dog .\na.jpg#1\tIt has a #1 .", lambda one: one.captions, ("A dog .", "It has a #1 .")),
+    ("flickr8k", "captions.txt", 'image,caption\na.jpg,A dog .\na.jpg,"A dog , and a cat"', lambda one: (one.key, one.captions), ("a", ("A dog .", "A dog , and a cat"))),
     ("conceptual", "t.tsv", "a dog\ta.jpg", lambda one: (one.key, one.captions), ("t/000000", ("a dog",))),
 ]  # fmt: skip
 

@@ -151,7 +151,16 @@ def snli(folder: Path) -> None:
     saved(folder, "flickr30k_images/9.jpg", picture())
 
 
+def flickr8k(folder: Path) -> None:
+    said = "1_a.jpg#0\tA dog .\n1_a.jpg#1\tIt runs .\n2_b.jpg#0\tA cat .\n3_c.jpg#0\tA cup .\n4_d.jpg.1#0\tNone .\n"
+    saved(folder, "Flickr8k_text/Flickr8k.token.txt", said)
+    for part, name in (("train", "1_a"), ("dev", "2_b")):
+        saved(folder, f"Flickr8k_text/Flickr_8k.{part}Images.txt", f"{name}.jpg\n")
+    saved(folder, "Flicker8k_Dataset/1_a.jpg", picture())
+
+
 SETS: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "flickr8k": (flickr8k, "train 1, val 1|1 of 2 pictures|3 captions|on no list: 1 .*called as no picture: 1"),
     "coco": (lambda folder: karpathy(folder, "coco", f"val2014/{NAME}.jpg"), "train 1, test 1|1 of 2 pictures|2 captions|empty captions: 1"),
     "flickr30k": (lambda folder: karpathy(folder, "flickr30k", "flickr30k-images/9.jpg"), "train 1|1 of 1 pictures|1 captions"),
     "flickr30k-entities": (entities, "train 1|1 of 1 pictures|1 captions, 2 expressions"),

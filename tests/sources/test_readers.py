@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from diptych.core import Record
 from diptych.errors import DataError
-from diptych.sources import coco, conceptual, flickr30k, formats, jsonl, nlvr, refcoco, vcr, vqa2
+from diptych.sources import coco, conceptual, flickr8k, flickr30k, formats, jsonl, nlvr, refcoco, vcr, vqa2
 from diptych.sources.parsing import Skips, combined
 
 IMAGES = [{"id": 7, "file_name": "a.jpg", "width": 100, "height": 50}]
@@ -195,6 +195,16 @@ def flickr(folder: Path, text: Any) -> object:
     return flickr30k.read(saved(folder, "1.txt", text).parent, saved(folder, "names", "1\n"))
 
 
+def token(folder: Path, text: str) -> object:
+    return flickr8k.read(saved(folder, "c.token", text))
+
+
+def token_lists(folder: Path, names: tuple[str, str]) -> object:
+    for part, listed in zip(("train", "dev"), names, strict=True):
+        saved(folder, f"Flickr_8k.{part}Images.txt", listed)
+    return token(folder, "a.jpg#0\tA dog .")
+
+
 def table(folder: Path, text: Any) -> object:
     return conceptual.read(saved(folder, "t.tsv", text))
 
@@ -251,6 +261,12 @@ WRONG: list[tuple[Callable[[Path, Any], object], Any, str]] = [
     (nlvr_pairs, changed(NLVR, "identifier", to="x"), "found `x`, wanted one such as dev-850-0-1"),
     (flickr, "[/EN#1/people A girl sits .", "1.txt line 1: found a phrase mark that does not end"),
     (flickr, "\n", "found no sentences, wanted at least one"),
+    (token, "a.jpg#0 A dog .", "c.token line 1: wanted `NAME#NUMBER TAB caption`; correct the line"),
+    (token, "a.jpg#0\t ", "c.token line 1: wanted `NAME#NUMBER TAB caption`"),
+    (token, "image,caption\na.jpg,one,two", "c.token line 2: wanted `NAME,caption`, in quotes where it has a comma"),
+    (token, "image,caption\n\"a.jpg,one", "c.token line 2: wanted `NAME,caption`"),
+    (token_lists, ("a.jpg", "a.jpg"), "devImages.txt: found a.jpg, which is in train too; fetch it again"),
+    (token_lists, ("a.jpg b.jpg", ""), "c.token: found no caption of b.jpg, which is on a list beside it"),
     (table, "a dog", "t.tsv line 1: found 1 fields, wanted `caption TAB url`"),
     (table, "x\ty\na\tb\tc\td", "t.tsv line 2: found 4 fields"),
     (own, {"image": "a.jpg"}, "found an object with `image`, wanted one with `captions`, or with"),

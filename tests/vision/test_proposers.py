@@ -1,4 +1,4 @@
-"""Boxes of transformers' detectors and of ONNX files, features of any backbone."""
+"""Boxes of transformers' detectors, features of any backbone."""
 
 from __future__ import annotations
 
@@ -6,23 +6,18 @@ import socket
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import onnx
 import pytest
 import torch
 
 from diptych.core import Record
 from diptych.errors import CheckpointError, DataError, RecipeError
-from diptych.runs.detectors import keep_detector, open_detector
+from diptych.runs.detectors import open_detector
 from diptych.vision.backbones.backbone import Backbone
-from diptych.vision.detector import Detector
 from diptych.vision.letterbox import letterbox
 from diptych.vision.load import load_detector
 from diptych.vision.pooled import PooledDetector
 from diptych.vision.proposers.proposer import Candidates, Proposer
 from diptych.vision.selection import Selection
-from diptych.vision.weights import read_detector, write_detector
-from tests.onnx_files import BYTES, write, write_map
 
 SQUARE = torch.randint(0, 256, (3, 48, 48), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
 WIDE = torch.randint(0, 256, (3, 40, 80), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
@@ -151,229 +146,3 @@ def test_a_detector_of_the_hub_without_a_network(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(socket, "create_connection", fail)
     with pytest.raises(CheckpointError, match=r"cannot get hf:PekingU/rtdetr_r18vd .*; copy config.json, .*--weights"):
         open_detector("hf:PekingU/rtdetr_r18vd", [], backbone="resnet18")
-
-
-def onnx_detector(path: Path, folder: Path, *settings: str, select: str = "tden-official") -> Detector:
-    maps = write_map(folder / "maps.onnx")
-    return open_detector(f"onnx:{path}", [], backbone=f"onnx:{maps}", settings=settings, select=select)
-
-
-BOXES = [[[8.0, 8, 24, 16], [0, 0, 16, 32]]]
-CENTRED = [[[16.0, 12, 16, 8], [8, 16, 16, 32]]]
-FOUND = [[0.25, 0.25, 0.75, 0.5], [0, 0, 0.5, 1]]
-SCORES = [[[0.1, 0.9, 0.0], [0.6, 0.1, 0.2]]]
-LOGITS = np.log(np.array(SCORES).clip(1e-6, 1) / (1 - np.array(SCORES).clip(1e-6, 1)))
-EXPORTS: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "apart": ({"boxes": BOXES, "scores": SCORES}, []),
-    "logits": ({"boxes": BOXES, "logits": LOGITS}, ["activation=sigmoid"]),
-    "background": ({"boxes": BOXES, "scores": [[[0.5, *row] for row in SCORES[0]]]}, ["background=first"]),
-    "labels": ({"boxes": BOXES, "scores": [[0.9, 0.6]], "labels": [[1, 0]]}, ["classes=3"]),
-    "from one": ({"boxes": BOXES, "scores": [[0.9, 0.6]], "labels": [[2, 1]]}, ["classes=3", "first_label=1"]),
-    "no batch": ({"boxes": BOXES[0], "scores": [0.9, 0.6], "labels": [1, 0]}, ["classes=3"]),
-    "fractions": ({"dets": np.array(BOXES) / 32, "scores": SCORES}, ["unit=fractions"]),
-    "yxyx": ({"boxes": np.array(BOXES)[..., [1, 0, 3, 2]], "scores": SCORES}, ["form=yxyx"]),
-    "chosen": ({"output0": [[[*BOXES[0][0], 0.9, 1], [*BOXES[0][1], 0.6, 0], [0] * 6]]}, ["classes=3"]),
-    "columns": (
-        {"output0": np.swapaxes(np.concatenate([CENTRED, SCORES], 2), 1, 2)}, ["outputs=columns"]),
-    "rows": (
-        {"output0": np.concatenate([CENTRED, [[[1.0], [1.0]]], SCORES], 2)}, ["outputs=rows", "objectness=true"]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", EXPORTS)
-def test_the_forms_in_which_onnx_detectors_give_boxes(name: str, tmp_path: Path) -> None:
-    outputs, settings = EXPORTS[name]
-    detector = onnx_detector(write(tmp_path / "net.onnx", outputs), tmp_path, *settings)
-    (found,) = detector.detect([SQUARE], RECORDS[:1])
-    torch.testing.assert_close(found.boxes, torch.tensor(FOUND), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(found.scores, torch.tensor([0.9, 0.6]), rtol=1e-4, atol=1e-4)
-    assert found.classes is not None
-    assert found.classes.argmax(1).tolist() == [1, 0]
-    assert found.classes.shape == (2, 3)
-    assert found.features is not None
-    assert found.features.shape == (2, 5) == (2, detector.contract.feature_size)
-
-
-def test_yolo_is_known_by_its_shape_and_names_its_classes(tmp_path: Path) -> None:
-    """(1, 4 + C, N) of Ultralytics: centres, in a letterbox; the names stand in the file."""
-    columns = np.zeros((1, 6, 1344), np.float32)
-    columns[0, :, 7] = [16, 8, 16, 8, 0.1, 0.8]
-    path = write(tmp_path / "yolo.onnx", {"output0": columns}, notes={"names": "{0: 'cat', 1: \"dog's bed\"}"})
-    detector = onnx_detector(path, tmp_path)
-    (found,) = detector.detect([WIDE], RECORDS[:1])
-    assert detector.contract.class_names == ("cat", "dog's bed")
-    # The picture is twice as wide as high, so that it fills the upper half of the square.
-    torch.testing.assert_close(found.boxes, torch.tensor([[0.25, 0.25, 0.75, 0.75]]))
-    torch.testing.assert_close(found.classes, torch.tensor([[0.1, 0.8]]))
-
-
-def test_features_of_the_file_itself(tmp_path: Path) -> None:
-    outputs = {"boxes": BOXES, "scores": SCORES, "features": [[[1.0, 2, 3, 4], [5, 6, 7, 8]]]}
-    detector = open_detector(f"onnx:{write(tmp_path / 'net.onnx', outputs)}", [], select="tden-official")
-    (found,) = detector.detect([SQUARE], RECORDS[:1])
-    assert found.features is not None
-    assert found.features.tolist() == outputs["features"][0]  # type: ignore[comparison-overlap]
-    assert detector.contract.feature_size == 4
-
-
-def test_how_pictures_come_to_the_network(tmp_path: Path) -> None:
-    """The input is given back: bytes, blue first, colours last, stretched; and the size, where it is asked for."""
-    from onnx import TensorProto, helper
-
-    nodes = [
-        helper.make_node("Cast", ["image"], ["features_"], to=TensorProto.FLOAT),
-        helper.make_node("Reshape", ["features_", "shape"], ["features"]),
-        helper.make_node("Cast", ["size"], ["boxes_"], to=TensorProto.FLOAT),
-        helper.make_node("Concat", ["zero", "boxes_"], ["boxes"], axis=1),
-    ]
-    constants = [
-        helper.make_tensor("shape", TensorProto.INT64, [2], [1, 24]),
-        helper.make_tensor("zero", TensorProto.FLOAT, [1, 2], [0.0, 0.0]),
-    ]
-    inputs = [
-        helper.make_tensor_value_info("image", TensorProto.UINT8, [1, 2, 4, 3]),
-        helper.make_tensor_value_info("size", TensorProto.INT64, [1, 2]),
-    ]
-    outputs = [
-        helper.make_tensor_value_info("boxes", TensorProto.FLOAT, [1, 4]),
-        helper.make_tensor_value_info("features", TensorProto.FLOAT, [1, 24]),
-    ]
-    graph = helper.make_graph(nodes, "echo", inputs, outputs, constants)
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "echo.onnx"
-    )
-    detector = open_detector(f"onnx:{tmp_path / 'echo.onnx'}", [], settings=["colours=bgr"])
-    picture = torch.arange(24, dtype=torch.uint8).view(3, 2, 4)
-    (found,) = detector.detect([picture.repeat_interleave(20, 1).repeat_interleave(20, 2)], RECORDS[:1])
-    assert found.features is not None
-    torch.testing.assert_close(
-        found.features[0].view(2, 4, 3), picture.flip(0).permute(1, 2, 0).float(), atol=1, rtol=0
-    )
-    assert found.boxes.tolist() == [[0, 0, 1, 1]]  # 4 wide, 2 high: as the network was told
-
-
-def test_an_onnx_grid_is_the_same_after_a_save(tmp_path: Path) -> None:
-    path = write_map(tmp_path / "maps.onnx")
-    notes: list[str] = []
-    settings = ["cells=2", "mean=0.5", "deviation=[0.5,0.5,0.5]"]
-    grid = open_detector(f"onnx:{path}", [], settings=settings, tell=notes.append)
-    assert "assumed: map=maps" in notes
-    assert not any("mean" in note for note in notes)
-    both = grid.detect([SQUARE, WIDE], RECORDS)
-    squares, _ = letterbox([SQUARE], 32)
-    weights = torch.tensor(onnx.numpy_helper.to_array(onnx.load(path).graph.initializer[0]))
-    maps = torch.nn.functional.conv2d((squares / 255 - 0.5) / 0.5, weights, stride=8)
-    wanted = torch.nn.functional.adaptive_avg_pool2d(maps, 2)[0].flatten(1).T
-    torch.testing.assert_close(both[0].features, wanted, rtol=1e-4, atol=1e-5)
-    assert len(both[1]) == 2
-    grid.save(tmp_path / "kept")
-    path.unlink()
-    again = load_detector(tmp_path / "kept")
-    assert again.contract == grid.contract
-    assert torch.equal(again.detect([SQUARE], RECORDS[:1])[0].features, both[0].features)  # type: ignore[arg-type]
-    assert grid.contract.extractor == "grid:onnx/maps at 32 pixels"
-
-
-def test_an_onnx_network_of_tokens(tmp_path: Path) -> None:
-    tokens = np.arange(10 * 5, dtype=np.float32).reshape(1, 10, 5)
-    grid = open_detector(f"onnx:{write(tmp_path / 'vit.onnx', {'last_hidden_state': tokens})}", [])
-    (found,) = grid.detect([SQUARE], RECORDS[:1])
-    assert found.features is not None
-    assert found.features.tolist() == tokens[0, 1:].tolist()  # the first is the class token
-
-
-def test_import_keeps_a_detector_with_its_backbone_and_the_names_of_its_classes(tmp_path: Path) -> None:
-    names = tmp_path / "names.txt"
-    names.write_text("cat\ndog\nkite\n")
-    path = write(tmp_path / "net.onnx", {"boxes": BOXES, "scores": [[0.9, 0.6]], "labels": [[1, 0]]})
-    lines = keep_detector(str(path), tmp_path / "out", None, str(grid_folder(tmp_path / "grid")), [], names)
-    assert "assumed: form=xyxy" in lines
-    assert lines[-1].endswith("3 classes")
-    detector = load_detector(tmp_path / "out", Selection(most=1))
-    (found,) = detector.detect([SQUARE], RECORDS[:1])
-    assert detector.contract.class_names == ("cat", "dog", "kite")
-    assert found.boxes.tolist() == FOUND[:1]
-    with pytest.raises(RecipeError, match="is there already"):
-        keep_detector(str(path), tmp_path / "out", None, None, [], None)
-    odd = write(tmp_path / "odd.onnx", {"boxes": BOXES, "scores": SCORES}, notes={"names": "{0: 'only one'}"})
-    with pytest.raises(CheckpointError, match=r"onnx:odd tells 3 classes, and there are 1 names; .*--class-names"):
-        onnx_detector(odd, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("outputs", "settings", "message"),
-    [
-        (
-            {"boxes": BOXES, "scores": np.array(SCORES) * 9},
-            [],
-            r"scores from 5.4 to 8.1, wanted probabilities; .*acti",
-        ),
-        ({"boxes": BOXES, "scores": SCORES}, ["box=boxes"], "no setting 'box' of an ONNX detector; did you mean boxes"),
-        (
-            {"boxes": BOXES, "scores": SCORES},
-            ["boxes=boks"],
-            "boxes=boks: the ONNX file has no such; did you mean boxes",
-        ),
-        ({"boxes": BOXES, "scores": SCORES}, ["form=corners"], "form: Input should be 'xyxy', .* found 'corners'"),
-        ({"boxes": BOXES, "scores": SCORES}, ["size=64"], "size=64; the ONNX file wants 32 x 32 pixels"),
-        ({"boxes": BOXES, "scores": SCORES}, ["size=big"], "size='big'; wanted a number of pixels"),
-        ({"boxes": BOXES, "scores": SCORES}, ["deviation=0"], "deviation=0; wanted numbers over 0"),
-        (
-            {"boxes": BOXES, "scores": SCORES},
-            ["input=image"],
-            "input=image: the ONNX file has no such; did you mean",
-        ),
-        ({"boxes": BOXES, "scores": SCORES}, ["layout=chwn"], "layout: Input should be 'nchw', .* found 'chwn'"),
-        ({"boxes": BOXES, "scores": SCORES}, ["classes=two"], "classes: Input should be a valid integer, found 'two'"),
-        ({"boxes": BOXES, "labels": [[9, 0]]}, ["scores=labels", "classes=2"], "found the label 9, and there are 2 cl"),
-        ({"boxes": [[[1.0, 2, 3]]], "scores": [[1.0]]}, [], "boxes has 3 numbers a box, wanted 4"),
-    ],
-)
-def test_what_an_onnx_file_does_not_have_is_refused(
-    outputs: dict[str, Any], settings: list[str], message: str, tmp_path: Path
-) -> None:
-    path = write(tmp_path / "net.onnx", outputs)
-    with pytest.raises((RecipeError, CheckpointError), match=message):
-        onnx_detector(path, tmp_path, *settings)
-
-
-def test_bad_onnx_files_are_named(tmp_path: Path) -> None:
-    good = write_map(tmp_path / "maps.onnx")
-    (tmp_path / "cut.onnx").write_bytes(good.read_bytes()[:-40])
-    (tmp_path / "empty.onnx").write_bytes(b"")
-    onnx.save(onnx.load(good), tmp_path / "beside.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
-    for name, message in (
-        ("cut", "cannot be opened"),
-        ("empty", "has 0 bytes; wanted an ONNX file"),
-        ("none", "cannot read .*none.onnx"),
-        ("beside", "it keeps its weights in other files: export it as one"),
-    ):
-        with pytest.raises(CheckpointError, match=message):
-            open_detector(f"onnx:{tmp_path / name}.onnx", [])
-    vector = write(tmp_path / "vector.onnx", {"pooled": [[1.0, 2]]})
-    with pytest.raises(RecipeError, match="pooled has 2 numbers a box"):
-        open_detector(f"onnx:{vector}", [], backbone=f"onnx:{good}")
-    finds = write(tmp_path / "finds.onnx", {"boxes": BOXES, "scores": SCORES})
-    with pytest.raises(RecipeError, match=r"no output of .* is a map .* or tokens .*; it has pooled"):
-        open_detector(f"onnx:{finds}", [], backbone=f"onnx:{vector}")
-    bytes_in = write(tmp_path / "bytes.onnx", {"maps": np.zeros((1, 2, 4, 4))}, kind=BYTES)
-    assert open_detector(f"onnx:{bytes_in}", []).contract.feature_size == 2
-
-
-def test_scores_that_are_not_finite_cost_one_picture(tmp_path: Path) -> None:
-    detector = onnx_detector(write(tmp_path / "net.onnx", {"boxes": BOXES, "scores": SCORES}), tmp_path)
-    assert isinstance(detector, PooledDetector)
-    boxes = torch.tensor([[float("nan"), 0, 1, 1]])
-    detector.proposer.propose = lambda _: [Candidates(boxes, torch.ones(1), None)]  # type: ignore[method-assign]
-    with pytest.raises(DataError, match="found boxes or scores that are not finite"):
-        detector.detect([SQUARE], RECORDS[:1])
-
-
-def test_a_damaged_description_is_named(tmp_path: Path) -> None:
-    detector = onnx_detector(write(tmp_path / "net.onnx", {"boxes": BOXES, "scores": SCORES}), tmp_path)
-    detector.save(tmp_path / "kept")
-    described = read_detector(tmp_path / "kept")
-    del described["proposer"]["settings"]["form"]
-    write_detector(tmp_path / "kept", described)
-    with pytest.raises(CheckpointError, match=r"detector\.json is damaged"):
-        load_detector(tmp_path / "kept")

@@ -14,6 +14,7 @@ from diptych.errors import DataError
 from diptych.sources import (
     coco,
     conceptual,
+    flickr8k,
     flickr30k,
     gqa,
     jsonl,
@@ -72,6 +73,12 @@ def _entities(wanted: Wanted, sentences: Source, names: Source, boxes: Source | 
     """The list of names is called as the split is, where none is told."""
     split = wanted.split or names.path.stem
     return flickr30k.read(sentences.path, names.path, wanted.pictures, split, None if boxes is None else boxes.path)
+
+
+def _flickr8k(wanted: Wanted, table: Source) -> list[Record]:
+    """Lists beside the table say the splits."""
+    records = flickr8k.read(table.path, wanted.pictures, wanted.skips)
+    return records if all(record.split for record in records) else wanted.splitting(records)
 
 
 FORMATS: dict[str, Format] = {
@@ -167,6 +174,11 @@ FORMATS: dict[str, Format] = {
         "a .jsonl of your own",
         lambda source: source.path.suffix.lower() == ".jsonl",
         lambda wanted, lines: jsonl.read(lines.path, wanted.pictures, wanted.split_of, wanted.skips),
+    ),
+    "flickr8k": Format(
+        "Flickr8k's captions, a .token or Kaggle's captions.txt",
+        lambda source: flickr8k.is_table(source.path),
+        _flickr8k,
     ),
     "flickr30k": Format(
         "Flickr30k Entities' folder of sentences, with a list of names",

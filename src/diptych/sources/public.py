@@ -99,6 +99,7 @@ HOMES = {
     "entities": "https://github.com/BryanPlummer/flickr30k_entities",
     "gcc": "https://ai.google.com/research/ConceptualCaptions/download",
     "cc12m": "https://github.com/google-research-datasets/conceptual-12m",
+    "flickr8k": "https://www.kaggle.com/datasets/adityajn105/flickr8k, of hockenmaier.cs.illinois.edu",
     "vqa": f"https://visualqa.org/download.html, {COCO_HOME}",
     "gqa": "https://cs.stanford.edu/people/dorarad/gqa/download.html",
 }
@@ -131,6 +132,17 @@ def _parts(form: str, files: str, what: str, images: Sequence[str], about: str, 
 
 
 SETS_KNOWN: dict[str, PublicSet] = {
+    "flickr8k": PublicSet(
+        "Flickr8k captions in its own split: 6,000 pictures to train, 1,000 and 1,000",
+        HOMES["flickr8k"],
+        (
+            Part(
+                "flickr8k",
+                (Piece(("Flickr8k.token.txt", "captions.txt"), "40,460 captions, its lists of splits beside them"),),
+                (Piece(("Flicker8k_Dataset", "Flickr8k_Dataset", "Images"), "8,091 pictures, about 1 GB"),),
+            ),
+        ),
+    ),
     "coco": PublicSet(
         "COCO captions in Karpathy's split: 113,287 pictures to train, 5,000 and 5,000",
         HOMES["coco"],

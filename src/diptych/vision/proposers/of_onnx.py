@@ -27,6 +27,7 @@ LIBRARY = "onnx"
 SIDE = 640  # of networks that take any
 MANY = 1000  # rows of an output that are boxes of a map rather than chosen ones
 BOXES = ("box", "det", "loc")  # in the names of outputs
+STRIDES = (8, 16, 32)  # pixels of YOLOX's cells, in the order of its rows
 Layout = Literal["apart", "rows", "columns", "chosen"]
 
 
@@ -45,7 +46,7 @@ class OnnxSettings(BaseModel):
     scores: str | None = None
     labels: str | None = None
     features: str | None = None
-    form: Literal["xyxy", "cxcywh", "xywh", "yxyx"]
+    form: Literal["xyxy", "cxcywh", "xywh", "yxyx", "yolox"]  # yolox: as its export leaves them, see `_in_pixels`
     unit: Literal["pixels", "fractions"] = "pixels"  # of the picture as the network sees it
     activation: Literal["none", "sigmoid", "softmax"] = "none"  # that makes probabilities of the scores
     objectness: bool = False  # rows and columns: a score of any object stands before the classes'
@@ -71,7 +72,10 @@ class OnnxProposer(Proposer):
         feed = Feed.guess(graph, changes)
         settings = guess(graph, feed, changes)
         proposer = cls(f"onnx:{path.stem}", graph, feed, settings, class_names or graph.class_names)
-        found = proposer.propose([torch.full((3, settings.height, settings.width), GREY, dtype=torch.uint8)])[0]
+        grey = torch.full((3, settings.height, settings.width), GREY, dtype=torch.uint8)
+        if "form" not in changes and proposer.leaves_cells(grey):
+            proposer.settings = settings = derive(settings, form="yolox")
+        found = proposer.propose([grey])[0]
         if found.labels is not None and not proposer.class_names:
             proposer.class_names = tuple(f"class {number}" for number in range(found.labels.shape[1]))
         if found.features is not None:
@@ -100,17 +104,19 @@ class OnnxProposer(Proposer):
         """One by one: what is found in a picture does not depend on its company."""
         return [self._one(picture) for picture in pictures]
 
+    def leaves_cells(self, grey: Picture) -> bool:
+        """Whether it has a row for each cell, as YOLOX, and all centres lie within one cell of the corner."""
+        wanted = self.settings
+        if wanted.outputs != "rows" or wanted.form != "cxcywh":
+            return False
+        table = _table(self._run(grey)[0][wanted.boxes], wanted.boxes)
+        return len(table) == len(_cells(wanted.width, wanted.height)) and float(table[:, :2].abs().max()) < STRIDES[-1]
+
     def _one(self, picture: Picture) -> Candidates:
         wanted = self.settings
-        pixels, share = self._fitted(picture)
-        if not self.feed.reads_bytes(self.graph):
-            mean, deviation = (torch.tensor(one).view(3, 1, 1) for one in (wanted.mean, wanted.deviation))
-            pixels = (pixels / 255 - mean) / deviation
-        names = [name for name in (wanted.boxes, wanted.scores, wanted.labels, wanted.features) if name is not None]
-        arrays = self.graph.run(names, self.feed.feeds(self.graph, pixels[None]))
-        found = {name: torch.from_numpy(array.astype(np.float32)) for name, array in zip(names, arrays, strict=True)}
+        found, share = self._run(picture)
         boxes, scores, labels = self._parts(found)
-        boxes = boxes[:, [1, 0, 3, 2]] if wanted.form == "yxyx" else box_convert(boxes, wanted.form, "xyxy")
+        boxes = self._corners(boxes)
         if wanted.unit == "pixels":
             boxes = boxes / torch.tensor([wanted.width, wanted.height] * 2)
         features = None if wanted.features is None else _rows(found[wanted.features], len(boxes), wanted.features)
@@ -120,6 +126,27 @@ class OnnxProposer(Proposer):
                 "them: --set activation=sigmoid or softmax"
             )
         return Candidates((boxes / share.repeat(2)).clamp(0, 1), scores.clamp(0, 1), labels, features)
+
+    def _corners(self, boxes: Float[Tensor, "N 4"]) -> Float[Tensor, "N 4"]:
+        wanted, form = self.settings, self.settings.form
+        if form == "yxyx":
+            return boxes[:, [1, 0, 3, 2]]
+        if form == "yolox":
+            boxes, form = _in_pixels(boxes, _cells(wanted.width, wanted.height)), "cxcywh"
+        corners: Tensor = box_convert(boxes, form, "xyxy")
+        return corners
+
+    def _run(self, picture: Picture) -> tuple[dict[str, Tensor], Float[Tensor, "2"]]:
+        """What the network gives, by name, and which share of its picture shows this one."""
+        wanted = self.settings
+        pixels, share = self._fitted(picture)
+        if not self.feed.reads_bytes(self.graph):
+            mean, deviation = (torch.tensor(one).view(3, 1, 1) for one in (wanted.mean, wanted.deviation))
+            pixels = (pixels / 255 - mean) / deviation
+        names = [name for name in (wanted.boxes, wanted.scores, wanted.labels, wanted.features) if name is not None]
+        arrays = self.graph.run(names, self.feed.feeds(self.graph, pixels[None]))
+        found = {name: torch.from_numpy(array.astype(np.float32)) for name, array in zip(names, arrays, strict=True)}
+        return found, share
 
     def _fitted(self, picture: Picture) -> tuple[Float[Tensor, "3 H W"], Float[Tensor, "2"]]:
         """Of 0 to 255, and which share of the network's picture (across, down) shows it."""
@@ -260,6 +287,25 @@ def _size(axes: tuple[Axis, Axis], size: Any) -> tuple[int, int]:
     if axes not in ((None, None), (height, width)) and None not in axes:
         raise RecipeError(f"size={size!r}; the ONNX file wants {axes[1]} x {axes[0]} pixels")
     return width, height
+
+
+def _cells(width: int, height: int) -> Float[Tensor, "N 3"]:
+    """Of YOLOX's maps, row by row: how many cells lie left of each and above it, and its side in pixels."""
+    maps = []
+    for stride in STRIDES:
+        down, across = torch.meshgrid(torch.arange(height // stride), torch.arange(width // stride), indexing="ij")
+        maps.append(torch.stack([across, down, torch.full_like(down, stride)], 2).reshape(-1, 3))
+    return torch.cat(maps).float()
+
+
+def _in_pixels(boxes: Float[Tensor, "N 4"], cells: Float[Tensor, "M 3"]) -> Float[Tensor, "N 4"]:
+    """YOLOX's centres are told from the corner of their cell, sides as logarithms, both in cells (arXiv 2107.08430)."""
+    if len(boxes) != len(cells):
+        raise RecipeError(
+            f"form=yolox wants a row for each of the {len(cells)} cells of {', '.join(map(str, STRIDES))} pixels, "
+            f"found {len(boxes)}; see --set form= and --set size="
+        )
+    return torch.cat([boxes[:, :2] + cells[:, :2], boxes[:, 2:].exp()], 1) * cells[:, 2:]
 
 
 def _like(names: Mapping[str, Any], *parts: str) -> str | None:
