@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from itertools import pairwise
 from typing import Any
 
 from experiments.claims.claim import Claim
@@ -45,6 +46,7 @@ Dots and lines are ours, coloured by the verdict (blue seen, orange reversed, gr
 What lies beyond 60 points is drawn there.
 """
 ROW, LEFT, WIDTH, REACH = 16, 250, 420, 60.0  # pixels, and the points at which the plot ends
+SIZES = (0.0, 1.0, 2.0, 4.0, math.inf)  # of the papers' differences, in points: how they are summed up
 COLOURS = {
     "seen": "#0072b2",
     "reversed": "#d55e00",
@@ -62,6 +64,8 @@ def page(figures: Mapping[str, Any]) -> str:
         HEAD,
         ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common()) + f", of {len(CLAIMS)}.",
         "",
+        *_by_size(found),
+        "",
     ]
     for system in dict.fromkeys(claim.system for claim in CLAIMS):
         lines += [
@@ -73,6 +77,22 @@ def page(figures: Mapping[str, Any]) -> str:
         lines += [_row(claim, found.get(claim.id, {})) for claim in CLAIMS if claim.system == system]
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _by_size(found: Mapping[str, Any]) -> Iterator[str]:
+    """How many of the papers' differences of each size have their sign here, and how many each verdict."""
+    yield "| the paper's difference, points | claims | the same sign here | seen | reversed |"
+    yield "|---|---|---|---|---|"
+    for low, high in pairwise(SIZES):
+        kept = [
+            found[claim.id]
+            for claim in CLAIMS
+            if claim.paper is not None and low <= abs(claim.paper) < high and "value" in found.get(claim.id, {})
+        ]
+        verdicts = Counter(one["verdict"] for one in kept)
+        same = sum(one["value"] > 0 for one in kept)
+        name = f"{low:g} to {high:g}" if math.isfinite(high) else f"{low:g} and more"
+        yield f"| {name} | {len(kept)} | {same} | {verdicts['seen']} | {verdicts['reversed']} |"
 
 
 def _row(claim: Claim, kept: Mapping[str, Any]) -> str:
