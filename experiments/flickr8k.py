@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import shutil
 from collections.abc import Sequence
 from concurrent.futures import as_completed
 from dataclasses import replace
@@ -24,11 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from diptych.demo.thorough import spread
-from diptych.loading.store import INDEX, Store, StoreWriter
+from diptych.loading.store import DETECTOR, INDEX, Store, StoreWriter
 from diptych.processes import PROCESSES
 from diptych.runs.distributed import ending_children, workers
 from diptych.runs.prepare import in_split
-from experiments.claims.arms import Arm, Place, Stage, scores_of
+from experiments.claims.arms import Arm, Place, Stage, measured
 from experiments.figures import Figure, save
 
 LABELLED = 1000
@@ -42,6 +43,7 @@ ARMS = {
     for name, start in ((PRETRAINED, START), (SCRATCH, None))
 }
 DIVIDED, RUNS = "store", "runs"  # in the study's folder
+Scores = dict[str, dict[str, Any]]  # by name, as `Score.to_json` has them
 
 
 def divided(source: Store, out: Path) -> Store:
@@ -53,6 +55,8 @@ def divided(source: Store, out: Path) -> Store:
             for index in range(len(source)):
                 record = source.record(index)
                 writer.add(replace(record, split="web") if index in web else record)
+        if (detector := source.folder / DETECTOR).is_dir():
+            shutil.copytree(detector, out / DETECTOR)
     return Store(out)
 
 
@@ -71,35 +75,37 @@ def main() -> None:
     given = parser.parse_args()
     store = divided(Store(given.store), given.out / DIVIDED)
     place = Place((("detected", str(given.out / DIVIDED)),), str(given.out / RUNS))
-    rows = learn(place, given.seeds, given.processes)
+    found = learn(place, given.seeds, given.processes)
     told: dict[str, Any] = {"pictures": {split: len(store.split(split)) for split in ("web", "train", "val", "test")}}
     told |= {"extractor": store.contract.extractor, "seeds": given.seeds}
-    told |= {"arms": {name: _told([row for row in rows if row["arm"] == name]) for name in ARMS}, "rounds": rows}
+    told |= {name: _told([scores for (arm, _), scores in found.items() if arm == name]) for name in ARMS}
+    told["rounds"] = [
+        {"arm": arm, "seed": seed} | {name: round(score["value"], 3) for name, score in scores.items()}
+        for (arm, seed), scores in found.items()
+    ]
     command = "uv run python -m experiments.flickr8k --store STORE --out OUT --keep"
     print(save("flickr8k", command, told) if given.keep else json.dumps(told, indent=1))
 
 
-def learn(place: Place, seeds: int, processes: int) -> list[dict[str, Any]]:
-    """A row for each arm and seed: its scores on test, and those of the blind."""
+def learn(place: Place, seeds: int, processes: int) -> dict[tuple[str, int], Scores]:
+    """What each arm came to on test, by its name and seed."""
     jobs = [(name, seed) for seed in range(seeds) for name in ARMS]
-    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    found: dict[tuple[str, int], Scores] = {}
     with workers(processes) as pool, ending_children():
-        running = {pool.submit(scores_of, ARMS[name], seed, place): (name, seed) for name, seed in jobs}
+        running = {pool.submit(measured, ARMS[name], seed, place): (name, seed) for name, seed in jobs}
         for done in as_completed(running):
-            name, seed = running[done]
-            scores, blind = done.result()
-            row = rows[name, seed] = {"arm": name, "seed": seed, **scores, "blind": blind}
-            print(json.dumps(row), flush=True)
-    return [rows[job] for job in jobs]
+            job = running[done]
+            found[job] = done.result()
+            print(*job, *(f"{name} {score['value']:.1f}" for name, score in found[job].items()), flush=True)
+    return {job: found[job] for job in jobs}
 
 
-def _told(rows: Sequence[dict[str, Any]]) -> dict[str, Figure]:
-    """Each score over the seeds, beside that of the blind."""
-    blind = rows[0]["blind"]
-    scores = [name for name in rows[0] if name not in ("arm", "seed", "blind")]
+def _told(runs: Sequence[Scores]) -> dict[str, Figure]:
+    """Each score over the seeds, beside that of the blind and that of a person."""
     return {
-        name: spread([row[name] for row in rows]) | ({"blind": round(blind[name], 1)} if name in blind else {})
-        for name in scores
+        name: spread([run[name]["value"] for run in runs])
+        | {bound: round(first[bound], 1) for bound in ("blind", "ceiling") if first.get(bound) is not None}
+        for name, first in runs[0].items()
     }
 
 

@@ -88,6 +88,16 @@ STUDIES: dict[str, Study] = {
             )
         ),
     ),
+    "flickr8k": Study(
+        "Captions of photographs (Flickr8k)",
+        "{pictures / train} photographs are labelled, pre-training reads the {pictures / web} others of train; "
+        "test has {pictures / test}. Regions and features are those of YOLOX-nano, which knows COCO's classes. {seeds} "
+        "seeds, in brackets the least and the most.",
+        {"": "flickr8k"},
+        ("begun",),
+        (0,),
+        _named("BLEU-1", "BLEU-4", "ROUGE-L", "CIDEr"),
+    ),
     "scst": Study(
         "Self-critical training (SCST)",
         "{tden / taught_steps} steps of cross-entropy, then {tden / steps} of either; {tden / seeds} seeds, in "

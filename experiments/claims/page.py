@@ -29,8 +29,8 @@ choose the labelled scenes and the 300 captions by which ImageBERT searches), wi
 of one seed read the same data in the same order, and begin with the same weights where they have the same heads. Claims
 share arms, so they err together, and no correction is made for so many: of what is nothing, about one in forty is
 **seen** by chance, and one in forty **reversed**. What is seen here is seen in a drawn world at width 128; it neither
-proves nor refutes what the papers measured on photographs. No claim is tested on a real set: none can be had on the
-machine that made this page; `--scale real` does it on yours.
+proves nor refutes what the papers measured on photographs. One claim is tested on a real set (`vlp-photographs`, on
+Flickr8k); `--scale real` tests them all on yours.
 
 The rules (`experiments/claims/arms.py`) stood before any arm of theirs was scored, with three changes since (the log,
 2026-11-23). XGPT's in-domain stage had as many steps as the stage before, and its rate, which the paper's has not. Of
