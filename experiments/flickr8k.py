@@ -77,7 +77,7 @@ def main() -> None:
     place = Place((("detected", str(given.out / DIVIDED)),), str(given.out / RUNS))
     found = learn(place, given.seeds, given.processes)
     told: dict[str, Any] = {"pictures": {split: len(store.split(split)) for split in ("web", "train", "val", "test")}}
-    told |= {"extractor": store.contract.extractor, "seeds": given.seeds}
+    told["seeds"] = given.seeds
     told |= {name: _told([scores for (arm, _), scores in found.items() if arm == name]) for name in ARMS}
     told["rounds"] = [
         {"arm": arm, "seed": seed} | {name: round(score["value"], 3) for name, score in scores.items()}
