@@ -5,11 +5,9 @@
     uv run python -m experiments.flickr8k --store store --out runs/flickr8k --keep
 
 Flickr8k (Hodosh et al., JAIR 2013) has five captions of each picture and its own splits. `LABELLED` pictures of train
-are what fine-tuning is given; all others of train are what pre-training reads, in the paper pairs of the web. Both by
-the recipes for photographs; the other arm begins from nothing. Val chooses the weights of fine-tuning, test is scored
-once. The same command goes on where it was stopped.
-
-The rules below stood before any of these arms was scored.
+are what fine-tuning is given; all others of train are what pre-training reads, in the paper pairs of the web. The other
+arm begins from nothing. Both by the recipes for photographs, with fewer steps. Val chooses the weights of fine-tuning,
+test is scored once. The same command goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import as_completed
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,7 @@ from diptych.loading.store import DETECTOR, INDEX, Store, StoreWriter
 from diptych.processes import PROCESSES
 from diptych.runs.distributed import ending_children, workers
 from diptych.runs.prepare import in_split
+from experiments.claiming import claim
 from experiments.claims.arms import Arm, Place, Stage, measured
 from experiments.figures import Figure, save
 
@@ -46,18 +45,27 @@ DIVIDED, RUNS = "store", "runs"  # in the study's folder
 Scores = dict[str, dict[str, Any]]  # by name, as `Score.to_json` has them
 
 
-def divided(source: Store, out: Path) -> Store:
-    """The store with the pictures of train that nothing is taught by as the split web; written once."""
-    if not (out / INDEX).exists():
-        train = sorted(in_split(source, "train", "--store"), key=lambda index: _place(source.record(index).key))
-        web = set(train[: max(0, len(train) - LABELLED)])
-        with StoreWriter(out, source.contract, len(source)) as writer:
-            for index in range(len(source)):
-                record = source.record(index)
-                writer.add(replace(record, split="web") if index in web else record)
-        if (detector := source.folder / DETECTOR).is_dir():
-            shutil.copytree(detector, out / DETECTOR)
-    return Store(out)
+@dataclass(frozen=True)
+class Photographs:
+    """What the study learns from."""
+
+    store: str
+    out: str
+
+    def divided(self) -> Store:
+        """The store with the pictures of train that nothing is taught by as the split web; written once."""
+        claim(self, self.out)
+        source, out = Store(Path(self.store)), Path(self.out) / DIVIDED
+        if not (out / INDEX).exists():
+            if (detector := source.folder / DETECTOR).is_dir():
+                shutil.copytree(detector, out / DETECTOR, dirs_exist_ok=True)
+            train = sorted(in_split(source, "train", "--store"), key=lambda index: _place(source.record(index).key))
+            web = set(train[: max(0, len(train) - LABELLED)])
+            with StoreWriter(out, source.contract, len(source)) as writer:
+                for index in range(len(source)):
+                    record = source.record(index)
+                    writer.add(replace(record, split="web") if index in web else record)
+        return Store(out)
 
 
 def _place(key: str) -> str:
@@ -67,17 +75,18 @@ def _place(key: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--store", required=True, type=Path, help="a store of Flickr8k, with its own splits")
+    parser.add_argument("--store", required=True, help="a store of Flickr8k, with its own splits")
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--processes", type=int, default=PROCESSES, help="arms at once, a thread each")
     parser.add_argument("--keep", action="store_true", help="write experiments/results/flickr8k.json")
     given = parser.parse_args()
-    store = divided(Store(given.store), given.out / DIVIDED)
+    store = Photographs(given.store, str(given.out)).divided()
     place = Place((("detected", str(given.out / DIVIDED)),), str(given.out / RUNS))
     found = learn(place, given.seeds, given.processes)
     told: dict[str, Any] = {"pictures": {split: len(store.split(split)) for split in ("web", "train", "val", "test")}}
-    told["seeds"] = given.seeds
+    detector = store.contract.extractor.partition(";")[0].rpartition(":")[2]
+    told |= {"detector": detector.replace("_", "-"), "seeds": given.seeds}
     told |= {name: _told([scores for (arm, _), scores in found.items() if arm == name]) for name in ARMS}
     told["rounds"] = [
         {"arm": arm, "seed": seed} | {name: round(score["value"], 3) for name, score in scores.items()}

@@ -91,8 +91,8 @@ STUDIES: dict[str, Study] = {
     "flickr8k": Study(
         "Captions of photographs (Flickr8k)",
         "{pictures / train} photographs are labelled, pre-training reads the {pictures / web} others of train; "
-        "test has {pictures / test}. Regions and features are those of YOLOX-nano, which knows COCO's classes. {seeds} "
-        "seeds, in brackets the least and the most.",
+        "test has {pictures / test}. Regions and features are those of {detector}. {seeds} seeds, in brackets the "
+        "least and the most.",
         {"": "flickr8k"},
         ("begun",),
         (0,),
@@ -174,8 +174,8 @@ STUDIES: dict[str, Study] = {
     ),
     "photographs": Study(
         "The recipes for photographs",
-        "As docs/photographs.md says, to their end (TDEN: a third of the steps), on one thread; no photographs could "
-        "be had, so they learn from drawn scenes that are made as hard (two captions of a scene joined, features and "
+        "As docs/photographs.md says, to their end (TDEN: a third of the steps), on one thread; they learn from "
+        "drawn scenes that are made as hard as photographs (two captions of a scene joined, features and "
         "classes with noise): {asked / pictures} pictures, {asked / test} of test, one seed, with 95% intervals.",
         {"": "photographs"},
         ("system",),

@@ -30,15 +30,15 @@ of one seed read the same data in the same order, and begin with the same weight
 share arms, so they err together, and no correction is made for so many: of what is nothing, about one in forty is
 **seen** by chance, and one in forty **reversed**. What is seen here is seen in a drawn world at width 128; it neither
 proves nor refutes what the papers measured on photographs. One claim is tested on a real set (`vlp-photographs`, on
-Flickr8k); `--scale real` tests them all on yours.
+Flickr8k); `--scale real` tests on yours all that have no study of their own.
 
 The rules (`experiments/claims/arms.py`) stood before any arm of theirs was scored, with three changes since (the log,
 2026-11-23). XGPT's in-domain stage had as many steps as the stage before, and its rate, which the paper's has not. Of
 ImageBERT eleven arms of one seed were scored when a second reader found that the stages had the paper's proportion
 upside down and all arms the whole picture's feature. VL-BERT's questions have twice the steps of Unified VLP's, after
 which its yes/no was at chance. What was scored before is dropped, and so are eleven arms of Unified VLP, under rules
-that left its questions at chance (the log, 2026-11-22). Studies with a page of their own were scored before, with
-settings of their own; their differences are taken by seed like all others.
+that left its questions at chance (the log, 2026-11-22). Studies with a page of their own have settings of
+their own, and but for Flickr8k's were scored before; their differences are taken by seed like all others.
 
 ![Each claim's difference with its interval](claims.svg)
 
@@ -81,17 +81,16 @@ def page(figures: Mapping[str, Any]) -> str:
 
 def _by_size(found: Mapping[str, Any]) -> Iterator[str]:
     """How many of the papers' differences of each size have their sign here, and how many each verdict."""
-    yield "| the paper's difference, points | claims | the same sign here | seen | reversed |"
+    told = [(abs(claim.paper), claim.paper, found.get(claim.id, {})) for claim in CLAIMS if claim.paper is not None]
+    yield f"Of these {len(told)} have a difference in the paper, in points of the claim's own score:"
+    yield ""
+    yield "| it is | claims | the same sign here | seen | reversed |"
     yield "|---|---|---|---|---|"
     for low, high in pairwise(SIZES):
-        kept = [
-            found[claim.id]
-            for claim in CLAIMS
-            if claim.paper is not None and low <= abs(claim.paper) < high and "value" in found.get(claim.id, {})
-        ]
-        verdicts = Counter(one["verdict"] for one in kept)
-        same = sum(one["value"] > 0 for one in kept)
-        name = f"{low:g} to {high:g}" if math.isfinite(high) else f"{low:g} and more"
+        kept = [(paper, one) for size, paper, one in told if low <= size < high and "value" in one]
+        verdicts = Counter(one["verdict"] for _, one in kept)
+        same = sum(one["value"] * paper > 0 for paper, one in kept)
+        name = f"{low:g} or more, below {high:g}" if math.isfinite(high) else f"{low:g} or more"
         yield f"| {name} | {len(kept)} | {same} | {verdicts['seen']} | {verdicts['reversed']} |"
 
 

@@ -67,7 +67,7 @@ def test_every_claim_has_an_id_of_its_own_and_arms_that_resolve() -> None:
         assert len(set(keys)) == len(keys), f"{claim.id} compares an arm with itself"
 
 
-@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
+@pytest.mark.parametrize("claim", [claim for claim in CLAIMS if claim.terms], ids=lambda claim: claim.id)
 def test_every_arm_resolves_at_the_papers_size(claim: Claim) -> None:
     """With what the claim is about still different, and nothing of the small arms. What comes first begins from what
     was given, what comes after from the stage before it."""
@@ -148,6 +148,17 @@ def test_the_page_is_made_from_the_kept_figures() -> None:
     assert "+3.0 | +1.0 to +5.0 | 83.0, 80.0 (9.5) | 3 | **seen**" in page(figures)
     assert all(f"`{claim.id}`" in page({}) for claim in CLAIMS)
     assert plot(figures).count("<circle") == 1
+
+
+def test_the_page_sums_up_by_the_size_of_the_papers_difference() -> None:
+    small, large = (next(one for one in CLAIMS if one.paper is not None and fits(one.paper)) for fits in (
+        lambda size: 0 < size < 1, lambda size: size >= 4))  # fmt: skip
+    row = {"low": 1.0, "high": 5.0, "scores": [1.0], "blind": [], "seeds": 3}
+    kept = {small.id: row | {"value": -3.0, "verdict": "reversed"}, large.id: row | {"value": 3.0, "verdict": "seen"}}
+    text = page({"claims": kept})
+    assert "| 0 or more, below 1 | 1 | 0 | 0 | 1 |" in text
+    assert "| 2 or more, below 4 | 0 | 0 | 0 | 0 |" in text
+    assert "| 4 or more | 1 | 1 | 1 | 0 |" in text
 
 
 @pytest.fixture

@@ -57,6 +57,27 @@ def test_coco(tmp_path: Path) -> None:
     assert (thing.kind, thing.box, thing.attributes, thing.visible) == ("dog", (0.1, 0.2, 0.3, 0.6), {}, 1.0)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufeffa.jpg#0\tA dog .\r\nx#b.jpg#0\tA cat\u2028 .\r\na.jpg#1\t\r\n",
+        "\ufeffimage,caption\r\na.jpg,A dog .\r\n\r\nx#b.jpg,A cat\u2028 .\r\na.jpg,\r\n",
+    ],
+)
+def test_flickr8k_of_either_form(text: str, tmp_path: Path) -> None:
+    """Marks of bytes and of lines' ends, a `#` in a name, a line of Unicode's in a caption, and one without words."""
+    skips = Skips()
+    dog, cat = flickr8k.read(saved(tmp_path, "c.token", text), skips=skips)
+    assert (dog.key, dog.captions, dog.split) == ("a", ("A dog .",), "")
+    assert (cat.key, cat.captions) == ("x#b", ("A cat\u2028 .",))
+    assert "empty captions: 1" in str(skips)
+    assert {record.split for record in formats.read(tmp_path / "c.token", need_pictures=False)} <= {
+        "train",
+        "val",
+        "test",
+    }
+
+
 def test_what_teaches_nothing_is_counted(tmp_path: Path) -> None:
     skips = Skips()
     (one,) = coco.read(saved(tmp_path, "c.json", changed(CAPTIONS, "annotations", 0, "caption", to=" ")), skips=skips)
@@ -262,7 +283,9 @@ WRONG: list[tuple[Callable[[Path, Any], object], Any, str]] = [
     (flickr, "[/EN#1/people A girl sits .", "1.txt line 1: found a phrase mark that does not end"),
     (flickr, "\n", "found no sentences, wanted at least one"),
     (token, "a.jpg#0 A dog .", "c.token line 1: wanted `NAME#NUMBER TAB caption`; correct the line"),
-    (token, "a.jpg#0\t ", "c.token line 1: wanted `NAME#NUMBER TAB caption`"),
+    (token, "a.jpg#0\t ", "c.token: found no caption of any picture, wanted lines of `NAME#NUMBER TAB caption`"),
+    (token, "", "c.token: found no caption of any picture"),
+    (token, "a.jpg#0\tA dog .\na.png#0\tA cat .", "line 2: found the picture a a second time"),
     (token, "image,caption\na.jpg,one,two", "c.token line 2: wanted `NAME,caption`, in quotes where it has a comma"),
     (token, "image,caption\n\"a.jpg,one", "c.token line 2: wanted `NAME,caption`"),
     (token_lists, ("a.jpg", "a.jpg"), "devImages.txt: found a.jpg, which is in train too; fetch it again"),

@@ -101,13 +101,26 @@ def test_yolox_is_known_by_boxes_that_are_told_in_cells(tmp_path: Path) -> None:
     torch.testing.assert_close(again.boxes, wanted)
 
 
-def test_boxes_in_pixels_are_not_taken_for_yoloxs(tmp_path: Path) -> None:
-    """As many rows as it has cells, with centres all over the picture: an export with its decoding."""
-    rows = np.zeros((1, 84, 7), np.float32)
-    rows[0, 6] = [48, 32, 16, 8, 0.9, 0.1, 0.8]
-    path = write(tmp_path / "decoded.onnx", {"output": rows}, axes=(1, 3, 64, 64))
+@pytest.mark.parametrize("settings", [(), ("unit=fractions",)])
+def test_boxes_that_are_decoded_are_not_taken_for_yoloxs(settings: tuple[str, ...], tmp_path: Path) -> None:
+    """As many rows as it has cells, all near the corner: what tells them apart are sides below 0."""
+    rows = np.zeros((1, 21, 7), np.float32)
+    rows[0, 6] = [16, 12, 16, 8, 0.9, 0.1, 0.8]
+    rows[0, :, :4] /= 32 if settings else 1
+    path = write(tmp_path / "decoded.onnx", {"output": rows})
+    (found,) = onnx_detector(path, tmp_path, *settings).detect([SQUARE], RECORDS[:1])
+    torch.testing.assert_close(found.boxes, torch.tensor([FOUND[0]]))
+
+
+def test_yolox_of_one_class(tmp_path: Path) -> None:
+    """Rows of six numbers, more than an export has that chose its boxes."""
+    rows = np.zeros((1, 1344, 6), np.float32)
+    rows[0, 0] = [0.5, 0.5, np.log(2), -0.5, 0.9, 0.8]
+    path = write(tmp_path / "one.onnx", {"output": rows}, axes=(1, 3, 256, 256))
     (found,) = onnx_detector(path, tmp_path).detect([SQUARE], RECORDS[:1])
-    torch.testing.assert_close(found.boxes, torch.tensor([[40.0, 28, 56, 36]]) / 64)
+    sides = torch.tensor([16, 8 * np.exp(-0.5)]) / 256
+    torch.testing.assert_close(found.boxes[0, 2:] - sides, torch.tensor([0.5, 0.5]) * 8 / 256 - sides / 2)
+    torch.testing.assert_close(found.scores, torch.tensor([0.72]))
 
 
 def test_features_of_the_file_itself(tmp_path: Path) -> None:

@@ -133,12 +133,12 @@ def _parts(form: str, files: str, what: str, images: Sequence[str], about: str, 
 
 SETS_KNOWN: dict[str, PublicSet] = {
     "flickr8k": PublicSet(
-        "Flickr8k captions in its own split: 6,000 pictures to train, 1,000 and 1,000",
+        "Flickr8k captions: 6,000 pictures to train, 1,000 and 1,000, by its lists; drawn where there are none",
         HOMES["flickr8k"],
         (
             Part(
                 "flickr8k",
-                (Piece(("Flickr8k.token.txt", "captions.txt"), "40,460 captions, its lists of splits beside them"),),
+                (Piece(("Flickr8k.token.txt", "captions.txt"), "40,460 captions; its lists beside them"),),
                 (Piece(("Flicker8k_Dataset", "Flickr8k_Dataset", "Images"), "8,091 pictures, about 1 GB"),),
             ),
         ),

@@ -105,12 +105,13 @@ class OnnxProposer(Proposer):
         return [self._one(picture) for picture in pictures]
 
     def leaves_cells(self, grey: Picture) -> bool:
-        """Whether it has a row for each cell, as YOLOX, and all centres lie within one cell of the corner."""
+        """Whether boxes come as YOLOX leaves them: a row for each cell, and sides below 0, which logarithms alone can
+        be."""
         wanted = self.settings
-        if wanted.outputs != "rows" or wanted.form != "cxcywh":
+        if (wanted.outputs, wanted.form, wanted.unit) != ("rows", "cxcywh", "pixels"):
             return False
         table = _table(self._run(grey)[0][wanted.boxes], wanted.boxes)
-        return len(table) == len(_cells(wanted.width, wanted.height)) and float(table[:, :2].abs().max()) < STRIDES[-1]
+        return len(table) == len(_cells(wanted.width, wanted.height)) and bool((table[:, 2:4] < 0).any())
 
     def _one(self, picture: Picture) -> Candidates:
         wanted = self.settings
@@ -271,7 +272,7 @@ def _layout(axes: Sequence[Axis], others: bool) -> Layout:
     if others and (not axes or axes[-1] in (4, None)):
         return "apart"
     across, down = (axes[-1], axes[-2]) if len(axes) >= 2 else (None, None)
-    if across == 6:
+    if across == 6 and (down is None or down < MANY):
         return "chosen"
     if across is not None and across >= MANY and (down is None or down < across):
         return "columns"
