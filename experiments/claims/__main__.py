@@ -112,7 +112,7 @@ def _scored(weight: float, arm: Arm, claim: Claim, place: Place, kept: Kept) -> 
 
 def _of_study(claim: Claim) -> Iterator[Term]:
     """From its committed results."""
-    rounds = json.loads((RESULTS / f"{claim.study}.json").read_text("utf-8"))["figures"]["rounds"]
+    rounds = _read(RESULTS / f"{claim.study}.json")["figures"]["rounds"]
     for weight, name, score in claim.rounds:
         yield Term(weight, {(row["seed"], ""): row[score] for row in rounds if row["arm"] == name})
 
@@ -150,6 +150,11 @@ def _keep(figures: dict[str, Any], place: Place) -> None:
 
 def _results(place: Place) -> Path:
     return Path(place.out) if place.real else RESULTS
+
+
+def _read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return found
 
 
 def _short(scores: dict[str, float]) -> str:
@@ -199,6 +204,8 @@ def _listed(claims: Sequence[Claim], seeds: int, place: Place, kept: Kept) -> It
     for claim in claims:
         found = judge(claim, place, kept)
         yield f"{claim.id}: {claim.says} ({claim.source}); {found['verdict']}, {found['seeds']} seeds"
+        if claim.study:
+            yield f"    {_read(RESULTS / f'{claim.study}.json')['command']}"
         for weight, arm in claim.terms:
             yield f"    {weight:+.0f} {arm.task}: {' > '.join(map(_stage, arm.last.chain))}"
     yield f"{len(waiting(claims, seeds, place, kept))} arms and seeds are left to run"
@@ -236,7 +243,7 @@ def main() -> None:
         _whose(stores["detected"]) if "detected" in stores else "",
     )
     path = _results(place) / f"{NAME}.json"
-    figures: dict[str, Any] = json.loads(path.read_text("utf-8"))["figures"] if path.exists() else {}
+    figures: dict[str, Any] = _read(path)["figures"] if path.exists() else {}
     if given.list:
         print("\n".join(_listed(chosen, given.seeds, place, figures.get("arms", {}))))
         return

@@ -239,3 +239,13 @@ def test_true_boxes_are_described_by_the_one_network(store: Path) -> None:
     assert described.boxes.tolist() == [pytest.approx(found.boxes[0].tolist())]
     assert torch.allclose(described.features, found.features, atol=0.02)
     assert torch.allclose(described.whole, found.whole, atol=0.02)
+
+
+def test_the_list_says_which_command_a_study_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["claims", "--list", "--claims", "vlp-photographs"])
+    main()
+    _, command, left = capsys.readouterr().out.splitlines()
+    assert command == "    uv run python -m experiments.flickr8k --store STORE --out OUT --keep"
+    assert left == "0 arms and seeds are left to run"

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from diptych.cli.train import finetune
 from diptych.core import Vocabulary
 from diptych.errors import CheckpointError, RecipeError
 from diptych.loading.extract import extract
@@ -13,6 +14,7 @@ from diptych.loading.store import Store
 from diptych.loading.tokens import SPECIAL, Tokens
 from diptych.models import SYSTEMS
 from diptych.recipes import RECIPES, find_recipe, find_stages
+from diptych.recipes.recipe import Recipe
 from diptych.runs.folder import ModelFolder
 from diptych.runs.prepare import plan
 from diptych.runs.run import fit_named, fit_to
@@ -129,3 +131,22 @@ def test_a_vocabulary_of_the_other_case_is_refused(
     with pytest.raises(CheckpointError, match=wanted):
         Tokens.from_vocabulary(path, lowercase)
     assert Tokens.from_vocabulary(path, not lowercase).vocabulary.size == 1005 + len(words)
+
+
+@pytest.mark.parametrize(("settings", "wanted"), [([], "vocab.txt"), (["data.vocabulary=mine.txt"], "mine.txt")])
+def test_finetune_reads_the_vocabulary_beside_the_weights(
+    settings: list[str], wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `pretrain --init` does; what is said comes first."""
+    (tmp_path / "vocab.txt").write_text("[PAD]\n")
+    taught: list[Recipe] = []
+
+    def run(recipe: Recipe, *_: object, **__: object) -> None:
+        taught.append(recipe)
+        raise RecipeError("far enough")
+
+    monkeypatch.setattr("diptych.runs.extraction.store_of", lambda *_: None)
+    monkeypatch.setattr("diptych.runs.run.run", run)
+    with pytest.raises(RecipeError, match="far enough"):
+        finetune("vqa", tmp_path, "none", tmp_path / "run", "vl-bert/vqa", settings=[f"init={tmp_path}", *settings])
+    assert Path(taught[0].data.vocabulary or "").name == wanted

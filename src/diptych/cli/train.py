@@ -150,6 +150,7 @@ def finetune(
     from diptych.recipes.recipe import claimed
     from diptych.runs.extraction import store_of
     from diptych.runs.run import fit_named, fit_to, run
+    from diptych.runs.starts import words_of
     from diptych.tasks import find_learnt
 
     spec = find_learnt(task)
@@ -173,7 +174,8 @@ def finetune(
         raise RecipeError(f"{chosen.name} teaches {chosen.task}, and the task is {spec.name}; choose one of the two")
     if start is not None:
         chosen, lost = fit_named(chosen, start) if recipe is not None else (fit_to(chosen, start), "")
-    chosen = chosen.override(_assignments({"training.seed": seed}, settings))
+    given = _assignments({"training.seed": seed}, settings)
+    chosen = chosen.override([*words_of(given), *given] if start is None else given)
     chosen.check_begun()
     hold(out)
     claimed(out, chosen)
