@@ -83,7 +83,7 @@ CLAIMS: list[Claim] = [
     claim("two-pass", "two passes help", two, "vqa", 0.4, row(6), row(5), twice),
     claim("two-pass-b", "two passes help, scheme B", two, "caption", 0.6, row(7), row(5), twice),
     claim("two-pass-c", "two passes help, scheme C", two, "caption", 0.6, row(8), row(5)),
-    claim("a-over-c", "Two-Pass-A is at least C", two, "caption", 0.4, row(6), row(8), twice),
+    claim("a-over-c", "Two-Pass-A over C", two, "caption", 0.4, row(6), row(8), twice),
     *(
         Claim(
             f"tden-encoder-over-shared-{task}",
@@ -93,7 +93,8 @@ CLAIMS: list[Claim] = [
             score,
             differ,
             over(Arm(encoder.then(f"vl-bert/small/{task}", small=own), task), worse),
-            note="two systems, which differ in more than that",
+            note="two systems, which differ in more than that"
+            + ("; the paper's QA->R differs by -0.5" if task == "vcr" else ""),
         )
         for task, shared, score, differ, own, worse in (
             (

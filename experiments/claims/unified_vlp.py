@@ -65,7 +65,7 @@ CLAIMS: list[Claim] = [
     Claim(
         "vlp-seq2seq-caption",
         paper,
-        "seq2seq alone is best for captions",
+        "seq2seq alone over the mix for captions",
         "Table 2, COCO",
         CIDER,
         0.8,
@@ -74,7 +74,7 @@ CLAIMS: list[Claim] = [
     Claim(
         "vlp-bidirectional-vqa",
         paper,
-        "bidirectional alone is best for VQA",
+        "bidirectional alone over the mix for VQA",
         "Table 2, test-std",
         ACCURACY,
         0.6,
@@ -83,7 +83,7 @@ CLAIMS: list[Claim] = [
     Claim(
         "vlp-mix-caption",
         paper,
-        "for captions the mix is above bidirectional",
+        "the mix over bidirectional alone for captions",
         "Table 2, COCO",
         CIDER,
         0.4,
@@ -92,7 +92,7 @@ CLAIMS: list[Claim] = [
     Claim(
         "vlp-mix-vqa",
         paper,
-        "for VQA the mix is above seq2seq",
+        "the mix over seq2seq alone for VQA",
         "Table 2, test-std",
         ACCURACY,
         0.5,
@@ -106,7 +106,7 @@ CLAIMS: list[Claim] = [
         CIDER,
         4.8,
         over(caption(pretrained), caption(pretext)),
-        note="here after fine-tuning, the paper scores pre-training; a loss beside what is not given",
+        note="here after fine-tuning, there before; the pretext arm lacks the input and has one more loss",
     ),
     Claim(
         "vlp-faster",
