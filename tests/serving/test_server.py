@@ -249,7 +249,7 @@ def test_a_port_that_is_taken_is_told(model):
 
 def test_pictures_want_a_model_that_searches(tmp_path):
     make_model(tmp_path, ["word"])
-    with pytest.raises(RecipeError, match=r"--pictures .* wants a model that searches, and .* do not"):
+    with pytest.raises(RecipeError, match=r"--pictures .* wants a model that searches, and none of .* does; add one"):
         app(["serve", str(tmp_path / "model"), "--pictures", str(tmp_path), "--port", "0"], standalone_mode=False)
 
 
