@@ -81,8 +81,8 @@ def _prepare(service: Service) -> None:
         folder = service.gallery.folder
         if not any("search" in tasks for tasks in service.tasks.values()):
             raise RecipeError(
-                f"--pictures {folder} wants a model that searches, and none of {', '.join(service.tasks)} does; add one: "
-                "diptych finetune retrieval"
+                f"--pictures {folder} wants a model that searches, and none of {', '.join(service.tasks)} does; add "
+                "one: diptych finetune retrieval"
             )
         print(f"extracting regions of the pictures in {folder}", file=sys.stderr, flush=True)
     service.warm()
