@@ -1,9 +1,10 @@
 """Whether pre-training helps captions of photographs: a claim of Unified VLP on a real set, with small models.
 
     uv run diptych data flickr8k FLICKR8K --out flickr8k.json
-    uv run diptych extract flickr8k.json store --detector DETECTOR --region-selection image-bert-36
+    uv run diptych extract flickr8k.json store --detector DETECTOR --region-selection image-bert-36 --image-feature MAP
     uv run python -m experiments.flickr8k --store store --out runs/flickr8k --keep
 
+The results are of YOLOX-nano as DETECTOR and of its own last map as MAP (docs/encoders.md says how both are made).
 Flickr8k (Hodosh et al., JAIR 2013) has five captions of each picture and its own splits. `LABELLED` pictures of train
 are what fine-tuning is given; all others of train are what pre-training reads, in the paper pairs of the web. The other
 arm begins from nothing. Both by the recipes for photographs, with fewer steps. Val chooses the weights of fine-tuning,

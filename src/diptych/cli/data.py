@@ -218,10 +218,7 @@ def extract(
     batch: Annotated[int, typer.Option(min=1, help="Pictures that the detector reads at a time.")] = 16,
     processes: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Processes that extract, or that open pictures for a GPU; default: as many as cores, 4 at most.",
-        ),
+        typer.Option(min=1, help="Processes that extract, or open pictures for a GPU; default: one a core, 4 at most."),
     ] = None,
     engine: Annotated[
         Extracting,
