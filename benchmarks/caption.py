@@ -18,7 +18,7 @@ import torch
 
 import diptych
 from benchmarks.machine import save_result
-from diptych.decoding import DecodingOptions
+from diptych.models.decoding import DecodingOptions
 from diptych.vision.pictures import open_picture
 
 MOST, ROUNDS = 50, 3

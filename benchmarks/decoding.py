@@ -28,9 +28,9 @@ from benchmarks.machine import save_result
 from benchmarks.steps import cpu_seconds
 from benchmarks.vlp import VOCABULARY, samples
 from diptych.core import TEXT_AFTER_REGIONS, Batch, attention_mask, collate
-from diptych.decoding import DecodingOptions, Frames, search
-from diptych.models import UnifiedVLP, UnifiedVLPResolvedConfig
+from diptych.models.decoding import DecodingOptions, Frames, search
 from diptych.models.transformer import CLOSED, Layer
+from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPResolvedConfig
 
 WORDS, BEAMS = 20, 5
 SMALL: dict[str, Any] = {"width": 64, "heads": 4, "ffn": 128, "layers": 2}

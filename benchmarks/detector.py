@@ -19,12 +19,12 @@ import torch
 from benchmarks.machine import save_result
 from diptych.metrics.detection import detection_scores
 from diptych.runs.detector import DetectorRecipe, SceneBatches, drawn, storybook_shape, train_detector, truth
-from diptych.sources.storybook import scene
-from diptych.vision.detection import Detection
-from diptych.vision.detector import Detector
-from diptych.vision.load import load_detector
-from diptych.vision.selection import Selection
-from diptych.vision.small_detector import SmallDetector
+from diptych.storybook import scene
+from diptych.storybook.detector.network import SmallDetector
+from diptych.storybook.detector.training import Detection
+from diptych.vision.detectors.detector import Detector
+from diptych.vision.detectors.load import load_detector
+from diptych.vision.detectors.selection import Selection
 
 TEST = 500
 EVERY = Selection(most=100, score=0.01, overlap=0.6)  # mAP ranks the weak ones too

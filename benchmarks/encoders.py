@@ -32,13 +32,14 @@ import torch
 
 from benchmarks.machine import save_result
 from benchmarks.steps import Apart, Step, bert_step, in_turn, matmul_seconds, median_ratio, random_regions, stepping
-from diptych.configs import derive
 from diptych.core import BIDIRECTIONAL, Batch, Sample, Vocabulary, collate
-from diptych.memory import keep_memory
-from diptych.models import SYSTEMS, SystemModel, VLBert
-from diptych.models.vl_bert.network import FastRCNN
+from diptych.models import SystemModel
 from diptych.objectives import MaskedLanguage, MaskedRegionClass, OneForward
-from diptych.recipes import find_recipe
+from diptych.runtime.configs import derive
+from diptych.runtime.memory import keep_memory
+from diptych.systems import SYSTEMS, find_recipe
+from diptych.systems.vl_bert.model import VLBert
+from diptych.systems.vl_bert.network import FastRCNN
 
 COMMAND = "OMP_WAIT_POLICY=passive uv run --with transformers python -m benchmarks.encoders"
 MARKS = {"vl-bert": 3, "image-bert": 1}  # positions beside words and regions

@@ -28,10 +28,10 @@ from unittest.mock import patch
 import torch
 
 from benchmarks.machine import save_result
-from diptych.configs import derive
 from diptych.core import Writer, collate
-from diptych.decoding import decode
-from diptych.devices import predicting
+from diptych.models.decoding import decode
+from diptych.runtime.configs import derive
+from diptych.runtime.devices import predicting
 from diptych.serving import Predictor, load
 from diptych.serving.export.write import Format, export
 from diptych.serving.taught import taught

@@ -22,12 +22,12 @@ from PIL import Image
 
 from benchmarks.machine import save_result
 from diptych.core import Record
-from diptych.loading.extract import extract
+from diptych.data.extract import extract
 from diptych.runs.detector import storybook_shape
-from diptych.sources.storybook import render, scene
+from diptych.storybook import render, scene
+from diptych.storybook.detector.detector import StorybookDetector
+from diptych.storybook.detector.network import SmallDetector
 from diptych.vision.pictures import open_picture
-from diptych.vision.small_detector import SmallDetector
-from diptych.vision.storybook_detector import StorybookDetector
 
 PICTURES, ROUNDS, BATCH = 1000, 3, 16
 

@@ -31,17 +31,17 @@ import torch
 
 from benchmarks.machine import save_result
 from diptych.core import Record
-from diptych.files import sync
-from diptych.loading.extract import extract
-from diptych.memory import keep_memory
-from diptych.vision.given import Given
+from diptych.data.extract import extract
+from diptych.runtime.files import sync
+from diptych.runtime.memory import keep_memory
+from diptych.vision.detectors.given import Given
 
 PICTURES, REGIONS, SIZE, PARTS, ROUNDS = 500, 36, 2048, 50, 5
 NAMES = [f"COCO_val2014_{1000 * number + number % PARTS:012d}" for number in range(PICTURES)]
 INDEX = """
 import json, sys, time
 from pathlib import Path
-from diptych.sources.formats import read
+from diptych.data.formats.table import read
 begun = time.process_time()
 assert len(read(Path(sys.argv[1]), need_pictures=False)) == 120_000
 seconds = time.process_time() - begun

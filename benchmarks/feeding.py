@@ -23,12 +23,12 @@ from rich.console import Console
 
 from benchmarks.machine import save_result
 from diptych.core import FeatureContract, Record, Regions
-from diptych.demo.demo import DemoConfig, pretraining
-from diptych.devices import autocast
-from diptych.loading.store import Store, StoreWriter
+from diptych.data.store.store import Store, StoreWriter
+from diptych.runs.demo.demo import DemoConfig, pretraining
 from diptych.runs.detector import storybook_shape
 from diptych.runs.prepare import Plan, plan
-from diptych.sources.storybook import record, scene
+from diptych.runtime.devices import autocast
+from diptych.storybook import record, scene
 from diptych.training import train
 from diptych.training.config import TrainingConfig
 from diptych.training.fitting import chosen_precision

@@ -34,13 +34,13 @@ from benchmarks import tden
 from benchmarks.encoders import BASE, TINY, Sizes, built, prepared
 from benchmarks.loader import FEATURE, AsIs, captions, regions
 from benchmarks.machine import machine
-from diptych.configs import derive
 from diptych.core import FeatureContract, Record
-from diptych.decoding import DecodingOptions, search
-from diptych.devices import autocast, choose_device
-from diptych.loading.loader import Loader
-from diptych.loading.store import Store, StoreWriter
-from diptych.recipes import find_recipe
+from diptych.data.store.loader import Loader
+from diptych.data.store.store import Store, StoreWriter
+from diptych.models.decoding import DecodingOptions, search
+from diptych.runtime.configs import derive
+from diptych.runtime.devices import autocast, choose_device
+from diptych.systems import find_recipe
 from diptych.training.config import TrainingConfig
 from diptych.training.feeding import Maker, Sender, by_step, made_ahead
 from diptych.training.optimizer import build_optimizer, clip

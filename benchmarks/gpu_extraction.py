@@ -21,10 +21,10 @@ from torch import nn
 
 from benchmarks.official_detectors import SHARP, bottom_up, network_alone, x101
 from diptych.core import FeatureContract, Record, Regions
-from diptych.loading.extract import extract
-from diptych.vision.detector import Detector, Picture, computing_on
-from diptych.vision.official.detector import AT_ONCE, OfficialDetector
-from diptych.vision.official.prepare import Prepared
+from diptych.data.extract import extract
+from diptych.vision.detectors.detector import Detector, Picture, computing_on
+from diptych.vision.detectors.official.detector import AT_ONCE, OfficialDetector
+from diptych.vision.detectors.official.prepare import Prepared
 
 MADE = {"bottom-up attention": bottom_up, "Unified VLP's": x101}
 TINY: dict[str, Any] = {"shorter": 64, "longer": 96, "before_nms": 20, "after_nms": 8, "least": 2, "most": 4}

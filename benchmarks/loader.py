@@ -26,8 +26,8 @@ import torch
 
 from benchmarks.machine import save_result
 from diptych.core import BIDIRECTIONAL, FeatureContract, Record, Regions, Sample, collate
-from diptych.loading.loader import Loader
-from diptych.loading.store import Store, StoreWriter
+from diptych.data.store.loader import Loader
+from diptych.data.store.store import Store, StoreWriter
 from diptych.training.feeding import Maker, from_processes, prefetched
 
 PICTURES, FEATURE, BATCH, ROUNDS, WIDE_BATCH, WIDE_ROUNDS = 1200, 2048, 32, 5, 64, 3

@@ -32,17 +32,17 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.machine import RESULTS, save_result
-from diptych.engine import ENGINES
-from diptych.mining import warc
-from diptych.mining.decode import measure
-from diptych.mining.fetching import Fetcher, Wanted
-from diptych.mining.keep import KEPT, Pairs, choose
-from diptych.mining.pages import TOGETHER, Page, read_page, settle
+from diptych.mining.fetch.fetching import Fetcher, Wanted
+from diptych.mining.judge.decode import measure
+from diptych.mining.keep.keep import KEPT, Pairs, choose
+from diptych.mining.pages import warc
+from diptych.mining.pages.pages import TOGETHER, Page, read_page, settle
+from diptych.mining.pages.texts import Vocabularies, english
 from diptych.mining.settings import Fetch, Settings
-from diptych.mining.texts import Vocabularies, english
-from diptych.sources.storybook import web
-from diptych.sources.storybook.web.prose import PROSE
-from diptych.sources.storybook.web.serve import Live
+from diptych.runtime.engine import ENGINES
+from diptych.storybook import web
+from diptych.storybook.web.prose import PROSE
+from diptych.storybook.web.serve import Live
 
 
 def cpu(job: Callable[[], Any], rounds: int) -> float:
@@ -183,7 +183,7 @@ import sys
 from pathlib import Path
 from diptych.mining.run import Mine
 from diptych.mining.settings import Settings
-from diptych.processes import peak_memory
+from diptych.runtime.processes import peak_memory
 engine, workers, out, *given = sys.argv[1:]
 if __name__ == "__main__":
     with peak_memory() as peak:
@@ -192,7 +192,7 @@ if __name__ == "__main__":
     print(peak[0])
 """
 NOTHING = """
-from diptych.engine import run
+from diptych.runtime.engine import run
 if __name__ == "__main__":
     assert len(list(run(dict.fromkeys, ["a", "b"], "{engine}"))) == 2
 """

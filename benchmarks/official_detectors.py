@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 
 from benchmarks.machine import save_result
-from diptych.vision.official.butd import Butd, ButdPipeline, ButdSettings, ButdShape
-from diptych.vision.official.detector import OfficialDetector
-from diptych.vision.official.regions import Settings, numbered
-from diptych.vision.official.resnet import ResNetShape, Stage
-from diptych.vision.official.x101 import X101, X101Pipeline, X101Settings, X101Shape, levels_of
+from diptych.vision.detectors.official.butd import Butd, ButdPipeline, ButdSettings, ButdShape
+from diptych.vision.detectors.official.detector import OfficialDetector
+from diptych.vision.detectors.official.regions import Settings, numbered
+from diptych.vision.detectors.official.resnet import ResNetShape, Stage
+from diptych.vision.detectors.official.x101 import X101, X101Pipeline, X101Settings, X101Shape, levels_of
 
 BLOCKS, READ, OUT = (3, 4, 23, 3), (64, 256, 512, 1024), (256, 512, 1024, 2048)
 SHARP = 30.0  # so that a picture has a few dozen classes over 0.2, as with trained weights, and not none

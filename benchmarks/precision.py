@@ -23,11 +23,11 @@ import torch
 from benchmarks.machine import save_result
 from benchmarks.vlp import VOCABULARY, samples
 from diptych.core import Batch, Writer, collate
-from diptych.decoding import DecodingOptions, search
-from diptych.devices import autocast
-from diptych.loading.store import Store
-from diptych.models import UnifiedVLP, UnifiedVLPResolvedConfig
+from diptych.data.store.store import Store
+from diptych.models.decoding import DecodingOptions, search
 from diptych.runs.folder import ModelFolder, open_model
+from diptych.runtime.devices import autocast
+from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPResolvedConfig
 from diptych.tasks import find_task
 from diptych.tasks.caption import Captioning
 from diptych.tasks.run import ask

@@ -24,11 +24,11 @@ from benchmarks.encoders import BASE, TINY, Sizes, built, prepared
 from benchmarks.machine import save_result
 from benchmarks.steps import in_turn, seconds, timed
 from diptych.core import Record
-from diptych.evaluation.retrieve import shortlist_cells
-from diptych.loading.store import Store
-from diptych.models import SYSTEMS
+from diptych.data.store.store import Store
+from diptych.runs.evaluation.retrieve import shortlist_cells
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.prepare import in_split
+from diptych.systems import SYSTEMS
 from diptych.tasks.gallery import Cells, Gallery, open_table
 from diptych.tasks.matching import Retrieval, everything, match_scores, rankings
 from diptych.tasks.shortlist import MOST, Shortlister

@@ -38,8 +38,8 @@ from benchmarks.loader import AsIs, captions
 from benchmarks.machine import RESULTS, save_result
 from benchmarks.steps import in_turn, seconds
 from diptych.core import Batch, FeatureContract, Record, Regions
-from diptych.loading.loader import Loader
-from diptych.loading.store import Store, StoreWriter
+from diptych.data.store.loader import Loader
+from diptych.data.store.store import Store, StoreWriter
 from diptych.objectives import OneForward
 from diptych.tasks.two_towers import Gallery
 from diptych.training import OptimizerConfig, TrainingConfig, train

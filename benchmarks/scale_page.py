@@ -10,9 +10,9 @@ from typing import Any
 
 from benchmarks.encoders import BASE
 from benchmarks.machine import RESULTS
-from diptych.reports.charts import draw
-from diptych.reports.html import environment
-from diptych.reports.report import Chart, Curve
+from diptych.runs.reports.charts import draw
+from diptych.runs.reports.html import environment
+from diptych.runs.reports.report import Chart, Curve
 
 DOCS = Path(__file__).parent.parent / "docs"
 PEAK, NVLINK, SHARE, GPUS = 989e12, 450e9, 0.5, 8  # of an H200 (NVIDIA's data sheet, dense bf16; each way); assumed
@@ -102,7 +102,7 @@ def text(figures: Mapping[str, Any], feeding: Mapping[str, Any]) -> str:
         parts.append(f"Not measured yet: {', '.join(missing)} (`python -m benchmarks.scale {' '.join(missing)}`).")
     parts += ["## 3.3 million pictures with 100 regions on eight H200, on paper", paper(rates.get("1 process"))]
     parts.append(
-        "The command on several machines, for each system: `runs/nodes.sh`. A GPU's own figures: "
+        "The command on several machines, for each system: `examples/nodes.sh`. A GPU's own figures: "
         "`python -m benchmarks.gpu`."
     )
     return "\n\n".join(parts) + "\n"

@@ -22,15 +22,15 @@ import torch
 
 from benchmarks.machine import save_result
 from diptych.core import Batch, collate
-from diptych.decoding import DecodingOptions
-from diptych.loading.tokens import Tokens
-from diptych.models import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPResolvedConfig
+from diptych.data.store.tokens import Tokens
+from diptych.models.decoding import DecodingOptions
 from diptych.objectives import SelfCritical
-from diptych.recipes.objectives import SelfCriticalObjectives
 from diptych.runs.self_critical import FREQUENCIES, CorpusCider
-from diptych.sources.storybook import record, scene
+from diptych.storybook import record, scene
+from diptych.systems.objectives import SelfCriticalObjectives
+from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPResolvedConfig
 from diptych.tasks.caption import Captioning
-from diptych.vision.ground_truth import GroundTruth
+from diptych.vision.detectors.ground_truth import GroundTruth
 
 PICTURES, BATCH, SAMPLES, WORDS = 1000, 64, 5, 20
 

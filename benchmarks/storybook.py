@@ -15,7 +15,7 @@ from typing import Any
 from PIL import Image
 
 from benchmarks.machine import save_result
-from diptych.sources.storybook import Scene, Storybook, record, render
+from diptych.storybook import Scene, Storybook, record, render
 
 WARM_UP, ROUND, ROUNDS = 4000, 1000, 5
 

@@ -32,9 +32,9 @@ from torch.nn import functional as F
 from benchmarks.machine import save_result
 from benchmarks.steps import Apart, Step, in_turn, median_ratio, random_regions
 from diptych.core import Sample, Vocabulary, collate
-from diptych.memory import keep_memory
-from diptych.models import Tden, TdenResolvedConfig
-from diptych.recipes import find_recipe
+from diptych.runtime.memory import keep_memory
+from diptych.systems import find_recipe
+from diptych.systems.tden.model import Tden, TdenResolvedConfig
 
 COMMAND = "OMP_WAIT_POLICY=passive uv run --with transformers python -m benchmarks.tden"
 PICTURES, REGIONS, WORDS, CLASSES, FEATURES = 8, 50, 36, 1601, 2048

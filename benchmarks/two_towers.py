@@ -22,9 +22,9 @@ from torch.nn import functional as F
 
 from benchmarks.machine import save_result
 from benchmarks.steps import seconds
-from diptych.loading.tokens import Tokens
-from diptych.models import Tden, TdenConfig, TdenResolvedConfig
-from diptych.sources.storybook import record, scene
+from diptych.data.store.tokens import Tokens
+from diptych.storybook import record, scene
+from diptych.systems.tden.model import Tden, TdenConfig, TdenResolvedConfig
 from diptych.tasks.two_towers import Gallery, embed_sentences
 
 PICTURES, TOGETHER = 30_000, 64

@@ -5,7 +5,7 @@
 A step is forward, backward and the optimizer on eight pictures of 100 regions with 20 words and their [SEP]: 123
 positions, three words hidden each. Both models pass the head with the hidden words alone, so the work there is equal.
 Ours takes the step of `unified-vlp/pretrain` (BERT's Adam, each gradient clipped), BERT torch's fused AdamW without
-clipping. Each runs as it ships: ours keeps freed memory (`diptych.memory`, as the command line does), BERT has a
+clipping. Each runs as it ships: ours keeps freed memory (`runtime.memory`, as the command line does), BERT has a
 process of its own; and beside it stands BERT with its memory kept too. They take turns within each round, in CPU
 seconds of all threads; what counts is the median of the ratios.
 With ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 a processor's AMX is left idle. The authors' code took 2.83 s a step
@@ -25,10 +25,10 @@ import torch
 from benchmarks.machine import save_result
 from benchmarks.steps import Apart, Step, bert_step, in_turn, matmul_seconds, median_ratio, random_regions, stepping
 from diptych.core import Sample, Vocabulary, collate
-from diptych.memory import keep_memory
-from diptych.models import UnifiedVLP, UnifiedVLPResolvedConfig
 from diptych.objectives import MaskedLanguage, OneForward
-from diptych.recipes import find_recipe
+from diptych.runtime.memory import keep_memory
+from diptych.systems import find_recipe
+from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPResolvedConfig
 
 COMMAND = "OMP_WAIT_POLICY=passive uv run --with transformers python -m benchmarks.vlp"
 PICTURES, REGIONS, WORDS, HIDDEN, POSITIONS, ROUNDS = 8, 100, 21, 3, 123, 9

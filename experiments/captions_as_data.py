@@ -25,21 +25,21 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from diptych.decoding import DecodingOptions
-from diptych.errors import DataError, RecipeError
-from diptych.evaluation.augment import SPARE, augment
-from diptych.evaluation.retrieve import retrieve
-from diptych.files import write_atomically
-from diptych.loading.store import INDEX, Store, StoreWriter
-from diptych.loading.tokens import FILE as TOKENS
+from diptych.data.store.store import INDEX, Store, StoreWriter
+from diptych.data.store.tokens import FILE as TOKENS
 from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
 from diptych.metrics.retrieval import RECALLS
-from diptych.recipes import find_recipe
-from diptych.recipes.decoding import chosen_decoding
+from diptych.models.decoding import DecodingOptions
 from diptych.runs.distributed import workers
+from diptych.runs.evaluation.augment import SPARE, augment
+from diptych.runs.evaluation.retrieve import retrieve
 from diptych.runs.folder import CONFIG, INNER, open_model
 from diptych.runs.prepare import in_split
 from diptych.runs.run import fit_to, run
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.files import write_atomically
+from diptych.systems import find_recipe
+from diptych.systems.decoding import chosen_decoding
 from diptych.tasks.matching import AT
 from experiments.claiming import claim
 from experiments.figures import of_interval, save

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from diptych.errors import RecipeError
-from diptych.files import write_atomically
+from diptych.runtime.errors import RecipeError
+from diptych.runtime.files import write_atomically
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from diptych.demo.thorough import GAIN
+from diptych.runs.demo.thorough import GAIN
 from experiments.figures import of_score, save
 
 GOALS = {"seconds, at most": 480, "memory, MiB, under": 4096}

@@ -23,15 +23,15 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from diptych.demo.thorough import spread
-from diptych.evaluation.evaluate import score_model
-from diptych.files import write_atomically
-from diptych.loading.store import Store
+from diptych.data.store.store import Store
 from diptych.models.system import NETWORK
-from diptych.processes import PROCESSES
-from diptych.recipes import find_recipe
+from diptych.runs.demo.thorough import spread
 from diptych.runs.distributed import workers
+from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.run import Run, fit_to, run
+from diptych.runtime.files import write_atomically
+from diptych.runtime.processes import PROCESSES
+from diptych.systems import find_recipe
 from experiments.figures import save
 
 FROZEN, LEARNING = "frozen", "learning"

@@ -19,20 +19,20 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from diptych.demo.measure import baselines_of
-from diptych.loading.store import Store, iterate
+from diptych import storybook
+from diptych.data.formats.table import read
+from diptych.data.store.store import Store, iterate
 from diptych.metrics.detection import detection_scores
-from diptych.recipes import find_recipe
+from diptych.runs.demo.measure import baselines_of
 from diptych.runs.detector import drawn, truth
 from diptych.runs.extraction import extract_regions
 from diptych.runs.run import evaluate, run
-from diptych.sources import storybook
-from diptych.sources.formats import read
-from diptych.sources.storybook import scene
+from diptych.storybook import scene
+from diptych.systems import find_recipe
 from diptych.tasks import CAPTION
-from diptych.vision.detector import Detector
-from diptych.vision.load import load_detector
-from diptych.vision.selection import Selection
+from diptych.vision.detectors.detector import Detector
+from diptych.vision.detectors.load import load_detector
+from diptych.vision.detectors.selection import Selection
 from experiments.figures import save
 
 SPLITS = {"train": 400, "val": 100, "test": 200}

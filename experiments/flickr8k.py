@@ -23,11 +23,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from diptych.demo.thorough import spread
-from diptych.loading.store import DETECTOR, INDEX, Store, StoreWriter
-from diptych.processes import PROCESSES
+from diptych.data.store.store import DETECTOR, INDEX, Store, StoreWriter
+from diptych.runs.demo.thorough import spread
 from diptych.runs.distributed import ending_children, workers
 from diptych.runs.prepare import in_split
+from diptych.runtime.processes import PROCESSES
 from experiments.claiming import claim
 from experiments.claims.arms import Arm, Place, Stage, measured
 from experiments.figures import Figure, save

@@ -14,7 +14,7 @@ from random import Random
 import torch
 
 from diptych.core import Record, Regions
-from diptych.loading.store import INDEX, Store, StoreWriter
+from diptych.data.store.store import INDEX, Store, StoreWriter
 from diptych.metrics import tokens_of
 from diptych.metrics.tokenise import ngrams
 from diptych.runs.prepare import in_split

@@ -22,16 +22,16 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from diptych.configs import derive
-from diptych.files import write_atomically
-from diptych.loading.store import Store
-from diptych.loading.tokens import Tokens
+from diptych.data.store.store import Store
+from diptych.data.store.tokens import Tokens
 from diptych.metrics import repeated_ngrams, tokens_of
 from diptych.metrics.hallucination import mentions
-from diptych.recipes import find_recipe
 from diptych.runs.distributed import workers
 from diptych.runs.run import predict, run
-from diptych.sources.storybook import names_of_kinds
+from diptych.runtime.configs import derive
+from diptych.runtime.files import write_atomically
+from diptych.storybook import names_of_kinds
+from diptych.systems import find_recipe
 from diptych.tasks.caption import score_captions
 from experiments.figures import of_score, save
 from experiments.hard_world import STORE, HardWorld, goes_round

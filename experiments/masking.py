@@ -12,9 +12,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from diptych.demo.comparison import Cell, train_cell
-from diptych.demo.demo import PRETRAINED, RATES, DemoConfig, arm_settings, pretrain, pretraining
-from diptych.loading.store import Store
+from diptych.data.store.store import Store
+from diptych.runs.demo.comparison import Cell, train_cell
+from diptych.runs.demo.demo import PRETRAINED, RATES, DemoConfig, arm_settings, pretrain, pretraining
 from experiments.figures import save
 
 LABELS, SEEDS = 100, (100, 101)

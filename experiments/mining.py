@@ -33,30 +33,31 @@ import numpy as np
 import torch
 from rich.console import Console
 
+from diptych import storybook
 from diptych.core import Record
-from diptych.errors import DataError
-from diptych.evaluation.evaluate import score_model
-from diptych.evaluation.retrieve import Extent
-from diptych.files import write_atomically
-from diptych.loading.store import INDEX, Store, StoreWriter
-from diptych.loading.tokens import FILE as TOKENS
-from diptych.loading.tokens import Tokens
+from diptych.data.formats import table as formats
+from diptych.data.store.store import INDEX, Store, StoreWriter
+from diptych.data.store.tokens import FILE as TOKENS
+from diptych.data.store.tokens import Tokens
 from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
 from diptych.metrics.retrieval import RECALLS
 from diptych.mining import funnel
+from diptych.mining.keep.rules import RULES, TEXT_RULES
 from diptych.mining.layout import Layout
-from diptych.mining.rules import RULES, TEXT_RULES
 from diptych.mining.run import Mine
+from diptych.mining.scorer import held_out_hashes, load_scorer, scorer_version, train_scorer
 from diptych.mining.settings import Settings, changed
 from diptych.mining.tables import lines_of
-from diptych.recipes import find_recipe
 from diptych.runs.detectors import open_detector
+from diptych.runs.evaluation.evaluate import score_model
+from diptych.runs.evaluation.retrieve import Extent
 from diptych.runs.extraction import extract_regions
 from diptych.runs.folder import CONFIG, INNER, ModelFolder, open_model
-from diptych.runs.mining import held_out_hashes, load_scorer, scorer_version, train_scorer
 from diptych.runs.run import fit_to, run
-from diptych.sources import formats, storybook
-from diptych.sources.storybook import web
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import write_atomically
+from diptych.storybook import web
+from diptych.systems import find_recipe
 from diptych.tasks.matching import AT
 from experiments.claiming import claim
 from experiments.figures import of_interval, save

@@ -18,22 +18,23 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from diptych.mining import features, funnel
-from diptych.mining.decode import measure
-from diptych.mining.judges import load_judge, small
+from diptych.mining import funnel
+from diptych.mining.judge import features
+from diptych.mining.judge.decode import measure
+from diptych.mining.judge.judges import load_judge, small
+from diptych.mining.judge.logistic import Logistic, auc, auc_interval
+from diptych.mining.judge.picture_judge import train_judge
+from diptych.mining.judge.scoring import Pair
 from diptych.mining.layout import Layout
-from diptych.mining.logistic import Logistic, auc, auc_interval
-from diptych.mining.picture_judge import train_judge
 from diptych.mining.run import Mine
-from diptych.mining.scoring import Pair
+from diptych.mining.scorer import MEASURED, Reader
 from diptych.mining.settings import Settings
 from diptych.runs.detectors import open_detector
 from diptych.runs.folder import open_model
-from diptych.runs.mining import MEASURED, Reader
-from diptych.sources.storybook import Storybook, render
-from diptych.sources.storybook.web import plan
-from diptych.sources.storybook.web.pictures import UNNATURAL, file_of, unnatural
-from diptych.sources.storybook.web.plan import true_caption
+from diptych.storybook import Storybook, render
+from diptych.storybook.web import plan
+from diptych.storybook.web.pictures import UNNATURAL, file_of, unnatural
+from diptych.storybook.web.plan import true_caption
 from diptych.vision.pictures import to_picture
 from experiments.figures import save
 
@@ -120,7 +121,7 @@ def copies(seed: int, pages: int) -> dict[str, float]:
     """Resized and re-encoded copies found within four bits, and pairs of different scenes within them."""
     cases = [plan(seed, number) for number in range(pages)]
     hashes: dict[int, list[int]] = {}
-    from diptych.sources.storybook.web.pictures import original_of
+    from diptych.storybook.web.pictures import original_of
 
     for case in cases:
         if case.page == "page" and case.picture in ("scene", "resized", "copy"):

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from diptych.models import SYSTEMS
-from diptych.recipes.ledger import NOT_REPORTED, Entry, Paper, Table, entries
-from diptych.recipes.papers import PAPERS
+from diptych.systems import SYSTEMS, papers
+from diptych.systems.ledger import NOT_REPORTED, Entry, Paper, Table, entries
 from experiments.studies import page_of
 from experiments.tables import Path, at_chance, leaves, markdown, shown
 
@@ -89,7 +88,7 @@ MEASURED: Mapping[str, tuple[Ours, ...]] = {
 
 HEAD = """# The papers' tables
 
-Made by `make docs` from `diptych.recipes.papers` and the committed results. A guard (`tests/guards/test_papers.py`)
+Made by `make docs` from `diptych.systems.*.paper` and the committed results. A guard (`tests/guards/test_papers.py`)
 holds the numbers against those of the papers' texts and builds every command. {count} rows: {own} of the five systems,
 {other} another system's; {measured} have figures of ours.
 
@@ -104,14 +103,15 @@ text file. `diptych recipes --system xgpt --table 2` prints a table in the termi
 """
 
 
-def page(found: Mapping[str, Any], papers: tuple[Paper, ...] = PAPERS) -> str:
-    """`found`: result files by name."""
-    rows = list(entries(papers))
+def page(found: Mapping[str, Any], of: tuple[Paper, ...] | None = None) -> str:
+    """`found`: result files by name; `of`: papers other than those of all systems."""
+    shown = papers() if of is None else of
+    rows = list(entries(shown))
     own = sum(entry.row.system is not None for entry in rows)
     if lost := MEASURED.keys() - {entry.id for entry in rows}:
         raise ValueError(f"no row {min(lost)}; MEASURED names rows of the ledger")
     head = HEAD.format(count=len(rows), own=own, other=len(rows) - own, measured=len(MEASURED))
-    return "\n".join([head, *(line for paper in papers for line in _paper(paper, found))])
+    return "\n".join([head, *(line for paper in shown for line in _paper(paper, found))])
 
 
 def _paper(paper: Paper, found: Mapping[str, Any]) -> Iterator[str]:

@@ -19,14 +19,14 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from diptych.evaluation.evaluate import score_model
-from diptych.files import write_atomically
-from diptych.loading.store import Store
-from diptych.processes import PROCESSES
-from diptych.recipes import find_recipe
+from diptych.data.store.store import Store
 from diptych.runs.distributed import workers
+from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.folder import ModelFolder
 from diptych.runs.run import Run, fit_to, run
+from diptych.runtime.files import write_atomically
+from diptych.runtime.processes import PROCESSES
+from diptych.systems import find_recipe
 from experiments.figures import of_score, save
 from experiments.hard_world import STORE, HardWorld
 

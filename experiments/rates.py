@@ -9,9 +9,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from diptych.demo.comparison import Cell, train_cell
-from diptych.demo.demo import PRETRAINED, SCRATCH, TASKS, DemoConfig, arm_settings
-from diptych.loading.store import Store
+from diptych.data.store.store import Store
+from diptych.runs.demo.comparison import Cell, train_cell
+from diptych.runs.demo.demo import PRETRAINED, SCRATCH, TASKS, DemoConfig, arm_settings
 from diptych.runs.distributed import workers
 from experiments.figures import save
 

@@ -24,16 +24,16 @@ import torch
 from rich.console import Console
 
 from diptych.core import Record
-from diptych.demo.thorough import spread
-from diptych.errors import DataError
-from diptych.files import write_atomically
-from diptych.loading.store import Store
+from diptych.data.store.store import Store
 from diptych.metrics import hallucinations, repeated_ngrams, tokens_of
-from diptych.recipes import find_recipe
+from diptych.runs.demo.thorough import spread
 from diptych.runs.distributed import workers
 from diptych.runs.folder import open_model
 from diptych.runs.run import fit_to, predict, run
-from diptych.sources.storybook import names_of_kinds
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import write_atomically
+from diptych.storybook import names_of_kinds
+from diptych.systems import find_recipe
 from experiments.figures import Figure, save
 
 TAUGHT, LONGER, REWARDED = "cross-entropy", "cross-entropy, longer", "self-critical"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from diptych import models
+from diptych import systems
 from experiments.tables import Column, Path, Pivot
 
-TITLES = {name: system.title for name, system in models.SYSTEMS.items()}
+TITLES = {name: system.title for name, system in systems.SYSTEMS.items()}
 
 
 @dataclass(frozen=True)

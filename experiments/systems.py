@@ -24,10 +24,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from diptych.models import SYSTEMS
-from diptych.processes import PROCESSES
-from diptych.recipes import RECIPES
 from diptych.runs.distributed import ending_children, workers
+from diptych.runtime.processes import PROCESSES
+from diptych.systems import RECIPES, SYSTEMS
 from experiments.claims.arms import Arm, Place, Stage, in_turns, key_of, measured
 from experiments.figures import RESULTS, Figure, of_score, save
 

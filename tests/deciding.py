@@ -1,7 +1,7 @@
 """Four toy pictures with all that VCR, referring expressions and statements ask of them."""
 
 from diptych.core import Choices, Expression, Object, Record, Statement
-from diptych.loading.tokens import Tokens
+from diptych.data.store.tokens import Tokens
 from tests import toy
 
 KINDS = ("dog", "bird", "tree", "person")

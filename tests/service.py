@@ -15,18 +15,17 @@ import numpy as np
 import torch
 from PIL import Image
 
-from diptych.loading.tokens import Tokens
-from diptych.models import SYSTEMS
-from diptych.recipes import find_recipe
+from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.serving import Predictor
 from diptych.serving.service.app import Service, make_app
 from diptych.serving.service.guard import Guard
 from diptych.serving.service.worker import Job
+from diptych.storybook.detector.detector import StorybookDetector
+from diptych.storybook.detector.network import DetectorConfig, SmallDetector
+from diptych.systems import SYSTEMS, find_recipe
 from diptych.tasks.answers import Answers
-from diptych.vision.selection import Selection
-from diptych.vision.small_detector import DetectorConfig, SmallDetector
-from diptych.vision.storybook_detector import StorybookDetector
+from diptych.vision.detectors.selection import Selection
 
 TOKENS = Tokens.train(["a red kite over a beach", "what colour is the dog"], 80)
 ANSWERS = Answers(("[UNKNOWN]", "red", "blue", "two", "yes", "no", "dog"))

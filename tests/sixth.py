@@ -9,17 +9,17 @@ import pytest
 import torch
 from torch import nn
 
-from diptych.configs import derive
 from diptych.core import BIDIRECTIONAL, Batch, Capability, States, Vocabulary
-from diptych.models import SYSTEMS, HeadSizes, ModelConfig, ResolvedConfig, System, SystemModel, make_heads
+from diptych.models import HeadSizes, ModelConfig, ResolvedConfig, SystemModel, make_heads
 from diptych.models.visual import refuse_more_regions, region_features
 from diptych.objectives import MaskedLanguage, Schedule
-from diptych.recipes import RECIPES
-from diptych.recipes.objectives import OBJECTIVES, Objectives, VqaObjectives
-from diptych.recipes.objectives.kind import weighed
-from diptych.recipes.presets.small import ADAMW, TRAINING
-from diptych.recipes.recipe import DataConfig, Recipe
-from diptych.vision.selection import EXACTLY_100
+from diptych.runtime.configs import derive
+from diptych.systems import RECIPES, SYSTEMS, System
+from diptych.systems.objectives import OBJECTIVES, Objectives, VqaObjectives
+from diptych.systems.objectives.kind import weighed
+from diptych.systems.presets.small import ADAMW, TRAINING
+from diptych.systems.recipe import DataConfig, Recipe
+from diptych.vision.detectors.selection import EXACTLY_100
 
 NAME = "sixth"
 

@@ -7,9 +7,16 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from diptych import devices
-from diptych.devices import autocast, choose_device, choose_precision, choose_prediction, precision_of, predicting
-from diptych.errors import RecipeError
+from diptych.runtime import devices
+from diptych.runtime.devices import (
+    autocast,
+    choose_device,
+    choose_precision,
+    choose_prediction,
+    precision_of,
+    predicting,
+)
+from diptych.runtime.errors import RecipeError
 
 CPU = torch.device("cpu")
 AMX = "vendor_id : GenuineIntel\nflags : fpu avx512_bf16 amx_bf16 amx_tile"

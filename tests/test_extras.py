@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from diptych import extras
-from diptych.errors import RecipeError
-from diptych.extras import install_hint, wanted
+from diptych.runtime import extras
+from diptych.runtime.errors import RecipeError
+from diptych.runtime.extras import install_hint, wanted
 
 EDITABLE = {"editable": True}
 

@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from diptych.cli import _run
-from diptych.errors import DiptychError
-from diptych.files import copy_folder, sweep, write_atomically
+from diptych.runtime.errors import DiptychError
+from diptych.runtime.files import copy_folder, sweep, write_atomically
 from diptych.serving.export.write import export
 
 GONE = 2**22 + 1  # no process has a number above 2^22 on Linux

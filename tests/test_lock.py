@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from diptych import cli
-from diptych.errors import DiptychError
-from diptych.lock import FILE, held
+from diptych.runtime.errors import DiptychError
+from diptych.runtime.lock import FILE, held
 
-HOLDS = "import sys, time; from pathlib import Path; from diptych.lock import held\n" + (
+HOLDS = "import sys, time; from pathlib import Path; from diptych.runtime.lock import held\n" + (
     "with held(Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(600)\n"
 )
 WRITE = [sys.executable, "-m", "diptych.cli", "storybook", "write"]

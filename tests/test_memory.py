@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from diptych import cli
-from diptych.memory import is_spent, wait_asleep
+from diptych.runtime.memory import is_spent, wait_asleep
 
 FAULTS = """
 import resource, sys
-from diptych.memory import keep_memory
+from diptych.runtime.memory import keep_memory
 print(keep_memory())
 import torch
 def faults():
@@ -47,7 +47,7 @@ def test_freed_memory_is_used_again() -> None:
 
 ARENAS = """
 import sys, threading, xml.etree.ElementTree as tree, ctypes, tempfile
-from diptych.memory import share_memory
+from diptych.runtime.memory import share_memory
 if sys.argv[1] == "shared":
     assert share_memory()
 held, done = [], threading.Barrier(9)
@@ -104,7 +104,8 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 from diptych import cli
-import json, rich, typer, torch._dynamo, diptych.evaluation.evaluate, diptych.reports.tables  # what is imported late
+# What is imported late.
+import json, rich, typer, torch._dynamo, diptych.runs.evaluation.evaluate, diptych.runs.reports.tables
 pages = int(Path("/proc/self/statm").read_text().split()[0])
 limit = pages * resource.getpagesize() + (100 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from diptych.errors import DataError, DiptychError
-from diptych.processes import shared
+from diptych.runtime.errors import DataError, DiptychError
+from diptych.runtime.processes import shared
 from diptych.vision.pictures import open_picture
 
 
@@ -50,7 +50,7 @@ def test_a_process_that_was_killed_is_named() -> None:
 
 HELD_BY_A_GRANDCHILD = """
 import subprocess, sys
-from diptych.processes import peak_memory
+from diptych.runtime.processes import peak_memory
 
 def run(code):
     subprocess.run([sys.executable, "-c", code], check=True)

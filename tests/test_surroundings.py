@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from diptych.cli import _run
-from diptych.errors import DataError, DiptychError, RecipeError
-from diptych.files import bytes_of, checksum
-from diptych.loading.corpus import Lines
-from diptych.loading.tokens import Tokens
+from diptych.data.formats.table import read
+from diptych.data.store.corpus import Lines
+from diptych.data.store.tokens import Tokens
 from diptych.mining.lists import lists_of
-from diptych.mining.texts import Vocabularies
-from diptych.processes import started_together
-from diptych.runs.mining import train_scorer
-from diptych.sources.formats import read
+from diptych.mining.pages.texts import Vocabularies
+from diptych.mining.scorer import train_scorer
+from diptych.runtime.errors import DataError, DiptychError, RecipeError
+from diptych.runtime.files import bytes_of, checksum
+from diptych.runtime.processes import started_together
 
 TORCHRUN = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
 

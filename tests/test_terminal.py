@@ -13,8 +13,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from diptych.progress import bar, time_left
-from diptych.terminal import WIDE, columns, heading, make_console
+from diptych.runtime.progress import bar, time_left
+from diptych.runtime.terminal import WIDE, columns, heading, make_console
 
 ROOT = Path(__file__).parents[1]
 # Wider than any window, with what rich reads as markup, an emoji, a number and a link.
@@ -88,7 +88,7 @@ def test_consoles_are_made_in_one_place() -> None:
 
 def test_a_log_file_is_told_now_and_then_how_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1000.0]
-    monkeypatch.setattr("diptych.progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("diptych.runtime.progress.time.monotonic", lambda: clock[0])
 
     def work() -> None:
         with bar("pictures") as progress:

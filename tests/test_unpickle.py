@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from diptych import unpickle
-from diptych.errors import DataError
+from diptych.runtime import unpickle
+from diptych.runtime.errors import DataError
 
 FEATURES = Path(__file__).parent / "data" / "region_features"
 PLAIN: dict[str, Any] = {

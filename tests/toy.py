@@ -7,7 +7,9 @@ import torch
 from torch.nn.functional import one_hot
 
 from diptych.core import Regions, Sample, Vocabulary
-from diptych.models import Tden, TdenResolvedConfig, UnifiedVLP, UnifiedVLPResolvedConfig, Xgpt, XgptResolvedConfig
+from diptych.systems.tden.model import Tden, TdenResolvedConfig
+from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPResolvedConfig
+from diptych.systems.xgpt.model import Xgpt, XgptResolvedConfig
 
 VOCABULARY = Vocabulary(size=20, pad=0, unknown=1, cls=2, sep=3, mask=4)
 KINDS = 4

@@ -35,13 +35,13 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.machine import save_result
-from diptych.errors import DiptychError
-from diptych.files import write_atomically
-from diptych.loading.store import Store
-from diptych.processes import PROCESSES
+from diptych.data.store.store import Store
 from diptych.runs.distributed import ending_children, workers
 from diptych.runs.starts import words_of
-from diptych.sources.storybook import record, scene
+from diptych.runtime.errors import DiptychError
+from diptych.runtime.files import write_atomically
+from diptych.runtime.processes import PROCESSES
+from diptych.storybook import record, scene
 from experiments.claims.arms import Arm, Place, Stage, describe, in_turns, key_of, scores_of
 from experiments.claims.claim import Claim
 from experiments.claims.table import CLAIMS

@@ -30,15 +30,15 @@ from typing import Any, TypeVar
 import torch
 from rich.console import Console
 
-from diptych.configs import derive
-from diptych.evaluation.evaluate import score_model
-from diptych.evaluation.retrieve import Extent
-from diptych.files import write_atomically
-from diptych.loading.store import Store
-from diptych.recipes import find_recipe
-from diptych.recipes.recipe import Recipe
+from diptych.data.store.store import Store
+from diptych.runs.evaluation.evaluate import score_model
+from diptych.runs.evaluation.retrieve import Extent
 from diptych.runs.folder import INNER, ModelFolder, open_model
 from diptych.runs.run import fit_to, run
+from diptych.runtime.configs import derive
+from diptych.runtime.files import write_atomically
+from diptych.systems import find_recipe
+from diptych.systems.recipe import Recipe
 from diptych.tasks import find_task
 
 SHARE, SHARES, PRETRAIN_BATCH, LOOKS = 0.75, {"image-bert": 1.0}, 64, 5

@@ -16,13 +16,13 @@ from pathlib import Path
 import torch
 
 from diptych.core import FeatureContract, Record, Regions
-from diptych.loading.extract import extract
+from diptych.data.extract import extract
 from diptych.runs.extraction import read_records
-from diptych.terminal import make_console
-from diptych.vision.detector import Picture
-from diptych.vision.letterbox import letterbox
-from diptych.vision.load import load_detector
-from diptych.vision.storybook_detector import StorybookDetector
+from diptych.runtime.terminal import make_console
+from diptych.storybook.detector.detector import StorybookDetector
+from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.letterbox import letterbox
+from diptych.vision.detectors.load import load_detector
 
 
 class AtTrueBoxes(StorybookDetector):

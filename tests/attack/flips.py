@@ -13,7 +13,7 @@ from random import Random
 
 import torch
 
-from diptych.errors import DiptychError
+from diptych.runtime.errors import DiptychError
 from tests.attack.forks import HUNG, attempt
 from tests.attack.kills import Broken
 from tests.attack.verbs import TINY, digests, records_of
@@ -142,7 +142,7 @@ def _flip_all(opened: Opened, number: int, folder: Path) -> None:
 
 
 def _of_store(folder: Path) -> str:
-    from diptych.loading.store import Store
+    from diptych.data.store.store import Store
 
     Store(folder).detector()
     return repr(Store(folder).contract) + records_of(folder)
@@ -158,7 +158,7 @@ def _of_model(folder: Path) -> str:
 
 
 def _of_detector(folder: Path) -> str:
-    from diptych.vision.load import load_detector
+    from diptych.vision.detectors.load import load_detector
 
     detector = load_detector(folder)
     return repr(detector.contract) + _of_weights(detector.network)  # type: ignore[attr-defined]

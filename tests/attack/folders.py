@@ -40,7 +40,7 @@ def weights() -> Iterator[Fuzzer]:
 def _official(system: str, folder: Path) -> None:
     from safetensors.torch import save_file
 
-    from diptych.models.unified_vlp.checkpoint import export_unified_vlp
+    from diptych.systems.unified_vlp.checkpoint import export_unified_vlp
 
     torch.manual_seed(0)
     if system == "unified-vlp":
@@ -49,7 +49,7 @@ def _official(system: str, folder: Path) -> None:
         tensors, count = export_unified_vlp(official()), 15
     else:
         from diptych.core import Vocabulary
-        from diptych.models import VLBert, VLBertResolvedConfig
+        from diptych.systems.vl_bert.model import VLBert, VLBertResolvedConfig
         from tests.runs.test_importing import under_their_names
 
         sizes: Any = {"width": 64, "layers": 1, "heads": 1, "ffn": 32, "positions": 40, "coordinates": 4, "classes": 9}
@@ -65,8 +65,8 @@ def _official(system: str, folder: Path) -> None:
 
 def _read_official(system: str, folder: Path) -> None:
     """Each by itself, as one is whole where the other is not."""
-    from diptych.errors import DiptychError
     from diptych.runs.importing import import_checkpoint
+    from diptych.runtime.errors import DiptychError
 
     for name in ("theirs.bin", "theirs.safetensors"):
         out = folder.parent / "out"
@@ -78,7 +78,7 @@ def _read_official(system: str, folder: Path) -> None:
 
 
 def _bert(folder: Path) -> None:
-    from diptych.models.unified_vlp.checkpoint import export_unified_vlp
+    from diptych.systems.unified_vlp.checkpoint import export_unified_vlp
     from tests import toy
 
     form: Any = {"region_embedding": "official", "geometry": "official", "box_norm": "official"}
@@ -119,9 +119,9 @@ def _content(source: Path, folder: Path) -> None:
 
 
 def _read_store(folder: Path) -> None:
-    from diptych.errors import DataError
-    from diptych.loading.check import check
-    from diptych.loading.store import Store
+    from diptych.data.check import check
+    from diptych.data.store.store import Store
+    from diptych.runtime.errors import DataError
 
     store = Store(folder)
     check(store, pictures=False)
@@ -135,7 +135,7 @@ def _read_store(folder: Path) -> None:
 def _read_model(folder: Path) -> None:
     from diptych.runs.folder import damaged_files, open_model
     from diptych.serving.taught import facts, taught
-    from diptych.vision.load import load_detector
+    from diptych.vision.detectors.load import load_detector
 
     hurt = damaged_files(folder)
     made = open_model(folder)
@@ -146,7 +146,7 @@ def _read_model(folder: Path) -> None:
 
 
 def _read_detector(folder: Path) -> None:
-    from diptych.vision.load import load_detector
+    from diptych.vision.detectors.load import load_detector
 
     load_detector(folder)
 
@@ -158,8 +158,8 @@ def _read_checkpoints(folder: Path) -> None:
 
 
 def _read_run(folder: Path) -> None:
-    from diptych.recipes.recipe import Recipe
-    from diptych.reports.charts import read_log
+    from diptych.runs.reports.charts import read_log
+    from diptych.systems.recipe import Recipe
 
     Recipe.load(folder)
     read_log(folder)

@@ -47,9 +47,9 @@ def import_all() -> None:
 
     torch.set_num_threads(1)
     import diptych.cli
-    import diptych.demo.demo
-    import diptych.evaluation.augment
     import diptych.mining.run
+    import diptych.runs.demo.demo
+    import diptych.runs.evaluation.augment
     import diptych.runs.extraction
     import diptych.runs.importing
     import diptych.runs.stages

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from diptych.errors import DiptychError
+from diptych.runtime.errors import DiptychError
 from tests.attack.forks import HUNG, attempt
 from tests.attack.kills import Broken
 

@@ -23,8 +23,8 @@ from random import Random
 
 import psutil
 
-from diptych.sources.storybook import web
-from diptych.sources.storybook.web.serve import Live, Server
+from diptych.storybook import web
+from diptych.storybook.web.serve import Live, Server
 from tests.mining.conftest import digest
 
 STAGES = ("pages", "index", "measured", "joined", "decisions")

@@ -53,7 +53,7 @@ def _records() -> Iterator[Fuzzer]:
 
 
 def _read(path: Path) -> object:
-    from diptych.sources.formats import read
+    from diptych.data.formats.table import read
 
     return list(read(path, need_pictures=False))
 
@@ -140,7 +140,7 @@ def _warc(folder: Path) -> None:
 
 
 def _read_warc(folder: Path) -> None:
-    from diptych.mining.warc import parts, read
+    from diptych.mining.pages.warc import parts, read
 
     for path in sorted(folder.iterdir()):
         list(read(path))
@@ -148,9 +148,9 @@ def _read_warc(folder: Path) -> None:
 
 
 def _read_page(folder: Path) -> None:
-    from diptych.mining.pages import read_page, settle
+    from diptych.mining.pages.pages import read_page, settle
+    from diptych.mining.pages.texts import Vocabularies
     from diptych.mining.settings import Settings
-    from diptych.mining.texts import Vocabularies
 
     settings = Settings(offline=True)
     body = (folder / "a.html").read_bytes()
@@ -180,8 +180,8 @@ def _addresses(folder: Path) -> None:
 
 
 def _read_addresses(folder: Path) -> None:
-    from diptych.mining import inputs
-    from diptych.mining.tars import tar_lines
+    from diptych.mining.pages import inputs
+    from diptych.mining.pages.tars import tar_lines
 
     inputs.recognise([folder / "a.jsonl"], None)
     for path in sorted(folder.iterdir()):
@@ -196,7 +196,7 @@ def _robots(folder: Path) -> None:
 
 
 def _read_robots(folder: Path) -> None:
-    from diptych.mining.hosts import Robots, seconds_of
+    from diptych.mining.fetch.hosts import Robots, seconds_of
 
     text = (folder / "robots.txt").read_bytes().decode("utf-8", "replace")
     robots = Robots(text, "diptych")
@@ -211,9 +211,9 @@ def _pictures(folder: Path) -> None:
 
 
 def _read_pictures(folder: Path) -> None:
-    from diptych.errors import DataError
-    from diptych.mining.decode import measure
+    from diptych.mining.judge.decode import measure
     from diptych.mining.settings import Settings
+    from diptych.runtime.errors import DataError
     from diptych.vision.pictures import open_picture
 
     for path in sorted(folder.iterdir()):

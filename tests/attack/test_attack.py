@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import pytest
 
-from diptych.errors import DataError
+from diptych.runtime.errors import DataError
 from tests.attack.fuzz import Fuzzer, corrupted, fuzzed, mutated
 from tests.attack.kills import Broken
 from tests.attack.pipes import COMMANDS

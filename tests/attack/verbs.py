@@ -11,9 +11,9 @@ from pathlib import Path
 
 import torch
 
-from diptych.vision.selection import Selection
-from diptych.vision.small_detector import DetectorConfig, SmallDetector
-from diptych.vision.storybook_detector import StorybookDetector
+from diptych.storybook.detector.detector import StorybookDetector
+from diptych.storybook.detector.network import DetectorConfig, SmallDetector
+from diptych.vision.detectors.selection import Selection
 from tests.attack.forks import attempt
 
 TINY = tuple(
@@ -109,8 +109,8 @@ def _is_shard(path: Path, stores: set[Path]) -> bool:
 
 def records_of(folder: Path) -> str:
     """A digest of all that a store holds, in order."""
-    from diptych.loading.record_json import record_to_json
-    from diptych.loading.store import Store
+    from diptych.data.store.record_json import record_to_json
+    from diptych.data.store.store import Store
 
     store, hashed = Store(folder), hashlib.sha256()
     for record in map(store.record, range(len(store))):

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from diptych.core import Batch, collate
-from diptych.decoding import DecodingOptions, decode, search
-from diptych.models import UnifiedVLP
+from diptych.models.decoding import DecodingOptions, decode, search
 from diptych.objectives import MaskedLanguage, MaskedQueries, OneForward
+from diptych.systems.unified_vlp.model import UnifiedVLP
 from tests import toy
 from tests.decoding.generators import Uncached
 

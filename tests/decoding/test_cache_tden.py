@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from diptych.core import Batch, collate
-from diptych.decoding import DecodingOptions, decode, search
-from diptych.models import Tden
+from diptych.models.decoding import DecodingOptions, decode, search
 from diptych.objectives import GenerateText, OneForward
+from diptych.systems.tden.model import Tden
 from tests import toy
 from tests.decoding.generators import Uncached
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from diptych.core import Batch
-from diptych.decoding import DecodingOptions, decode
+from diptych.models.decoding import DecodingOptions, decode
 from diptych.objectives import SelfCritical
 from tests import toy
 from tests.decoding.generators import GENERATORS, Uncached, ragged, trained

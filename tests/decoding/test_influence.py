@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from diptych.core import Regions, Sample, collate
-from diptych.decoding import DecodingOptions, decode
-from diptych.decoding.influence import covering, weigh_answer, weigh_words
-from diptych.loading.tokens import Tokens
+from diptych.data.store.tokens import Tokens
+from diptych.models.decoding import DecodingOptions, decode
 from diptych.tasks.answers import UNKNOWN, Answers
+from diptych.tasks.influence import covering, weigh_answer, weigh_words
 from diptych.tasks.spec import AnswerForm
 from diptych.tasks.vqa import Vqa
 from tests import toy

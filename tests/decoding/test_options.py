@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diptych.decoding import DecodingOptions, decode, search
-from diptych.errors import RecipeError
-from diptych.recipes.recipe import parse
+from diptych.models.decoding import DecodingOptions, decode, search
+from diptych.runtime.errors import RecipeError
+from diptych.systems.recipe import parse
 from tests.decoding.test_search import END, WORDS, Table, pictures
 
 

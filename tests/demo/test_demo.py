@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from diptych.demo.demo import ALL, PRETRAINED, SCRATCH, DemoConfig, arm_settings, claim, demo, pretraining
-from diptych.demo.systems import tasks_of
-from diptych.errors import RecipeError
-from diptych.models import SYSTEMS
-from diptych.recipes import find_recipe
+from diptych.runs.demo.demo import ALL, PRETRAINED, SCRATCH, DemoConfig, arm_settings, claim, demo, pretraining
+from diptych.runs.demo.systems import tasks_of
 from diptych.runs.folder import open_model
+from diptych.runtime.errors import RecipeError
+from diptych.systems import SYSTEMS, find_recipe
 
 
 def test_a_folder_of_another_size_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
@@ -36,9 +35,9 @@ TINY = DemoConfig(web=16, train=12, val=4, test=6, labels=8, detector_steps=3, p
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes of their own take seconds to start; what they do is the same."""
-    monkeypatch.setattr("diptych.demo.demo.in_process", lambda work, *given: work(*given))
-    monkeypatch.setattr("diptych.demo.demo.together", lambda work, *given, processes: work(*given))
-    monkeypatch.setattr("diptych.demo.comparison.workers", lambda count: ThreadPoolExecutor(1))
+    monkeypatch.setattr("diptych.runs.demo.demo.in_process", lambda work, *given: work(*given))
+    monkeypatch.setattr("diptych.runs.demo.demo.together", lambda work, *given, processes: work(*given))
+    monkeypatch.setattr("diptych.runs.demo.comparison.workers", lambda count: ThreadPoolExecutor(1))
 
 
 @pytest.mark.slow

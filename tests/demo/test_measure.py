@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from diptych.core import Question, Record
-from diptych.demo.measure import measure, report_arms
+from diptych.runs.demo.measure import measure, report_arms
 from diptych.tasks import CAPTION
 
 ASKED = [

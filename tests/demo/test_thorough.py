@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from diptych.demo.comparison import Cell, Row
-from diptych.demo.demo import PRETRAINED, SCRATCH, DemoConfig, arm_settings
-from diptych.demo.thorough import GAIN, LONG, ThoroughConfig, _figures, _longer
+from diptych.runs.demo.comparison import Cell, Row
+from diptych.runs.demo.demo import PRETRAINED, SCRATCH, DemoConfig, arm_settings
+from diptych.runs.demo.thorough import GAIN, LONG, ThoroughConfig, _figures, _longer
 
 
 def _row(arm: str, seed: int, score: float, labels: int = 100) -> Row:

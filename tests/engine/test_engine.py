@@ -13,10 +13,10 @@ from threading import Thread
 
 import pytest
 
-from diptych.engine import Counts, quiet, run
-from diptych.engine.on_ray import STARTS
-from diptych.engine.outcome import counts_of, outcome_of
-from diptych.errors import DiptychError, RecipeError
+from diptych.runtime.engine import Counts, quiet, run
+from diptych.runtime.engine.on_ray import STARTS
+from diptych.runtime.engine.outcome import counts_of, outcome_of
+from diptych.runtime.errors import DiptychError, RecipeError
 
 
 def length(name: str) -> Counts:
@@ -83,8 +83,8 @@ def test_ray_that_cannot_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch) 
 
 OTHER = """
 import ray
-from diptych.engine import on_ray
-from diptych.errors import DiptychError
+from diptych.runtime.engine import on_ray
+from diptych.runtime.errors import DiptychError
 if __name__ == "__main__":
     with on_ray.cluster(1):
         on_ray._same_versions(ray)
@@ -118,7 +118,7 @@ def test_nothing_is_reported_to_anyone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 CALLS = """
 import os, sys, urllib.request
-from diptych.engine import run
+from diptych.runtime.engine import run
 def work(name):
     return {"name": name}
 if __name__ == "__main__":

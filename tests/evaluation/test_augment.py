@@ -12,23 +12,23 @@ import pytest
 from rich.console import Console
 
 from diptych.core import GeneratedCaption
-from diptych.decoding import DecodingOptions, Hypothesis
-from diptych.errors import CheckpointError, DataError, RecipeError
-from diptych.evaluation import augment as augmenting
-from diptych.evaluation.augment import augment
-from diptych.evaluation.evaluate import score_model
-from diptych.loading.check import check
-from diptych.loading.extract import extract
-from diptych.loading.store import Store, StoreWriter
+from diptych.data.check import check
+from diptych.data.extract import extract
+from diptych.data.formats import jsonl
+from diptych.data.store.store import Store, StoreWriter
 from diptych.metrics import tokens_of
-from diptych.recipes import find_recipe
-from diptych.recipes.decoding import chosen_decoding
+from diptych.models.decoding import DecodingOptions, Hypothesis
+from diptych.runs.evaluation import augment as augmenting
+from diptych.runs.evaluation.augment import augment
+from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.folder import ModelFolder
 from diptych.runs.prepare import taught_texts, words_of
 from diptych.runs.run import run
-from diptych.sources import jsonl
-from diptych.sources.storybook import record, scene
-from diptych.vision.ground_truth import GroundTruth
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError
+from diptych.storybook import record, scene
+from diptych.systems import find_recipe
+from diptych.systems.decoding import chosen_decoding
+from diptych.vision.detectors.ground_truth import GroundTruth
 
 SETTINGS = (
     "model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32", "training.batch=8", "training.steps=12",

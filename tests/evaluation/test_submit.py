@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 
 from diptych.cli import app
 from diptych.core import FeatureContract, Question, Record
-from diptych.errors import DataError, RecipeError
-from diptych.evaluation.submit import FORMS, VCR_COLUMNS, Leaderboard, submit
-from diptych.loading.store import Store, StoreWriter
-from diptych.recipes import find_recipe
+from diptych.data.store.store import Store, StoreWriter
+from diptych.runs.evaluation.submit import FORMS, VCR_COLUMNS, Leaderboard, submit
 from diptych.runs.folder import ModelFolder
 from diptych.runs.run import run
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.systems import find_recipe
 from diptych.tasks.vcr import Vcr
 from tests import deciding
 

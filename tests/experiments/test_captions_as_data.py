@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from diptych.errors import DataError, RecipeError
-from diptych.loading.extract import extract
-from diptych.loading.store import Store
+from diptych.data.extract import extract
+from diptych.data.store.store import Store
 from diptych.metrics.retrieval import RECALLS
-from diptych.recipes import find_recipe
 from diptych.runs.run import run
-from diptych.sources.storybook import record, scene
-from diptych.vision.ground_truth import GroundTruth
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.storybook import record, scene
+from diptych.systems import find_recipe
+from diptych.vision.detectors.ground_truth import GroundTruth
 from experiments.captions_as_data import (
     ARMS,
     MORE,

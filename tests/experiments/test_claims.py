@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from diptych.loading.extract import extract
+from diptych.data.extract import extract
 from diptych.runs.detector import storybook_shape
 from diptych.runs.folder import open_model
-from diptych.sources.storybook import record, scene
+from diptych.storybook import record, scene
+from diptych.storybook.detector.detector import StorybookDetector
+from diptych.storybook.detector.network import SmallDetector
 from diptych.tasks import find_task
-from diptych.vision.ground_truth import GroundTruth
-from diptych.vision.selection import Selection
-from diptych.vision.small_detector import SmallDetector
-from diptych.vision.storybook_detector import StorybookDetector
+from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych.vision.detectors.selection import Selection
 from experiments.claims.__main__ import judge, main, run, waiting
 from experiments.claims.arms import Arm, Place, Stage, in_turns, key_of, recipe_of
 from experiments.claims.claim import Claim, over

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from diptych.demo.thorough import GAIN
+from diptych.runs.demo.thorough import GAIN
 from experiments.demo import main, of_demo, of_thorough
 
 

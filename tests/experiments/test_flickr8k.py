@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from diptych.errors import RecipeError
-from diptych.loading.extract import extract
-from diptych.sources.storybook import record, scene
-from diptych.vision.ground_truth import GroundTruth
+from diptych.data.extract import extract
+from diptych.runtime.errors import RecipeError
+from diptych.storybook import record, scene
+from diptych.vision.detectors.ground_truth import GroundTruth
 from experiments import flickr8k
 from experiments.claims.arms import Arm, Place, recipe_of
 from experiments.flickr8k import ARMS, PRETRAINED, SCRATCH, Photographs

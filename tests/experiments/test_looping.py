@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from diptych.core import Record
-from diptych.loading.extract import extract
-from diptych.loading.store import Store
-from diptych.sources.storybook import record, scene
-from diptych.vision.ground_truth import GroundTruth
+from diptych.data.extract import extract
+from diptych.data.store.store import Store
+from diptych.storybook import record, scene
+from diptych.vision.detectors.ground_truth import GroundTruth
 from experiments.hard_world import goes_round, long_captions
 from experiments.looping import (
     ARMS,
@@ -90,7 +90,7 @@ def test_each_arm_learns_once_and_writes_by_its_searches(store: Path, tmp_path: 
 
 
 def test_settings_of_the_arms_are_those_of_the_recipe() -> None:
-    from diptych.recipes import find_recipe
+    from diptych.systems import find_recipe
     from experiments.looping import RECIPE
 
     recipe, plan = find_recipe(RECIPE), LoopStudy("a", "b")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from diptych.loading.extract import extract
-from diptych.recipes import find_recipe
-from diptych.sources.storybook import record, scene
-from diptych.vision.ground_truth import GroundTruth
+from diptych.data.extract import extract
+from diptych.storybook import record, scene
+from diptych.systems import find_recipe
+from diptych.vision.detectors.ground_truth import GroundTruth
 from experiments.photographs import CHAINS, Photographs, learn
 
 TINY = (

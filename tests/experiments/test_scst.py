@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from diptych.errors import DataError
-from diptych.loading.extract import extract
-from diptych.loading.store import Store
-from diptych.recipes import find_recipe
+from diptych.data.extract import extract
+from diptych.data.store.store import Store
 from diptych.runs.run import run
-from diptych.sources.storybook import record, scene
-from diptych.vision.ground_truth import GroundTruth
+from diptych.runtime.errors import DataError
+from diptych.storybook import record, scene
+from diptych.systems import find_recipe
+from diptych.vision.detectors.ground_truth import GroundTruth
 from experiments.scst import ARMS, LONGER, REWARDED, ROW, TAUGHT, Study, about_captions, run_arm, study
 
 TINY = ("model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32")

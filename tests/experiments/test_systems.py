@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
-from diptych.models import SYSTEMS
+from diptych.systems import SYSTEMS
 from experiments import systems
 from experiments.claims.arms import Place, key_of
 from experiments.systems import TASKS, Round, arms, kept, table

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from diptych import cli
-from diptych.recipes import RECIPES
+from diptych.systems import RECIPES
 
 FILE = Path(__file__).parent / "losses.json"
 RECIPE = re.compile(r"[\w-]+/small/(pretrain|caption|vqa|retrieval|vcr|referring|nlvr|scst)")

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from diptych.cli import app
-from diptych.models import SYSTEMS
+from diptych.systems import SYSTEMS
 
 ROOT = Path(__file__).parent.parent.parent
 HEAVY = ("torch", "pydantic", "numpy", "PIL", "tokenizers", "rich.console")

@@ -16,11 +16,9 @@ import pytest
 import typer
 
 from diptych.cli import app
-from diptych.models import SYSTEMS
-from diptych.recipes import RECIPES, STAGED, Recipe, find_recipe, find_stages
-from diptych.recipes.ledger import NOT_REPORTED, Entry, Paper, entries, numbers
-from diptych.recipes.papers import PAPERS
 from diptych.runs.run import fit_named
+from diptych.systems import RECIPES, STAGED, SYSTEMS, Recipe, find_recipe, find_stages, papers
+from diptych.systems.ledger import NOT_REPORTED, Entry, Paper, entries, numbers
 from diptych.tasks import TASKS
 
 PRINTED: dict[str, dict[str, list[list[str]]]] = json.loads(
@@ -30,7 +28,7 @@ TABLES = {"unified-vlp": 8, "vl-bert": 4, "image-bert": 4, "xgpt": 7, "tden": 2}
 # Every row of these is the paper's own system, whatever it is called.
 OWN = {"unified-vlp": (4, 5, 6, 7, 8), "image-bert": (3, 4), "xgpt": (2, 3, 4), "tden": (2,)}
 OURS = re.compile(r"Unified VLP|VL-BERT|ImageBERT|XGPT|TDEN|w/o VLP|pre-training only")
-ROWS = tuple(entries(PAPERS))
+ROWS = tuple(entries(papers()))
 VERBS = cast(Any, typer.main.get_command(app)).commands
 
 
@@ -46,7 +44,7 @@ def test_a_folder_is_one_run_s_whichever_rows_share_it() -> None:
             assert made.setdefault(out[1], command) == command
 
 
-@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.system)
+@pytest.mark.parametrize("paper", papers(), ids=lambda paper: paper.system)
 def test_every_table_is_there_with_every_row_and_number(paper: Paper) -> None:
     assert [table.number for table in paper.tables] == list(range(1, TABLES[paper.system] + 1))
     counted = {str(table.number): table for table in paper.tables if table.parts}
@@ -59,7 +57,7 @@ def test_every_table_is_there_with_every_row_and_number(paper: Paper) -> None:
         assert all(len(cells) == len(table.columns) for cells in printed), f"Table {number}"
 
 
-@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.system)
+@pytest.mark.parametrize("paper", papers(), ids=lambda paper: paper.system)
 def test_every_row_of_the_five_systems_says_what_to_type(paper: Paper) -> None:
     for table in paper.tables:
         for row, (printed, _) in zip(table.rows, PRINTED[paper.system].get(str(table.number), ()), strict=False):
@@ -70,12 +68,12 @@ def test_every_row_of_the_five_systems_says_what_to_type(paper: Paper) -> None:
 
 
 def test_costs_are_of_recipes_that_exist() -> None:
-    for paper in PAPERS:
+    for paper in papers():
         assert set(paper.costs) <= {*RECIPES, *STAGED}
 
 
 def test_table_8_of_unified_vlp_is_what_its_recipes_have() -> None:
-    (table,) = (table for table in PAPERS[0].tables if table.number == 8)
+    (table,) = (table for table in papers()[0].tables if table.number == 8)
     for row in table.rows:
         recipe = find_recipe(row.recipes[-1])
         assert (recipe.training.batch, recipe.optimizer.lr) == (int(row.numbers[0]), float(row.numbers[1])), row.name

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from diptych.core import Vocabulary
-from diptych.models import SYSTEMS
-from diptych.recipes import RECIPES, Recipe
+from diptych.systems import RECIPES, SYSTEMS, Recipe
 
 VOCABULARY = Vocabulary(30, 0, 1, 2, 3, 4)
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from diptych.core import Batch, Record, Sample
-from diptych.loading.tokens import Tokens
+from diptych.data.store.tokens import Tokens
 from diptych.tasks.scores import Baselines, Scores, share_scores
 from diptych.tasks.spec import TaskSpec
 

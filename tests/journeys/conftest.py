@@ -15,18 +15,18 @@ import torch
 from PIL import Image
 
 from diptych import cli
-from diptych.loading.extract import extract
-from diptych.loading.store import Store
-from diptych.recipes import find_recipe
+from diptych.data.extract import extract
+from diptych.data.formats.table import read
+from diptych.data.store.store import Store
 from diptych.runs.extraction import extract_regions
 from diptych.runs.run import run as train
-from diptych.sources.formats import read
-from diptych.sources.storybook import record, render, scene
-from diptych.sources.storybook.world import SIDE
-from diptych.vision.ground_truth import GroundTruth
-from diptych.vision.selection import Selection
-from diptych.vision.small_detector import DetectorConfig, SmallDetector
-from diptych.vision.storybook_detector import StorybookDetector
+from diptych.storybook import record, render, scene
+from diptych.storybook.detector.detector import StorybookDetector
+from diptych.storybook.detector.network import DetectorConfig, SmallDetector
+from diptych.storybook.world import SIDE
+from diptych.systems import find_recipe
+from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych.vision.detectors.selection import Selection
 
 SPLITS = {"train": 40, "val": 8, "test": 12}
 # Two processes of one thread each: more threads than cores would make them crawl.

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
-from diptych.loading.store import Store
-from diptych.recipes import find_recipe
+from diptych.data.store.store import Store
 from diptych.runs.folder import open_model
 from diptych.runs.run import run
+from diptych.systems import find_recipe
 from diptych.training.devices import join_ranks, leave
 
 

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from diptych import cli
-from diptych.recipes import RECIPES
+from diptych.systems import RECIPES
 from tests.journeys.conftest import Result, tiny
 from tests.service import make_model
 

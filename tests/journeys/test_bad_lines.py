@@ -92,9 +92,9 @@ def huge_header() -> None:
 
 def store_of_others() -> None:
     """A store whose features have another size than the model was trained on."""
-    from diptych.loading.store import StoreWriter
-    from diptych.sources.formats import read
-    from diptych.vision.given import Given
+    from diptych.data.formats.table import read
+    from diptych.data.store.store import StoreWriter
+    from diptych.vision.detectors.given import Given
 
     records = read(Path("mine.jsonl"))
     detector = Given.of(Path("features"), records)

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 import diptych as library
-from diptych.errors import ServingError
-from diptych.loading.store import Store
+from diptych.data.store.store import Store
+from diptych.runtime.errors import ServingError
 from tests.journeys.conftest import Result, tiny
 
 STEPS = {"training.steps": 4, "training.validate_every": 4, "training.checkpoint_every": 4, "training.batch": 4,

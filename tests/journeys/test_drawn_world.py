@@ -8,9 +8,9 @@ import torch
 from PIL import Image
 
 from diptych.runs.detector import storybook_shape
-from diptych.vision.selection import Selection
-from diptych.vision.small_detector import SmallDetector
-from diptych.vision.storybook_detector import StorybookDetector
+from diptych.storybook.detector.detector import StorybookDetector
+from diptych.storybook.detector.network import SmallDetector
+from diptych.vision.detectors.selection import Selection
 from tests.journeys.conftest import Result
 
 

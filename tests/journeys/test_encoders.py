@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import diptych as library
-from diptych.loading.store import Store
-from diptych.recipes import find_recipe
+from diptych.data.store.store import Store
 from diptych.runs.run import run as train
+from diptych.systems import find_recipe
 from tests.journeys.conftest import ENVIRONMENT, command, diptych, tiny
 from tests.journeys.test_unified_vlp import steps, weights
 

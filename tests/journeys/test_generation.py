@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from diptych.loading.store import Store
+from diptych.data.store.store import Store
 from tests.journeys.conftest import Result, tiny
 
 

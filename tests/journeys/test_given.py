@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from diptych.loading.store import Store
+from diptych.data.store.store import Store
 from tests.journeys.conftest import Result, drawn_pictures, tiny
 from tests.journeys.test_own_data import given
 
@@ -69,7 +69,7 @@ def test_features_are_found_by_the_path_of_a_picture(own: Path, run: Callable[..
         (own / "kept" / folder).mkdir(parents=True)
         given(own / "kept" / folder / "one.npz", seed=ord(folder))
     from diptych.core import Record
-    from diptych.vision.given import Given
+    from diptych.vision.detectors.given import Given
 
     records = [Record(key=f"{n}", image=own / "both" / folder / "one.jpg") for n, folder in enumerate("ab")]
     first, second = (regions.features for regions in Given.of(own / "kept", records).detect([], records))

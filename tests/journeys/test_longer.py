@@ -52,9 +52,9 @@ def test_a_schedule_that_falls_to_the_end_is_said_to_rise_again(
 
 @pytest.fixture(scope="module")
 def captioner(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from diptych.loading.store import Store
-    from diptych.recipes import find_recipe
+    from diptych.data.store.store import Store
     from diptych.runs.run import run as train
+    from diptych.systems import find_recipe
 
     folder = tmp_path_factory.mktemp("captioner")
     settings = [word for word in (*SHORT, "decoding.beams=1") if word != "--set"]

@@ -17,14 +17,14 @@ from PIL.PngImagePlugin import PngImageFile
 
 from diptych.cli import _run
 from diptych.core import Record
-from diptych.errors import DataError
-from diptych.loading.check import check
-from diptych.loading.extract import extract
-from diptych.loading.store import Store
-from diptych.sources.formats import read
-from diptych.vision.detector import Detector
-from diptych.vision.given import Given
-from diptych.vision.ground_truth import GroundTruth
+from diptych.data.check import check
+from diptych.data.extract import extract
+from diptych.data.formats.table import read
+from diptych.data.store.store import Store
+from diptych.runtime.errors import DataError
+from diptych.vision.detectors.detector import Detector
+from diptych.vision.detectors.given import Given
+from diptych.vision.detectors.ground_truth import GroundTruth
 from diptych.vision.pictures import open_picture
 from tests.journeys.conftest import Result, drawn_pictures
 

@@ -19,12 +19,14 @@ from torch import Tensor
 
 import diptych as library
 from diptych.core import Vocabulary
-from diptych.loading.tokens import SPECIAL
-from diptych.models import Tden, TdenResolvedConfig, UnifiedVLP, UnifiedVLPResolvedConfig, VLBert, VLBertResolvedConfig
-from diptych.models.tden.checkpoint import export_tden
-from diptych.models.unified_vlp.checkpoint import export_unified_vlp
-from diptych.models.vl_bert.checkpoint import NETWORK, REFCOCO, VQA
-from diptych.vision.load import load_detector
+from diptych.data.store.tokens import SPECIAL
+from diptych.systems.tden.checkpoint import export_tden
+from diptych.systems.tden.model import Tden, TdenResolvedConfig
+from diptych.systems.unified_vlp.checkpoint import export_unified_vlp
+from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPResolvedConfig
+from diptych.systems.vl_bert.checkpoint import NETWORK, REFCOCO, VQA
+from diptych.systems.vl_bert.model import VLBert, VLBertResolvedConfig
+from diptych.vision.detectors.load import load_detector
 from diptych.vision.pictures import open_picture
 from tests.conftest import REPOSITORY
 from tests.detector_files import butd_file, detectron_blobs, write_detectron

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import diptych as library
-from diptych.loading.store import Store, iterate
+from diptych.data.store.store import Store, iterate
 from tests.conftest import REPOSITORY
 from tests.journeys.conftest import Result, drawn_pictures, tiny
 
@@ -89,7 +89,7 @@ def test_the_page_from_top_to_bottom(begun: Path, run: Callable[..., Result]) ->
 
 
 def test_the_lines_of_the_page_are_read(tmp_path: Path) -> None:
-    from diptych.sources.formats import read
+    from diptych.data.formats.table import read
 
     lines = re.findall(r"^    (\{.*\})$", PAGE, re.MULTILINE)
     (tmp_path / "mine.jsonl").write_text("\n".join(lines))

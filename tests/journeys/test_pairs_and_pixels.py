@@ -14,9 +14,9 @@ import pytest
 import torch
 from PIL import Image
 
-from diptych.loading.store import Store, iterate
-from diptych.recipes.recipe import Recipe
-from diptych.vision.faster_rcnn import FasterRCNN, FasterRCNNConfig
+from diptych.data.store.store import Store, iterate
+from diptych.systems.recipe import Recipe
+from diptych.vision.detectors.faster_rcnn import FasterRCNN, FasterRCNNConfig
 from tests.journeys.conftest import ENVIRONMENT, Result, command, tiny
 from tests.journeys.test_unified_vlp import steps, weights
 

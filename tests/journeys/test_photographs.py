@@ -17,7 +17,7 @@ import torch
 from torchvision.models import mobilenet_v3_small
 from torchvision.models.detection import ssdlite320_mobilenet_v3_large
 
-from diptych.loading.store import Store
+from diptych.data.store.store import Store
 from tests.conftest import REPOSITORY
 from tests.journeys.conftest import ENVIRONMENT, Result, drawn_pictures
 from tests.serving.test_server import Process

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from diptych.loading.store import Store
+from diptych.data.store.store import Store
 from tests.conftest import REPOSITORY
 from tests.journeys.conftest import Result
 from tests.journeys.test_own_data import small

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from diptych.recipes import RECIPES, STAGED, find_recipe
-from diptych.weight_files import read_weights
+from diptych.runtime.weight_files import read_weights
+from diptych.systems import RECIPES, STAGED, find_recipe
 from tests.journeys.conftest import tiny
 
 

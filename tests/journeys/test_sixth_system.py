@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from diptych.core import FeatureContract, Question, Record
-from diptych.errors import RecipeError
-from diptych.loading.store import Store, StoreWriter
+from diptych.data.store.store import Store, StoreWriter
 from diptych.models.weights import digest
-from diptych.recipes import RECIPES, find_recipe
-from diptych.recipes.objectives import OBJECTIVES
 from diptych.runs.detectors import open_detector
 from diptych.runs.folder import open_model
 from diptych.runs.run import predict
+from diptych.runtime.errors import RecipeError
+from diptych.systems import RECIPES, find_recipe
+from diptych.systems.objectives import OBJECTIVES
 from tests import sixth, toy
 from tests.journeys.conftest import Result
 

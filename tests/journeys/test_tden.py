@@ -13,12 +13,12 @@ import torch
 
 import diptych as library
 from diptych.core import Vocabulary
-from diptych.loading.store import Store
-from diptych.loading.tokens import SPECIAL
-from diptych.models import Tden, TdenResolvedConfig
-from diptych.models.tden.checkpoint import export_tden
-from diptych.recipes import find_recipe
+from diptych.data.store.store import Store
+from diptych.data.store.tokens import SPECIAL
 from diptych.runs.run import run as train
+from diptych.systems import find_recipe
+from diptych.systems.tden.checkpoint import export_tden
+from diptych.systems.tden.model import Tden, TdenResolvedConfig
 from diptych.tasks.two_towers import Gallery, embed_sentences
 from tests.journeys.conftest import ENVIRONMENT, command
 from tests.journeys.test_unified_vlp import steps, weights

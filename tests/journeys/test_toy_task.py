@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from diptych.configs import derive
-from diptych.demo.measure import measure, report_arms
-from diptych.loading.store import Store
-from diptych.recipes import RECIPES
-from diptych.recipes.objectives import NlvrObjectives
+from diptych.data.store.store import Store
+from diptych.runs.demo.measure import measure, report_arms
+from diptych.runtime.configs import derive
+from diptych.systems import RECIPES
+from diptych.systems.objectives import NlvrObjectives
 from diptych.tasks import TASKS
 from tests.journeys.broken_off import BROKEN_OFF, score_broken_off
 from tests.journeys.conftest import Result, tiny

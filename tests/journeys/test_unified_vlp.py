@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import diptych as library
-from diptych.loading.store import Store
+from diptych.data.store.store import Store
 from tests.journeys.conftest import ENVIRONMENT, command, diptych, tiny
 
 PRETRAIN = "unified-vlp/small/pretrain"

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from diptych.loading.extract import extract
-from diptych.sources.storybook import record, scene
-from diptych.vision.ground_truth import GroundTruth
+from diptych.data.extract import extract
+from diptych.storybook import record, scene
+from diptych.vision.detectors.ground_truth import GroundTruth
 from tests.journeys.conftest import Result, tiny
 
 

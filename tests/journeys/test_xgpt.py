@@ -15,14 +15,14 @@ import torch
 from safetensors.torch import load_file
 
 from diptych.core import Record
-from diptych.errors import CheckpointError, DataError, RecipeError
-from diptych.loading.store import Store, StoreWriter
-from diptych.loading.tokens import Tokens
-from diptych.recipes import find_recipe
+from diptych.data.store.store import Store, StoreWriter
+from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import open_model
 from diptych.runs.run import fit_to
 from diptych.runs.run import run as train
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.serving import Predictor
+from diptych.systems import find_recipe
 from tests.journeys.conftest import ENVIRONMENT, Result, command
 from tests.journeys.test_unified_vlp import steps, weights
 

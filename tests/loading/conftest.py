@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from diptych.core import FeatureContract, Question, Record, Regions
-from diptych.loading.store import Store, StoreWriter
+from diptych.data.store.store import Store, StoreWriter
 
 CONTRACT = FeatureContract("given", "", feature_size=4)
 MakeStore = Callable[..., Store]

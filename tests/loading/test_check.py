@@ -13,8 +13,8 @@ from PIL import Image
 from rich.console import Console
 
 from diptych.core import Choices, Expression, FeatureContract, Object, Question, Record, Regions
-from diptych.loading.check import KINDS, Finding, Report, check
-from diptych.loading.store import Store, StoreWriter
+from diptych.data.check import KINDS, Finding, Report, check
+from diptych.data.store.store import Store, StoreWriter
 
 CONTRACT = FeatureContract("given", "", 2, class_names=("cat", "dog"), whole=True)
 

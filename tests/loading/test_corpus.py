@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 
 from diptych.core import Sample
-from diptych.errors import DataError
-from diptych.loading.corpus import Corpus, Lines
-from diptych.loading.loader import Loader
-from diptych.loading.store import Store
-from diptych.loading.tokens import SPECIAL, Tokens
+from diptych.data.store.corpus import Corpus, Lines
+from diptych.data.store.loader import Loader
+from diptych.data.store.store import Store
+from diptych.data.store.tokens import SPECIAL, Tokens
+from diptych.runtime.errors import DataError
 from tests.loading.conftest import MakeStore
 from tests.loading.test_loader import Always, captions
 

@@ -16,16 +16,16 @@ import torch
 from PIL import Image
 
 from diptych.core import FeatureContract, Object, Record, Regions
-from diptych.engine import Counts, Work
-from diptych.errors import DataError, RecipeError
-from diptych.loading import extract as extraction
-from diptych.loading.extract import extract
-from diptych.loading.store import Store
-from diptych.vision.detector import Picture
-from diptych.vision.ground_truth import GroundTruth
-from diptych.vision.selection import Selection
-from diptych.vision.small_detector import DetectorConfig, SmallDetector
-from diptych.vision.storybook_detector import StorybookDetector
+from diptych.data import extract as extraction
+from diptych.data.extract import extract
+from diptych.data.store.store import Store
+from diptych.runtime.engine import Counts, Work
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.storybook.detector.detector import StorybookDetector
+from diptych.storybook.detector.network import DetectorConfig, SmallDetector
+from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych.vision.detectors.selection import Selection
 
 
 class Mean:
@@ -269,10 +269,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from diptych import engine
+from diptych.runtime import engine
 from diptych.core import Record
-from diptych.loading import extract as extraction
-from diptych.vision.load import load_detector
+from diptych.data import extract as extraction
+from diptych.vision.detectors.load import load_detector
 from tests.engine.killed import KilledOnce
 
 folder = Path(sys.argv[1])

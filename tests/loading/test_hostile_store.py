@@ -15,11 +15,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from diptych.core import FeatureContract
-from diptych.errors import DataError
-from diptych.loading.check import check
-from diptych.loading.record_json import record_from_json, record_to_json
-from diptych.loading.shards import PER_REGION, TABLES
-from diptych.loading.store import Store, StoreWriter, _check, _index_check
+from diptych.data.check import check
+from diptych.data.store.record_json import record_from_json, record_to_json
+from diptych.data.store.shards import PER_REGION, TABLES
+from diptych.data.store.store import Store, StoreWriter, _check, _index_check
+from diptych.runtime.errors import DataError
 from tests import deciding
 
 CONTRACT = FeatureContract("given", "", 6, deciding.KINDS)

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from diptych.core import Partners, Record, Sample, Update
-from diptych.errors import DataError
-from diptych.loading.loader import Loader
-from diptych.loading.store import Store
+from diptych.data.store.loader import Loader
+from diptych.data.store.store import Store
+from diptych.runtime.errors import DataError
 from tests.loading.conftest import MakeStore, record
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from diptych.core import Choices, Expression, FeatureContract, Object, Question, Record, Regions, Sample, Statement
-from diptych.loading.loader import Loader
-from diptych.loading.mirror import mirrored, swapped
-from diptych.loading.pixels import Pixels
-from diptych.loading.store import Store, StoreWriter
+from diptych.data.store.loader import Loader
+from diptych.data.store.mirror import mirrored, swapped
+from diptych.data.store.pixels import Pixels
+from diptych.data.store.store import Store, StoreWriter
 from tests.loading.test_loader import Always
 
 BOX = (0.1, 0.2, 0.4, 0.9)

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diptych.loading.order import Order
+from diptych.data.store.order import Order
 
 
 @given(st.integers(1, 200), st.integers(1, 40), st.integers(0, 5))

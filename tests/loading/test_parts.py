@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from diptych.core import Batch, Record, Sample, Vocabulary
-from diptych.loading.corpus import Corpus
-from diptych.loading.loader import Loader
-from diptych.loading.store import Store
-from diptych.loading.tokens import Tokens
+from diptych.data.store.corpus import Corpus
+from diptych.data.store.loader import Loader
+from diptych.data.store.store import Store
+from diptych.data.store.tokens import Tokens
 from diptych.objectives import (
     AnswerQuestion,
     Denoise,

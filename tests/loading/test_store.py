@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-import diptych.loading.store as store_module
+import diptych.data.store.store as store_module
 from diptych.core import Choices, Expression, Object, Record, Regions, Statement
-from diptych.errors import DataError
-from diptych.loading.record_json import record_from_json, record_to_json
-from diptych.loading.store import Store, StoreWriter
+from diptych.data.store.record_json import record_from_json, record_to_json
+from diptych.data.store.store import Store, StoreWriter
+from diptych.runtime.errors import DataError
 from tests.loading.conftest import CONTRACT, MakeStore, record
 
 
@@ -129,8 +129,8 @@ def test_a_flipped_byte_is_named_with_record_and_shard(make_store: MakeStore) ->
 CUT = """
 import os, sys
 from pathlib import Path
-from diptych.errors import DataError
-from diptych.loading.store import Store
+from diptych.runtime.errors import DataError
+from diptych.data.store.store import Store
 store = Store(Path(sys.argv[1]))
 (shard,) = store.folder.glob("shard-*")
 store.record(0)

@@ -6,10 +6,10 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from diptych.errors import DiptychError
-from diptych.loading import store
-from diptych.loading.store import StoreWriter
-from diptych.loading.tensor_file import tensor_file
+from diptych.data.store import store
+from diptych.data.store.store import StoreWriter
+from diptych.data.store.tensor_file import tensor_file
+from diptych.runtime.errors import DiptychError
 from tests.loading.conftest import CONTRACT, record
 
 

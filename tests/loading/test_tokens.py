@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from diptych.errors import CheckpointError, DataError
-from diptych.loading.tokens import SPECIAL, Kind, Tokens
+from diptych.data.store.tokens import SPECIAL, Kind, Tokens
+from diptych.runtime.errors import CheckpointError, DataError
 
 TEXTS = ["A red kite over the beach", "the boy holds an umbrella", "two dogs run near the bench", "Isn't it blue?"] * 3
 
@@ -28,7 +28,7 @@ def test_an_unknown_letter_is_seen_as_unknown() -> None:
 
 def test_the_same_texts_give_the_same_ids_in_another_process() -> None:
     """The library's trainer breaks ties by hash order, which differs between processes."""
-    code = f"from diptych.loading.tokens import Tokens; print(Tokens.train({TEXTS!r}, size=90).to_json())"
+    code = f"from diptych.data.store.tokens import Tokens; print(Tokens.train({TEXTS!r}, size=90).to_json())"
     runs = {subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(3)}
     assert len(runs) == 1
 
@@ -166,7 +166,7 @@ def test_bpe_cuts_what_it_does_not_know_into_pieces() -> None:
 
 
 def test_the_same_texts_give_the_same_bpe_in_another_process() -> None:
-    code = f"from diptych.loading.tokens import Tokens; print(Tokens.train({TEXTS!r}, 90, kind='bpe').to_json())"
+    code = f"from diptych.data.store.tokens import Tokens; print(Tokens.train({TEXTS!r}, 90, kind='bpe').to_json())"
     runs = {subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(2)}
     assert len(runs) == 1
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from diptych.errors import DataError
 from diptych.metrics import bleu_scores, bootstrap_interval, caption_items, paired_interval, rows_by_picture
+from diptych.runtime.errors import DataError
 
 
 def test_interval_of_a_mean_is_the_textbook_one() -> None:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diptych.errors import DataError, DiptychError, RecipeError
 from diptych.metrics import (
     CiderD,
     DocumentFrequencies,
@@ -24,6 +23,7 @@ from diptych.metrics import (
     rouge_l,
     unavailable,
 )
+from diptych.runtime.errors import DataError, DiptychError, RecipeError
 
 PUBLISHED = {f"Bleu_{n}": f"BLEU-{n}" for n in range(1, 5)} | {
     "ROUGE_L": "ROUGE-L",

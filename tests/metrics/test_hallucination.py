@@ -2,9 +2,9 @@
 
 import pytest
 
-from diptych.errors import DataError
 from diptych.metrics import hallucinations, repeated_ngrams
-from diptych.sources.storybook import names_of_kinds, record, scene
+from diptych.runtime.errors import DataError
+from diptych.storybook import names_of_kinds, record, scene
 
 NAMES = {"dog": "dog", "dogs": "dog", "puppy": "dog", "hot dog": "food", "man": "man", "kite": "kite"}
 

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from diptych.errors import DataError
 from diptych.metrics import read_answer_results, read_caption_results, read_references
+from diptych.runtime.errors import DataError
 
 ONE = '[{"image_id": 1, "caption": "a dog"}]'
 

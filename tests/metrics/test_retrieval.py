@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from diptych.errors import DataError
 from diptych.metrics import recalls, retrieval_ranks
+from diptych.runtime.errors import DataError
 
 # Two pictures with two captions each, and a third with one.
 OWNERS = [0, 0, 1, 1, 2]

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.core import Question
-from diptych.errors import DataError
 from diptych.metrics import answer_accuracy, normalise_answer, soft_targets, vqa_scores
+from diptych.runtime.errors import DataError
 
 
 # Right-hand sides are what the official vqaEval.py of GT-Vision-Lab/VQA (a013f00) gives, run under Python 3.

@@ -8,7 +8,7 @@ import pytest
 
 from diptych.mining.run import Mine
 from diptych.mining.settings import Settings
-from diptych.sources.storybook import web
+from diptych.storybook import web
 
 
 @pytest.fixture(scope="session")

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from diptych.cli.mine import mine_report
-from diptych.errors import DiptychError
 from diptych.mining import funnel
 from diptych.mining.forgetting import forget
-from diptych.mining.labelling import sample
+from diptych.mining.judge.labelling import sample
 from diptych.mining.layout import Layout
 from diptych.mining.settings import Settings
+from diptych.runtime.errors import DiptychError
 
 from .conftest import run
 

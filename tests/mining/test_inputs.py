@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from diptych.cli import _run
-from diptych.errors import DataError, RecipeError
-from diptych.mining import inputs, tars, warc
-from diptych.mining.gathering import _from_disk
-from diptych.mining.inputs import Line
-from diptych.mining.tars import tar_lines, tar_pictures
+from diptych.mining.fetch.gathering import _from_disk
+from diptych.mining.pages import inputs, tars, warc
+from diptych.mining.pages.inputs import Line
+from diptych.mining.pages.tars import tar_lines, tar_pictures
+from diptych.runtime.errors import DataError, RecipeError
 from tests.mining.test_warc import record
 
 from .conftest import run

@@ -6,8 +6,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from diptych.mining import keep_on_daft
-from diptych.mining.keep import COMMON, HOST, KEPT, WORSE, Pairs, choose, clusters, near_pairs
+from diptych.mining.keep import keep_on_daft
+from diptych.mining.keep.keep import COMMON, HOST, KEPT, WORSE, Pairs, choose, clusters, near_pairs
 
 
 def pairs(rows: list[tuple[int, int, int, int, int, float, int]]) -> Pairs:

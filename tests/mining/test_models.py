@@ -15,21 +15,21 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor
 
-from diptych.errors import CheckpointError, DataError, DiptychError
 from diptych.mining import funnel
-from diptych.mining.features import named_in, seen_and_named
 from diptych.mining.forgetting import forget
-from diptych.mining.judges import judged, load_judge, small
-from diptych.mining.labelling import sample
+from diptych.mining.judge.features import named_in, seen_and_named
+from diptych.mining.judge.judges import judged, load_judge, small
+from diptych.mining.judge.labelling import sample
+from diptych.mining.judge.logistic import Logistic, auc, auc_interval, threshold
+from diptych.mining.judge.picture_judge import train_judge
+from diptych.mining.judge.scoring import Pair
 from diptych.mining.layout import Layout
 from diptych.mining.lists import lists_of
-from diptych.mining.logistic import Logistic, auc, auc_interval, threshold
-from diptych.mining.picture_judge import train_judge
-from diptych.mining.scoring import Pair
+from diptych.mining.scorer import load_scorer, scorer_version, train_scorer
 from diptych.mining.settings import Settings
-from diptych.runs.mining import load_scorer, scorer_version, train_scorer
-from diptych.sources.storybook import Storybook, render
-from diptych.sources.storybook.web.pictures import unnatural
+from diptych.runtime.errors import CheckpointError, DataError, DiptychError
+from diptych.storybook import Storybook, render
+from diptych.storybook.web.pictures import unnatural
 from diptych.vision.pictures import to_picture
 
 from .conftest import run
@@ -193,7 +193,7 @@ def test_a_judge_tells_what_it_was_shown_apart_and_drops_it_in_a_run(
 
 
 def mined_by(judge: Path) -> str:
-    from diptych.mining.judges import identity
+    from diptych.mining.judge.judges import identity
 
     return identity(str(judge))
 

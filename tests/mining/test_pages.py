@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from diptych.mining.addresses import absolute, largest, usable
-from diptych.mining.dominant import features
-from diptych.mining.pages import MOST_PICTURES, decoded, forbids, read_page, settle
+from diptych.mining.pages.addresses import absolute, largest, usable
+from diptych.mining.pages.dominant import features
+from diptych.mining.pages.pages import MOST_PICTURES, decoded, forbids, read_page, settle
+from diptych.mining.pages.texts import Vocabularies
 from diptych.mining.settings import Settings, changed
-from diptych.mining.texts import Vocabularies
 
 NOTHING = Vocabularies(frozenset())
 TEXT = "<p>We had planned this trip for months, and in the end everything turned out differently.</p>"
@@ -142,7 +142,7 @@ def test_where_the_address_of_a_picture_stands(tag: str, address: str) -> None:
 def test_what_is_plain_is_joined_as_urllib_does(base: str, address: str) -> None:
     joined = absolute(base, address)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("diptych.mining.addresses._PLAIN", re.compile(r"(?!)"))
+        patched.setattr("diptych.mining.pages.addresses._PLAIN", re.compile(r"(?!)"))
         assert absolute(base, address) == joined
         slowly = usable(joined)
     assert usable(joined) is slowly

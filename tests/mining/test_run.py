@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from diptych.errors import DataError, DiptychError, RecipeError
+from diptych.data.formats import table as formats
 from diptych.mining import funnel
 from diptych.mining.forgetting import forget
+from diptych.mining.keep.writing import write_tars
 from diptych.mining.layout import Layout
 from diptych.mining.settings import Settings, changed
-from diptych.mining.writing import write_tars
-from diptych.sources import formats
-from diptych.sources.storybook import Storybook, render
-from diptych.sources.storybook.web.serve import Live
+from diptych.runtime.errors import DataError, DiptychError, RecipeError
+from diptych.storybook import Storybook, render
+from diptych.storybook.web.serve import Live
 
 from .conftest import digest, run
 
@@ -298,7 +298,7 @@ def test_damaged_work_is_named_with_the_way_out(
 
 
 def test_a_picture_of_one_colour_and_a_bomb_are_told_by_hand() -> None:
-    from diptych.mining.decode import measure
+    from diptych.mining.judge.decode import measure
 
     def png(image: Image.Image) -> bytes:
         kept = io.BytesIO()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from diptych.errors import DiptychError
+from diptych.runtime.errors import DiptychError
 
 from .conftest import digest, run
 
@@ -47,7 +47,7 @@ def test_processes_and_the_order_of_inputs_give_the_same_bytes(small_web: Path, 
 def test_a_great_file_in_parts_gives_the_same_records(
     small_web: Path, mined: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diptych.mining.warc.PART", 500_000)
+    monkeypatch.setattr("diptych.mining.pages.warc.PART", 500_000)
     summary = run(tmp_path / "out", small_web / "warc")
     assert len(list((tmp_path / "out" / "decisions").iterdir())) > 2
     assert summary == mined[1]
@@ -63,7 +63,7 @@ BY_ENGINE = """
 import sys
 from pathlib import Path
 
-from diptych import engine
+from diptych.runtime import engine
 from diptych.mining import run
 from diptych.mining.settings import Settings
 from tests.engine.killed import KilledOnce
@@ -142,7 +142,7 @@ def test_a_full_disk_is_named_and_the_same_command_goes_on(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("diptych.mining.gathering.os.fsync", full)
+        patched.setattr("diptych.mining.fetch.gathering.os.fsync", full)
         with pytest.raises(DiptychError, match="the disk is full"):
             run(tmp_path / "out", small_web / "warc")
     run(tmp_path / "out", small_web / "warc")

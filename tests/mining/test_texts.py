@@ -2,9 +2,9 @@
 
 import pytest
 
-from diptych.mining.rules import TEXT_RULES
+from diptych.mining.keep.rules import TEXT_RULES
+from diptych.mining.pages.texts import Text, Vocabularies, clean, judge_languages, judged, sentences, spam_marks
 from diptych.mining.settings import Settings, TextRules, changed
-from diptych.mining.texts import Text, Vocabularies, clean, judge_languages, judged, sentences, spam_marks
 
 WORDS = Vocabularies(
     frozenset({"porn"}), frozenset(["a", "red", "kite", "over", "the", "beach", "with", "two", "dogs", "and", "one"])

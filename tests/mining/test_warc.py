@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from diptych.mining import funnel, warc
+from diptych.mining import funnel
 from diptych.mining.layout import Layout
+from diptych.mining.pages import warc
 from diptych.mining.settings import Settings, changed
 
 from .conftest import run

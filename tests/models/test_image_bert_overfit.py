@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from diptych.core import collate
-from diptych.models import ImageBert, ImageBertResolvedConfig
 from diptych.objectives import AnswerQuestion, OneForward
-from diptych.recipes.objectives import ImageBertObjectives
+from diptych.systems.image_bert.model import ImageBert, ImageBertResolvedConfig
+from diptych.systems.image_bert.objectives import ImageBertObjectives
 from tests import toy
 from tests.models.test_tden_overfit import learn
 

@@ -7,13 +7,10 @@ import torch
 from safetensors.torch import save_file
 
 from diptych.core import TEXT_AFTER_REGIONS, Batch, collate
-from diptych.errors import CheckpointError
-from diptych.models import UnifiedVLP
 from diptych.models.checkpoint import fit_positions, fit_segments, load_checkpoint, start_from_bert
-from diptych.models.unified_vlp.checkpoint import (
-    export_unified_vlp,
-    import_unified_vlp,
-)
+from diptych.runtime.errors import CheckpointError
+from diptych.systems.unified_vlp.checkpoint import export_unified_vlp, import_unified_vlp
+from diptych.systems.unified_vlp.model import UnifiedVLP
 from tests import toy
 
 OFFICIAL = {"region_embedding": "official", "geometry": "official", "box_norm": "official"}

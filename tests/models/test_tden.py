@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from diptych.core import Batch, Writer, collate
-from diptych.errors import DataError, RecipeError
-from diptych.models import TdenConfig
-from diptych.models.tden.layers import closed_over
 from diptych.objectives import GenerateText
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.systems.tden.layers import closed_over
+from diptych.systems.tden.model import TdenConfig
 from tests import toy
 
 STRUCTURES = ("decoupled", "two-stream", "single-stream")

@@ -4,9 +4,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from diptych.errors import CheckpointError
-from diptych.models.tden.checkpoint import start_tden
-from diptych.models.unified_vlp.checkpoint import export_unified_vlp
+from diptych.runtime.errors import CheckpointError
+from diptych.systems.tden.checkpoint import start_tden
+from diptych.systems.unified_vlp.checkpoint import export_unified_vlp
 from tests import toy
 
 

@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from diptych.core import Sample, Update, collate
-from diptych.decoding import DecodingOptions, decode
-from diptych.models import Tden
+from diptych.models.decoding import DecodingOptions, decode
 from diptych.models.heads import answer_probabilities
 from diptych.objectives import AnswerQuestion, OneForward
-from diptych.recipes.objectives import CaptionObjectives, TdenObjectives
+from diptych.systems.objectives import CaptionObjectives
+from diptych.systems.tden.model import Tden
+from diptych.systems.tden.objectives import TdenObjectives
 from tests import toy
 
 V = toy.VOCABULARY

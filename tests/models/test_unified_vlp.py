@@ -4,18 +4,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from diptych.core import (
-    BIDIRECTIONAL,
-    QUERIES_BEFORE,
-    TARGET_AFTER_BOTH,
-    TEXT_AFTER_REGIONS,
-    Attention,
-    Batch,
-    collate,
-)
-from diptych.errors import DataError, RecipeError
-from diptych.models import UnifiedVLP, UnifiedVLPConfig
+from diptych.core import BIDIRECTIONAL, QUERIES_BEFORE, TARGET_AFTER_BOTH, TEXT_AFTER_REGIONS, Attention, Batch, collate
 from diptych.models.visual import geometry, place_input, with_image_feature
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPConfig
 from tests import toy
 
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from diptych.core import BIDIRECTIONAL, Batch, Sample, collate
-from diptych.errors import DataError
-from diptych.models import VLBert, VLBertConfig, VLBertResolvedConfig
-from diptych.recipes import find_recipe
-from diptych.recipes.objectives import VLBertObjectives
+from diptych.runtime.errors import DataError
+from diptych.systems import find_recipe
+from diptych.systems.vl_bert.model import VLBert, VLBertConfig, VLBertResolvedConfig
+from diptych.systems.vl_bert.objectives import VLBertObjectives
 from tests import toy
 from tests.rows import costs, everything, rows_cut
 

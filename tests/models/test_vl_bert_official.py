@@ -5,9 +5,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from diptych.models import VLBert, VLBertResolvedConfig
-from diptych.models.unified_vlp.checkpoint import export_unified_vlp
-from diptych.models.vl_bert.checkpoint import start_vl_bert
+from diptych.systems.unified_vlp.checkpoint import export_unified_vlp
+from diptych.systems.vl_bert.checkpoint import start_vl_bert
+from diptych.systems.vl_bert.model import VLBert, VLBertResolvedConfig
 from tests import toy
 
 

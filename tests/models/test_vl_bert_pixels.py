@@ -10,11 +10,11 @@ import torch
 from PIL import Image
 
 from diptych.core import BIDIRECTIONAL, Record, Sample, collate
-from diptych.errors import DataError
-from diptych.loading.pixels import Pixels
-from diptych.models import VLBert, VLBertResolvedConfig
-from diptych.models.vl_bert.network import FastRCNN
+from diptych.data.store.pixels import Pixels
 from diptych.objectives import MaskedRegionClass
+from diptych.runtime.errors import DataError
+from diptych.systems.vl_bert.model import VLBert, VLBertResolvedConfig
+from diptych.systems.vl_bert.network import FastRCNN
 from diptych.training.config import OptimizerConfig
 from diptych.training.optimizer import MULTIPLIER, parameter_groups
 from tests import toy

@@ -7,11 +7,11 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from diptych.errors import CheckpointError
 from diptych.models.weights import load_into
-from diptych.recipes import find_recipe
 from diptych.runs.starts import words_of
-from diptych.weight_files import find_weights, find_words, read_weights
+from diptych.runtime.errors import CheckpointError
+from diptych.runtime.weight_files import find_weights, find_words, read_weights
+from diptych.systems import find_recipe
 
 TENSORS = {"weight": torch.arange(6.0).view(2, 3), "bias": torch.ones(2)}
 

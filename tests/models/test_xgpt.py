@@ -8,11 +8,8 @@ import pytest
 import torch
 
 from diptych.core import REGIONS_AFTER_TEXT, Batch, Sample, collate
-from diptych.decoding import DecodingOptions, decode, search
-from diptych.errors import DataError, RecipeError
-from diptych.models import Xgpt, XgptConfig
+from diptych.models.decoding import DecodingOptions, decode, search
 from diptych.models.transformer import LayerSizes
-from diptych.models.xgpt.layers import Grounding, RefiningLayer
 from diptych.objectives import (
     AnswerQuestion,
     Denoise,
@@ -24,6 +21,9 @@ from diptych.objectives import (
     MatchGroups,
     OneForward,
 )
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.systems.xgpt.layers import Grounding, RefiningLayer
+from diptych.systems.xgpt.model import Xgpt, XgptConfig
 from tests import toy
 from tests.decoding.generators import Uncached
 from tests.toy import xgpt as model

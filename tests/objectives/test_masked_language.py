@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from diptych.core import BIDIRECTIONAL, IGNORE, TEXT_AFTER_REGIONS, Sample, States, collate
 from diptych.objectives import MaskedLanguage
 from diptych.objectives.words import smoothed, whole_words
-from diptych.recipes.objectives import UnifiedVLPObjectives
+from diptych.systems.unified_vlp.objectives import UnifiedVLPObjectives
 from tests import toy
 
 V = toy.VOCABULARY

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from diptych.core import BIDIRECTIONAL, IGNORE, collate
-from diptych.errors import RecipeError
 from diptych.objectives import (
     ImageTextMatching,
     MaskedLanguage,
@@ -22,6 +21,7 @@ from diptych.objectives import (
     OneForward,
 )
 from diptych.objectives.retrieval import group_sizes
+from diptych.runtime.errors import RecipeError
 from tests import toy
 
 V = toy.VOCABULARY

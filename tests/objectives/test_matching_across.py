@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from diptych.core import collate
-from diptych.recipes.objectives import TdenObjectives
+from diptych.systems.tden.objectives import TdenObjectives
 from tests import toy
 
 V = toy.VOCABULARY

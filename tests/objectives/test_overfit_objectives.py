@@ -11,8 +11,7 @@ import torch
 
 from diptych import objectives
 from diptych.core import Batch, Objective, Sample, Update, collate
-from diptych.errors import RecipeError
-from diptych.models import SYSTEMS, SystemModel
+from diptych.models import SystemModel
 from diptych.objectives import (
     AnswerQuestion,
     ChooseText,
@@ -23,8 +22,9 @@ from diptych.objectives import (
     Schedule,
     together,
 )
-from diptych.recipes import RECIPES, Recipe
 from diptych.runs.tasks import make_task
+from diptych.runtime.errors import RecipeError
+from diptych.systems import RECIPES, SYSTEMS, Recipe
 from tests.deciding import ANSWERS, REASONS, TOKENS
 from tests.rows import costs, everything, rows_cut
 from tests.tasks.test_overfit import EIGHT, SMALLER, built

@@ -8,7 +8,8 @@ import torch
 
 from diptych.core import Objective, collate
 from diptych.objectives import MaskedRegionClass, SummedByPair
-from diptych.recipes.objectives import ImageBertObjectives, XgptObjectives
+from diptych.systems.image_bert.objectives import ImageBertObjectives
+from diptych.systems.xgpt.objectives import XgptObjectives
 from tests import toy
 
 V = toy.VOCABULARY

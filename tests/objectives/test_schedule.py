@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from diptych.core import Asked, Objective, Update, collate
-from diptych.errors import RecipeError
 from diptych.objectives import MaskedLanguage, MaskedQueries, MaskedRegionClass, OneForward, Schedule, together
+from diptych.runtime.errors import RecipeError
 from tests import toy
 
 V = toy.VOCABULARY

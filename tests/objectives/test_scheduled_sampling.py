@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from diptych.core import BIDIRECTIONAL, IGNORE, Batch, collate
-from diptych.errors import RecipeError
 from diptych.objectives import (
     GenerateText,
     MaskedLanguage,
@@ -17,6 +16,7 @@ from diptych.objectives import (
     Similarity,
     two_pass_c,
 )
+from diptych.runtime.errors import RecipeError
 from tests import toy
 
 V = toy.VOCABULARY
@@ -139,7 +139,7 @@ def test_two_pass_c_draws_its_path():
 def test_none_of_it_is_one_pass():
     """tden.two_pass off: what the tables call no scheduled sampling is OneForward over the same objectives."""
     from diptych.objectives import OneForward
-    from diptych.recipes.objectives import TdenObjectives
+    from diptych.systems.tden.objectives import TdenObjectives
 
     (update, _), *others = TdenObjectives(two_pass=None).schedule(V).updates
     assert others == []

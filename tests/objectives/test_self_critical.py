@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from diptych.core import Batch, collate
-from diptych.errors import RecipeError, TrainingError
-from diptych.models import UnifiedVLP
 from diptych.objectives import MaskedQueries, SelfCritical
+from diptych.runtime.errors import RecipeError, TrainingError
+from diptych.systems.unified_vlp.model import UnifiedVLP
 from tests import toy
 
 END = toy.VOCABULARY.sep
@@ -98,7 +98,7 @@ def test_what_is_shown_is_what_was_drawn() -> None:
 
 def test_every_model_mode_comes_back_and_half_precision_keeps_its_gradient() -> None:
     """Decoding without a gradient first must not leave weights in autocast's cache that hand none on."""
-    from diptych.decoding import DecodingOptions, decode
+    from diptych.models.decoding import DecodingOptions, decode
 
     def draw(model: Any, batch: Batch) -> list[list[list[int]]]:
         assert not model.training
@@ -130,7 +130,7 @@ def test_dropout_where_it_is_asked_for() -> None:
 
 def test_the_reward_rises() -> None:
     """Thirty steps towards a word that the model hardly says."""
-    from diptych.decoding import DecodingOptions, decode
+    from diptych.models.decoding import DecodingOptions, decode
 
     def draw(model: Any, batch: Batch) -> list[list[list[int]]]:
         found = decode(model, batch, DecodingOptions(sample=True, captions=6, max_words=4))

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.core import BIDIRECTIONAL, IGNORE, REGIONS_AFTER_TEXT, Batch, Sample, States, collate
-from diptych.errors import RecipeError
 from diptych.objectives import (
     Denoise,
     GenerateFragment,
@@ -21,7 +20,8 @@ from diptych.objectives import (
 )
 from diptych.objectives.denoise import draw_spans, mask_spans
 from diptych.objectives.generate_fragment import fragment_length
-from diptych.recipes.objectives import XgptObjectives
+from diptych.runtime.errors import RecipeError
+from diptych.systems.xgpt.objectives import XgptObjectives
 from tests import toy
 
 V = toy.VOCABULARY

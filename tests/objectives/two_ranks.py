@@ -13,7 +13,7 @@ from rich.console import Console
 
 from diptych.core import Batch, collate
 from diptych.objectives import Schedule
-from diptych.recipes.objectives import TdenObjectives
+from diptych.systems.tden.objectives import TdenObjectives
 from diptych.training import OptimizerConfig, TrainingConfig, train
 from diptych.training.devices import join_ranks, leave
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from diptych.loading.tokens import SPECIAL
+from diptych.data.store.tokens import SPECIAL
 
 # Real sizes and small ones that differ from each other, so that no mix-up fits.
 SMALL = {768: 64, 3072: 96, 30522: 60, 2048: 24, 1601: 11, 3129: 13, 1024: 20, 512: 40}

@@ -17,8 +17,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from diptych.vision.official.convert import Converted, convert
-from diptych.vision.official.detector import OfficialDetector
+from diptych.vision.detectors.official.convert import Converted, convert
+from diptych.vision.detectors.official.detector import OfficialDetector
 from tests.parity.sets import COMMITTED, SETS
 
 SELECTION, OUTPUTS, INPUTS, WEIGHTS = (f"{name}.safetensors" for name in ("selection", "outputs", "inputs", "weights"))

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from diptych.vision.official.boxes import CAFFE, DETECTRON2
-from diptych.vision.official.butd import ANCHOR_RATIOS, ANCHOR_SIZES, STRIDE, ButdPipeline
-from diptych.vision.official.choice import BestOfAll, ByClass
-from diptych.vision.official.detector import OfficialDetector
-from diptych.vision.official.regions import numbered
+from diptych.vision.detectors.official.boxes import CAFFE, DETECTRON2
+from diptych.vision.detectors.official.butd import ANCHOR_RATIOS, ANCHOR_SIZES, STRIDE, ButdPipeline
+from diptych.vision.detectors.official.choice import BestOfAll, ByClass
+from diptych.vision.detectors.official.detector import OfficialDetector
+from diptych.vision.detectors.official.regions import numbered
 from tests.parity.detector_sets import OUTPUTS, SELECTION, Golden, butd, cases, close, mirrored_and_same, near, under
 
 pytestmark = pytest.mark.parity

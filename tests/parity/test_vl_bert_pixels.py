@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from diptych.models.vl_bert.model import SCALE, sines
-from diptych.models.vl_bert.network import FastRCNN
+from diptych.systems.vl_bert.model import SCALE, sines
+from diptych.systems.vl_bert.network import FastRCNN
 
 pytestmark = pytest.mark.parity
 TOLERANCE = {"atol": 2e-5, "rtol": 1e-5}

@@ -2,9 +2,9 @@
 
 import pytest
 
-from diptych.vision.official.boxes import DETECTRON
-from diptych.vision.official.choice import ByClass
-from diptych.vision.official.x101 import FIRST, LAST, X101Settings, levels_of
+from diptych.vision.detectors.official.boxes import DETECTRON
+from diptych.vision.detectors.official.choice import ByClass
+from diptych.vision.detectors.official.x101 import FIRST, LAST, X101Settings, levels_of
 from tests.parity.detector_sets import OUTPUTS, SELECTION, Golden, cases, near, under
 
 pytestmark = pytest.mark.parity

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from diptych.vision.official.detector import OfficialDetector
-from diptych.vision.official.regions import numbered
-from diptych.vision.official.x101 import FIRST, LAST, X101Pipeline, levels_of
+from diptych.vision.detectors.official.detector import OfficialDetector
+from diptych.vision.detectors.official.regions import numbered
+from diptych.vision.detectors.official.x101 import FIRST, LAST, X101Pipeline, levels_of
 from tests.parity.detector_sets import OUTPUTS, Golden, cases, close, mirrored_and_same, near, vlp
 
 pytestmark = pytest.mark.parity

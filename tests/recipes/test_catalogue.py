@@ -9,9 +9,9 @@ import typer
 from typer.testing import CliRunner
 
 from diptych.cli import app
-from diptych.errors import RecipeError
-from diptych.recipes import RECIPES, STAGED, find_recipe, find_stages
-from diptych.recipes.catalogue import entries, row_to_json, rows, settings
+from diptych.runtime.errors import RecipeError
+from diptych.systems import RECIPES, STAGED, find_recipe, find_stages
+from diptych.systems.catalogue import entries, row_to_json, rows, settings
 
 
 def test_all_recipes_are_listed_once_with_what_they_are() -> None:

@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from diptych.errors import RecipeError
-from diptych.recipes import RECIPES, find_recipe, find_stages
-from diptych.recipes.objectives import ImageBertObjectives
+from diptych.runtime.errors import RecipeError
+from diptych.systems import RECIPES, find_recipe, find_stages
+from diptych.systems.image_bert.objectives import ImageBertObjectives
 from tests import toy
 
 

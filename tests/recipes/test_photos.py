@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diptych.recipes import RECIPES, find_recipe
+from diptych.systems import RECIPES, find_recipe
 
 PHOTOS = sorted(name for name in RECIPES if "/photos/" in name)
 CHANGED = {"name", "model.positions", "training.steps", "training.validate_every", "training.checkpoint_every",

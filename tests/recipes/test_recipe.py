@@ -4,21 +4,21 @@ from typing import Any
 
 import pytest
 
-from diptych.configs import derive
 from diptych.core import Vocabulary
-from diptych.errors import RecipeError
-from diptych.recipes import find_recipe
-from diptych.recipes.objectives import (
-    ImageBertObjectives,
+from diptych.runs.run import _fingerprint
+from diptych.runtime.configs import derive
+from diptych.runtime.errors import RecipeError
+from diptych.systems import find_recipe
+from diptych.systems.image_bert.objectives import ImageBertObjectives
+from diptych.systems.objectives import (
     Objectives,
     ReferringObjectives,
     RetrievalObjectives,
     VcrObjectives,
-    VLBertObjectives,
     VqaObjectives,
 )
-from diptych.recipes.recipe import Recipe, claim
-from diptych.runs.run import _fingerprint
+from diptych.systems.recipe import Recipe, claim
+from diptych.systems.vl_bert.objectives import VLBertObjectives
 
 SMALL = "unified-vlp/small/pretrain"
 

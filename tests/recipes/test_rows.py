@@ -3,7 +3,7 @@
 import pytest
 
 from diptych.core import Vocabulary
-from diptych.recipes import RECIPES, STAGED, find_recipe, find_stages
+from diptych.systems import RECIPES, STAGED, find_recipe, find_stages
 
 VOCABULARY = Vocabulary(30, 0, 1, 2, 3, 4)
 STRUCTURES = ("single-stream", "two-stream", "decoupled")

@@ -6,16 +6,16 @@ from random import Random
 import pytest
 
 from diptych.core import collate
-from diptych.errors import RecipeError
-from diptych.loading.extract import extract
-from diptych.loading.store import Store
+from diptych.data.extract import extract
+from diptych.data.store.store import Store
 from diptych.objectives import OneForward, ScheduledSampling
-from diptych.recipes import RECIPES, find_recipe
-from diptych.recipes.objectives import TdenObjectives
 from diptych.runs.prepare import plan
-from diptych.sources.storybook import record, scene
+from diptych.runtime.errors import RecipeError
+from diptych.storybook import record, scene
+from diptych.systems import RECIPES, find_recipe
+from diptych.systems.tden.objectives import TdenObjectives
 from diptych.training.optimizer import learning_rate
-from diptych.vision.ground_truth import GroundTruth
+from diptych.vision.detectors.ground_truth import GroundTruth
 from tests import toy
 
 V = toy.VOCABULARY

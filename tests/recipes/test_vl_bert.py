@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from diptych.errors import RecipeError
-from diptych.loading.extract import extract
-from diptych.loading.store import Store
-from diptych.models import VLBertConfig
-from diptych.recipes import Recipe, find_recipe
-from diptych.recipes.objectives import ReferringObjectives, VcrObjectives
+from diptych.data.extract import extract
+from diptych.data.store.store import Store
 from diptych.runs.prepare import plan
-from diptych.sources.storybook import record, scene
+from diptych.runtime.errors import RecipeError
+from diptych.storybook import record, scene
+from diptych.systems import Recipe, find_recipe
+from diptych.systems.objectives import ReferringObjectives, VcrObjectives
+from diptych.systems.vl_bert.model import VLBertConfig
 from diptych.training.optimizer import highest_rate, learning_rate
-from diptych.vision.ground_truth import GroundTruth
+from diptych.vision.detectors.ground_truth import GroundTruth
 
 
 def shape_of(recipe: Recipe) -> VLBertConfig:

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from diptych.core import Vocabulary
-from diptych.loading.tokens import Tokens
-from diptych.models import Xgpt, XgptConfig, XgptResolvedConfig
-from diptych.recipes import RECIPES, find_recipe
-from diptych.recipes.objectives import XgptObjectives
+from diptych.data.store.tokens import Tokens
 from diptych.runs.tasks import make_task
+from diptych.systems import RECIPES, find_recipe
+from diptych.systems.xgpt.model import Xgpt, XgptConfig, XgptResolvedConfig
+from diptych.systems.xgpt.objectives import XgptObjectives
 from diptych.tasks.caption import Captioning, greedily
 from diptych.training.optimizer import learning_rate
 

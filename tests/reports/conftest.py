@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 
 from diptych.core import Object, Question, Record, Regions
-from diptych.demo.page import demo_report
-from diptych.reports.report import Report
+from diptych.runs.demo.page import demo_report
+from diptych.runs.reports.report import Report
 from diptych.tasks.caption import caption_baselines, score_captions
 from diptych.tasks.vqa import score_vqa, vqa_baselines
 from tests.reports.hostile import HOSTILE

@@ -2,12 +2,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from diptych.core import Question, Record
-from diptych.demo.findings import find, missed_things, wrong_by_kind
-from diptych.demo.gallery import STORYBOOK, absent_words, boxes, cider_by_picture, evenly, shown
-from diptych.demo.page import _gain
-from diptych.reports.charts import chart, draw
-from diptych.reports.labels import lay_out
-from diptych.reports.report import Box, Chart, Curve
+from diptych.runs.demo.findings import find, missed_things, wrong_by_kind
+from diptych.runs.demo.gallery import STORYBOOK, absent_words, boxes, cider_by_picture, evenly, shown
+from diptych.runs.demo.page import _gain
+from diptych.runs.reports.charts import chart, draw
+from diptych.runs.reports.labels import lay_out
+from diptych.runs.reports.report import Box, Chart, Curve
 from diptych.tasks.scores import Score
 
 NAMES = ("dog", "boat", "other")

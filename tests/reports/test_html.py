@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from diptych.reports.html import page, write_report
-from diptych.reports.report import Arm, Report, Shown
+from diptych.runs.reports.html import page, write_report
+from diptych.runs.reports.report import Arm, Report, Shown
 from diptych.tasks.scores import Score, Scores
 from tests.reports.hostile import HOSTILE
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from diptych.cli import app
-from diptych.errors import DataError, RecipeError
-from diptych.reports.tables import _row
+from diptych.runs.reports.tables import _row
+from diptych.runtime.errors import DataError, RecipeError
 from diptych.tasks.scores import Score
 
 TRUTHS = {1: ["a red dog runs", "a dog"], 2: ["the blue boat is small", "a boat"], 3: ["two cats", "cats"]}

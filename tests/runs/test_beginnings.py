@@ -8,18 +8,17 @@ import pytest
 
 from diptych.cli.train import finetune
 from diptych.core import Vocabulary
-from diptych.errors import CheckpointError, RecipeError
-from diptych.loading.extract import extract
-from diptych.loading.store import Store
-from diptych.loading.tokens import SPECIAL, Tokens
-from diptych.models import SYSTEMS
-from diptych.recipes import RECIPES, find_recipe, find_stages
-from diptych.recipes.recipe import Recipe
+from diptych.data.extract import extract
+from diptych.data.store.store import Store
+from diptych.data.store.tokens import SPECIAL, Tokens
 from diptych.runs.folder import ModelFolder
 from diptych.runs.prepare import plan
 from diptych.runs.run import fit_named, fit_to
-from diptych.sources.storybook import record, scene
-from diptych.vision.ground_truth import GroundTruth
+from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.storybook import record, scene
+from diptych.systems import RECIPES, SYSTEMS, find_recipe, find_stages
+from diptych.systems.recipe import Recipe
+from diptych.vision.detectors.ground_truth import GroundTruth
 
 
 def built(name: str, **changes: Any) -> ModelFolder:

@@ -6,7 +6,6 @@ import pytest
 import torch
 from rich.console import Console
 
-from diptych.errors import CheckpointError
 from diptych.runs.detector import (
     DetectorRecipe,
     FasterRCNNRecipe,
@@ -17,9 +16,10 @@ from diptych.runs.detector import (
     train_detector,
     truth,
 )
-from diptych.sources.storybook import KINDS, record, scene
-from diptych.vision.load import load_detector
-from diptych.vision.storybook_detector import StorybookDetector
+from diptych.runtime.errors import CheckpointError
+from diptych.storybook import KINDS, record, scene
+from diptych.storybook.detector.detector import StorybookDetector
+from diptych.vision.detectors.load import load_detector
 
 
 def recipe(steps: int) -> DetectorRecipe:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from diptych.errors import CheckpointError, DataError
 from diptych.runs.detector import DetectorRecipe, train_detector
 from diptych.runs.distributed import _until_all_ended, in_process, together
 from diptych.runs.folder import open_model
+from diptych.runtime.errors import CheckpointError, DataError
 
 PARENT = """
 import sys, time

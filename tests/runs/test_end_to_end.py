@@ -11,17 +11,17 @@ from safetensors.torch import save_file
 from torchvision.models import resnet18, resnet50
 
 from diptych.core import FeatureContract, Question, Record
-from diptych.errors import CheckpointError, RecipeError
-from diptych.loading.store import Store, StoreWriter
-from diptych.models import VLBertConfig
-from diptych.models.vl_bert.network import FastRCNN, begin_from_resnet
+from diptych.data.store.store import Store, StoreWriter
 from diptych.objectives import SeenRegionClass
-from diptych.recipes import find_recipe
 from diptych.runs.folder import open_model
 from diptych.runs.prepare import plan
 from diptych.runs.run import evaluate, fit_to, predict, run
-from diptych.vision.faster_rcnn import FasterRCNN, FasterRCNNConfig
-from diptych.weight_files import read_weights
+from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.runtime.weight_files import read_weights
+from diptych.systems import find_recipe
+from diptych.systems.vl_bert.model import VLBertConfig
+from diptych.systems.vl_bert.network import FastRCNN, begin_from_resnet
+from diptych.vision.detectors.faster_rcnn import FasterRCNN, FasterRCNNConfig
 from tests import toy
 from tests.deciding import RECORDS
 

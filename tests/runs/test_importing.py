@@ -10,17 +10,17 @@ from rich.console import Console
 from torch import Tensor
 
 from diptych.core import FeatureContract, Question, Record, Vocabulary
-from diptych.errors import DataError
-from diptych.evaluation.evaluate import score_model
-from diptych.loading.store import Store, StoreWriter
-from diptych.loading.tokens import SPECIAL
-from diptych.models import VLBert, VLBertResolvedConfig
+from diptych.data.store.store import Store, StoreWriter
+from diptych.data.store.tokens import SPECIAL
 from diptych.models.checkpoint import QKV
-from diptych.models.vl_bert.checkpoint import HIDDEN_LOOK, IN_LAYER, NAMES
-from diptych.recipes import find_recipe
+from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.importing import import_checkpoint
 from diptych.runs.run import fit_to, predict, run
+from diptych.runtime.errors import DataError
+from diptych.systems import find_recipe
+from diptych.systems.vl_bert.checkpoint import HIDDEN_LOOK, IN_LAYER, NAMES
+from diptych.systems.vl_bert.model import VLBert, VLBertResolvedConfig
 from tests import toy
 
 QUIET = Console(quiet=True)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from diptych.errors import CheckpointError
-from diptych.loading.store import Store, StoreWriter
-from diptych.loading.tokens import Tokens
-from diptych.recipes import find_recipe
+from diptych.data.store.store import Store, StoreWriter
+from diptych.data.store.tokens import Tokens
 from diptych.runs.prepare import _tokens, keep_tokens
+from diptych.runtime.errors import CheckpointError
+from diptych.systems import find_recipe
 from tests.loading.conftest import CONTRACT, record
 
 

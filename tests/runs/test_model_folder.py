@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from diptych.configs import derive
 from diptych.core import FeatureContract
-from diptych.errors import CheckpointError, DiptychError, RecipeError
-from diptych.files import checksum
-from diptych.loading.tokens import Tokens
-from diptych.recipes import find_recipe
+from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import Architecture, ModelFolder, damaged_files, open_model
+from diptych.runtime.configs import derive
+from diptych.runtime.errors import CheckpointError, DiptychError, RecipeError
+from diptych.runtime.files import checksum
+from diptych.systems import find_recipe
 from tests.toy import config
 
 CONTRACT = FeatureContract("given", "", feature_size=6, class_names=("a", "b", "c", "d"))

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from diptych.errors import DataError, RecipeError
 from diptych.runs.plots import charts, find_runs, write_plot
+from diptych.runtime.errors import DataError, RecipeError
 
 
 def logged(folder: Path, losses: list[dict[str, float]], cider: float = 50.0) -> Path:
@@ -77,7 +77,7 @@ def test_a_page_and_a_drawing(tmp_path: Path) -> None:
 
 
 def test_the_page_says_in_what_runs_differ(tmp_path: Path) -> None:
-    from diptych.recipes import find_recipe
+    from diptych.systems import find_recipe
 
     runs = [logged(tmp_path / name, [{"word": 1.0}]) for name in ("a", "b")]
     for run, settings in zip(runs, ([], ["optimizer.lr=0.5"]), strict=True):

@@ -16,18 +16,18 @@ import torch
 from rich.console import Console
 
 from diptych.core import GeneratedCaption, Record, Sample, collate
-from diptych.errors import CheckpointError, DataError, RecipeError, TrainingError
-from diptych.loading.extract import extract
-from diptych.loading.store import Store
-from diptych.loading.tokens import Tokens
+from diptych.data.extract import extract
+from diptych.data.store.store import Store
+from diptych.data.store.tokens import Tokens
 from diptych.metrics import tokens_of
-from diptych.recipes import RECIPES, Recipe, find_recipe
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.prepare import plan
 from diptych.runs.run import fit_to, run
 from diptych.runs.self_critical import FREQUENCIES, BatchCider, CorpusCider, references_of
-from diptych.sources.storybook import record, scene
-from diptych.vision.ground_truth import GroundTruth
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError, TrainingError
+from diptych.storybook import record, scene
+from diptych.systems import RECIPES, Recipe, find_recipe
+from diptych.vision.detectors.ground_truth import GroundTruth
 
 TINY = ("model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32")
 SETTINGS = (

@@ -10,15 +10,15 @@ import torch
 from rich.console import Console
 
 from diptych.core import FeatureContract, Record
-from diptych.errors import DataError, RecipeError, Stopped
-from diptych.loading.several import SeveralStores
-from diptych.loading.store import Store, StoreWriter, iterate
-from diptych.recipes import RECIPES, STAGED, find_stages
-from diptych.recipes.stages import Stages
+from diptych.data.store.several import SeveralStores
+from diptych.data.store.store import Store, StoreWriter, iterate
 from diptych.runs.extraction import stores_of
 from diptych.runs.folder import open_model
 from diptych.runs.run import run
 from diptych.runs.stages import fit_stages, run_stages
+from diptych.runtime.errors import DataError, RecipeError, Stopped
+from diptych.systems import RECIPES, STAGED, find_stages
+from diptych.systems.stages import Stages
 from tests import toy
 
 STAGES = "image-bert/small/pretrain/web-then-train"

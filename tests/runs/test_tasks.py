@@ -3,11 +3,11 @@
 import pytest
 
 from diptych.core import Choices, Expression, Object, Question, Record, Statement
-from diptych.errors import RecipeError
-from diptych.loading.tokens import Tokens
-from diptych.recipes import RECIPES
+from diptych.data.store.tokens import Tokens
 from diptych.runs.prepare import words_of
 from diptych.runs.tasks import make_task
+from diptych.runtime.errors import RecipeError
+from diptych.systems import RECIPES
 from diptych.tasks import TASKS
 from diptych.tasks.answers import Answers
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from diptych.errors import RecipeError
-from diptych.loading.store import Store, StoreWriter
-from diptych.recipes import find_recipe
+from diptych.data.store.store import Store, StoreWriter
 from diptych.runs.prepare import plan
 from diptych.runs.run import run
+from diptych.runtime.errors import RecipeError
+from diptych.systems import find_recipe
 from tests.loading.conftest import CONTRACT, record
 
 TINY = [

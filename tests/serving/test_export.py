@@ -16,23 +16,22 @@ import torch
 from PIL import Image
 from torch.nn.functional import interpolate
 
-from diptych.configs import derive
 from diptych.core import Sample, collate
-from diptych.errors import DataError, ServingError
-from diptych.loading.tokens import Tokens
-from diptych.models import SYSTEMS
-from diptych.recipes import find_recipe
+from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import Architecture, ModelFolder
+from diptych.runtime.configs import derive
+from diptych.runtime.errors import DataError, ServingError
 from diptych.serving import Predictor
 from diptych.serving.export import runner, write
 from diptych.serving.export.programs import REGIONS
 from diptych.serving.export.write import export
+from diptych.storybook.detector.detector import StorybookDetector
+from diptych.storybook.detector.network import DetectorConfig, SmallDetector
+from diptych.systems import SYSTEMS, find_recipe
 from diptych.tasks.answers import Answers
 from diptych.vision.backbones.backbone import Backbone
-from diptych.vision.grid import Grid
-from diptych.vision.selection import Selection
-from diptych.vision.small_detector import DetectorConfig, SmallDetector
-from diptych.vision.storybook_detector import StorybookDetector
+from diptych.vision.detectors.grid import Grid
+from diptych.vision.detectors.selection import Selection
 
 TOKENS = Tokens.train(["a red kite over a beach", "what colour is the dog"], 80)
 ANSWERS = Answers(("[UNKNOWN]", "red", "blue", "two", "yes", "no", "dog"))

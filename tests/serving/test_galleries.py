@@ -19,7 +19,7 @@ import psycopg
 import pytest
 from PIL import Image
 
-from diptych.errors import RecipeError, ServingError
+from diptych.runtime.errors import RecipeError, ServingError
 from diptych.serving.galleries import Vectors, VectorStore, open_vectors
 from diptych.serving.galleries.contents import read_contents
 from diptych.serving.galleries.files import FileVectors

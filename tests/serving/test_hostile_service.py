@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 
 from diptych.cli import main
-from diptych.errors import DataError, ServingError
+from diptych.runtime.errors import DataError, ServingError
 from diptych.serving import client as clients
 from diptych.serving.client import Client
 from diptych.serving.messages import CaptionRequest

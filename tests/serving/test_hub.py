@@ -12,9 +12,9 @@ from huggingface_hub import constants
 
 import diptych
 from diptych.cli import app
-from diptych.configs import derive
-from diptych.errors import CheckpointError, DataError, DiptychError, RecipeError
 from diptych.runs.folder import open_model
+from diptych.runtime.configs import derive
+from diptych.runtime.errors import CheckpointError, DataError, DiptychError, RecipeError
 from diptych.serving import Predictor, hub
 from diptych.serving.card import Publisher, model_card
 from tests.hub import TOKEN, Hub, running_hub

@@ -13,20 +13,19 @@ from PIL import Image
 from rich.console import Console
 
 from diptych.core import Record
-from diptych.errors import DataError, RecipeError, ServingError
-from diptych.evaluation.retrieve import Extent, retrieve
-from diptych.loading.extract import extract
-from diptych.loading.store import Store
-from diptych.loading.tokens import Tokens
-from diptych.models import SYSTEMS
-from diptych.recipes import find_recipe
+from diptych.data.extract import extract
+from diptych.data.store.store import Store
+from diptych.data.store.tokens import Tokens
+from diptych.runs.evaluation.retrieve import Extent, retrieve
 from diptych.runs.folder import Architecture, ModelFolder
+from diptych.runtime.errors import DataError, RecipeError, ServingError
 from diptych.serving import Predictor
 from diptych.serving.contact_sheet import write_sheet
+from diptych.storybook.detector.detector import StorybookDetector
+from diptych.storybook.detector.network import DetectorConfig, SmallDetector
+from diptych.systems import SYSTEMS, find_recipe
 from diptych.tasks.two_towers import choose
-from diptych.vision.selection import Selection
-from diptych.vision.small_detector import DetectorConfig, SmallDetector
-from diptych.vision.storybook_detector import StorybookDetector
+from diptych.vision.detectors.selection import Selection
 
 COLOURS = ("red", "green", "blue", "white", "black")
 TOKENS = Tokens.train(["a red kite over a beach"], 60)

@@ -24,7 +24,7 @@ import pytest
 from benchmarks.clients import form
 from benchmarks.faults import Attack, small_picture
 from diptych.cli import app
-from diptych.errors import DataError, RecipeError, ServingError
+from diptych.runtime.errors import DataError, RecipeError, ServingError
 from diptych.serving import Predictor
 from diptych.serving.client import Client
 from diptych.serving.messages import CaptionRequest

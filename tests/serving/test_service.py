@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 
 from diptych.core import FeatureContract
-from diptych.errors import GalleryError
+from diptych.runtime.errors import GalleryError
 from diptych.serving import Predictor
 from diptych.serving.service.app import Service
 from diptych.serving.service.pictures import Gallery
@@ -169,7 +169,7 @@ def test_what_a_service_offers_is_what_its_models_have_learnt(tmp_path, model):
 
 
 def test_a_gallery_is_looked_at_before_anybody_asks(model, gallery, tmp_path, monkeypatch):
-    from diptych.errors import DataError
+    from diptych.runtime.errors import DataError
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     Service({"toy": model}, Gallery(gallery)).warm()

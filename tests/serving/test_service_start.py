@@ -50,7 +50,7 @@ def test_an_answer_is_sent_at_once():
 def test_a_model_without_a_detector_is_told_before_it_is_served(tmp_path):
     import shutil
 
-    from diptych.errors import ServingError
+    from diptych.runtime.errors import ServingError
 
     make_model(tmp_path)
     shutil.rmtree(tmp_path / "model" / "detector")

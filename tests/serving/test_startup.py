@@ -7,20 +7,19 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from diptych.loading.tokens import Tokens
-from diptych.models import SYSTEMS
-from diptych.recipes import find_recipe
+from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import Architecture, ModelFolder
-from diptych.vision.selection import Selection
-from diptych.vision.small_detector import DetectorConfig, SmallDetector
-from diptych.vision.storybook_detector import StorybookDetector
+from diptych.storybook.detector.detector import StorybookDetector
+from diptych.storybook.detector.network import DetectorConfig, SmallDetector
+from diptych.systems import SYSTEMS, find_recipe
+from diptych.vision.detectors.selection import Selection
 
 # Of our own what trains, scores, reports and draws; of others what is slow to import and not needed.
 UNWANTED = (
     "diptych.training.trainer", "diptych.training.optimizer", "diptych.training.distribution", "diptych.training.log",
-    "diptych.evaluation", "diptych.reports", "diptych.demo", "diptych.runs.run", "diptych.runs.prepare",
+    "diptych.runs.evaluation", "diptych.runs.reports", "diptych.runs.demo", "diptych.runs.run", "diptych.runs.prepare",
     "diptych.runs.stages", "diptych.serving.drawing", "diptych.serving.contact_sheet", "diptych.serving.search",
-    "diptych.sources", "torchvision", "torch._dynamo", "torch._inductor", "sympy", "jinja2", "scipy",
+    "diptych.data.formats", "torchvision", "torch._dynamo", "torch._inductor", "sympy", "jinja2", "scipy",
     "huggingface_hub", "rich.console", "tensorboard", "faiss", "timm", "pycocotools", "sacremoses",
 )  # fmt: skip
 CODE = """

@@ -17,11 +17,11 @@ import torch
 from PIL import Image
 
 from diptych.core import Choices, Expression, GeneratedCaption, Object, Question, Record, Regions, Statement
-from diptych.errors import DataError
-from diptych.sources import formats
-from diptych.sources.format import Format, Source, Wanted
-from diptych.sources.formats import FORMATS, read
-from diptych.sources.parsing import Skips, combined
+from diptych.data.formats import table as formats
+from diptych.data.formats.format import Format, Source, Wanted
+from diptych.data.formats.parsing import Skips, combined
+from diptych.data.formats.table import FORMATS, read
+from diptych.runtime.errors import DataError
 from diptych.vision.pictures import open_picture
 from tests.sources.test_readers import CAPTIONS, INSTANCES, METADATA, NLVR, REFS, VCR, saved
 

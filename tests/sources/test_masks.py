@@ -7,13 +7,13 @@ import torch
 from PIL import Image
 
 from diptych.core import MASK_CELLS
-from diptych.loading.store import Store
+from diptych.data.formats import jsonl, vcr
+from diptych.data.formats.masks import mask_of
+from diptych.data.formats.parsing import Entry
+from diptych.data.store.store import Store
 from diptych.runs.extraction import extract_regions
-from diptych.sources import jsonl, vcr
-from diptych.sources.masks import mask_of
-from diptych.sources.parsing import Entry
-from diptych.vision.ground_truth import GroundTruth
-from diptych.vision.load import load_detector
+from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych.vision.detectors.load import load_detector
 
 TRIANGLE = [[0, 0], [39, 0], [0, 39]]
 UPPER = [[0, 0], [40, 0], [40, 20], [0, 20]]  # half of the box

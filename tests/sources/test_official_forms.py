@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from diptych.data.formats import flickr30k, nlvr, vcr, vqa2
 from diptych.metrics import answer_accuracy
-from diptych.sources import flickr30k, nlvr, vcr, vqa2
 
 DATA = Path(__file__).parent / "data"
 

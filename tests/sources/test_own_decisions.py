@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from diptych.errors import DataError
-from diptych.sources import jsonl
-from diptych.sources.parsing import Skips
+from diptych.data.formats import jsonl
+from diptych.data.formats.parsing import Skips
+from diptych.runtime.errors import DataError
 
 POINTED = {"image": "a.png", "expression": "the dog", "box": [10, 20, 30, 40]}
 TRUE = {"image": "a.png", "statement": "it rains", "true": True}

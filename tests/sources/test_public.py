@@ -21,11 +21,11 @@ from PIL import Image
 from rich.console import Console
 
 from diptych.core import Record
-from diptych.errors import DataError, RecipeError
+from diptych.data.formats.parsing import Skips
+from diptych.data.formats.public import SETS_KNOWN, Layout
+from diptych.data.formats.table import read
 from diptych.runs.public import describe_folder, list_files, list_sets, write_set
-from diptych.sources.formats import read
-from diptych.sources.parsing import Skips
-from diptych.sources.public import SETS_KNOWN, Layout
+from diptych.runtime.errors import DataError, RecipeError
 from diptych.vision.pictures import open_picture, picture_size
 from tests.sources.test_formats import ANSWERS, IMAGES, KARPATHY, NAME, OFFICIAL, QUESTIONS
 from tests.sources.test_readers import INSTANCES, METADATA, VCR, changed, places, saved, values

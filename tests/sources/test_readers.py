@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from diptych.core import Record
-from diptych.errors import DataError
-from diptych.sources import coco, conceptual, flickr8k, flickr30k, formats, jsonl, nlvr, refcoco, vcr, vqa2
-from diptych.sources.parsing import Skips, combined
+from diptych.data.formats import coco, conceptual, flickr8k, flickr30k, jsonl, nlvr, refcoco, vcr, vqa2
+from diptych.data.formats import table as formats
+from diptych.data.formats.parsing import Skips, combined
+from diptych.runtime.errors import DataError
 
 IMAGES = [{"id": 7, "file_name": "a.jpg", "width": 100, "height": 50}]
 CAPTIONS = {"images": IMAGES, "annotations": [{"id": 1, "image_id": 7, "caption": "A dog. "}]}

@@ -12,9 +12,9 @@ from PIL import Image
 from pycocotools.coco import COCO
 
 from diptych.core import Record
-from diptych.errors import DataError
-from diptych.sources.storybook import files as files_module
-from diptych.sources.storybook import read, record, render, scene, show, write
+from diptych.runtime.errors import DataError
+from diptych.storybook import files as files_module
+from diptych.storybook import read, record, render, scene, show, write
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diptych.core import Record
-from diptych.sources.storybook import COLOURS, Storybook, record, scene
+from diptych.storybook import COLOURS, Storybook, record, scene
 
 ENOUGH = 40  # times that a form must have been seen before its usual answer is trusted
 

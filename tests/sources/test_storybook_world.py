@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diptych.errors import DataError
-from diptych.sources.storybook import COLOURS, KINDS, SPLITS, Scene, Storybook, record, render, scene
-from diptych.sources.storybook.kinds import SIZES, colours_of, is_rare
-from diptych.sources.storybook.sprites import sprite
-from diptych.sources.storybook.world import SIDE, Figure
+from diptych.runtime.errors import DataError
+from diptych.storybook import COLOURS, KINDS, SPLITS, Scene, Storybook, record, render, scene
+from diptych.storybook.kinds import SIZES, colours_of, is_rare
+from diptych.storybook.sprites import sprite
+from diptych.storybook.world import SIDE, Figure
 
 numbers = st.integers(0, 10**6)
 splits = st.sampled_from(SPLITS)
@@ -87,7 +87,7 @@ def test_truth_is_within_bounds(seed: int, split: str, index: int) -> None:
 
 def test_a_covered_thing_is_visible_by_its_share() -> None:
     """The front half of a box hides what is behind it, to the pixel."""
-    from diptych.sources.storybook.truth import seen
+    from diptych.storybook.truth import seen
 
     back = figure("box", "red")
     mask = sprite(back).mask

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from diptych.core import Question
-from diptych.errors import DataError
 from diptych.metrics import caption_scores
+from diptych.runtime.errors import DataError
 from diptych.tasks.baselines import (
     BlindAnswers,
     answer_ceiling,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.core import IGNORE, Choices, Expression, Object, Record, Statement, collate, iou
-from diptych.errors import DataError
+from diptych.runtime.errors import DataError
 from diptych.tasks.baselines import BlindChoice
 from diptych.tasks.nlvr import Nlvr, nlvr_baselines, score_nlvr
 from diptych.tasks.referring import Referring, referring_baselines, score_referring

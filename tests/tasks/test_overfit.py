@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from diptych.core import Question, Record, Task, collate
-from diptych.models import SYSTEMS, SystemModel
-from diptych.recipes import RECIPES, Recipe
-from diptych.recipes.objectives import RetrievalObjectives
-from diptych.recipes.presets.decisions import TASKS
+from diptych.models import SystemModel
 from diptych.runs.tasks import make_task
+from diptych.systems import RECIPES, SYSTEMS, Recipe
+from diptych.systems.objectives import RetrievalObjectives
+from diptych.systems.presets.decisions import TASKS
 from diptych.tasks import TASKS as SPECS
 from diptych.tasks.answers import Answers
 from diptych.tasks.run import ask

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diptych.core import Record, collate
-from diptych.errors import DataError, RecipeError
-from diptych.loading.tokens import Tokens
+from diptych.data.store.tokens import Tokens
 from diptych.metrics.retrieval import rank_of, recall_by_chance, recalls, retrieval_ranks
-from diptych.models import UnifiedVLP
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.systems.unified_vlp.model import UnifiedVLP
 from diptych.tasks.gallery import Gallery, not_asked, open_table, put
 from diptych.tasks.matching import Retrieval, everything, rankings
 from diptych.tasks.recall import recall_scores, shortlist_notes

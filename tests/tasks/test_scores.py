@@ -3,8 +3,8 @@ import json
 import pytest
 
 from diptych.core import Question, Record
-from diptych.errors import DataError, RecipeError
 from diptych.metrics import caption_scores
+from diptych.runtime.errors import DataError, RecipeError
 from diptych.tasks.caption import caption_baselines, caption_gain, extra_caption_scores, score_captions
 from diptych.tasks.scores import Scores, over_seeds
 from diptych.tasks.vqa import score_vqa, vqa_baselines, vqa_gain

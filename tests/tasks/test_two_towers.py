@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from diptych.core import Record, collate
-from diptych.errors import CheckpointError, DataError, RecipeError
-from diptych.loading.tokens import Tokens
+from diptych.data.store.tokens import Tokens
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.tasks.matching import Retrieval
 from diptych.tasks.run import ask
 from diptych.tasks.two_towers import Found, Gallery, TwoTowerRetrieval, choose, embed_sentences, score_vectors

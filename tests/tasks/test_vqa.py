@@ -7,18 +7,18 @@ import pytest
 import torch
 
 from diptych.core import Question, Record
-from diptych.errors import DataError
-from diptych.loading.extract import extract
-from diptych.loading.store import Store
-from diptych.recipes import RECIPES, find_recipe
+from diptych.data.extract import extract
+from diptych.data.store.store import Store
 from diptych.runs.prepare import plan
 from diptych.runs.tasks import make_task
-from diptych.sources.storybook import record, scene
+from diptych.runtime.errors import DataError
+from diptych.storybook import record, scene
+from diptych.systems import RECIPES, find_recipe
 from diptych.tasks.answers import Answers
 from diptych.tasks.run import ask
 from diptych.tasks.spec import TrainingRecords
 from diptych.tasks.vqa import VQA, score_vqa, vqa_baselines
-from diptych.vision.ground_truth import GroundTruth
+from diptych.vision.detectors.ground_truth import GroundTruth
 from tests.deciding import TOKENS
 from tests.tasks.test_overfit import EIGHT, built
 

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 from toy import ToyModel, lines, toy_train, weights_hash
 
-from diptych.errors import CheckpointError, TrainingError
+from diptych.runtime.errors import CheckpointError, TrainingError
 from diptych.training import checkpoint as checkpoints
 from diptych.training.checkpoint import Checkpoint, folder_of, load, mean_of, prune, save, save_weights, steps_in, sweep
 

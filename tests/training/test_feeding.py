@@ -7,7 +7,7 @@ import pytest
 import torch
 from toy import Always, ToyBatches, ToyUpdate, lines, toy_train, weights_hash
 
-from diptych.errors import DataError
+from diptych.runtime.errors import DataError
 from diptych.training.feeding import Maker, Part, Sender, by_step, from_processes, loading_processes
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from toy import ToyBatches, ToyModel, ToySchedule, lines, toy_train
 
-from diptych.errors import RecipeError, Stopped, TrainingError
+from diptych.runtime.errors import RecipeError, Stopped, TrainingError
 from diptych.training import OptimizerConfig, TrainingConfig
 from diptych.training.devices import Ranks
 from diptych.training.feeding import prefetched

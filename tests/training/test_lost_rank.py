@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from diptych.errors import TrainingError
+from diptych.runtime.errors import TrainingError
 from diptych.training import devices
 
 # Rank 1 goes after both have met; rank 0 then waits for it.
@@ -47,7 +47,7 @@ import os, signal, sys
 from threading import Timer
 import torch
 from diptych.cli.app import _terminated
-from diptych.errors import Terminated, TrainingError
+from diptych.runtime.errors import Terminated, TrainingError
 from diptych.training.devices import join_ranks, leave
 
 os.environ |= {"RANK": sys.argv[1], "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": sys.argv[2]}

@@ -5,7 +5,7 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from diptych.errors import RecipeError
+from diptych.runtime.errors import RecipeError
 from diptych.training import OptimizerConfig
 from diptych.training.muon import ORTHOGONAL, orthogonalised
 from diptych.training.optimizer import build_optimizer, parameter_groups, set_rate

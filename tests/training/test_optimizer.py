@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from torch import nn
 from toy import ToyModel
 
-from diptych.errors import RecipeError
+from diptych.runtime.errors import RecipeError
 from diptych.training import OptimizerConfig
 from diptych.training.optimizer import BertAdam, build_optimizer, clip, learning_rate, parameter_groups, set_rate
 

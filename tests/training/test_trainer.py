@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 from toy import Always, Bad, Silent, ToyBatches, ToyModel, ToyUpdate, lines, toy_train, weights_hash
 
-from diptych.errors import RecipeError, TrainingError
+from diptych.runtime.errors import RecipeError, TrainingError
 from diptych.training import distribution, fitting, trainer
 from diptych.training.checkpoint import load
 from diptych.training.fitting import largest

@@ -23,7 +23,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from diptych.errors import DiptychError
+from diptych.runtime.errors import DiptychError
 from diptych.training import OptimizerConfig, Result, TrainingConfig, train
 from diptych.training.devices import join_ranks, leave
 

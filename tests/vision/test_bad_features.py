@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 from diptych.core import Record
-from diptych.errors import DataError
-from diptych.vision.given import Given
+from diptych.runtime.errors import DataError
+from diptych.vision.detectors.given import Given
 from tests.vision.test_features import BUTD, FILES, IDS, PREFIX, VLP, read
 
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from diptych.errors import CheckpointError
-from diptych.vision import weights
+from diptych.runtime.errors import CheckpointError
+from diptych.storybook.detector.detector import StorybookDetector
+from diptych.storybook.detector.network import DetectorConfig, SmallDetector
 from diptych.vision.backbones.backbone import Backbone
-from diptych.vision.detector import Detector
-from diptych.vision.image_feature import WithImageFeature
-from diptych.vision.selection import Selection
-from diptych.vision.small_detector import DetectorConfig, SmallDetector
-from diptych.vision.storybook_detector import StorybookDetector
-from diptych.vision.weights import check_detector, read_detector
+from diptych.vision.detectors import weights
+from diptych.vision.detectors.detector import Detector
+from diptych.vision.detectors.image_feature import WithImageFeature
+from diptych.vision.detectors.selection import Selection
+from diptych.vision.detectors.weights import check_detector, read_detector
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,11 @@ import pytest
 from PIL import Image
 
 from diptych.core import Record, Regions
-from diptych.errors import DataError, RecipeError
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.vision.detectors.given import Given
+from diptych.vision.detectors.load import load_detector
 from diptych.vision.features import raw
 from diptych.vision.features.files import open_features
-from diptych.vision.given import Given
-from diptych.vision.load import load_detector
 
 FILES = Path(__file__).parent.parent / "data" / "region_features"
 TRUTH = dict(np.load(FILES / "truth.npz"))

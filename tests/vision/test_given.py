@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from diptych.core import Record, Regions
-from diptych.errors import DataError
-from diptych.vision.given import Given
-from diptych.vision.load import load_detector
+from diptych.runtime.errors import DataError
+from diptych.vision.detectors.given import Given
+from diptych.vision.detectors.load import load_detector
 
 
 def write(path: Path, count: int = 3, **changes: object) -> Path:

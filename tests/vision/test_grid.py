@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from diptych.core import Record
-from diptych.errors import RecipeError
+from diptych.runtime.errors import RecipeError
 from diptych.vision.backbones.backbone import Backbone
-from diptych.vision.grid import Grid
-from diptych.vision.load import load_detector
+from diptych.vision.detectors.grid import Grid
+from diptych.vision.detectors.load import load_detector
 
 SQUARE = torch.randint(0, 256, (3, 64, 64), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
 

@@ -6,18 +6,18 @@ import pytest
 import torch
 
 from diptych.core import Object, Record
-from diptych.errors import RecipeError
-from diptych.loading.check import check
-from diptych.loading.extract import extract
-from diptych.loading.store import Store
+from diptych.data.check import check
+from diptych.data.extract import extract
+from diptych.data.store.store import Store
 from diptych.runs.detectors import with_image_feature
+from diptych.runtime.errors import RecipeError
 from diptych.vision.backbones.backbone import Backbone
-from diptych.vision.grid import Grid
-from diptych.vision.ground_truth import GroundTruth
-from diptych.vision.image_feature import WithImageFeature
-from diptych.vision.letterbox import letterbox
-from diptych.vision.load import load_detector
-from diptych.vision.selection import Selection
+from diptych.vision.detectors.grid import Grid
+from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych.vision.detectors.image_feature import WithImageFeature
+from diptych.vision.detectors.letterbox import letterbox
+from diptych.vision.detectors.load import load_detector
+from diptych.vision.detectors.selection import Selection
 
 RECORDS = [Record("a", objects=(Object("dog", (0.1, 0.1, 0.5, 0.5)),), captions=("a dog",))]
 PICTURE = torch.randint(0, 255, (3, 40, 64), dtype=torch.uint8)

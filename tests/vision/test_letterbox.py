@@ -2,7 +2,7 @@
 
 import torch
 
-from diptych.vision.letterbox import GREY, letterbox, to_picture_fractions, to_square
+from diptych.vision.detectors.letterbox import GREY, letterbox, to_picture_fractions, to_square
 
 
 def test_a_wide_picture_keeps_its_aspect_and_stands_at_the_top() -> None:

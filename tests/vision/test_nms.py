@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from diptych.vision.nms import LARGE, batched_nms, nms
+from diptych.vision.detectors.nms import LARGE, batched_nms, nms
 
 
 @pytest.mark.parametrize("count", [0, 1, 24, LARGE, LARGE + 1])
@@ -25,7 +25,7 @@ def test_as_torchvision(count: int) -> None:
 def test_torchvision_is_not_imported_and_may_be_later() -> None:
     code = """
 import sys, torch
-from diptych.vision.nms import batched_nms
+from diptych.vision.detectors.nms import batched_nms
 boxes = torch.tensor([[0, 0, 1, 1], [0, 0, 1, 0.9], [0, 0, 1, 0.8]])
 kept = batched_nms(boxes, torch.tensor([0.5, 0.6, 0.7]), torch.tensor([0, 1, 1]), 0.5)
 assert kept.tolist() == [2, 0], kept

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from diptych.errors import CheckpointError, DataError, RecipeError
-from diptych.vision.load import load_detector
-from diptych.vision.official.boxes import CAFFE, DETECTRON, DETECTRON2, by_anchor, shifted
-from diptych.vision.official.cfg import cfg_values, number, numbers
-from diptych.vision.official.choice import BestOfAll, ByClass
-from diptych.vision.official.convert import convert
-from diptych.vision.official.detector import OfficialDetector, with_settings
-from diptych.vision.official.prepare import by_factor, by_size
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError
+from diptych.vision.detectors.load import load_detector
+from diptych.vision.detectors.official.boxes import CAFFE, DETECTRON, DETECTRON2, by_anchor, shifted
+from diptych.vision.detectors.official.cfg import cfg_values, number, numbers
+from diptych.vision.detectors.official.choice import BestOfAll, ByClass
+from diptych.vision.detectors.official.convert import convert
+from diptych.vision.detectors.official.detector import OfficialDetector, with_settings
+from diptych.vision.detectors.official.prepare import by_factor, by_size
 from tests.detector_files import CFG, butd_file, detectron_blobs
 
 BOX = torch.tensor([[10.0, 20.0, 29.0, 59.0]])  # 20 x 40 with the last pixel, 19 x 39 without

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import torch
 
-from diptych.vision.official.butd import ButdPipeline, ButdSettings
-from diptych.vision.official.convert import convert
-from diptych.vision.official.detector import OfficialDetector
-from diptych.vision.official.prepare import Prepared
-from diptych.vision.official.x101 import X101Pipeline, X101Settings
+from diptych.vision.detectors.official.butd import ButdPipeline, ButdSettings
+from diptych.vision.detectors.official.convert import convert
+from diptych.vision.detectors.official.detector import OfficialDetector
+from diptych.vision.detectors.official.prepare import Prepared
+from diptych.vision.detectors.official.x101 import X101Pipeline, X101Settings
 from tests.detector_files import butd_file, detectron_blobs
 
 Box = tuple[float, float, float, float]

@@ -10,15 +10,15 @@ import onnx
 import pytest
 import torch
 
-from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.runs.detectors import keep_detector, open_detector
-from diptych.vision.detector import Detector
-from diptych.vision.letterbox import letterbox
-from diptych.vision.load import load_detector
-from diptych.vision.pooled import PooledDetector
-from diptych.vision.proposers.proposer import Candidates
-from diptych.vision.selection import Selection
-from diptych.vision.weights import read_detector, write_detector
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError
+from diptych.vision.detectors.detector import Detector
+from diptych.vision.detectors.letterbox import letterbox
+from diptych.vision.detectors.load import load_detector
+from diptych.vision.detectors.pooled import PooledDetector
+from diptych.vision.detectors.proposers.proposer import Candidates
+from diptych.vision.detectors.selection import Selection
+from diptych.vision.detectors.weights import read_detector, write_detector
 from tests.onnx_files import BYTES, write, write_map
 from tests.vision.test_proposers import RECORDS, SQUARE, WIDE, grid_folder
 

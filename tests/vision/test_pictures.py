@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from diptych.errors import DataError
+from diptych.runtime.errors import DataError
 from diptych.vision import pictures
 from diptych.vision.pictures import find_pictures, open_picture
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torchvision.ops import roi_align
 
-from diptych.vision.pooling import pool_regions
+from diptych.vision.detectors.pooling import pool_regions
 
 
 @settings(max_examples=30, deadline=None)

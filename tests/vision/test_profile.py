@@ -11,13 +11,13 @@ import pytest
 
 from diptych.core import FeatureContract, Record
 from diptych.core.contract import FeatureProfile
-from diptych.errors import DataError
-from diptych.loading.check import check
-from diptych.loading.extract import extract
-from diptych.loading.store import Store
+from diptych.data.check import check
+from diptych.data.extract import extract
+from diptych.data.store.store import Store
+from diptych.runtime.errors import DataError
+from diptych.vision.detectors.given import Given
+from diptych.vision.detectors.load import load_detector
 from diptych.vision.features.profile import profile_of
-from diptych.vision.given import Given
-from diptych.vision.load import load_detector
 
 Floats = npt.NDArray[np.float32]
 SIZE = 256

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from diptych.core import Record
-from diptych.errors import CheckpointError, DataError, RecipeError
 from diptych.runs.detectors import open_detector
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.vision.backbones.backbone import Backbone
-from diptych.vision.letterbox import letterbox
-from diptych.vision.load import load_detector
-from diptych.vision.pooled import PooledDetector
-from diptych.vision.proposers.proposer import Candidates, Proposer
-from diptych.vision.selection import Selection
+from diptych.vision.detectors.letterbox import letterbox
+from diptych.vision.detectors.load import load_detector
+from diptych.vision.detectors.pooled import PooledDetector
+from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
+from diptych.vision.detectors.selection import Selection
 
 SQUARE = torch.randint(0, 256, (3, 48, 48), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
 WIDE = torch.randint(0, 256, (3, 40, 80), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
@@ -59,7 +59,7 @@ def detr(folder: Path) -> Any:
 def grid_folder(folder: Path) -> Path:
     """A backbone of local weights, as a detector folder."""
     torch.manual_seed(0)
-    from diptych.vision.grid import Grid
+    from diptych.vision.detectors.grid import Grid
 
     Grid(Backbone.of("timm/test_resnet", 64, pretrained=False)).save(folder)
     return folder

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from diptych.errors import RecipeError
-from diptych.models import SYSTEMS
-from diptych.vision.selection import SELECTIONS, Selection
+from diptych.runtime.errors import RecipeError
+from diptych.systems import SYSTEMS
+from diptych.vision.detectors.selection import SELECTIONS, Selection
 
 BOXES = torch.tensor([[0, 0, 0.5, 0.5], [0, 0, 0.5, 0.48], [0.6, 0.6, 1, 1], [0.6, 0, 1, 0.3]])
 SCORES = torch.tensor([0.9, 0.8, 0.3, 0.6])

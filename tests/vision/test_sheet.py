@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from diptych.core import Regions
-from diptych.vision.sheet import COLOURS, GAP, _kind, detection_sheet, with_boxes
+from diptych.vision.detectors.sheet import COLOURS, GAP, _kind, detection_sheet, with_boxes
 
 NAMES = ("background", "cat", "dog")
 BLACK = torch.zeros(3, 40, 80, dtype=torch.uint8)

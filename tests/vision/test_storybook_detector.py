@@ -7,15 +7,15 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from diptych.core import IGNORE, Object, Record
-from diptych.errors import CheckpointError, DataError, RecipeError
-from diptych.vision.detection import Detection, _spots, detection_batch
-from diptych.vision.detector import Detector
-from diptych.vision.ground_truth import GroundTruth
-from diptych.vision.load import load_detector
-from diptych.vision.selection import Selection
-from diptych.vision.small_detector import STRIDE, DetectorConfig, Maps, SmallDetector
-from diptych.vision.storybook_detector import StorybookDetector
-from diptych.vision.weights import read_detector, write_detector
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError
+from diptych.storybook.detector.detector import StorybookDetector
+from diptych.storybook.detector.network import STRIDE, DetectorConfig, Maps, SmallDetector
+from diptych.storybook.detector.training import Detection, _spots, detection_batch
+from diptych.vision.detectors.detector import Detector
+from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych.vision.detectors.load import load_detector
+from diptych.vision.detectors.selection import Selection
+from diptych.vision.detectors.weights import read_detector, write_detector
 
 SHAPE = DetectorConfig(
     kinds=("square", "bar"),

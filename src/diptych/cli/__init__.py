@@ -14,10 +14,10 @@ from io import TextIOWrapper
 
 from diptych.cli import data, evaluate, importing, mine, plot, predict, recipes, search, serve, share, train
 from diptych.cli.app import app, holding
-from diptych.errors import DiptychError, Stopped, Terminated
-from diptych.memory import is_spent, keep_memory, wait_asleep
-from diptych.processes import started_together
-from diptych.terminal import columns, printable
+from diptych.runtime.errors import DiptychError, Stopped, Terminated
+from diptych.runtime.memory import is_spent, keep_memory, wait_asleep
+from diptych.runtime.processes import started_together
+from diptych.runtime.terminal import columns, printable
 
 __all__ = [
     "app",

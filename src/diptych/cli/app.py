@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diptych.errors import Terminated
+from diptych.runtime.errors import Terminated
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -133,8 +133,8 @@ def hold(folder: Path, temporary: bool = True) -> None:
     """
     from multiprocessing.util import Finalize
 
-    from diptych.files import aside, check_name, sweep
-    from diptych.lock import held
+    from diptych.runtime.files import aside, check_name, sweep
+    from diptych.runtime.lock import held
 
     check_name(folder)
     made = not folder.exists()
@@ -169,6 +169,6 @@ def open_folder(model: str, device: str = "auto", precision: str = "auto") -> An
 
 
 def console(stderr: bool = True) -> Console:
-    from diptych.terminal import make_console
+    from diptych.runtime.terminal import make_console
 
     return make_console(stderr)

@@ -25,8 +25,8 @@ from diptych.cli.app import (
     open_folder,
     storybook,
 )
-from diptych.errors import RecipeError, nearest
-from diptych.processes import PROCESSES
+from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.processes import PROCESSES
 
 PictureFolder = Annotated[
     Path | None, typer.Option(help="Folder in which the names of pictures start; default: the folder of the data.")
@@ -63,8 +63,8 @@ def storybook_write(
     seed: Seed = 0,
 ) -> None:
     """Draw scenes and write their words in the forms of COCO, VQA v2, RefCOCO, VCR and NLVR."""
-    from diptych.progress import bar
-    from diptych.sources.storybook import write
+    from diptych.runtime.progress import bar
+    from diptych.storybook import write
 
     hold(folder)
     splits = {"web": web, "train": train, "val": val, "test": test, "test_rare": test_rare}
@@ -85,7 +85,7 @@ def storybook_show(
     seed: Seed = 0,
 ) -> None:
     """Draw a sheet of scenes with their boxes and words, or with the regions that a detector finds."""
-    from diptych.sources.storybook import SPLITS, Storybook, show
+    from diptych.storybook import SPLITS, Storybook, show
 
     if split not in SPLITS:
         raise RecipeError(f"no split {split!r}; {nearest(split, SPLITS)}")
@@ -95,7 +95,7 @@ def storybook_show(
     else:
         from diptych.runs.detector import drawn, truth
         from diptych.runs.detectors import open_detector
-        from diptych.vision.sheet import detection_sheet
+        from diptych.vision.detectors.sheet import detection_sheet
 
         pictures, records = [drawn(scene) for scene in scenes], [truth(scene) for scene in scenes]
         opened = open_detector(detector, records)
@@ -159,8 +159,8 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Check data before training; the exit code is 1 when training would fail or a test split leaks."""
-    from diptych.loading.check import check as look_over
-    from diptych.loading.store import INDEX, Store
+    from diptych.data.check import check as look_over
+    from diptych.data.store.store import INDEX, Store
     from diptych.runs.extraction import read_records
     from diptych.runs.folder import damaged_files, model_in
 
@@ -227,9 +227,9 @@ def extract(
     device: Device = "auto",
 ) -> None:
     """Extract the regions of every picture into a store, which training reads."""
-    from diptych.progress import tell
     from diptych.runs.detectors import open_detector, with_image_feature
     from diptych.runs.extraction import extract_with_progress, read_records, refuse_changed
+    from diptych.runtime.progress import tell
 
     records = read_records(data, console(), pictures, split, split_seed, need_pictures=features is None)
     refuse_changed(out, records, data)
@@ -262,9 +262,9 @@ def tokens(
     ] = (TokenKind.wordpiece),
 ) -> None:
     """Learn a vocabulary from the words of a store, of files of text, or of both."""
-    from diptych.loading.corpus import Lines
-    from diptych.loading.store import Store
-    from diptych.loading.tokens import Tokens
+    from diptych.data.store.corpus import Lines
+    from diptych.data.store.store import Store
+    from diptych.data.store.tokens import Tokens
     from diptych.runs.prepare import taught_texts
 
     if data is None and not text:

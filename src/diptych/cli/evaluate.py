@@ -11,11 +11,11 @@ import typer
 
 from diptych.cli.app import Device, Features, Precise, SplitSeed, app, console, hold, open_folder
 from diptych.cli.writing import Writing, with_writing
-from diptych.errors import RecipeError
-from diptych.files import refuse_unwritable, write_atomically
+from diptych.runtime.errors import RecipeError
+from diptych.runtime.files import refuse_unwritable, write_atomically
 
 if TYPE_CHECKING:
-    from diptych.decoding import DecodingOptions
+    from diptych.models.decoding import DecodingOptions
     from diptych.runs.folder import ModelFolder
     from diptych.tasks.scores import Scores
 
@@ -131,9 +131,9 @@ def evaluate(
     as_json: ScoresAsJson = False,
 ) -> None:
     """Score a model, or a file of results: each figure with its interval, beside a blind baseline and a ceiling."""
-    from diptych.evaluation.evaluate import score_file, score_model
-    from diptych.evaluation.retrieve import Extent
-    from diptych.evaluation.submit import submit as write_for_a_server
+    from diptych.runs.evaluation.evaluate import score_file, score_model
+    from diptych.runs.evaluation.retrieve import Extent
+    from diptych.runs.evaluation.submit import submit as write_for_a_server
     from diptych.runs.extraction import store_of
 
     of, metrics = dict[str, object](), extra_metrics or ()
@@ -174,7 +174,7 @@ def _refuse_idle(context: typer.Context, results: Path | None, model: str | None
 
 
 def _tell(scores: Scores, of: dict[str, object], as_json: bool) -> None:
-    from diptych.reports.tables import score_table
+    from diptych.runs.reports.tables import score_table
 
     if as_json:
         print(json.dumps(scores.to_json() | of, indent=2, ensure_ascii=False))
@@ -206,6 +206,6 @@ def _check_submit(submit: str | None, predictions: Path | None, results: Path | 
 
 def _decoding(model: ModelFolder, writing: Writing) -> DecodingOptions:
     """How captions are written where that was asked for: the rest is as the recipe has it."""
-    from diptych.decoding import DecodingOptions
+    from diptych.models.decoding import DecodingOptions
 
     return writing.options(model.recipe.decoding if model.recipe is not None else DecodingOptions())

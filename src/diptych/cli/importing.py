@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from diptych.cli.app import DetectorBackbone, DetectorSettings, DetectorWeights, app, hold
-from diptych.errors import RecipeError
+from diptych.runtime.errors import RecipeError
 
 DETECTOR = "detector"
 Uncased = Annotated[

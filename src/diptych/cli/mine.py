@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from diptych.cli.app import AsJson, Seed, app, console, hold, storybook
-from diptych.errors import RecipeError
-from diptych.processes import PROCESSES
+from diptych.runtime.errors import RecipeError
+from diptych.runtime.processes import PROCESSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,9 +130,9 @@ def mine_run(
     resolve: Resolve = None,
 ) -> None:
     """Make records from web pages: texts, pictures, scores, and the best pair of each picture."""
+    from diptych.mining.report import write_page
     from diptych.mining.run import Mine, not_judged
     from diptych.mining.settings import Settings, changed, checked
-    from diptych.reports.mined import write_page
 
     judges = {place: name for place, name in (("realism", realism), ("nsfw", nsfw)) if name is not None}
     not_judged(no_nsfw, judges)
@@ -157,7 +157,7 @@ def mine_run(
 
 
 def _tell(counts: dict[str, Any] | None, until: str, out: Path) -> None:
-    from diptych.reports.mined import summary
+    from diptych.mining.report import summary
 
     if counts is None:
         print(f"{until} done in {out}; the same command with a later --until goes on")
@@ -176,8 +176,8 @@ def mine_report(
     """Print the funnel of a run again, from its decisions on disk."""
     from diptych.mining import funnel
     from diptych.mining.layout import Layout
+    from diptych.mining.report import summary, write_page
     from diptych.mining.saved import Counted, read_json
-    from diptych.reports.mined import summary, write_page
 
     layout = Layout.finished(out)
     before = read_json(layout.funnel, Counted)
@@ -194,7 +194,7 @@ def _scorer(name: str) -> dict[str, Any]:
     if name == "none":
         print("diptych: no scorer: every pair is kept that the rules let through")
         return {}
-    from diptych.runs.mining import load_scorer, scorer_version
+    from diptych.mining.scorer import load_scorer, scorer_version
 
     return {"scorer": name, "scorer_version": scorer_version(name), "load_scorer": load_scorer}
 
@@ -202,7 +202,7 @@ def _scorer(name: str) -> dict[str, Any]:
 def _excluded(paths: list[Path]) -> list[tuple[str, int | None]]:
     if not paths:
         return []
-    from diptych.runs.mining import held_out_hashes
+    from diptych.mining.scorer import held_out_hashes
 
     return [one for path in paths for one in held_out_hashes(path)]
 
@@ -210,7 +210,7 @@ def _excluded(paths: list[Path]) -> list[tuple[str, int | None]]:
 def _progress() -> Any:
     from contextlib import contextmanager
 
-    from diptych.progress import bar
+    from diptych.runtime.progress import bar
 
     @contextmanager
     def shown() -> Any:
@@ -241,8 +241,8 @@ def storybook_web(
     seed: Seed = 0,
 ) -> None:
     """Write a web to try mining on: drawn scenes on pages of made-up hosts, with the truth of each page."""
-    from diptych.progress import bar
-    from diptych.sources.storybook import web
+    from diptych.runtime.progress import bar
+    from diptych.storybook import web
 
     if not (folder / "truth.jsonl").exists():
         hold(folder)
@@ -269,7 +269,7 @@ def mine_scorer(
     ] = 0.9,
 ) -> None:
     """Train the weak semantic model, which tells texts that are about their pictures, on a few labels."""
-    from diptych.runs.mining import train_scorer
+    from diptych.mining.scorer import train_scorer
 
     hold(out)
     card = train_scorer(labelled, out, model, detector, precision)
@@ -300,7 +300,7 @@ def mine_judge(
     ] = None,
 ) -> None:
     """Train a picture filter for --realism or --nsfw from a folder of examples."""
-    from diptych.mining.picture_judge import train_judge
+    from diptych.mining.judge.picture_judge import train_judge
 
     if weights is not None and backbone is None:
         raise RecipeError("--weights are those of a --backbone; name it")
@@ -322,8 +322,8 @@ def mine_label(
     seed: Annotated[int, typer.Option(help="Seed of the pairs that are drawn.")] = 0,
 ) -> None:
     """Pairs for people to judge, drawn evenly over scores: set each line's `true`; OUT.html shows the pictures."""
-    from diptych.mining.labelling import sample as draw
-    from diptych.reports.mined import write_sheet
+    from diptych.mining.judge.labelling import sample as draw
+    from diptych.mining.report import write_sheet
 
     drawn = draw(run, sample, out, seed)
     write_sheet(out.with_suffix(".html"), out.parent, drawn)

@@ -13,8 +13,8 @@ import typer
 
 from diptych.cli.app import AsJson, Device, Features, MaybeModel, Model, Precise, app
 from diptych.cli.writing import Writing, with_writing
-from diptych.errors import DataError, RecipeError
-from diptych.terminal import printable
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.terminal import printable
 
 if TYPE_CHECKING:
     from diptych.serving import Prediction, Predictor
@@ -47,7 +47,7 @@ def caption(
     precision: Precise = "auto",
 ) -> None:
     """Write a sentence about each picture."""
-    from diptych.files import refuse_unwritable, write_atomically
+    from diptych.runtime.files import refuse_unwritable, write_atomically
     from diptych.serving import load
 
     refuse_unwritable(out)
@@ -115,9 +115,9 @@ def _from_server(
     from collections import deque
     from concurrent.futures import Future, ThreadPoolExecutor
 
-    from diptych.recipes.recipe import parse
     from diptych.serving.client import Client
     from diptych.serving.messages import CaptionRequest
+    from diptych.systems.recipe import parse
 
     client, request = Client(url), parse(CaptionRequest, asked, "options")
     with ThreadPoolExecutor(IN_FLIGHT) as threads:

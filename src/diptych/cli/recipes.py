@@ -13,8 +13,8 @@ import typer
 from diptych.cli.app import app, console
 
 if TYPE_CHECKING:
-    from diptych.recipes import ledger
-    from diptych.recipes.catalogue import Entry
+    from diptych.systems import ledger
+    from diptych.systems.catalogue import Entry
 
 
 @app.command()
@@ -36,8 +36,8 @@ def recipes(
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as one JSON array.")] = False,
 ) -> None:
     """List the recipes or rows of the papers' tables, or show one recipe with all its keys as `--set` takes them."""
-    from diptych.recipes import RECIPES, STAGED
-    from diptych.recipes.catalogue import entries, row_to_json, rows, settings
+    from diptych.systems import RECIPES, STAGED
+    from diptych.systems.catalogue import entries, row_to_json, rows, settings
 
     if table is not None:
         found = rows(table, pattern or "", system, task)
@@ -76,7 +76,7 @@ def _print_list(listed: Sequence[Entry]) -> None:
 
 def _print_about(entry: Entry) -> None:
     """Beside the keys, which alone go to standard output."""
-    from diptych.recipes.catalogue import made
+    from diptych.systems.catalogue import made
 
     lines = [entry.about, f"type: {entry.command}", f"reads {entry.samples:,} samples in {entry.steps:,} steps"]
     if entry.authors:
@@ -87,7 +87,7 @@ def _print_about(entry: Entry) -> None:
 
 
 def _print_rows(found: Sequence[ledger.Entry]) -> None:
-    from diptych.models import SYSTEMS
+    from diptych.systems import SYSTEMS
 
     out = console(stderr=False)
     for (system, number), group in groupby(found, key=lambda row: (row.paper.system, row.table.number)):

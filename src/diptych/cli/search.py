@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 
 from diptych.cli.app import Address, AsJson, Device, Features, Model, Precise, app, console
-from diptych.files import refuse_unwritable
-from diptych.terminal import printable
+from diptych.runtime.files import refuse_unwritable
+from diptych.runtime.terminal import printable
 
 
 @app.command()
@@ -69,7 +69,7 @@ def search(
 
 @contextmanager
 def _progress(what: str, of: int) -> Iterator[Callable[[int], object]]:
-    from diptych.progress import bar
+    from diptych.runtime.progress import bar
 
     with bar("pictures", console()) as progress:
         yield partial(progress.advance, progress.add_task(what, total=of))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diptych.cli.app import Address, Device, Features, Precise, app
-from diptych.errors import CheckpointError, RecipeError
-from diptych.extras import wanted
-from diptych.files import text_of
-from diptych.memory import share_memory
+from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.runtime.extras import wanted
+from diptych.runtime.files import text_of
+from diptych.runtime.memory import share_memory
 
 if TYPE_CHECKING:
     from diptych.serving import Predictor

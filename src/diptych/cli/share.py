@@ -37,7 +37,7 @@ def push(
     ] = None,
 ) -> None:
     """Put a model on the Hugging Face hub, with a card of its facts."""
-    from diptych.errors import RecipeError
+    from diptych.runtime.errors import RecipeError
     from diptych.serving import hub
     from diptych.serving.card import Publisher, model_card
 

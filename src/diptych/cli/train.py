@@ -26,7 +26,7 @@ from diptych.cli.app import (
     open_folder,
 )
 from diptych.cli.writing import Beams, DrawSeed, MaxWords, MinWords, NoRepeatNgram, Temperature, TopK, TopP
-from diptych.errors import RecipeError
+from diptych.runtime.errors import RecipeError
 
 NOTHING = "none"  # to begin from
 
@@ -54,15 +54,15 @@ def demo(
     seed: Seed = 0,
 ) -> None:
     """Draw a world, find its regions, pre-train, fine-tune, caption and answer: the main job, end to end."""
-    from diptych.processes import begin_loading
+    from diptych.runtime.processes import begin_loading
 
     hold(out)
     begin_loading()
-    from diptych.demo.demo import DemoConfig
-    from diptych.demo.demo import demo as run_demo
-    from diptych.demo.systems import DEFAULT
-    from diptych.demo.thorough import ThoroughConfig
-    from diptych.demo.thorough import thorough as compare_thoroughly
+    from diptych.runs.demo.demo import DemoConfig
+    from diptych.runs.demo.demo import demo as run_demo
+    from diptych.runs.demo.systems import DEFAULT
+    from diptych.runs.demo.thorough import ThoroughConfig
+    from diptych.runs.demo.thorough import thorough as compare_thoroughly
 
     config = DemoConfig.fast(seed) if fast else DemoConfig(seed=seed)
     if thorough and system != DEFAULT:
@@ -101,10 +101,10 @@ def pretrain(
     settings: Set = None,
 ) -> None:
     """Pre-train a model on pictures and their captions."""
-    from diptych.recipes import find_stages
     from diptych.runs.extraction import stores_of
     from diptych.runs.stages import fit_stages, run_stages
     from diptych.runs.starts import words_of
+    from diptych.systems import find_stages
 
     given = _assignments({"init": init, "data.vocabulary": vocab, "training.seed": seed}, settings)
     given = [*words_of(given), *given]
@@ -146,11 +146,11 @@ def finetune(
     settings: Set = None,
 ) -> None:
     """Teach a pre-trained model a task, on a store or on data of your own."""
-    from diptych.recipes import RECIPES, find_recipe
-    from diptych.recipes.recipe import claimed
     from diptych.runs.extraction import store_of
     from diptych.runs.run import fit_named, fit_to, run
     from diptych.runs.starts import words_of
+    from diptych.systems import RECIPES, find_recipe
+    from diptych.systems.recipe import claimed
     from diptych.tasks import find_learnt
 
     spec = find_learnt(task)
@@ -219,11 +219,11 @@ def augment(
     precision: Precise = "auto",
 ) -> None:
     """Write new captions for a training set, drawn by chance, or with --beams the likeliest."""
-    from diptych.decoding import DecodingOptions
-    from diptych.evaluation.augment import SPARE
-    from diptych.evaluation.augment import augment as write_captions
-    from diptych.loading.store import Store
-    from diptych.recipes.decoding import chosen_decoding
+    from diptych.data.store.store import Store
+    from diptych.models.decoding import DecodingOptions
+    from diptych.runs.evaluation.augment import SPARE
+    from diptych.runs.evaluation.augment import augment as write_captions
+    from diptych.systems.decoding import chosen_decoding
 
     hold(out)
     start = open_folder(model, device, precision)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 if TYPE_CHECKING:
-    from diptych.decoding import DecodingOptions
+    from diptych.models.decoding import DecodingOptions
 
 WRITING = "writing"  # the parameter in whose place the options stand
 
@@ -85,7 +85,7 @@ class Writing:
         """The recipe's with what was asked for in its place; the seed of drawn words is set."""
         import torch
 
-        from diptych.recipes.decoding import chosen_decoding
+        from diptych.systems.decoding import chosen_decoding
 
         torch.manual_seed(self.seed)
         return chosen_decoding(usual, captions, self.sample, **self.given)

@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from diptych.devices import sent
+from diptych.runtime.devices import sent
 
 See = Literal["all", "past", "before", "none"]
 Row = tuple[See, See, See]  # to regions, to text, to target

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from diptych.errors import DataError
+from diptych.runtime.errors import DataError
 
 Rows = NDArray[np.float64]
 Statistic = Callable[[Rows], Rows]  # (draws, K) sums -> (draws,) scores

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.errors import DataError
 from diptych.metrics.bleu import bleu_counts, bleu_scores
 from diptych.metrics.cider import cider_scores
 from diptych.metrics.java import java_score, unavailable
 from diptych.metrics.rouge import rouge_l
 from diptych.metrics.tokenise import Tokens, tokens_of
+from diptych.runtime.errors import DataError
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.errors import DataError
-from diptych.files import text_of, write_atomically
 from diptych.metrics.tokenise import ORDERS, Ngram, Tokens, ngrams
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import text_of, write_atomically
 
 _SIGMA = 6.0
 

@@ -8,7 +8,7 @@ from io import StringIO
 from typing import Any
 
 from diptych.core import Record, Regions
-from diptych.extras import wanted
+from diptych.runtime.extras import wanted
 
 SCALE = 1000  # COCO's code counts in pixels, and calls objects under 32 x 32 small; ours are fractions
 

@@ -7,8 +7,8 @@ twice in a caption counts twice, as in the authors' code; what is not named cost
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from diptych.errors import DataError
 from diptych.metrics.tokenise import Tokens, ngrams, tokens_of
+from diptych.runtime.errors import DataError
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from diptych.errors import DiptychError, RecipeError, nearest
-from diptych.extras import install_hint
 from diptych.metrics.tokenise import Tokens
+from diptych.runtime.errors import DiptychError, RecipeError, nearest
+from diptych.runtime.extras import install_hint
 
 JAVA_METRICS = ("METEOR", "SPICE")
 

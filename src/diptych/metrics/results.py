@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diptych.errors import DataError
-from diptych.files import text_of
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import text_of
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from math import comb
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from diptych.errors import DataError
+from diptych.runtime.errors import DataError
 
 # What a query asks for, and what finding it is called: a picture asks for captions (papers: TR), a caption for
 # pictures (IR).

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Literal
 
 from diptych.core.record import Question
-from diptych.errors import DataError
+from diptych.runtime.errors import DataError
 
 _PEOPLE = 10
 _ENOUGH = 3  # people who agree

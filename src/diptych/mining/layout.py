@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from diptych.errors import DataError
-from diptych.files import refuse_links_out
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import refuse_links_out
 
 STAGES = ("pages", "fetch", "decode", "score", "keep")
 SHARD, SHA256, ENDING = re.compile(r"[0-9a-f]{16}"), re.compile(r"[0-9a-f]{64}"), re.compile(r"[a-z]{3,4}")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from diptych.errors import RecipeError
-from diptych.files import text_of
-from diptych.mining import addresses
+from diptych.mining.pages import addresses
+from diptych.runtime.errors import RecipeError
+from diptych.runtime.files import text_of
 
 
 @dataclass(frozen=True)

@@ -9,28 +9,30 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from diptych.engine import Work
-from diptych.engine import run as run_shards
-from diptych.engine.stopping import stoppable
-from diptych.errors import DataError, DiptychError, RecipeError
-from diptych.files import holds_something, refuse_links_out, text_of
-from diptych.mining import funnel, inputs, keep, keep_on_daft, warc, writing
-from diptych.mining.addresses import host_of
-from diptych.mining.fetching import PASSING, Wanted, check_contact
-from diptych.mining.found import gather
-from diptych.mining.gathering import FetchBucket, Take, buckets
-from diptych.mining.gathering import fetched_at as times_of
-from diptych.mining.joining import Join
+from diptych.mining import funnel
+from diptych.mining.fetch.fetching import PASSING, Wanted, check_contact
+from diptych.mining.fetch.gathering import FetchBucket, Take, buckets
+from diptych.mining.fetch.gathering import fetched_at as times_of
+from diptych.mining.judge.measuring import Decode
+from diptych.mining.judge.scoring import Scorer
+from diptych.mining.keep import keep, keep_on_daft, writing
+from diptych.mining.keep.found import gather
+from diptych.mining.keep.joining import Join
+from diptych.mining.keep.rules import VERSION
 from diptych.mining.layout import STAGES, Layout
 from diptych.mining.lists import Lists, lists_of
-from diptych.mining.measuring import Decode
-from diptych.mining.reading import ReadPages
-from diptych.mining.rules import VERSION
+from diptych.mining.pages import inputs, warc
+from diptych.mining.pages.addresses import host_of
+from diptych.mining.pages.reading import ReadPages
+from diptych.mining.pages.tars import HERE
 from diptych.mining.saved import Object, PageCounts, Parts, Retries, read_json
-from diptych.mining.scoring import Scorer
 from diptych.mining.settings import Settings, differences
 from diptych.mining.tables import digest, holds_json, read_rows, write_json
-from diptych.mining.tars import HERE
+from diptych.runtime.engine import Work
+from diptych.runtime.engine import run as run_shards
+from diptych.runtime.engine.stopping import stoppable
+from diptych.runtime.errors import DataError, DiptychError, RecipeError
+from diptych.runtime.files import holds_something, refuse_links_out, text_of
 
 EARLY = ("inputs", "pages", "texts", "words", "vocabulary", "rules", "seed")  # what a run's folder was begun with
 LOADED = ("diptych.mining.run",)  # by its processes: no torch, which only judges and scorers bring
@@ -84,7 +86,7 @@ class Mine:
 
     def _claim(self, sources: Sequence[inputs.Source]) -> None:
         """Refuses a folder that was begun otherwise, and says how."""
-        from diptych.mining.judges import identity
+        from diptych.mining.judge.judges import identity
 
         settings = self.settings.model_dump(mode="json")
         del settings["fetch"]  # politeness changes nothing of what comes out

@@ -7,9 +7,9 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, TypeAdapter
 
-from diptych.configs import first_problem
-from diptych.errors import DataError
-from diptych.files import parse_json, text_of
+from diptych.runtime.configs import first_problem
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import parse_json, text_of
 
 T = TypeVar("T")
 Object = dict[str, Any]

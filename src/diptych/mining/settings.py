@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from diptych.errors import RecipeError, nearest
-from diptych.files import parse_json
+from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.files import parse_json
 
 OFF = {"off": None, "none": None, "null": None}
 

@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from diptych.errors import DataError
-from diptych.extras import wanted
-from diptych.files import bytes_of, refuse_endless, write_atomically
-from diptych.mining.checking import faults
+from diptych.mining.keep.checking import faults
+from diptych.runtime.errors import DataError
+from diptych.runtime.extras import wanted
+from diptych.runtime.files import bytes_of, refuse_endless, write_atomically
 
 Row = dict[str, Any]
 

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from diptych.core import Vocabulary
-from diptych.errors import CheckpointError
-from diptych.loading.tokens import Tokens
+from diptych.data.store.tokens import Tokens
 from diptych.models.system import Imported, SystemModel
 from diptych.models.weights import Report, load_into
-from diptych.weight_files import Tensors, find_weights, read_weights
+from diptych.runtime.errors import CheckpointError
+from diptych.runtime.weight_files import Tensors, find_weights, read_weights
 
 M = TypeVar("M", bound=SystemModel)
 WORDS = "bert.embeddings.word_embeddings.weight"

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from diptych.core import Batch, States
-from diptych.errors import RecipeError, nearest
 from diptych.models.dropout import Dropout
 from diptych.models.pooling import SimilarityHead
 from diptych.models.system import ResolvedConfig
 from diptych.models.transformer import FUSED
+from diptych.runtime.errors import RecipeError, nearest
 
 WORDS_MULTIPLE = 64  # of the words that are scored on a GPU
 

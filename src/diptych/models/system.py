@@ -1,13 +1,12 @@
 """What every system has in common: a config that a recipe chooses, one that the data complete, a model.
 
-`System` is all of them under one name, with what begins or imports its weights; `SYSTEMS` in `models/__init__.py` lists
-the systems.
+`System` (`diptych.systems`) is all of them under one name, with what begins or imports its weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
@@ -15,11 +14,9 @@ from torch import nn
 
 from diptych.core import Batch, Capability, States, Vocabulary
 from diptych.core.shares import Count, Epsilon, PartialShare, Size
-from diptych.devices import Precision
-from diptych.loading.pixels import Colours
 from diptych.models.weights import Report
-from diptych.vision.selection import Selection
-from diptych.weight_files import Tensors
+from diptych.runtime.devices import Precision
+from diptych.runtime.weight_files import Tensors
 
 C = TypeVar("C", bound="ModelConfig")
 
@@ -127,7 +124,7 @@ class SystemModel(nn.Module):
     config: ResolvedConfig
     heads: nn.ModuleDict
     provides: frozenset[Capability]
-    precision: Precision = "fp32"  # in which it predicts (`diptych.devices.predicting`); training has its own
+    precision: Precision = "fp32"  # in which it predicts (`diptych.runtime.devices.predicting`); training has its own
     fewest: int = 1  # samples of a batch that is computed so; smaller ones are in fp32
     decodes: bool = False  # the target block holds the words that a decoder reads; else queries at their places
 
@@ -152,32 +149,6 @@ NETWORK = "regions.network."  # what the names of the parameters begin with that
 
 # An official checkpoint as it is here: the config, the names of its heads, the tensors, what became of every key.
 Imported = tuple[ResolvedConfig, tuple[str, ...], Tensors, Report]
-
-
-@dataclass(frozen=True)
-class Importer:
-    """How the weights that a system's authors published are read."""
-
-    read: Callable[..., Imported]  # (file of weights, vocab.txt, lowercase=...)
-    extractor: str  # what made the region features of the released models
-    selection: str  # which regions they read
-    lowercase: bool  # whether the vocabulary of the released models knows lower case alone
-    detector: str  # how the extractor's name begins of a detector of ours that makes such features
-
-
-@dataclass(frozen=True)
-class System:
-    """All that the engine knows of a system. Its objectives and presets are in `recipes`, a layer above."""
-
-    title: str  # as the paper writes it
-    paper: str  # its arXiv number
-    config: type[ModelConfig]
-    resolved: type[ResolvedConfig]
-    model: type[SystemModel]
-    selection: Selection  # of regions, as in the paper
-    start: Callable[[Any, str], Report] | None = None  # (model, file, folder or hub id): from other systems' weights
-    start_network: Callable[[Any, str, Colours], Report] | None = None  # the part that reads pixels, where there is one
-    importer: Importer | None = None  # None: its authors published no weights
 
 
 def as_bert(module: nn.Module, std: float) -> None:

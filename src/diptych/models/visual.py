@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from diptych.core import Batch
-from diptych.devices import sent
-from diptych.errors import DataError, RecipeError
 from diptych.models.dropout import Dropout
+from diptych.runtime.devices import sent
+from diptych.runtime.errors import DataError, RecipeError
 
 Source = Literal["paper", "official"]
 

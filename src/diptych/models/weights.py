@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from diptych.errors import CheckpointError, DiptychError
-from diptych.weight_files import Tensors
+from diptych.runtime.errors import CheckpointError, DiptychError
+from diptych.runtime.weight_files import Tensors
 
 
 @dataclass

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from diptych.core import BIDIRECTIONAL, Asked, Batch, Capability, Model, Sample, States
-from diptych.devices import sent
+from diptych.runtime.devices import sent
 
 
 @dataclass(frozen=True)

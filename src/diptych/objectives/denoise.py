@@ -27,7 +27,7 @@ class Denoise(TargetWords):
     multi    each word of a span becomes a [MASK] (Table 4)
 
     grounded: the encoder does not read the words that are left, but the regions that each of them attends to (the
-    paper's attention matrix A, `models/xgpt/layers.py`).
+    paper's attention matrix A, `systems/xgpt/layers.py`).
     """
 
     vocabulary: Vocabulary

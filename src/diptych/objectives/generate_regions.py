@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from diptych.core import REGIONS_AFTER_TEXT, Asked, Batch, Capability, Model, Sample, States, Vocabulary
-from diptych.errors import DataError
+from diptych.runtime.errors import DataError
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from random import Random
 from typing import Literal
 
 from diptych.core import Capability, Objective, Update
-from diptych.errors import RecipeError
 from diptych.objectives.similarity import Similarity
 from diptych.objectives.updates import OneForward
+from diptych.runtime.errors import RecipeError
 
 
 @dataclass(frozen=True)

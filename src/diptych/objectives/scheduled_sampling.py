@@ -25,8 +25,8 @@ from diptych.core import (
     Vocabulary,
 )
 from diptych.core.randomness import pick, uniform
-from diptych.errors import RecipeError
 from diptych.objectives.updates import OneForward, asking
+from diptych.runtime.errors import RecipeError
 
 Scheme = Literal["A", "B", "C"]
 GUESSED = "guessed"  # in `Batch.places`

@@ -18,8 +18,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from diptych.core import IGNORE, Batch, Capability, Losses, Objective, Partners, Sample, collate
-from diptych.errors import RecipeError, TrainingError
 from diptych.objectives.words import word_losses
+from diptych.runtime.errors import RecipeError, TrainingError
 
 Caption = list[int]  # with the [SEP] that ends it, where it has ended
 Draw = Callable[[Any, Batch], list[list[Caption]]]  # (model, batch) -> the same number of captions for each picture

@@ -7,18 +7,8 @@ from operator import or_
 from random import Random
 from typing import Any, ClassVar
 
-from diptych.core import (
-    Asked,
-    Batch,
-    Capability,
-    Losses,
-    Objective,
-    PairObjective,
-    Partners,
-    Places,
-    Sample,
-)
-from diptych.errors import RecipeError
+from diptych.core import Asked, Batch, Capability, Losses, Objective, PairObjective, Partners, Places, Sample
+from diptych.runtime.errors import RecipeError
 
 
 @dataclass(frozen=True)

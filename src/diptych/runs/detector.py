@@ -13,19 +13,20 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from rich.console import Console
 from torch import nn
 
-from diptych.configs import derive
 from diptych.core import Record
-from diptych.sources.storybook import COLOURS, KINDS, Scene, render, scene
-from diptych.sources.storybook.book import thing
-from diptych.sources.storybook.kinds import PLACES, SIZES
+from diptych.runtime.configs import derive
+from diptych.storybook import COLOURS, KINDS, Scene, render, scene
+from diptych.storybook.book import thing
+from diptych.storybook.detector.detector import StorybookDetector
+from diptych.storybook.detector.network import DetectorConfig, SmallDetector
+from diptych.storybook.detector.training import Detection, detection_batch
+from diptych.storybook.kinds import PLACES, SIZES
 from diptych.training import OptimizerConfig, TrainingConfig, train
 from diptych.training.feeding import Updates
-from diptych.vision.detection import Detection, DetectionBatch, detection_batch
-from diptych.vision.detector import Picture
-from diptych.vision.faster_rcnn import FasterRCNN, FasterRCNNConfig, FasterRCNNDetection, Layer
-from diptych.vision.selection import STORYBOOK, Selection
-from diptych.vision.small_detector import DetectorConfig, SmallDetector
-from diptych.vision.storybook_detector import StorybookDetector
+from diptych.vision.detectors.detection_batch import DetectionBatch
+from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.faster_rcnn import FasterRCNN, FasterRCNNConfig, FasterRCNNDetection, Layer
+from diptych.vision.detectors.selection import STORYBOOK, Selection
 
 # What Muon turns: the convolutions but for the last ones, of 1 and 4 channels, and the layer that makes the feature.
 TURNED = ("fine", "stem", "quarter", "eighth", "sixteenth", "down_to_", "mix_", "look_", "describe_region.3")

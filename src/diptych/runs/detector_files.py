@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from diptych import unpickle
 from diptych.core import FeatureContract
-from diptych.downloads import without_retries
-from diptych.errors import CheckpointError, RecipeError
-from diptych.files import holds_something, parse_json, text_of, whole_folder
 from diptych.models.weights import Report
-from diptych.vision.detector import Detector
-from diptych.vision.load import load_detector
-from diptych.vision.official.convert import convert
-from diptych.vision.official.detector import OfficialDetector, with_settings
-from diptych.vision.weights import DETECTOR, WEIGHTS
-from diptych.weight_files import HUB_FILES, Tensors, read_weights
+from diptych.runtime import unpickle
+from diptych.runtime.downloads import without_retries
+from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.runtime.files import holds_something, parse_json, text_of, whole_folder
+from diptych.runtime.weight_files import HUB_FILES, Tensors, read_weights
+from diptych.vision.detectors.detector import Detector
+from diptych.vision.detectors.load import load_detector
+from diptych.vision.detectors.official.convert import convert
+from diptych.vision.detectors.official.detector import OfficialDetector, with_settings
+from diptych.vision.detectors.weights import DETECTOR, WEIGHTS
 
 HUB = "hub:"
 HUB_NAME = re.compile(r"hub:([\w.-]+/[\w.-]+)@([0-9a-f]{40})")

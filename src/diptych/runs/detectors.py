@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.core import Record
-from diptych.errors import RecipeError, nearest
-from diptych.loading.store import DETECTOR
-from diptych.models import SYSTEMS
+from diptych.data.store.store import DETECTOR
 from diptych.runs.detector_files import (
     HUB,
     fetched,
@@ -22,21 +20,23 @@ from diptych.runs.detector_files import (
     settings_of,
 )
 from diptych.runs.folder import INNER
+from diptych.runtime.errors import RecipeError, nearest
+from diptych.systems import SYSTEMS
 from diptych.vision.backbones import of_onnx
 from diptych.vision.backbones.backbone import Backbone
-from diptych.vision.detector import Detector
-from diptych.vision.faster_rcnn import WHOLE_NETWORKS, FasterRCNN, coco_shape
-from diptych.vision.given import KIND as GIVEN
-from diptych.vision.given import Given
-from diptych.vision.grid import Grid
-from diptych.vision.ground_truth import KIND as TRUTH
-from diptych.vision.ground_truth import GroundTruth
-from diptych.vision.image_feature import WithImageFeature
-from diptych.vision.load import load_detector
-from diptych.vision.pooled import PooledDetector
-from diptych.vision.proposers.of_onnx import OnnxProposer, is_backbone
-from diptych.vision.proposers.of_transformers import TransformersProposer
-from diptych.vision.selection import EXACTLY_100, SELECTIONS, Selection
+from diptych.vision.detectors.detector import Detector
+from diptych.vision.detectors.faster_rcnn import WHOLE_NETWORKS, FasterRCNN, coco_shape
+from diptych.vision.detectors.given import KIND as GIVEN
+from diptych.vision.detectors.given import Given
+from diptych.vision.detectors.grid import Grid
+from diptych.vision.detectors.ground_truth import KIND as TRUTH
+from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych.vision.detectors.image_feature import WithImageFeature
+from diptych.vision.detectors.load import load_detector
+from diptych.vision.detectors.pooled import PooledDetector
+from diptych.vision.detectors.proposers.of_onnx import OnnxProposer, is_backbone
+from diptych.vision.detectors.proposers.of_transformers import TransformersProposer
+from diptych.vision.detectors.selection import EXACTLY_100, SELECTIONS, Selection
 
 GRID, HF, ONNX = "grid:", "hf:", "onnx:"
 # Which options a network takes besides --region-selection.

@@ -15,8 +15,8 @@ from typing import ParamSpec, TypeVar
 
 import torch
 
-from diptych.errors import DiptychError, Stopped, Terminated, TrainingError
-from diptych.processes import end_with_parent, fresh
+from diptych.runtime.errors import DiptychError, Stopped, Terminated, TrainingError
+from diptych.runtime.processes import end_with_parent, fresh
 from diptych.training.devices import leave
 
 GRACE = 30.0  # seconds for the others to end when one has

@@ -12,20 +12,20 @@ from time import perf_counter
 from rich.console import Console
 
 from diptych.core import Record
-from diptych.devices import choose_device
-from diptych.errors import DataError, RecipeError
-from diptych.loading.extract import CPU, LOCAL, Extraction, extract, is_another
-from diptych.loading.several import SeveralStores
-from diptych.loading.store import DETECTOR, INDEX, Store, iterate
-from diptych.processes import PROCESSES, started_together
-from diptych.progress import bar, tell
+from diptych.data.extract import CPU, LOCAL, Extraction, extract, is_another
+from diptych.data.formats.parsing import Skips
+from diptych.data.formats.table import FORMS, read
+from diptych.data.store.several import SeveralStores
+from diptych.data.store.store import DETECTOR, INDEX, Store, iterate
 from diptych.runs.detectors import open_detector
-from diptych.sources.formats import FORMS, read
-from diptych.sources.parsing import Skips
-from diptych.terminal import printable
-from diptych.vision.detector import Detector
-from diptych.vision.given import KIND as GIVEN
-from diptych.vision.given import Given
+from diptych.runtime.devices import choose_device
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.processes import PROCESSES, started_together
+from diptych.runtime.progress import bar, tell
+from diptych.runtime.terminal import printable
+from diptych.vision.detectors.detector import Detector
+from diptych.vision.detectors.given import KIND as GIVEN
+from diptych.vision.detectors.given import Given
 
 NAMED_SET = re.compile(r"([a-z][a-z0-9_]*)=(.+)")
 MANY = 500  # pictures that are worth processes of their own, which take a few seconds to start

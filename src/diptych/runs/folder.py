@@ -23,11 +23,16 @@ from pydantic import BaseModel, ConfigDict, SerializeAsAny, ValidationInfo, fiel
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from diptych.configs import derive
 from diptych.core import FeatureContract
-from diptych.devices import Precision
-from diptych.errors import CheckpointError, DataError
-from diptych.files import (
+from diptych.data.store.store import DETECTOR
+from diptych.data.store.tokens import FILE as TOKENS
+from diptych.data.store.tokens import Tokens
+from diptych.models import ResolvedConfig, SystemModel
+from diptych.models.weights import load_into
+from diptych.runtime.configs import derive
+from diptych.runtime.devices import Precision
+from diptych.runtime.errors import CheckpointError, DataError
+from diptych.runtime.files import (
     bytes_of,
     check_name,
     checksum,
@@ -37,16 +42,12 @@ from diptych.files import (
     whole_folder,
     write_atomically,
 )
-from diptych.loading.store import DETECTOR
-from diptych.loading.tokens import FILE as TOKENS
-from diptych.loading.tokens import Tokens
-from diptych.models import SYSTEMS, ResolvedConfig, SystemModel
-from diptych.models.weights import load_into
-from diptych.recipes.recipe import Recipe, named_system, parse, system_of
+from diptych.runtime.weight_files import read_weights
+from diptych.systems import SYSTEMS
+from diptych.systems.recipe import Recipe, named_system, parse, system_of
 from diptych.tasks.answers import FILE as ANSWERS
 from diptych.tasks.answers import Answers
-from diptych.vision.weights import check_detector
-from diptych.weight_files import read_weights
+from diptych.vision.detectors.weights import check_detector
 
 WEIGHTS, CONFIG, FEATURES, CHECKS = "model.safetensors", "config.json", "features.json", "weights.json"
 VALIDATION = "validation.json"

@@ -6,21 +6,21 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from diptych import unpickle
 from diptych.core import FeatureContract
-from diptych.errors import CheckpointError, RecipeError, nearest
-from diptych.files import parse_json, text_of
-from diptych.loading.tokens import Tokens
-from diptych.models import SYSTEMS, Importer, ResolvedConfig
+from diptych.data.store.tokens import Tokens
+from diptych.models import ResolvedConfig
 from diptych.models.weights import load_into, read_as_weights
-from diptych.recipes import RECIPES, find_recipe
 from diptych.runs.detector_files import refuse_existing
 from diptych.runs.detectors import open_detector
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.runs.run import fit_to
+from diptych.runtime import unpickle
+from diptych.runtime.errors import CheckpointError, RecipeError, nearest
+from diptych.runtime.files import parse_json, text_of
+from diptych.systems import RECIPES, SYSTEMS, Importer, find_recipe
 from diptych.tasks import REFERRING, VCR, VQA
 from diptych.tasks.answers import Answers
-from diptych.vision.detector import Detector
+from diptych.vision.detectors.detector import Detector
 
 
 def import_checkpoint(

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-from diptych.errors import DataError, RecipeError
-from diptych.files import write_atomically
-from diptych.recipes.recipe import FILE as RECIPE
-from diptych.recipes.recipe import Recipe
-from diptych.reports.charts import Point, draw, read_log
-from diptych.reports.environment import environment
-from diptych.reports.html import COLOURS, page
-from diptych.reports.report import Chart, Curve, Report
+from diptych.runs.reports.charts import Point, draw, read_log
+from diptych.runs.reports.environment import environment
+from diptych.runs.reports.html import COLOURS, page
+from diptych.runs.reports.report import Chart, Curve, Report
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.files import write_atomically
+from diptych.systems.recipe import FILE as RECIPE
+from diptych.systems.recipe import Recipe
 from diptych.training.log import METRICS
 
 MOST_POINTS = 1000  # of a curve: a page of 20 runs stays small

@@ -8,22 +8,23 @@ from pathlib import Path
 from random import Random
 
 from diptych.core import Record, Sample, Task, names_for_tags
-from diptych.errors import CheckpointError, DataError, RecipeError
-from diptych.files import bytes_of, checksum, write_atomically
-from diptych.loading.loader import Loader
-from diptych.loading.store import Store, iterate, splits_in
-from diptych.loading.tokens import FILE as TOKENS
-from diptych.loading.tokens import Tokens
-from diptych.models import SYSTEMS, ResolvedConfig
+from diptych.data.store.loader import Loader
+from diptych.data.store.store import Store, iterate, splits_in
+from diptych.data.store.tokens import FILE as TOKENS
+from diptych.data.store.tokens import Tokens
+from diptych.models import ResolvedConfig
 from diptych.objectives import Schedule
-from diptych.recipes.objectives import SelfCriticalObjectives
-from diptych.recipes.recipe import Recipe, claimed
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.runs.regions import more_regions, pixels_of
 from diptych.runs.self_critical import Rewarded
 from diptych.runs.tasks import make_task
 from diptych.runs.teaching import Teaching
 from diptych.runs.text_corpus import check_text, corpus_of, first_lines
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError
+from diptych.runtime.files import bytes_of, checksum, write_atomically
+from diptych.systems import SYSTEMS
+from diptych.systems.objectives import SelfCriticalObjectives
+from diptych.systems.recipe import Recipe, claimed
 from diptych.tasks import find_task
 from diptych.tasks.answers import Answers
 from diptych.tasks.spec import LeavesOut, TrainingRecords

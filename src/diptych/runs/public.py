@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from diptych.errors import DataError
-from diptych.sources.formats import read
-from diptych.sources.parsing import Skips
-from diptych.sources.public import SETS_KNOWN, Layout, Piece, known, write_manifest
+from diptych.data.formats.parsing import Skips
+from diptych.data.formats.public import SETS_KNOWN, Layout, Piece, known, write_manifest
+from diptych.data.formats.table import read
+from diptych.runtime.errors import DataError
 
 WORDS = {
     "captions": "captions", "questions": "questions", "expressions": "expressions", "choices": "choices",

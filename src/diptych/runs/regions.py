@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from diptych.core import Record
-from diptych.loading.pixels import Pixels
-from diptych.loading.store import Store
-from diptych.recipes.recipe import Recipe
+from diptych.data.store.pixels import Pixels
+from diptych.data.store.store import Store
+from diptych.systems.recipe import Recipe
 
 
 def pixels_of(recipe: Recipe) -> Pixels | None:

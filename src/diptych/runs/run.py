@@ -14,32 +14,32 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from diptych.configs import derive
 from diptych.core import Record, Task
-from diptych.decoding import DecodingOptions
-from diptych.errors import CheckpointError, DataError, RecipeError
-from diptych.loading.loader import Loader
-from diptych.loading.store import Store
+from diptych.data.store.loader import Loader
+from diptych.data.store.store import Store
 from diptych.models import SystemModel
+from diptych.models.decoding import DecodingOptions
 from diptych.models.system import NETWORK
 from diptych.models.weights import digest, load_into
 from diptych.objectives import Schedule
-from diptych.progress import bar
-from diptych.recipes.recipe import Recipe, claim, claimed
 from diptych.runs.folder import INNER, ModelFolder
 from diptych.runs.prepare import Plan, in_split, keep_tokens, plan
 from diptych.runs.regions import pixels_of
 from diptych.runs.starts import begin, begin_network
 from diptych.runs.tasks import task_of
+from diptych.runtime.configs import derive
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError
+from diptych.runtime.progress import bar
+from diptych.runtime.terminal import make_console
+from diptych.runtime.weight_files import read_weights
+from diptych.systems.recipe import Recipe, claim, claimed
 from diptych.tasks import find_task
 from diptych.tasks.caption import Captioning
 from diptych.tasks.run import ask
 from diptych.tasks.spec import LIKELIHOOD, Start
-from diptych.terminal import make_console
 from diptych.training import Result, TrainingConfig, train
 from diptych.training.checkpoint import steps_in
 from diptych.training.trainer import CHECKPOINTS
-from diptych.weight_files import read_weights
 
 LIKELIHOOD_BATCHES = 20
 PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # how pictures are read, in DataConfig

@@ -15,16 +15,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from diptych.core import Batch, Record, Sample, Task
-from diptych.errors import DataError, RecipeError
-from diptych.loading.store import Store
-from diptych.loading.tokens import Tokens
+from diptych.data.store.store import Store
+from diptych.data.store.tokens import Tokens
 from diptych.metrics import CiderD, DocumentFrequencies, tokens_of
 from diptych.objectives import Schedule
 from diptych.objectives.self_critical import Caption
-from diptych.recipes import RECIPES
-from diptych.recipes.objectives import SelfCriticalObjectives
 from diptych.runs.folder import ModelFolder
 from diptych.runs.teaching import Teaching
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.systems import RECIPES
+from diptych.systems.objectives import SelfCriticalObjectives
 from diptych.tasks import CAPTION
 
 FAR_ABOVE = 5  # times the recipe's learning rate, from where on it is warned of

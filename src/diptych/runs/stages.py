@@ -13,13 +13,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from diptych.loading.store import Store
-from diptych.progress import tell
-from diptych.recipes.recipe import Recipe, claimed
-from diptych.recipes.stages import Stages
+from diptych.data.store.store import Store
 from diptych.runs.folder import CONFIG, INNER, ModelFolder, open_model
 from diptych.runs.run import fit_named, run
-from diptych.terminal import make_console
+from diptych.runtime.progress import tell
+from diptych.runtime.terminal import make_console
+from diptych.systems.recipe import Recipe, claimed
+from diptych.systems.stages import Stages
 
 
 def fit_stages(stages: Stages, start: ModelFolder) -> tuple[Stages, str]:

@@ -6,12 +6,13 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 
-from diptych.errors import RecipeError
-from diptych.files import parse_json
-from diptych.loading.pixels import Colours
-from diptych.models import SYSTEMS, SystemModel
+from diptych.data.store.pixels import Colours
+from diptych.models import SystemModel
 from diptych.models.weights import Report, read_as_weights
-from diptych.weight_files import find_words
+from diptych.runtime.errors import RecipeError
+from diptych.runtime.files import parse_json
+from diptych.runtime.weight_files import find_words
+from diptych.systems import SYSTEMS
 
 
 def begin(model: SystemModel, system: str, source: str) -> Report:

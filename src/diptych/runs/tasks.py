@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from diptych.core import Task
-from diptych.errors import RecipeError
-from diptych.loading.tokens import Tokens
-from diptych.recipes.recipe import Recipe
+from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import ModelFolder
+from diptych.runtime.errors import RecipeError
+from diptych.systems.recipe import Recipe
 from diptych.tasks import find_learnt, find_task
 from diptych.tasks.answers import Answers
 from diptych.tasks.spec import TaskOptions

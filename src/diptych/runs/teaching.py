@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diptych.core import Record, Sample, Task
-from diptych.loading.store import Store
-from diptych.loading.tokens import Tokens
+from diptych.data.store.store import Store
+from diptych.data.store.tokens import Tokens
 from diptych.objectives import Schedule
-from diptych.recipes.recipe import Recipe
 from diptych.runs.folder import ModelFolder
+from diptych.systems.recipe import Recipe
 from diptych.tasks import find_task
 from diptych.tasks.spec import SAMPLED, of_the_first
 

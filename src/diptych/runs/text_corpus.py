@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from diptych.errors import RecipeError
-from diptych.loading.corpus import Corpus, Lines
-from diptych.loading.tokens import Tokens
-from diptych.models import SYSTEMS
-from diptych.recipes.recipe import Recipe
+from diptych.data.store.corpus import Corpus, Lines
+from diptych.data.store.tokens import Tokens
+from diptych.runtime.errors import RecipeError
+from diptych.systems import SYSTEMS
+from diptych.systems.recipe import Recipe
 from diptych.tasks import find_task
 
 VOCABULARY_LINES = 20_000  # that a vocabulary is learnt from, beside all the captions

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diptych.configs import first_problem
-from diptych.errors import DataError, RecipeError
-from diptych.files import parse_json, text_of
-from diptych.models import SYSTEMS
 from diptych.runs.folder import ModelFolder
+from diptych.runtime.configs import first_problem
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.files import parse_json, text_of
+from diptych.runtime.terminal import printable
 from diptych.serving.taught import draws_its_pictures, facts, taught
+from diptych.systems import SYSTEMS
 from diptych.tasks import find_task
 from diptych.tasks.scores import Score, Scores
-from diptych.terminal import printable
 
 PIPELINES = {"caption": "image-to-text", "ask": "visual-question-answering"}  # the hub's names of tasks
 SAYS = {

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from diptych.errors import DataError, ServingError
-from diptych.files import bytes_of
+from diptych.runtime.errors import DataError, ServingError
+from diptych.runtime.files import bytes_of
 from diptych.serving.messages import Asked, Caption, CaptionRequest, Pictured
 
 TOKEN = "DIPTYCH_TOKEN"

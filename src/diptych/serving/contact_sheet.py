@@ -9,9 +9,9 @@ from typing import Any
 from jinja2 import Environment
 from PIL import Image, ImageDraw, ImageFont
 
-from diptych.errors import DataError
-from diptych.files import write_atomically
-from diptych.reports.html import picture_uri
+from diptych.runs.reports.html import picture_uri
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import write_atomically
 from diptych.serving.search import Hit, Searched
 from diptych.vision.pictures import open_picture, write_png
 

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from diptych.core import Choices, Expression, Object, Record, Statement, Task, tags
-from diptych.devices import Precision, precision_of
-from diptych.errors import RecipeError, ServingError
 from diptych.runs.folder import ModelFolder
 from diptych.runs.tasks import task_of
+from diptych.runtime.devices import Precision, precision_of
+from diptych.runtime.errors import RecipeError, ServingError
 from diptych.tasks import NLVR, REFERRING, VCR
 from diptych.tasks.run import ask
 

@@ -16,9 +16,9 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from diptych.core import Regions
-from diptych.decoding.influence import covering
 from diptych.serving.predictor import Prediction
-from diptych.vision.detector import Picture
+from diptych.tasks.influence import covering
+from diptych.vision.detectors.detector import Picture
 
 COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#e67700", "#0b8a8f", "#c2189b", "#7a5230")  # one a column
 HEIGHT, MARGIN, ROW, CELL = 480, 16, 28, 58

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from diptych.downloads import without_retries
-from diptych.errors import CheckpointError, RecipeError
-from diptych.files import parse_json, refuse_links_out, text_of, whole_folder
-from diptych.loading.store import DETECTOR
-from diptych.loading.tokens import FILE as TOKENS
-from diptych.models import SYSTEMS
-from diptych.recipes.recipe import FILE as RECIPE
+from diptych.data.store.store import DETECTOR
+from diptych.data.store.tokens import FILE as TOKENS
 from diptych.runs.folder import CHECKS, CONFIG, FEATURES, VALIDATION, WEIGHTS, ModelFolder, damaged_files
+from diptych.runtime.downloads import without_retries
+from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.runtime.files import parse_json, refuse_links_out, text_of, whole_folder
+from diptych.systems import SYSTEMS
+from diptych.systems.recipe import FILE as RECIPE
 from diptych.tasks.answers import FILE as ANSWERS
 
 CARD = "README.md"

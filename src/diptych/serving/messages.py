@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from diptych.core import Regions
-from diptych.devices import Precision
+from diptych.runtime.devices import Precision
 
 if TYPE_CHECKING:
     from diptych.serving.deciding import Chosen, Found, Verdict

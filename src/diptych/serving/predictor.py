@@ -16,21 +16,21 @@ from PIL import Image
 from torch import Tensor
 
 from diptych.core import Question, Record, Regions, Sample, Writer, collate
-from diptych.decoding import DecodingOptions, decode
-from diptych.decoding.influence import weigh_answer, weigh_words
-from diptych.devices import Precision, choose_device, choose_prediction, precision_of, predicting
-from diptych.errors import CheckpointError, DataError, ServingError
-from diptych.loading.tokens import Tokens
+from diptych.data.store.tokens import Tokens
+from diptych.models.decoding import DecodingOptions, decode
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.regions import pixels_of
+from diptych.runtime.devices import Precision, choose_device, choose_prediction, precision_of, predicting
+from diptych.runtime.errors import CheckpointError, DataError, ServingError
 from diptych.serving.deciding import Chosen, Found, Verdict, choose, ground, learnt_task, verify
 from diptych.serving.messages import LIKELIEST
 from diptych.tasks import VQA
 from diptych.tasks.caption import Captioning
+from diptych.tasks.influence import weigh_answer, weigh_words
 from diptych.tasks.vqa import Vqa
-from diptych.vision.detector import Detector, Picture
-from diptych.vision.given import WHOLE_BOXES, Given
-from diptych.vision.load import load_detector
+from diptych.vision.detectors.detector import Detector, Picture
+from diptych.vision.detectors.given import WHOLE_BOXES, Given
+from diptych.vision.detectors.load import load_detector
 from diptych.vision.pictures import open_picture, to_picture
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ class Predictor:
     @cached_property
     def fingerprint(self) -> str:
         """Of the model's shape and weights: what it computed is kept under it."""
-        from diptych.evaluation.retrieve import fingerprint
+        from diptych.runs.evaluation.retrieve import fingerprint
 
         return fingerprint(self.folder)
 

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from diptych.core import Record
-from diptych.errors import DataError, ServingError
-from diptych.files import parse_json, text_of
-from diptych.loading.extract import extract
-from diptych.loading.store import FAILURES, Store
+from diptych.data.extract import extract
+from diptych.data.store.store import FAILURES, Store
 from diptych.runs.folder import ModelFolder
 from diptych.runs.regions import pixels_of
+from diptych.runtime.errors import DataError, ServingError
+from diptych.runtime.files import parse_json, text_of
 from diptych.serving.galleries import VectorStore, open_vectors
 from diptych.serving.galleries.contents import read_contents
 from diptych.tasks.gallery import Caption, Gallery, Rows, open_table
 from diptych.tasks.matching import Retrieval, can_match, everything
 from diptych.tasks.two_towers import Found, TwoTowers, embed_sentences
 from diptych.tasks.two_towers import Gallery as Towers
-from diptych.vision.detector import Detector
-from diptych.vision.given import Given
+from diptych.vision.detectors.detector import Detector
+from diptych.vision.detectors.given import Given
 
 if TYPE_CHECKING:
     from diptych.serving.predictor import Predictor

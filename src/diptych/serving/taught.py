@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from diptych.core import Writer
-from diptych.devices import Precision
 from diptych.runs.folder import ModelFolder
+from diptych.runtime.devices import Precision
 from diptych.serving.messages import Message
 from diptych.serving.search import can_search
+from diptych.storybook.detector.detector import KIND as STORYBOOK
 from diptych.tasks import CAPTION, NLVR, PRETRAIN, REFERRING, VCR, VQA
-from diptych.vision.storybook_detector import KIND as STORYBOOK
 
 TASKS = ("caption", "ask", "ground", "choose", "verify", "search")
 ASKED = {"ask": VQA, "ground": REFERRING, "choose": VCR, "verify": NLVR}

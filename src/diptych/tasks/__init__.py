@@ -1,6 +1,6 @@
 """What a user wants of a picture. `TASKS` lists it all: a file and a line each (docs/add-a-task.md)."""
 
-from diptych.errors import RecipeError, nearest
+from diptych.runtime.errors import RecipeError, nearest
 from diptych.tasks.caption import CAPTION, PRETRAIN
 from diptych.tasks.nlvr import NLVR
 from diptych.tasks.referring import REFERRING

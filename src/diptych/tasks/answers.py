@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diptych.core import Record
-from diptych.errors import CheckpointError, DataError
-from diptych.files import parse_json, text_of, write_atomically
 from diptych.metrics.vqa import normalise_answer, soft_targets
+from diptych.runtime.errors import CheckpointError, DataError
+from diptych.runtime.files import parse_json, text_of, write_atomically
 
 FILE = "answers.json"
 UNKNOWN = "<unk>"  # class 0, never given as an answer

@@ -14,13 +14,13 @@ from itertools import chain
 import numpy as np
 
 from diptych.core import Question
-from diptych.errors import DataError
 from diptych.metrics.bleu import bleu_counts
 from diptych.metrics.captions import CaptionItems
 from diptych.metrics.cider import CiderD, DocumentFrequencies
 from diptych.metrics.rouge import rouge_l
 from diptych.metrics.tokenise import ORDERS, Tokens, ngrams, tokens_of
 from diptych.metrics.vqa import normalise_answer, soft_targets
+from diptych.runtime.errors import DataError
 
 FINALISTS = 30  # captions that are scored in full, of all that the training pictures have
 JUDGES = 200  # training pictures that they are scored against, spread evenly

@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from diptych.configs import derive
 from diptych.core import Batch, Record, Sample, Task
-from diptych.decoding import DecodingOptions, decode
-from diptych.errors import DataError
-from diptych.loading.tokens import Tokens
+from diptych.data.store.tokens import Tokens
 from diptych.metrics.bleu import bleu_scores
 from diptych.metrics.bootstrap import Interval, bootstrap_interval, paired_interval, rows_by_picture
 from diptych.metrics.captions import CaptionItems, caption_items, caption_scores, java_scores
+from diptych.models.decoding import DecodingOptions, decode
+from diptych.runtime.configs import derive
+from diptych.runtime.errors import DataError
 from diptych.tasks.baselines import best_blind_caption, caption_ceiling, most_frequent_caption
 from diptych.tasks.scores import Baselines, Score, Scores, score_of
 from diptych.tasks.spec import LIKELIHOOD, TaskSpec

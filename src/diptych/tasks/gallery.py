@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.core import Record
-from diptych.errors import DataError, RecipeError
-from diptych.files import parse_json, text_of, write_atomically
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.files import parse_json, text_of, write_atomically
 
 Table = NDArray[np.float32]
 Cells = Sequence[NDArray[np.int64]]  # for each picture, the captions that it is held against

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from diptych.core import Batch, Record, Sample, collate
-from diptych.devices import predicting
-from diptych.errors import RecipeError
-from diptych.loading.tokens import Tokens
+from diptych.data.store.tokens import Tokens
 from diptych.metrics.retrieval import RECALLS, rank_of
+from diptych.runtime.devices import predicting
+from diptych.runtime.errors import RecipeError
 from diptych.tasks.gallery import FLUSH_EVERY, Cells, Gallery, Table, not_asked, open_table, pairs, put
 
 FIRST = 10  # of what was found, in the predictions

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from diptych.core import Batch, Question, Record, Sample, Statement
-from diptych.errors import DataError
-from diptych.loading.tokens import Tokens
+from diptych.data.store.tokens import Tokens
 from diptych.metrics.bootstrap import paired_interval, rows_by_picture
+from diptych.runtime.errors import DataError
 from diptych.tasks.baselines import BlindAnswers
 from diptych.tasks.scores import Baselines, Score, Scores, score_of, share_scores
 from diptych.tasks.spec import TaskSpec

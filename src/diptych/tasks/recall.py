@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from diptych.errors import DataError
 from diptych.metrics.bootstrap import bootstrap_interval, rows_by_picture
 from diptych.metrics.retrieval import RECALLS, recall_by_chance
+from diptych.runtime.errors import DataError
 from diptych.tasks.gallery import Gallery
 from diptych.tasks.matching import AT
 from diptych.tasks.scores import Score, Scores

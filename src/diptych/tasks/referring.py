@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from diptych.core import Asked, Batch, Expression, Record, Regions, Sample, Task, iou
-from diptych.errors import DataError
-from diptych.loading.tokens import Tokens
+from diptych.data.store.tokens import Tokens
 from diptych.models.heads import RegionScoreHead
+from diptych.runtime.errors import DataError
 from diptych.tasks.scores import Baselines, Scores, share_scores
 from diptych.tasks.spec import Start, TaskSpec, TrainingRecords
 from diptych.tasks.vcr import finite

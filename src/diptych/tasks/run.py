@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from diptych.core import Record, Sample, Task, collate
-from diptych.devices import predicting
+from diptych.runtime.devices import predicting
 from diptych.tasks.spec import RanksGallery
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.core import Record
-from diptych.errors import DataError
-from diptych.loading.tokens import Tokens
+from diptych.data.store.tokens import Tokens
+from diptych.runtime.errors import DataError
 from diptych.tasks.gallery import Gallery
 
 Matrix = NDArray[np.float64]

@@ -9,9 +9,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from torch import nn
 
 from diptych.core import Question, Record, Task
-from diptych.decoding import DecodingOptions
-from diptych.loading.store import Store
-from diptych.loading.tokens import Tokens
+from diptych.data.store.store import Store
+from diptych.data.store.tokens import Tokens
+from diptych.models.decoding import DecodingOptions
 from diptych.tasks.answers import Answers
 from diptych.tasks.scores import Baselines, Score, Scores
 

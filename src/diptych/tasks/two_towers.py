@@ -20,16 +20,16 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from diptych.core import Batch, Record, Sample, collate
-from diptych.devices import predicting
-from diptych.errors import CheckpointError, DataError, RecipeError
-from diptych.files import parse_json, text_of, write_atomically
-from diptych.loading.tokens import Tokens
+from diptych.data.store.tokens import Tokens
 from diptych.metrics.bootstrap import bootstrap_interval, rows_by_picture
 from diptych.metrics.retrieval import RECALLS, Ranks, recall_by_chance, recalls, retrieval_ranks
+from diptych.runtime.devices import predicting
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError
+from diptych.runtime.files import parse_json, text_of, write_atomically
+from diptych.runtime.weight_files import read_weights
 from diptych.tasks.run import ask
 from diptych.tasks.scores import Score, Scores
 from diptych.tasks.shortlist import top
-from diptych.weight_files import read_weights
 
 VECTORS, KEYS = "gallery.safetensors", "gallery.json"
 SENTENCES = 256  # at a time, of a shortlist

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from diptych.core import IGNORE, Batch, Choices, Object, Record, Sample, Task, split_at_tags
-from diptych.errors import DataError
-from diptych.loading.tokens import Tokens
+from diptych.data.store.tokens import Tokens
 from diptych.objectives import Candidate, Named, region_of, split_candidates
+from diptych.runtime.errors import DataError
 from diptych.tasks.baselines import BlindChoice
 from diptych.tasks.scores import Baselines, Scores, share_scores
 from diptych.tasks.spec import TaskSpec, TrainingRecords

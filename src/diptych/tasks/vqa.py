@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from diptych.core import Batch, Question, Record, Sample, Task
-from diptych.errors import DataError, RecipeError
-from diptych.loading.tokens import Tokens
+from diptych.data.store.tokens import Tokens
 from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
 from diptych.metrics.vqa import answer_accuracy, vqa_scores
 from diptych.models.heads import SlotAnswerHead, WordHead, answer_probabilities
+from diptych.runtime.errors import DataError, RecipeError
 from diptych.tasks.answers import UNKNOWN, Answers
 from diptych.tasks.baselines import BlindAnswers, answer_ceiling
 from diptych.tasks.scores import Baselines, Score, Scores, score_of

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from diptych.errors import CheckpointError, nearest
+from diptych.runtime.errors import CheckpointError, nearest
 from diptych.training.slices import place
 
 

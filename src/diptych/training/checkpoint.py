@@ -19,8 +19,8 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from diptych.errors import CheckpointError, TrainingError
-from diptych.files import parse_json, text_of
+from diptych.runtime.errors import CheckpointError, TrainingError
+from diptych.runtime.files import parse_json, text_of
 
 STATE = "state.json"
 FORMAT = 2  # 1 had no check of state.json itself

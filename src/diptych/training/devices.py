@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 import torch
 from torch import distributed
 
-from diptych.downloads import first_line
-from diptych.errors import TrainingError
-from diptych.processes import started_together
+from diptych.runtime.downloads import first_line
+from diptych.runtime.errors import TrainingError
+from diptych.runtime.processes import started_together
 
 
 def seed_part(*place: int) -> None:

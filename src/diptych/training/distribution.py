@@ -14,7 +14,7 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from diptych.core import Losses
-from diptych.devices import autocast
+from diptych.runtime.devices import autocast
 from diptych.training.devices import Ranks
 from diptych.training.slices import is_sharded, plain
 

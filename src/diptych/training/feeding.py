@@ -16,8 +16,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from diptych.core import Update
-from diptych.errors import DiptychError, TrainingError
-from diptych.processes import fresh
+from diptych.runtime.errors import DiptychError, TrainingError
+from diptych.runtime.processes import fresh
 from diptych.training.config import TrainingConfig
 
 MOST = 8  # processes that make batches, where nobody says how many

@@ -10,9 +10,9 @@ from math import inf
 import torch
 from torch import nn
 
-from diptych.configs import derive
-from diptych.devices import Precision, choose_precision
-from diptych.errors import TrainingError
+from diptych.runtime.configs import derive
+from diptych.runtime.devices import Precision, choose_precision
+from diptych.runtime.errors import TrainingError
 from diptych.training.config import TrainingConfig
 from diptych.training.step import Stepper
 

@@ -13,9 +13,9 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from diptych.extras import wanted
-from diptych.files import parse_json, text_of
-from diptych.progress import SPARSE_SECONDS, time_left
+from diptych.runtime.extras import wanted
+from diptych.runtime.files import parse_json, text_of
+from diptych.runtime.progress import SPARSE_SECONDS, time_left
 
 METRICS = "metrics.jsonl"
 SMOOTHED = 20  # logged steps over whose losses the lines for people show the mean

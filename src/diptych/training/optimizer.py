@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from diptych.errors import RecipeError, nearest
+from diptych.runtime.errors import RecipeError, nearest
 from diptych.training.config import OptimizerConfig
 from diptych.training.muon import ORTHOGONAL, Muon
 from diptych.training.slices import plain

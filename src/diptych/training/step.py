@@ -11,8 +11,8 @@ from jaxtyping import Float
 from torch import Tensor, distributed, nn
 
 from diptych.core import Losses, Update
-from diptych.devices import sent
-from diptych.errors import TrainingError
+from diptych.runtime.devices import sent
+from diptych.runtime.errors import TrainingError
 from diptych.training.config import OptimizerConfig, TrainingConfig
 from diptych.training.devices import Ranks, seed_part
 from diptych.training.distribution import Distributed

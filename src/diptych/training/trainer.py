@@ -17,9 +17,9 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from diptych.devices import Precision, autocast, choose_device
-from diptych.errors import CheckpointError, RecipeError, Stopped, TrainingError, nearest
-from diptych.terminal import make_console
+from diptych.runtime.devices import Precision, autocast, choose_device
+from diptych.runtime.errors import CheckpointError, RecipeError, Stopped, TrainingError, nearest
+from diptych.runtime.terminal import make_console
 from diptych.training import checkpoint as checkpoints
 from diptych.training.averages import Ema, named_tensors, put_tensors
 from diptych.training.checkpoint import Checkpoint

@@ -14,8 +14,8 @@ import zlib
 from functools import lru_cache
 from pathlib import Path
 
-from diptych.errors import DataError
-from diptych.files import bytes_of
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import bytes_of
 
 TAR, ZIP = ".tar", ".zip"
 BESIDE = "+"

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from diptych.errors import DataError
-from diptych.files import write_atomically
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import write_atomically
 from diptych.vision.archives import beside, content
-from diptych.vision.detector import Picture
+from diptych.vision.detectors.detector import Picture
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
 # Pillow's names of them: a file is never given to a reader of another format, some of which start programs.

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
 from diptych.core import BIDIRECTIONAL, Batch
-from diptych.errors import ServingError
 from diptych.models.decoder import DecoderMemory, Past
 from diptych.models.transformer import Memory, Remembered
-from diptych.vision.detection import best_boxes
-from diptych.vision.grid import Grid
-from diptych.vision.storybook_detector import StorybookDetector
+from diptych.runtime.errors import ServingError
+from diptych.storybook.detector.detector import StorybookDetector
+from diptych.storybook.detector.training import best_boxes
+from diptych.vision.detectors.grid import Grid
 
 REGIONS = ("boxes", "scores", "sizes", "present", "features", "classes", "whole")
 

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from diptych.core import Writer
-from diptych.errors import DataError, ServingError
-from diptych.extras import wanted
-from diptych.files import check_name, holds_something, whole_folder
-from diptych.loading.tokens import FILE as TOKENS
+from diptych.data.store.tokens import FILE as TOKENS
 from diptych.runs.folder import ModelFolder
+from diptych.runtime.errors import DataError, ServingError
+from diptych.runtime.extras import wanted
+from diptych.runtime.files import check_name, holds_something, whole_folder
 from diptych.serving.export.programs import (
     REGIONS,
     Answer,
@@ -32,10 +32,10 @@ from diptych.serving.export.programs import (
     example_regions,
 )
 from diptych.serving.taught import taught
+from diptych.storybook.detector.detector import CANDIDATES, StorybookDetector
 from diptych.tasks.answers import UNKNOWN
-from diptych.vision.grid import Grid
-from diptych.vision.load import load_detector
-from diptych.vision.storybook_detector import CANDIDATES, StorybookDetector
+from diptych.vision.detectors.grid import Grid
+from diptych.vision.detectors.load import load_detector
 
 Format = Literal["torch", "onnx"]
 FACTS, RUNNER = "program.json", "run.py"

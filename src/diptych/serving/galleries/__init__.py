@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.errors import RecipeError
+from diptych.runtime.errors import RecipeError
 
 Vectors = NDArray[np.float32]  # (N, S), each of length 1
 

@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from diptych.errors import DataError
-from diptych.files import parse_json, text_of, write_atomically
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import parse_json, text_of, write_atomically
 from diptych.vision.pictures import ENDINGS, find_pictures
 
 FILE = "contents.json"

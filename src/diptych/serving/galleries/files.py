@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 from torch import Tensor
 
-from diptych.files import bytes_of, write_atomically
+from diptych.runtime.files import bytes_of, write_atomically
 from diptych.serving.galleries import Vectors
 
 FOLDER = "vectors"

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.errors import GalleryError, RecipeError
-from diptych.extras import wanted
+from diptych.runtime.errors import GalleryError, RecipeError
+from diptych.runtime.extras import wanted
+from diptych.runtime.terminal import printable
 from diptych.serving.galleries import Vectors
-from diptych.terminal import printable
 
 CANDIDATES = 200  # of a search in the index: recall at 10 is measured in docs/results
 PATIENCE = 10  # seconds for a connection

@@ -17,7 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from diptych.errors import DiptychError, ServingError
+from diptych.runtime.errors import DiptychError, ServingError
 from diptych.serving import messages
 from diptych.serving.messages import Asked, Message
 from diptych.serving.predictor import Predictor
@@ -30,7 +30,7 @@ from diptych.serving.service.problems import GONE, Problem, Refused
 from diptych.serving.service.uploads import open_upload, parse, read_body
 from diptych.serving.service.worker import Job, Worker, late
 from diptych.serving.taught import draws_its_pictures, facts, taught
-from diptych.vision.detector import Picture
+from diptych.vision.detectors.detector import Picture
 
 log = logging.getLogger("diptych.serve")
 T = TypeVar("T")

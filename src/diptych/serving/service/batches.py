@@ -10,9 +10,8 @@ from pathlib import Path
 import torch
 
 from diptych.core import Record
-from diptych.decoding import DecodingOptions
-from diptych.errors import DataError, DiptychError, GalleryError
-from diptych.recipes.decoding import chosen_decoding
+from diptych.models.decoding import DecodingOptions
+from diptych.runtime.errors import DataError, DiptychError, GalleryError
 from diptych.serving.messages import (
     CaptionRequest,
     Hit,
@@ -28,6 +27,7 @@ from diptych.serving.predictor import AnyPicture, Predictor
 from diptych.serving.service.pictures import Gallery
 from diptych.serving.service.problems import Refused
 from diptych.serving.service.worker import Job, refuse
+from diptych.systems.decoding import chosen_decoding
 from diptych.vision.features.files import NoFeatures
 
 log = logging.getLogger("diptych.serve")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from diptych.errors import DataError
+from diptych.runtime.errors import DataError
 from diptych.vision.pictures import find_pictures, open_picture
 
 THUMBNAIL = 480  # pixels of the longer side
@@ -55,8 +55,8 @@ def drawn_examples(count: int = EXAMPLES) -> dict[str, bytes]:
     """Scenes of the drawn world as PNGs, by name."""
     import numpy as np
 
-    from diptych.sources.storybook.book import Storybook
-    from diptych.sources.storybook.render import render
+    from diptych.storybook.book import Storybook
+    from diptych.storybook.render import render
 
     examples: dict[str, bytes] = {}
     for scene in Storybook(SEED, "test", count):

@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from diptych.errors import ServingError
+from diptych.runtime.errors import ServingError
 from diptych.serving.service.app import Service, make_app
 from diptych.serving.service.guard import Guard, start_log
 

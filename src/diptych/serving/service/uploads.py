@@ -18,11 +18,11 @@ from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from diptych.errors import DataError
+from diptych.runtime.errors import DataError
 from diptych.serving.messages import Asked
 from diptych.serving.service.limits import Limits
 from diptych.serving.service.problems import Refused
-from diptych.vision.detector import Picture
+from diptych.vision.detectors.detector import Picture
 from diptych.vision.pictures import TooManyPixels, UnknownFormat, read_picture
 
 A = TypeVar("A", bound=Asked)

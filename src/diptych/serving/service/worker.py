@@ -13,7 +13,7 @@ from typing import Any
 from diptych.serving.messages import Message
 from diptych.serving.service.limits import Limits
 from diptych.serving.service.problems import Refused
-from diptych.vision.detector import Picture
+from diptych.vision.detectors.detector import Picture
 
 
 @dataclass

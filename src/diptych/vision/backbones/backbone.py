@@ -15,8 +15,8 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torchvision.transforms.functional import normalize
 
-from diptych.errors import CheckpointError, RecipeError
-from diptych.vision.weights import fill
+from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.vision.detectors.weights import fill
 
 # ImageNet's; every backbone of torchvision and most of timm's were trained with them.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from diptych.errors import RecipeError, nearest
+from diptych.runtime.errors import RecipeError, nearest
 from diptych.vision.backbones.backbone import DEVIATION, MEAN, SIDE, Backbone, Opened, Reading, as_map, three
-from diptych.vision.onnx_graph import Feed, Graph
+from diptych.vision.backbones.onnx_graph import Feed, Graph
 
 KEYS = ("input", "layout", "colours", "side", "mean", "deviation", "map")
 

@@ -11,9 +11,9 @@ from typing import Any, cast
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from diptych.downloads import downloading, first_line
-from diptych.errors import CheckpointError, RecipeError, nearest
-from diptych.extras import wanted
+from diptych.runtime.downloads import downloading, first_line
+from diptych.runtime.errors import CheckpointError, RecipeError, nearest
+from diptych.runtime.extras import wanted
 from diptych.vision.backbones.backbone import Opened, Reading, Three
 
 # What its loading raises on files that are none of a model's.

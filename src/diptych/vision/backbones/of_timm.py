@@ -7,11 +7,11 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from diptych.downloads import downloading, first_line
-from diptych.errors import CheckpointError, RecipeError, nearest
-from diptych.extras import wanted
+from diptych.runtime.downloads import downloading, first_line
+from diptych.runtime.errors import CheckpointError, RecipeError, nearest
+from diptych.runtime.extras import wanted
+from diptych.runtime.weight_files import read_weights
 from diptych.vision.backbones.backbone import Opened, Reading, Three, as_map
-from diptych.weight_files import read_weights
 
 
 class _LastMap(nn.Module):

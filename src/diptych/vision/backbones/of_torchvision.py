@@ -11,11 +11,11 @@ from torchvision import models
 from torchvision.models import get_model, get_model_weights, list_models
 from torchvision.models.feature_extraction import create_feature_extractor, get_graph_node_names
 
-from diptych.downloads import downloading
-from diptych.errors import RecipeError, nearest
+from diptych.runtime.downloads import downloading
+from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.weight_files import read_weights
 from diptych.vision.backbones.backbone import SIDE, Opened, Reading
-from diptych.vision.weights import fill
-from diptych.weight_files import read_weights
+from diptych.vision.detectors.weights import fill
 
 # GoogLeNet's released weights want other means and deviations, into which it turns the usual ones by itself.
 BUILDING: dict[str, dict[str, bool]] = {

@@ -10,9 +10,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from diptych.downloads import downloading
-from diptych.errors import CheckpointError, RecipeError
-from diptych.extras import wanted
+from diptych.runtime.downloads import downloading
+from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.runtime.extras import wanted
 from diptych.vision.backbones.backbone import DEVIATION, MEAN, SIDE, Opened, Reading, Three, as_map
 
 FILES = "config.json, preprocessor_config.json and model.safetensors"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from diptych.errors import DataError
+from diptych.runtime.errors import DataError
 from diptych.vision.features.raw import Array, FeatureFormat, Listing, Raw, Unit, needed, refuse
 
 COLUMNS = ("img_id", "roi_features", "boxes", "preds_per_image")

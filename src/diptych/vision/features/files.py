@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from diptych.core import Record
-from diptych.errors import DataError
+from diptych.runtime.errors import DataError
 from diptych.vision.features import arrow, lmdb, npy, npz, tsv, vl_bert, vlp
 from diptych.vision.features.raw import Listing, Raw, Unit, read_as_data
 from diptych.vision.pictures import ENDINGS

@@ -17,9 +17,9 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from diptych import unpickle
-from diptych.errors import DataError
-from diptych.files import parse_json
+from diptych.runtime import unpickle
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import parse_json
 from diptych.vision.features.npy import of_info
 from diptych.vision.features.npz import read_npz
 from diptych.vision.features.raw import Array, FeatureFormat, Listing, Raw, Unit, needed, refuse

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from diptych.errors import DataError
-from diptych.files import bytes_of
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import bytes_of
 from diptych.vision.features.raw import Array, FeatureFormat, Listing, Raw, Unit, not_too_large, read_npy, refuse
 from diptych.vision.features.vlp import Boxes, boxes_below
 

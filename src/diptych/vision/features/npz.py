@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diptych.errors import DataError
+from diptych.runtime.errors import DataError
 from diptych.vision.features.raw import Array, FeatureFormat, Listing, Raw, Unit, not_too_large, read_npy, refuse
 
 FIELDS = {

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from diptych.core.contract import NAMED_IN, FeatureProfile
-from diptych.errors import DataError
-from diptych.files import text_of
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import text_of
 
 PICTURES = 32  # that are looked at, evenly spaced over the names
 MEANS = 256

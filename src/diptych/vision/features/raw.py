@@ -16,9 +16,9 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from diptych import unpickle
-from diptych.errors import DataError, DiptychError
-from diptych.extras import wanted
+from diptych.runtime import unpickle
+from diptych.runtime.errors import DataError, DiptychError
+from diptych.runtime.extras import wanted
 
 Array = npt.NDArray[Any]
 MOST_BYTES = 256 * 2**20  # of one array

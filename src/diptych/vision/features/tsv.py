@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from diptych.errors import DataError
+from diptych.runtime.errors import DataError
 from diptych.vision.features.raw import FeatureFormat, Listing, Raw, Unit, of_base64, refuse
 
 BUTD = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")

@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from diptych.errors import DataError
-from diptych.files import bytes_of, parse_json
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import bytes_of, parse_json
 from diptych.vision.features.raw import FeatureFormat, Listing, Raw, Unit, not_too_large, of_base64, refuse
 
 FIELDS = ("num_boxes", "image_w", "image_h", "boxes", "features")

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from diptych.errors import DataError
+from diptych.runtime.errors import DataError
 from diptych.vision.features.raw import Array, FeatureFormat, Listing, Raw, Unit, needed, refuse
 
 PART = re.compile(r"(?P<prefix>.*?)_?(?P<what>feat|cls|bbox)(?P<part>.{3})\.(h5|hdf5)$")

@@ -1,0 +1,145 @@
+"""A manifest: one JSON file that names the files of a set of data, whatever their formats, joined by picture.
+
+    {"images": "train2014", "split": "train", "captions": "annotations/captions_train2014.json",
+     "vqa": ["v2_OpenEnded_mscoco_train2014_questions.json", "v2_mscoco_train2014_annotations.json"]}
+
+Names start from the manifest's own folder. `images` is a folder or a list of some, by default that folder; `split` is
+that of files which name none; `about` is for people. The others are names of `FORMATS`, each with a file, or a list of
+those that the format is made of. Several such sets, a split each, stand in a list: {"sets": [{...}, {...}]}.
+
+Pictures that are not there are counted and left out, since public sets are seldom complete.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from diptych.core import Record
+from diptych.data.formats.format import Format, Source, Wanted, one_of
+from diptych.data.formats.parsing import Entry, Pictures, Skips, combined
+from diptych.runtime.errors import DataError, nearest
+from diptych.vision.archives import is_there
+
+WHAT = "a manifest .json that names the files of a set"
+SETS, IMAGES, SPLIT, ABOUT = "sets", "images", "split", "about"
+OWN = (IMAGES, SPLIT, ABOUT)
+Formats = Mapping[str, Format]
+
+
+def fits(source: Source, formats: Formats) -> bool:
+    """Whether it is meant to be one: `sets`, or a path where a set of data has a list."""
+    if not source.has():
+        return False
+    values = source.json.value
+    texts = {name for name, value in values.items() if isinstance(value, str) or _are_texts(value)}
+    return SETS in values or bool(texts & {*formats, IMAGES}) or (bool(texts) and texts == set(values))
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
+
+
+def example(name: str, form: Format) -> str:
+    """How a manifest names the files of a format."""
+    files = ", ".join(f'"{file.upper()}"' for file in form.files[: form.least])
+    return f'write them into a manifest, {{"images": "FOLDER", "{name}": [{files}]}}'
+
+
+def read(source: Source, formats: Formats, wanted: Wanted, need_pictures: bool) -> list[Record]:
+    """All records of all sets. `wanted.pictures` overrules `images`, and `wanted.split` is of sets that name none."""
+    sets = source.json[SETS].items() if SETS in source.json.names() else [source.json]
+    if not sets:
+        source.json[SETS].refuse("no sets", "at least one")
+    found = [record for one in sets for record in _set(one, source.path.parent, formats, wanted, need_pictures)]
+    joined = combined(_named_alike(found))
+    return _there(joined, wanted.skips, source.path) if need_pictures else joined
+
+
+def _set(entry: Entry, folder: Path, formats: Formats, wanted: Wanted, need_pictures: bool) -> list[Record]:
+    for name in entry.names():
+        if name not in (*formats, *OWN):
+            entry.refuse(f"`{name}`", f"{IMAGES}, {SPLIT} or the name of a format; {nearest(name, (*formats, *OWN))}")
+    named = [name for name in entry.names() if name in formats]
+    if not named:
+        entry.refuse("no file of data", f"at least one, under {', '.join(formats)}")
+    split = entry.get(SPLIT)
+    pictures = _pictures(entry, folder, wanted.pictures, need_pictures)
+    mine = replace(wanted, pictures=pictures, split=wanted.split if split is None else split.text())
+    return [record for name in named for record in _read(name, entry[name], folder, formats, mine)]
+
+
+def _pictures(entry: Entry, folder: Path, given: Path | Pictures | None, need_pictures: bool) -> Pictures:
+    if isinstance(given, Path):
+        return Pictures((given,), need_pictures)
+    images = entry.get(IMAGES)
+    if images is None:
+        return Pictures((folder,), need_pictures)
+    paths = images.items() if isinstance(images.value, list) else [images]
+    for path in paths:
+        if need_pictures and not (folder / path.text()).exists():
+            path.refuse(f"no folder {folder / path.text()}", "that of the pictures (or give it: --pictures FOLDER)")
+    if not paths:
+        images.refuse("no folder", "at least one")
+    return Pictures(tuple(folder / path.text() for path in paths), need_pictures)
+
+
+def _read(name: str, entry: Entry, folder: Path, formats: Formats, wanted: Wanted) -> list[Record]:
+    form = formats[name]
+    entries = entry.items() if isinstance(entry.value, list) else [entry]
+    if not form.least <= len(entries) <= len(form.files):
+        entry.refuse(f"{len(entries)} files", f"{', '.join(form.files)}: {form.least} to {len(form.files)}")
+    files = []
+    for one, what in zip(entries, form.files, strict=False):
+        path = folder / one.text()
+        if not path.exists():
+            one.refuse(f"nothing at {path}", f"the {what} of {name}")
+        files.append(Source(path))
+    if not form.fits(files[0]):
+        other = one_of(dict(formats), files[0])
+        hint = f"; it looks like `{other[0]}`" if other is not None else ""
+        entries[0].refuse(f"{files[0].path.name}, which is something else", f"{form.what}{hint}")
+    return form.read(wanted, *files)
+
+
+def _named_alike(records: list[Record]) -> list[Record]:
+    """One picture has one key, that of the first to name it, also where formats name it in two ways; two have two."""
+    keys: dict[str, str] = {}
+    taken: set[str] = set()
+    named = []
+    for record in records:
+        if record.image is None:
+            named.append(record)
+            continue
+        path = os.path.normpath(record.image)
+        if path not in keys:
+            folders = list(Path(path).parts[:-1])
+            key = record.key
+            while key in taken and folders:
+                key = f"{folders.pop()}/{key}"
+            keys[path] = key
+            taken.add(key)
+        named.append(record if keys[path] == record.key else replace(record, key=keys[path]))
+    return named
+
+
+def _is_there(record: Record) -> bool:
+    return record.image is None or is_there(record.image)
+
+
+def _there(records: list[Record], skips: Skips, path: Path) -> list[Record]:
+    """Those whose picture is there."""
+    found = []
+    for record in records:
+        if _is_there(record):
+            found.append(record)
+        else:
+            skips.add("pictures that are not there", str(record.image))
+    if records and not found:
+        raise DataError(
+            f"{path}: found none of its {len(records)} pictures (the first: {records[0].image}), wanted them; fetch "
+            f"them, or name their folder as `{IMAGES}`"
+        )
+    return found

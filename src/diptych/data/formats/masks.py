@@ -1,0 +1,38 @@
+"""Outlines of objects, as VCR and COCO have them, as the cells of their boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diptych.core import MASK_CELLS
+from diptych.data.formats.parsing import Entry
+
+
+def mask_of(outlines: Entry, box: Sequence[float], width: int, height: int, cells: int = MASK_CELLS) -> tuple[str, ...]:
+    """`Object.mask` of polygons [[[x, y], ...], ...] in pixels, beside the thing's box in fractions.
+
+    A cell shows the thing where its middle lies in any of the polygons. An outline of less than three corners, or so
+    thin that no middle lies in it, tells nothing: then the mask is not known.
+    """
+    size = np.array([width, height], dtype=np.float64)
+    start, end = np.array(box[:2]) * size, np.array(box[2:]) * size
+    middles = (np.arange(cells) + 0.5) / cells
+    across, down = (start[axis] + middles * (end - start)[axis] for axis in (0, 1))
+    shown = np.zeros((cells, cells), dtype=bool)
+    for outline in outlines.items():
+        corners = [[number.number() for number in corner.items(2)] for corner in outline.items()]
+        if len(corners) > 2:
+            shown |= _inside(np.array(corners), *np.meshgrid(across, down))
+    return tuple("".join("#" if cell else "." for cell in row) for row in shown) if shown.any() else ()
+
+
+def _inside(corners: NDArray[np.float64], x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether a line from the point to the right crosses the outline an odd number of times."""
+    inside = np.zeros(x.shape, dtype=bool)
+    for (x1, y1), (x2, y2) in zip(corners, np.roll(corners, -1, 0), strict=True):
+        if y1 != y2:
+            inside ^= ((y1 > y) != (y2 > y)) & (x < x1 + (y - y1) * (x2 - x1) / (y2 - y1))
+    return inside

@@ -1,0 +1,272 @@
+"""Public sets as they are downloaded: which files, from where, and the manifest that names those that are there.
+
+`SETS_KNOWN` is all that is known of them. Names start from the folder of the set; the first of several that is there is
+taken. Sizes and counts are those that the pages named here tell.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from diptych.data.formats.manifest import ABOUT, IMAGES, SETS, SPLIT
+from diptych.runtime.errors import DataError, RecipeError, nearest
+from diptych.runtime.files import bytes_of, parse_json, write_atomically
+
+FOUND_IN = ("", "*/")  # below the folder of the set, or one folder further
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A file or folder of a release."""
+
+    names: tuple[str, ...]  # under which it may lie
+    what: str  # what is in it, how large it is, what it comes from
+
+
+@dataclass(frozen=True)
+class Part:
+    """One set of the manifest: a format with the pieces that it reads, and a split where those name none."""
+
+    form: str
+    files: tuple[Piece, ...]
+    images: tuple[Piece, ...] = ()
+    split: str | None = None
+    least: int | None = None  # how many of the files it cannot do without; all, where not told
+
+    @property
+    def needed(self) -> tuple[Piece, ...]:
+        return self.files[: self.least]
+
+
+@dataclass(frozen=True)
+class PublicSet:
+    title: str
+    home: str
+    parts: tuple[Part, ...]
+
+    def pieces(self) -> list[Piece]:
+        return list(dict.fromkeys(piece for part in self.parts for piece in (*part.files, *part.images)))
+
+
+COCO_HOME = "https://cocodataset.org/#download"
+COCO = {
+    "train": Piece(("train2014", "images/train2014"), "82,783 pictures, about 13 GB, train2014.zip"),
+    "val": Piece(("val2014", "images/val2014"), "40,504 pictures, about 6 GB, val2014.zip"),
+    "test": Piece(("test2015", "images/test2015"), "81,434 pictures, test2015.zip"),
+}
+FLICKR = Piece(("flickr30k-images", "flickr30k_images", "images"), "31,783 pictures, asked for by a form")
+VG_IMAGES = (
+    Piece(("VG_100K",), "a part of 108,077 pictures, images.zip"),
+    Piece(("VG_100K_2",), "the others, images2.zip"),
+)
+WEB = "fetched by img2dataset as tars (--output_format webdataset) or folders, as many as are still there"
+VQA = (
+    ("train", "train2014", COCO["train"], "443,757 questions", "4,437,570 answers"),
+    ("val", "val2014", COCO["val"], "214,354 questions", "2,143,540 answers"),
+    ("test", "test2015", COCO["test"], "447,793 questions without answers", ""),
+)
+
+
+def _vqa() -> Iterator[Part]:
+    for split, subset, images, asked, answered in VQA:
+        questions = Piece((f"v2_OpenEnded_mscoco_{subset}_questions.json",), asked)
+        answers = (Piece((f"v2_mscoco_{subset}_annotations.json",), answered),) if answered else ()
+        yield Part("vqa", (questions, *answers), (images,), split)
+
+
+def _refcoco(folder: str, splits: str) -> PublicSet:
+    refs = Piece((f"{folder}/refs({splits}).p", f"refs({splits}).p"), f"the refs of {folder}.zip, split of {splits}")
+    boxes = Piece((f"{folder}/instances.json", "instances.json"), "their boxes, in the same zip")
+    images = Piece(("train2014", "images/train2014", "images/mscoco/images/train2014"), COCO["train"].what)
+    return PublicSet(
+        f"{folder}: expressions that single out a thing", "https://github.com/lichengunc/refer",
+        (Part("refcoco", (refs, boxes), (images,)),),
+    )  # fmt: skip
+
+
+def _web(title: str, home: str, validation: bool) -> PublicSet:
+    val = (Part("web", (Piece(("val", "validation"), f"validation, {WEB}"),), split="val"),) if validation else ()
+    return PublicSet(title, home, (Part("web", (Piece(("train", "."), WEB),), split="train"), *val))
+
+
+HOMES = {
+    "coco": f"{COCO_HOME}, https://cs.stanford.edu/people/karpathy/deepimagesent",
+    "entities": "https://github.com/BryanPlummer/flickr30k_entities",
+    "gcc": "https://ai.google.com/research/ConceptualCaptions/download",
+    "cc12m": "https://github.com/google-research-datasets/conceptual-12m",
+    "flickr8k": "https://www.kaggle.com/datasets/adityajn105/flickr8k, of hockenmaier.cs.illinois.edu",
+    "vqa": f"https://visualqa.org/download.html, {COCO_HOME}",
+    "gqa": "https://cs.stanford.edu/people/dorarad/gqa/download.html",
+}
+KARPATHY = "Karpathy's, in caption_datasets.zip"
+VCR_IMAGES = Piece(("vcr1images",), "pictures, with boxes and outlines beside them, vcr1images.zip")
+
+
+def _karpathy(name: str, images: Piece) -> tuple[Part, ...]:
+    return (Part("karpathy", (Piece((name, f"karpathy/{name}"), KARPATHY),), (images,)),)
+
+
+def _entities() -> Iterator[Part]:
+    for split in ("train", "val", "test"):
+        names = Piece((f"{split}.txt",), f"the names of {split}, in the repository")
+        words, boxes = (Piece((name,), "in annotations.zip") for name in ("Sentences", "Annotations"))
+        yield Part("flickr30k", (words, names, boxes), (FLICKR,), split, least=2)
+
+
+def _parts(form: str, files: str, what: str, images: Sequence[str], about: str, **splits: str) -> tuple[Part, ...]:
+    """A part for each split, by what the files call it; `*` stands for that."""
+    return tuple(
+        Part(
+            form,
+            (Piece((files.replace("*", own),), what),),
+            (Piece(tuple(name.replace("*", own) for name in images), about),),
+            split,
+        )
+        for split, own in splits.items()
+    )
+
+
+SETS_KNOWN: dict[str, PublicSet] = {
+    "flickr8k": PublicSet(
+        "Flickr8k captions: 6,000 pictures to train, 1,000 and 1,000, by its lists; drawn where there are none",
+        HOMES["flickr8k"],
+        (
+            Part(
+                "flickr8k",
+                (Piece(("Flickr8k.token.txt", "captions.txt"), "40,460 captions; its lists beside them"),),
+                (Piece(("Flicker8k_Dataset", "Flickr8k_Dataset", "Images"), "8,091 pictures, about 1 GB"),),
+            ),
+        ),
+    ),
+    "coco": PublicSet(
+        "COCO captions in Karpathy's split: 113,287 pictures to train, 5,000 and 5,000",
+        HOMES["coco"],
+        _karpathy("dataset_coco.json", Piece(("images", "."), "the folder of train2014 and val2014, about 19 GB")),
+    ),
+    "flickr30k": PublicSet(
+        "Flickr30k captions in Karpathy's split: 29,000 pictures to train, 1,014 and 1,000",
+        HOMES["coco"],
+        _karpathy("dataset_flickr30k.json", FLICKR),
+    ),
+    "flickr30k-entities": PublicSet(
+        "Flickr30k Entities: captions whose phrases have boxes", HOMES["entities"], tuple(_entities())
+    ),
+    "cc3m": _web("Conceptual Captions: 3,318,333 addresses to train, 15,840 to validate", HOMES["gcc"], True),
+    "cc12m": _web("Conceptual 12M: 12 million addresses", HOMES["cc12m"], False),
+    "sbu": _web("SBU captions: a million addresses", "https://www.cs.rice.edu/~vo9/sbucaptions", False),
+    "vqa2": PublicSet("VQA v2: questions with ten answers each", HOMES["vqa"], tuple(_vqa())),
+    "gqa": PublicSet(
+        "GQA: questions about scenes, with an answer each",
+        HOMES["gqa"],
+        _parts("gqa", "*_balanced_questions.json", "in questions1.2.zip, 1.4 GB", ("images",), "images.zip",
+               train="train", val="val", test="testdev"),
+    ),
+    "vcr": PublicSet(
+        "VCR: questions, answers and reasons about people in films",
+        "https://visualcommonsense.com/download",
+        tuple(
+            Part("vcr", (Piece((f"{split}.jsonl",), "in vcr1annots.zip"), VCR_IMAGES), (VCR_IMAGES,), split, least=1)
+            for split in ("train", "val", "test")
+        ),
+    ),
+    "refcoco": _refcoco("refcoco", "unc"),
+    "refcoco+": _refcoco("refcoco+", "unc"),
+    "refcocog": _refcoco("refcocog", "umd"),
+    "visual-genome": PublicSet(
+        "Visual Genome: phrases of regions, as captions, and questions",
+        "https://homes.cs.washington.edu/~ranjay/visualgenome",
+        tuple(
+            Part(form, (Piece((f"{name}.json",), f"{name}.json.zip"),), VG_IMAGES, "train")
+            for form, name in (("visual-genome", "region_descriptions"), ("visual-genome-qa", "question_answers"))
+        ),
+    ),
+    "nlvr2": PublicSet(
+        "NLVR2: statements about two pictures, which are read side by side as one",
+        "https://github.com/lil-lab/nlvr",
+        _parts("nlvr2", "*.json", "in nlvr2/data of the repository", ("images/*", "*"), "asked for by a form",
+               train="train", val="dev", test="test1"),
+    ),
+    "snli-ve": PublicSet(
+        "SNLI-VE: what a picture of Flickr30k entails",
+        "https://github.com/necla-ml/SNLI-VE",
+        _parts("snli-ve", "snli_ve_*.jsonl", "made by the repository's script", FLICKR.names, FLICKR.what,
+               train="train", val="dev", test="test"),
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What of a set lies in a folder."""
+
+    name: str
+    root: Path
+    there: dict[Piece, Path]
+
+    @classmethod
+    def of(cls, name: str, root: Path) -> Layout:
+        if not root.is_dir():
+            raise DataError(f"found no folder {root}, wanted that of {name}'s files; see them: diptych data {name}")
+        return cls(name, root, {p: found for p in known(name).pieces() if (found := _found(p, root)) is not None})
+
+    @property
+    def missing(self) -> list[Piece]:
+        return [piece for piece in known(self.name).pieces() if piece not in self.there]
+
+    def manifest(self, out: Path) -> dict[str, Any]:
+        """Of the parts whose files are there, its names from the folder that it lies in."""
+        chosen = known(self.name)
+        sets = [self._set(part, out) for part in chosen.parts if all(piece in self.there for piece in part.needed)]
+        if not sets:
+            missing = "; ".join(f"{' or '.join(piece.names)}: {piece.what}" for piece in self.missing)
+            raise DataError(f"found none of {self.name} in {self.root}, wanted one part of it at least: {missing}")
+        return {ABOUT: f"{chosen.title}; {chosen.home}", SETS: sets}
+
+    def _set(self, part: Part, out: Path) -> dict[str, Any]:
+        files = [_named(self.there[piece], out) for piece in part.files if piece in self.there]
+        images = [_named(self.there[piece], out) for piece in part.images if piece in self.there]
+        made: dict[str, Any] = {part.form: files[0] if len(files) == 1 else files}
+        if images:
+            made[IMAGES] = images
+        return made | ({SPLIT: part.split} if part.split is not None else {})
+
+
+def known(name: str) -> PublicSet:
+    if name not in SETS_KNOWN:
+        raise RecipeError(f"no public set {name!r}; {nearest(name, SETS_KNOWN)}")
+    return SETS_KNOWN[name]
+
+
+def _found(piece: Piece, root: Path) -> Path | None:
+    paths = (path for name in piece.names for start in FOUND_IN for path in _below(root, start, name))
+    return next((path for path in paths if path.exists()), None)
+
+
+def _below(root: Path, start: str, name: str) -> Iterator[Path]:
+    if not start:
+        yield root / name
+    elif name != ".":
+        yield from (folder / name for folder in sorted(root.iterdir()) if folder.is_dir())
+
+
+def _named(path: Path, out: Path) -> str:
+    """From the manifest's folder, where the path lies inside of it; else in full."""
+    path, folder = Path(os.path.abspath(path)), Path(os.path.abspath(out)).parent
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+
+
+def write_manifest(manifest: dict[str, Any], out: Path) -> None:
+    """Over an earlier one; any other file is left alone."""
+    if out.exists():
+        try:
+            is_ours = ABOUT in parse_json(bytes_of(out))
+        except (OSError, ValueError, TypeError):
+            is_ours = False
+        if not is_ours:
+            raise DataError(f"{out} is there and is no manifest that `diptych data` wrote; give another --out")
+    write_atomically(out, (json.dumps(manifest, indent=1) + "\n").encode())

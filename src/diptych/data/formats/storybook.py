@@ -1,0 +1,39 @@
+"""The folder that `diptych storybook write` made, through the readers of the public forms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from diptych.core import Record
+from diptych.data.formats import coco, conceptual, nlvr, refcoco, vcr, vqa2
+from diptych.data.formats.parsing import combined, key_of, read_json
+
+MANIFEST = "storybook.json"  # the seed and how much of each split is complete
+
+
+def read_all(folder: Path) -> list[Record]:
+    """All splits."""
+    names = read_json(folder / MANIFEST)["splits"].names()
+    return [record for split in names for record in read(folder, split)]
+
+
+def read(folder: Path, split: str) -> list[Record]:
+    """One split; one record a picture."""
+    pictures = folder / "pictures"
+    instances = folder / "coco" / f"instances_{split}.json"
+    if split == "web":
+        table = conceptual.read(folder / "conceptual" / "web.tsv", pictures, split)
+        return combined(coco.read(instances=instances, pictures=pictures, split=split), table)
+    return combined(
+        coco.read(folder / "coco" / f"captions_{split}.json", instances, pictures, split),
+        vqa2.read(
+            folder / "vqa2" / f"questions_{split}.json",
+            folder / "vqa2" / f"annotations_{split}.json",
+            pictures,
+            split,
+            name=lambda number: f"{key_of(split, number)}.png",
+        ),
+        refcoco.read(folder / "refcoco" / f"refs_{split}.json", pictures, split),
+        vcr.read(folder / "vcr" / f"{split}.jsonl", pictures, folder / "vcr", split),
+        nlvr.read(folder / "nlvr" / f"{split}.jsonl", pictures, split),
+    )

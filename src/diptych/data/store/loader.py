@@ -1,0 +1,203 @@
+"""From a store to batches: a pure function of (seed, step), cut into parts, with no state to save."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from random import Random
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from diptych.core import Batch, Partners, PickingUpdate, Record, Regions, Sample, Update, collate
+from diptych.data.store.corpus import Corpus
+from diptych.data.store.mirror import mirrored
+from diptych.data.store.order import Order
+from diptych.data.store.pixels import Pixels
+from diptych.data.store.store import Store
+from diptych.runtime.errors import DataError
+
+ToSamples = Callable[[Record], list[Sample]]
+
+
+@runtime_checkable
+class Updates(Protocol):
+    """Which update a step makes (`objectives.Schedule`)."""
+
+    def at(self, step: int) -> Update: ...
+
+
+class Loader:
+    """The batches of a run. Records whose bytes are damaged are left out, counted and named in `corrupt`.
+
+    `most_regions`: how many a sample keeps beside so many words; what is left out is neither hidden nor asked.
+    `mirror`: the share of samples that are seen in a mirror, with left and right swapped in their words.
+    With a `corpus`, the share `alone` of each batch is text without pictures; 1: all of it, and no record is read.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        records: Sequence[int],
+        to_samples: ToSamples,
+        updates: Updates,
+        batch_size: int,
+        seed: int,
+        *,
+        max_regions: int | None = None,
+        needs_regions: bool = False,
+        corpus: Corpus | None = None,
+        alone: float = 0.5,
+        pixels: Pixels | None = None,
+        mirror: float = 0.0,
+        most_regions: Callable[[int], int] | None = None,
+    ) -> None:
+        self.store, self.updates, self.seed, self.max_regions = store, updates, seed, max_regions
+        self.corpus, self.pixels, self.corrupt = corpus, pixels, dict[str, str]()
+        self.mirror, self.most_regions = mirror, most_regions
+        self.without_regions: list[str] = []  # keys of pictures that were left out, as nothing was found in them
+        texts = min(max(round(alone * batch_size), 1), batch_size) if corpus is not None else 0
+        self.text_order = Order(np.ones(len(corpus), dtype=np.int64), texts, seed) if corpus is not None else None
+        self._to_samples = to_samples
+        self._remember()
+        items, lengths = list[tuple[int, int]](), list[int]()
+        for index in records if texts < batch_size else ():
+            if needs_regions and not store.region_count(index):
+                self.without_regions.append(store.words(index).key)
+                continue
+            for position, sample in enumerate(self._samples(index)):
+                items.append((index, position))
+                lengths.append(len(sample) + self._region_count(index))
+        self._items = np.array(items, dtype=np.int64).reshape(-1, 2)
+        if not items and texts < batch_size:
+            raise DataError(
+                f"nothing to train on: {len(records)} of {len(store)} records in {store.folder} were chosen, and none "
+                f"has words for this task; `diptych check {store.folder}` shows what is there"
+            )
+        self.order = Order(np.array(lengths), batch_size - texts, seed) if items else None
+
+    def _remember(self) -> None:
+        """Words are parsed and tokenised once for small sets; a large one re-reads what falls out."""
+        words, to_samples = self.store.words, self._to_samples
+        self._samples = lru_cache(maxsize=200_000)(lambda index: tuple(to_samples(words(index))))
+        # By key: a mirrored question may be left out, if its answer is then none that the model gives.
+        self._mirrored = lru_cache(maxsize=200_000)(
+            lambda index: {sample.key: sample for sample in to_samples(mirrored(words(index)))}
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is remembered: another process remembers for itself."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_samples", "_mirrored")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._remember()
+
+    def __len__(self) -> int:
+        """Samples in an epoch: of the pictures, or of the text where there is nothing else."""
+        return len(self._items) or len(self.corpus or ())
+
+    @property
+    def steps_per_epoch(self) -> int:
+        order = self.order or self.text_order
+        assert order is not None
+        return order.steps_per_epoch
+
+    def at(self, step: int, part: int, parts: int) -> Batch:
+        """Part `part` of `parts` of the global batch of `step`, prepared by the update of that step.
+
+        Randomness depends on (seed, step, the sample's key), and wrong pairs are made of the global batch, so that the
+        parts together are the same samples however many there are. A part of which nothing can be read has another's
+        sample, from which nothing is learnt.
+        """
+        whole = _GlobalBatch(self, step)
+        own = range(part, len(whole), parts)
+        if not own:
+            raise DataError(
+                f"step {step}, part {part} of {parts} is empty: a batch of {len(whole)} cannot be cut into "
+                f"{parts} parts; use fewer processes"
+            )
+        there = [number for number in own if whole.read(number) is not None]
+        idle = not there
+        if idle:
+            there = [number for number in range(len(whole)) if whole.read(number) is not None][:1]
+        if not there:
+            key, why = next(iter(self.corrupt.items()))
+            raise DataError(
+                f"step {step}: none of the {len(whole)} records of the batch can be read ({len(self.corrupt)} "
+                f"were not so far; the first, {key}: {why}); `diptych check {self.store.folder}` shows all of them"
+            )
+        update = self.updates.at(step)
+        batch = collate([sample for number in there for sample in whole.prepared(number, update)])
+        places = update.places(batch) if isinstance(update, PickingUpdate) else {}
+        return replace(batch, idle=idle, places=places)
+
+    def draw(self, step: int, key: str, what: str) -> Random:
+        """The randomness of a sample at a step."""
+        return Random(f"{self.seed}/{step}/{key}/{what}")
+
+    def words(self, step: int, item: int) -> tuple[Sample, bool]:
+        """A sample of a picture without its regions, and whether it is seen in a mirror."""
+        index, position = self._items[item].tolist()
+        sample = self._samples(index)[position]
+        if self.mirror and self.draw(step, sample.key, "mirror").random() < self.mirror:
+            turned = self._mirrored(index).get(sample.key)
+            return (sample, False) if turned is None else (turned, True)
+        return sample, False
+
+    def regions(self, item: int) -> Regions | None:
+        """What the model takes of a picture; None, and a line in `corrupt`, where it cannot be read."""
+        index, position = self._items[item].tolist()
+        try:
+            regions = self.store.stored_regions(index)
+            if self.pixels is not None and len(regions):
+                regions = replace(regions, pixels=self.pixels.of(self.store.words(index)))
+        except DataError as error:
+            self.corrupt[error.key or self.store.words(index).key] = str(error)
+            return None
+        regions = regions if self.max_regions is None else regions.first(self.max_regions)
+        if self.most_regions is not None:
+            regions = regions.first(self.most_regions(len(self._samples(index)[position].text)))
+        return regions
+
+    def _region_count(self, index: int) -> int:
+        count = self.store.region_count(index)
+        return count if self.max_regions is None else min(count, self.max_regions)
+
+
+class _GlobalBatch:
+    """The samples of a step, those with pictures first, so that every part gets its share of both.
+
+    Words are cheap. Regions are read when they are wanted, and once: a part wants its own, and those of the pictures
+    that its wrong pairs take.
+    """
+
+    def __init__(self, loader: Loader, step: int) -> None:
+        self.loader, self.step = loader, step
+        self.items = [] if loader.order is None else loader.order.batch(step).tolist()
+        self.lines = [] if loader.text_order is None else loader.text_order.batch(step).tolist()
+        self.words = [loader.words(step, item) for item in self.items]
+        self.read = lru_cache(maxsize=None)(self._read)
+        self.partners = Partners([sample for sample, _ in self.words], self.read)
+
+    def __len__(self) -> int:
+        return len(self.items) + len(self.lines)
+
+    def _read(self, number: int) -> Sample | None:
+        """A sample with its regions, or of text alone; None where it cannot be read."""
+        if number >= len(self.items):
+            assert self.loader.corpus is not None
+            return self.loader.corpus.sample(self.lines[number - len(self.items)])
+        sample, turned = self.words[number]
+        regions = self.loader.regions(self.items[number])
+        if regions is None:
+            return None
+        return replace(sample, regions=regions.mirrored() if turned else regions)
+
+    def prepared(self, number: int, update: Update) -> list[Sample]:
+        """By the update of the step, with randomness of its own."""
+        sample = self.read(number)
+        assert sample is not None
+        rng = self.loader.draw(self.step, sample.key, "masks")
+        return update.prepare([replace(sample, seed=rng.getrandbits(63))], rng, self.partners)

@@ -1,6 +1,0 @@
-"""From a picture to words: search over what a model writes."""
-
-from diptych.decoding.options import DecodingOptions
-from diptych.decoding.search import Frames, Hypothesis, decode, search
-
-__all__ = ["DecodingOptions", "Frames", "Hypothesis", "decode", "search"]

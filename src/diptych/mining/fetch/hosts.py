@@ -1,0 +1,130 @@
+"""How a host is treated: so many connections, so many requests a second, a rest when it asks for one."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+from diptych.mining.settings import Fetch
+from diptych.runtime.extras import wanted
+from diptych.runtime.files import parse_json, text_of, write_atomically
+
+THRICE = 3
+
+
+@dataclass
+class Host:
+    """One host, in the one worker that it belongs to."""
+
+    name: str
+    every: float  # seconds between two requests
+    next_at: float = 0.0
+    complaints: int = 0  # 429 or 5xx in a row
+    failures: int = 0  # of any kind, in a row
+    left: str = ""  # why no more is asked of it
+    robots: Any = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @asynccontextmanager
+    async def turn(self, gate: asyncio.Semaphore) -> AsyncIterator[None]:
+        """This request's turn: at least `every` seconds after the one before, and one of those that `gate` lets pass.
+
+        Who waits for a slow host holds up no other one.
+        """
+        async with self.lock:
+            while (wait := self.next_at - time.monotonic()) > 0:
+                await asyncio.sleep(wait)
+            await gate.acquire()
+            self.next_at = time.monotonic() + self.every
+        try:
+            yield
+        finally:
+            gate.release()
+
+    def rest(self, seconds: float) -> None:
+        self.next_at = max(self.next_at, time.monotonic() + seconds)
+
+    def observe(self, status: int, after: str | None, settings: Fetch) -> None:
+        """What an answer means for those that follow: 429 or 5xx thrice, or Retry-After, is a rest."""
+        if status != 429 and status < 500:
+            self.complaints = 0
+            return
+        self.complaints += 1
+        asked = seconds_of(after)
+        if asked is not None:
+            self.rest(min(asked, settings.longest_rest))
+        elif self.complaints >= THRICE:
+            self.rest(settings.rest)
+            self.complaints = 0
+
+    def ended(self, well: bool, settings: Fetch) -> None:
+        self.failures = 0 if well else self.failures + 1
+        if self.failures >= settings.failures:
+            self.left = "host left"
+
+
+def seconds_of(after: str | None) -> float | None:
+    """Retry-After: seconds, or a date."""
+    if not after:
+        return None
+    if after.strip().isdecimal():
+        return float(after.strip()[:9])
+    try:
+        return max(0.0, parsedate_to_datetime(after).timestamp() - time.time())
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+class Robots:
+    """robots.txt as RFC 9309 has it, for our token; kept for a day beside the run, so one fetch a host."""
+
+    def __init__(self, text: str | None, agent: str, why: str = "") -> None:
+        """`text` None: nothing is allowed, for the reason `why`."""
+        self.text, self.agent, self.why = text, agent, why
+        self._rules: Any = None
+        if text:
+            with wanted("diptych mine", "mine"):
+                from protego import Protego
+            self._rules = Protego.parse(text)
+
+    def allows(self, address: str) -> bool:
+        if self.text is None:
+            return False
+        return self._rules is None or bool(self._rules.can_fetch(address, self.agent))
+
+    @property
+    def delay(self) -> float:
+        return float(self._rules.crawl_delay(self.agent) or 0.0) if self._rules is not None else 0.0
+
+
+class RobotsCache:
+    """A file a host, in the run's folder."""
+
+    def __init__(self, folder: Path, hours: float, agent: str) -> None:
+        self.folder, self.hours, self.agent = folder, hours, agent
+
+    def _path(self, origin: str) -> Path:
+        return self.folder / f"{hashlib.sha256(origin.encode()).hexdigest()[:24]}.json"
+
+    def get(self, origin: str) -> Robots | None:
+        try:
+            kept = parse_json(text_of(self._path(origin)))
+            if time.time() - kept["at"] > self.hours * 3600 or kept["origin"] != origin:
+                return None
+            return Robots(kept["text"], self.agent)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def put(self, origin: str, text: str) -> Robots:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        line = json.dumps({"origin": origin, "at": time.time(), "text": text}, ensure_ascii=True)
+        write_atomically(self._path(origin), line.encode())
+        return Robots(text, self.agent)

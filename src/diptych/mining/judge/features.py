@@ -1,0 +1,88 @@
+"""What a weak scorer knows of a pair: of the text alone, of the picture alone, and across; each number has a name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from diptych.mining.judge.scoring import Pair
+from diptych.mining.judge.statistics import NAMES as STATISTICS
+from diptych.mining.pages.texts import KINDS, english, spam_marks, words_of
+
+TEXT = (
+    "words",
+    "letters",
+    "word_length",
+    "differ",
+    "digits",
+    "marks",
+    "capitals",
+    "english",
+    *(f"kind_{k}" for k in KINDS),
+)
+PICTURE = ("width", "height", "ratio", "density", *STATISTICS)
+ACROSS = ("file_name", "page_title")
+SEEN = ("named_seen", "named_unseen", "seen_unnamed", "named", "count_agrees")
+MODEL = ("similarity", "match")
+GROUPS = {"text": TEXT, "picture": PICTURE, "across": (*ACROSS, *SEEN, *MODEL)}
+NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
+CERTAIN = 0.5  # a class is seen where some region has it with this probability
+
+
+def of_text(pair: Pair) -> list[float]:
+    words = words_of(pair.text)
+    lower = [word.lower() for word in words]
+    letters = sum(map(len, words))
+    return [
+        len(words), letters, letters / max(1, len(words)), len(set(lower)) / max(1, len(lower)),
+        sum(map(str.isdigit, pair.text)) / max(1, len(pair.text)), spam_marks(pair.text),
+        sum(word[0].isupper() for word in words) / max(1, len(words)), english()(pair.text)[2],
+        *(float(pair.kind == kind) for kind in KINDS),
+    ]  # fmt: skip
+
+
+def of_picture(row: Mapping[str, Any], statistics: np.ndarray[Any, Any]) -> list[float]:
+    width, height = float(row.get("width") or 1), float(row.get("height") or 1)
+    density = float(row.get("bytes") or 0) / (width * height)
+    return [np.log(width), np.log(height), np.log(width / height), density, *statistics]
+
+
+def around(pair: Pair) -> list[float]:
+    """Words that the text shares with the file's name and with the page's title."""
+    words = {word.lower() for word in words_of(pair.text)}
+    address = str(pair.row.get("address") or "")
+    stem = PurePosixPath(urlsplit(address).path).stem if len(address) < 2_000 else ""
+    name = {word for word in re.split(r"[^a-z]+", stem.lower()) if len(word) > 2}
+    title = {word.lower() for word in words_of(str(pair.row.get("title") or "")) if len(word) > 3}
+    return [float(len(words & name)), float(len(words & title))]
+
+
+def named_in(text: str, classes: Mapping[str, str]) -> dict[str, int]:
+    """Classes that the text names, and how many of each; `classes` leads from a word to its class."""
+    found: dict[str, int] = {}
+    lower = [word.lower() for word in words_of(text)]
+    for place, word in enumerate(lower):
+        name = classes.get(word) or classes.get(word.removesuffix("s")) or classes.get(word.removesuffix("es"))
+        if name is not None:
+            before = lower[max(0, place - 3) : place]
+            found[name] = next(
+                (NUMBERS[one] for one in before if one in NUMBERS), 2 if name != classes.get(word) else 1
+            )
+    return found
+
+
+def seen_and_named(named: Mapping[str, int], seen: Mapping[str, tuple[float, int]]) -> list[float]:
+    """`seen` has by class the highest probability of a region, and how many regions are of it."""
+    certain = {name for name, (most, _) in seen.items() if most >= CERTAIN}
+    hits = [seen.get(name, (0.0, 0))[0] for name in named]
+    agrees = [float(min(count, 2) == min(seen[name][1], 2)) for name, count in named.items() if name in seen]
+    return [
+        float(np.mean(hits)) if hits else 0.5, float(sum(hit < CERTAIN for hit in hits)),
+        float(len(certain - set(named))) / max(1, len(certain)), float(len(named)),
+        float(np.mean(agrees)) if agrees else 0.5,
+    ]  # fmt: skip

@@ -1,0 +1,116 @@
+"""Judges of pictures: is it a photograph of the world (the paper's Figure 3), is it safe. None comes with Diptych."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import math
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol, cast, runtime_checkable
+
+from PIL import Image
+
+from diptych.runtime.downloads import downloading
+from diptych.runtime.errors import CheckpointError, DiptychError, RecipeError
+
+FILE = "judge.json"
+PLACES = ("realism", "nsfw")
+SMALL = 256  # pixels of the longer side at which judges see a picture, when they learn and when they judge
+
+
+@runtime_checkable
+class Judge(Protocol):
+    """Gives each picture a number from 0 to 1; those under `least` are dropped."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def least(self) -> float: ...
+
+    def judge(self, pictures: Sequence[Any]) -> Sequence[float]:
+        """`pictures`: uint8 tensors (3, H, W). One finite number each."""
+        ...
+
+
+def small(image: Image.Image) -> Image.Image:
+    """The picture as judges see it."""
+    seen = image.copy()
+    seen.thumbnail((SMALL, SMALL))
+    return seen
+
+
+def check_scores(judge: Judge, scores: Sequence[float], pictures: int) -> list[float]:
+    """As floats. Raises DiptychError where they are no numbers from 0 to 1, one a picture."""
+    numbers = [float(score) for score in scores]
+    if len(numbers) != pictures or not all(math.isfinite(score) and 0 <= score <= 1 for score in numbers):
+        raise DiptychError(
+            f"the judge {judge.name} gave {numbers[:3]} for {pictures} pictures; wanted one number from 0 to 1 each: "
+            "mend it, or leave it out"
+        )
+    return numbers
+
+
+def judged(judge: Judge, images: Sequence[Any]) -> list[float | None]:
+    """PIL images in, scores out. A picture that a judge fails on is None; one that fails on all is told."""
+    from diptych.vision.pictures import to_picture
+
+    pictures = [to_picture(image) for image in images]
+    try:
+        return list(check_scores(judge, judge.judge(pictures), len(pictures)))
+    except DiptychError:
+        raise
+    except Exception as error:
+        raise DiptychError(
+            f"the judge {judge.name} failed on {len(pictures)} pictures: {type(error).__name__}: {error}; mend it, or "
+            "leave it out"
+        ) from error
+
+
+@cache
+def load_judge(name: str) -> Judge:
+    """A folder from `diptych mine judge`, `hub:ID` with the same files, or `module:function` of one's own code.
+
+    The last runs code, so it is taken from the command line alone and never from a file.
+    """
+    folder = Path(name)
+    if name.startswith("hub:"):
+        folder = _from_hub(name.removeprefix("hub:"))
+    elif ":" in name and not folder.exists():
+        module, _, made = name.partition(":")
+        try:
+            judge = getattr(importlib.import_module(module), made)()
+        except (ImportError, AttributeError, TypeError) as error:
+            raise RecipeError(
+                f"no judge {name}: {error}; wanted MODULE:FUNCTION that makes one, a folder or hub:ID"
+            ) from error
+        if not isinstance(judge, Judge):
+            raise RecipeError(f"{name} made no judge; wanted name, version, least and judge(pictures)")
+        return judge
+    if not (folder / FILE).is_file():
+        raise CheckpointError(
+            f"no judge in {folder}: wanted {FILE}; `diptych mine judge FOLDER --out {folder}` makes one"
+        )
+    from diptych.mining.judge.picture_judge import PictureJudge
+
+    return cast(Judge, PictureJudge.load(folder))
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    with downloading(f"the judge {name} from the hub", f"copy {FILE} and its weights to a folder, and give that"):
+        return Path(snapshot_download(name, allow_patterns=[FILE, "*.safetensors", "backbone/*.json"]))
+
+
+def identity(name: str) -> str:
+    """What stands in the settings of a run: the judge's name and version, by which its verdicts are kept."""
+    judge = load_judge(name)
+    identity = json.dumps([judge.name, judge.version, judge.least])
+    return f"{judge.name}/{judge.version}/{hashlib.sha256(identity.encode()).hexdigest()[:8]}"

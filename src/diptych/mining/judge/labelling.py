@@ -1,0 +1,67 @@
+"""Candidates for people to judge: drawn evenly over scores, as lines and as an HTML sheet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from diptych.mining import funnel
+from diptych.mining.layout import Layout
+from diptych.mining.tables import lines_of
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import parse_json, text_of, write_atomically
+
+PARTS = 20  # of the range of scores
+
+
+def sample(out: Path, count: int, lines: Path, seed: int = 0) -> list[dict[str, Any]]:
+    """Writes pairs with `"true": null`: all texts of pictures that were kept, as many of each part of the scores.
+
+    Lines that a file there has a verdict for keep it.
+    """
+    layout = Layout.finished(out)
+    pairs = []
+    for row in funnel.decisions(layout):
+        if row["sha256"] is None or not (picture := layout.picture(row["sha256"], row["type"] or "jpg")).exists():
+            continue
+        image = Path(os.path.relpath(picture, lines.parent)).as_posix()
+        for text in row["texts"]:
+            if set(text["fails"]) <= {"score"}:
+                about = {key: row[key] for key in ("page", "title", "address")}
+                pairs.append({"image": image, "statement": text["text"], "true": None, "kind": text["kind"],
+                              "score": text["score"], **about})  # fmt: skip
+    if not pairs:
+        raise DataError(f"{out} has kept no picture, so there is nothing to label")
+    drawn = _evenly(pairs, count, Random(seed))
+    before = _verdicts(lines)
+    for pair in drawn:
+        pair["true"] = before.get((pair["image"], pair["statement"]))
+    write_atomically(lines, lines_of(drawn))
+    return drawn
+
+
+def _evenly(pairs: Sequence[dict[str, Any]], count: int, rng: Random) -> list[dict[str, Any]]:
+    parts: dict[int, list[dict[str, Any]]] = {}
+    for pair in pairs:
+        parts.setdefault(int((pair["score"] or 0.0) * PARTS), []).append(pair)
+    for part in parts.values():
+        rng.shuffle(part)
+    drawn: list[dict[str, Any]] = []
+    while len(drawn) < count and any(parts.values()):
+        drawn += [part.pop() for _, part in sorted(parts.items()) if part]
+    drawn = drawn[:count]
+    rng.shuffle(drawn)
+    return drawn
+
+
+def _verdicts(lines: Path) -> dict[tuple[str, str], bool | None]:
+    if not lines.exists():
+        return {}
+    try:
+        verdicts = [parse_json(line) for line in text_of(lines).splitlines()]
+        return {(one["image"], one["statement"]): one["true"] for one in verdicts}
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{lines} is there and holds no labels ({error!r}); give another --out") from error

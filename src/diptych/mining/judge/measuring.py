@@ -1,0 +1,64 @@
+"""The third stage: each picture that was had, measured and judged; a row for each answer, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from diptych.mining.judge.decode import judge_all, measure
+from diptych.mining.judge.judges import small
+from diptych.mining.layout import Layout
+from diptych.mining.saved import Measured, read_json
+from diptych.mining.settings import PictureRules
+from diptych.mining.tables import Row, read_rows, write_json, write_rows
+from diptych.runtime.engine import Counts
+
+AT_ONCE = 64  # pictures that a judge sees in one batch
+
+
+@dataclass(frozen=True)
+class Decode:
+    """Work of the engine. `judges` names them by place: `realism`, `nsfw`."""
+
+    out: Path
+    rules: PictureRules
+    judges: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, name: str) -> Counts:
+        layout = Layout(self.out)
+        index = read_json(layout.plan(name), Measured).index
+        rows: list[Row] = []
+        waiting: list[tuple[Row, Image.Image]] = []
+        with layout.blob(index).open("rb") as file:
+            for entry in read_rows(layout.table("index", index), "index", ["address", "offset", "length"]):
+                if not entry["length"]:
+                    rows.append({"address": entry["address"], "fails": []})
+                    continue
+                file.seek(entry["offset"])
+                found, fails, image = measure(file.read(entry["length"]), self.rules)
+                row: dict[str, Any] = {"address": entry["address"], **found, "fails": fails}
+                rows.append(row)
+                if image is not None and self.judges:
+                    waiting.append((row, small(image)))
+                if len(waiting) == AT_ONCE:
+                    self._judge(waiting)
+        self._judge(waiting)
+        write_rows(layout.table("measured", name), rows, "measured")
+        counts = {
+            "measured": sum(1 for row in rows if row.get("sha256")),
+            "dropped": sum(1 for row in rows if row["fails"]),
+        }
+        write_json(layout.counts("measured", name), counts)
+        return counts
+
+    def _judge(self, waiting: list[tuple[Row, Image.Image]]) -> None:
+        if waiting:
+            judged = judge_all([image for _, image in waiting], self.judges, self.rules)
+            for (row, _), (scores, fails) in zip(waiting, judged, strict=True):
+                row.update(scores)
+                row["fails"] = [*row["fails"], *fails]
+            waiting.clear()

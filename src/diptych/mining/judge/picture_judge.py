@@ -1,0 +1,112 @@
+"""A judge of pictures, learnt from a folder with one subfolder a class: `natural` against all others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from diptych.core import Record
+from diptych.mining.judge.judges import FILE, small
+from diptych.mining.judge.logistic import Logistic, auc, auc_interval, threshold
+from diptych.mining.judge.statistics import NAMES, statistics
+from diptych.mining.tables import digest
+from diptych.runtime.errors import CheckpointError, DataError
+from diptych.runtime.files import parse_json, text_of, write_atomically
+from diptych.vision.backbones.backbone import Backbone
+from diptych.vision.detectors.detector import Detector
+from diptych.vision.detectors.grid import Grid
+from diptych.vision.detectors.load import load_detector
+
+GOOD = ("natural", "safe", "good", "keep")  # a subfolder of one of these names is what is kept
+BACKBONE = "backbone"  # a folder in the judge's
+KINDS = ("statistics", BACKBONE)
+HELD_OUT = 4  # every fourth picture of a class
+
+
+@dataclass(frozen=True)
+class PictureJudge:
+    """Logistic regression on statistics of the picture and, with a backbone, on its features of the whole picture.
+
+    `version` is of all weights.
+    """
+
+    name: str
+    version: str
+    least: float
+    model: Logistic
+    grid: Detector | None = None
+
+    def judge(self, pictures: Sequence[Tensor]) -> list[float]:
+        return [float(score) for score in self.model(_features(pictures, self.grid))]
+
+    @classmethod
+    def load(cls, folder: Path) -> PictureJudge:
+        try:
+            settings = parse_json(text_of(folder / FILE))
+            name, version, least, kind = (settings[key] for key in ("name", "version", "least", "kind"))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"cannot read {folder / FILE}: {error}; train the judge again") from error
+        if kind not in KINDS:
+            raise CheckpointError(f"{folder} holds a judge of kind {kind!r}, wanted one that `diptych mine judge` made")
+        grid = load_detector(folder / BACKBONE) if kind == BACKBONE else None
+        width = grid.contract.feature_size if grid is not None else 0
+        return cls(str(name), str(version), float(least), Logistic.load(folder, len(NAMES) + width), grid)
+
+
+def _features(pictures: Sequence[Tensor], grid: Detector | None) -> NDArray[np.float64]:
+    table = np.stack([statistics(Image.fromarray(one.permute(1, 2, 0).numpy())) for one in pictures])
+    if grid is None:
+        return table
+    found = grid.detect(list(pictures), [Record(str(number)) for number in range(len(pictures))])
+    return np.hstack([table, np.stack([cast(Tensor, one.whole).double().numpy() for one in found])])
+
+
+def train_judge(
+    classes: Path, out: Path, precision: float = 0.95, backbone: str | None = None, weights: Path | None = None
+) -> dict[str, Any]:
+    """Writes the judge; hands back its card: pictures by class, AUC on every fourth picture with its interval.
+
+    `backbone` is a name of torchvision, timm, open_clip or the hub, as `grid:` takes it; it is kept with the judge.
+    """
+    from diptych.vision.pictures import find_pictures, open_picture, to_picture
+
+    grid = Grid(Backbone.of(backbone, weights=weights)) if backbone is not None else None
+    table, labels, held = [], [], []
+    counts: dict[str, int] = {}
+    folders = sorted(path for path in classes.iterdir() if path.is_dir()) if classes.is_dir() else []
+    if not any(folder.name in GOOD for folder in folders) or len(folders) < 2:
+        raise DataError(
+            f"{classes} has the subfolders {', '.join(f.name for f in folders) or 'none'}; wanted one of what is to be "
+            f"kept, called {' or '.join(GOOD)}, and one or more of what is not"
+        )
+    for folder in folders:
+        for number, path in enumerate(find_pictures(folder)):
+            seen = small(Image.fromarray(open_picture(path).permute(1, 2, 0).numpy()))
+            table.append(_features([to_picture(seen)], grid)[0])
+            labels.append(folder.name in GOOD)
+            held.append(number % HELD_OUT == HELD_OUT - 1)
+            counts[folder.name] = counts.get(folder.name, 0) + 1
+    features, truth, test = np.stack(table), np.array(labels), np.array(held)
+    model = Logistic.fit(features[~test], truth[~test])
+    scores = model(features[test])
+    least = min(0.5, threshold(scores, truth[test], precision))
+    low, high = auc_interval(scores, truth[test], np.arange(int(test.sum())))
+    card = {
+        "name": out.name, "least": round(least, 6), "kind": BACKBONE if grid is not None else "statistics",
+        "version": digest([model.weights.tolist(), model.bias, grid.contract.weights if grid is not None else None]),
+        "backbone": backbone, "pictures": counts, "auc": round(auc(scores, truth[test]), 4),
+        "interval": [round(low, 4), round(high, 4)], "held_out": int(test.sum()), "features": list(NAMES),
+    }  # fmt: skip
+    model.save(out)
+    if grid is not None:
+        grid.save(out / BACKBONE)
+    write_atomically(out / FILE, json.dumps(card, indent=1).encode())
+    return card

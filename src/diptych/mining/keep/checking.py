@@ -1,0 +1,84 @@
+"""Whether the tables of a run's folder hold what a stage writes: who made the folder may have written anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from diptych.mining.keep.rules import RULES, TEXT_RULES
+from diptych.mining.layout import ENDING, SHA256, SHARD
+from diptych.mining.pages.texts import KINDS
+
+PICTURE_RULES = {rule.name for rule in RULES}
+OF_TEXTS = {"score", *(rule.name for rule in TEXT_RULES)}
+# Never null: by the kind of table, or of a row that nothing drops.
+ALWAYS = {
+    "pages": ("page", "address", "place", "texts", "fails", "licence"),
+    "index": ("address", "reason", "moved", "hops", "offset", "length"),
+    "measured": ("address", "fails"),
+    "joined": ("page", "address", "place", "texts", "fails", "licence"),
+    "decisions": ("page", "address", "place", "texts", "fails", "licence"),
+}
+KEPT = ("sha256", "dhash", "bytes", "width", "height")
+LEFT = (*KEPT, "blob", "offset", "length")
+
+
+def faults(table: Any, kind: str) -> Iterator[str]:
+    """What is wrong with a table that has the columns of its kind, or some of them."""
+    import pyarrow.compute as pc
+
+    there = set(table.column_names)
+    yield from (f"{name} is missing in a row" for name in ALWAYS[kind] if name in there and table[name].null_count)
+    if "fails" in there:
+        yield from _names("fails", pc.list_flatten(table["fails"]), PICTURE_RULES.__contains__)
+    if "dropped_by" in there:
+        yield from _names("dropped_by", pc.drop_null(table["dropped_by"]), PICTURE_RULES.__contains__)
+    for name, form in (("sha256", SHA256), ("type", ENDING), ("blob", SHARD)):
+        if name in there:
+            yield from _names(name, pc.drop_null(table[name]), form.fullmatch)
+    for name in ("offset", "length", "hops", "place", "bytes", "width", "height"):
+        if name in there and pc.any(pc.less(table[name], -1 if name == "offset" else 0)).as_py():
+            yield f"{name} is below zero"
+    if "texts" in there:
+        yield from _texts(pc.list_flatten(table["texts"]))
+    if kind in ("joined", "decisions"):
+        yield from _whole(table, there, kind)
+
+
+def _texts(texts: Any) -> Iterator[str]:
+    import pyarrow.compute as pc
+
+    if texts.null_count:
+        yield "a text is missing"
+        return
+    kinds, words, fails, scores = (pc.struct_field(texts, name) for name in ("kind", "text", "fails", "score"))
+    if kinds.null_count or words.null_count or fails.null_count:
+        yield "a text lacks its kind, its words or its verdicts"
+    yield from _names("kind", kinds, KINDS.__contains__)
+    yield from _names("fails of a text", pc.list_flatten(fails), OF_TEXTS.__contains__)
+    if not pc.all(pc.is_finite(pc.drop_null(scores))).as_py() and len(pc.drop_null(scores)):
+        yield "a score is not finite"
+
+
+def _whole(table: Any, there: set[str], kind: str) -> Iterator[str]:
+    """A row that is left has all that its record tells; the text that is kept is one of its texts."""
+    import pyarrow.compute as pc
+
+    if kind == "joined":
+        left = pc.equal(pc.list_value_length(table["fails"]), 0)
+    else:
+        left = pc.is_valid(table["kept"])
+        texts = pc.list_value_length(table["texts"])
+        if pc.any(pc.or_(pc.less(table["kept"], 0), pc.greater_equal(table["kept"], texts))).as_py():
+            yield "kept is no text of its picture"
+    for name in LEFT if kind == "joined" else KEPT:
+        if name in there and pc.any(pc.and_(left, pc.is_null(table[name]))).as_py():
+            yield f"{name} is missing in a row that is kept"
+
+
+def _names(column: str, values: Any, known: Callable[[str], object]) -> Iterator[str]:
+    import pyarrow.compute as pc
+
+    strange = [one for one in pc.unique(values).to_pylist() if one is None or not known(one)]
+    if strange:
+        yield f"{column} is {str(strange[0])[:80]!r}"

@@ -1,0 +1,78 @@
+"""The global step's great parts as Daft expressions on narrow columns of hashes: `min` and joins, and no sort.
+
+A sort with any_value has no order to rely on among equal rows; a least value and a join do.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diptych.mining.keep.keep import U64, Steps, Ties, masks
+from diptych.runtime.extras import wanted
+
+
+def steps() -> Steps:
+    return Steps(near_pairs, common, best)
+
+
+def _frame(**columns: NDArray[Any]) -> Any:
+    with wanted("--engine daft", "mine"):
+        import daft
+    signed = {name: one.view(np.int64) if one.dtype == np.uint64 else one for name, one in columns.items()}
+    return daft.from_pydict({**signed, "row": np.arange(len(next(iter(columns.values()))))})
+
+
+def near_pairs(hashes: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Hashes that agree on a band meet in a join; how many bits they differ in is counted of those alone."""
+    from daft import DataType, Series, col, func
+
+    @func.batch(return_dtype=DataType.bool())
+    def close(a: Series, b: Series) -> Any:
+        found = np.bitwise_count((a.to_arrow().to_numpy() ^ b.to_arrow().to_numpy()).view(np.uint64)) <= bits
+        return Series.from_numpy(found)
+
+    if not len(hashes):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    bands = [_frame(hash=hashes, band=(hashes & mask)) for mask in masks(bits)]
+    met = [
+        one.join(one.select(col("row").alias("other"), col("hash").alias("beside"), col("band")), on="band")
+        .where(col("row") < col("other"))
+        .where(close(col("hash"), col("beside")))
+        .select("row", "other")
+        for one in bands
+    ]
+    found = reduce(lambda a, b: a.concat(b), met).distinct().to_pydict()
+    return np.array(found["row"], np.int64), np.array(found["other"], np.int64)
+
+
+def common(text: U64, cluster: NDArray[np.int64], most: int) -> NDArray[np.bool_]:
+    from daft import col
+
+    pairs = _frame(text=text, cluster=cluster)
+    pictures = pairs.select("text", "cluster").distinct().groupby("text").agg(col("cluster").count().alias("pictures"))
+    many: Any = col("pictures")
+    found = pairs.join(pictures.where(many > most), on="text", how="semi").select("row").to_pydict()
+    mask = np.zeros(len(text), bool)
+    mask[found["row"]] = True
+    return mask
+
+
+def best(ties: Ties) -> NDArray[np.intp]:
+    """Of the rows of a picture those with the least of each column in turn, the weightiest first; at last the first."""
+    from daft import col
+
+    names = [f"tie{number}" for number in range(len(ties) - 1)]
+    left = _frame(picture=ties[-1], **{name: _ordered(one) for name, one in zip(names, ties[:-1], strict=True)})
+    for name in [*reversed(names), "row"]:
+        least = left.groupby("picture").agg(col(name).min().alias("least"))
+        left = left.join(least, on="picture").where(col(name) == col("least")).exclude("least")
+    return np.sort(np.array(left.select("row").to_pydict()["row"], np.intp))
+
+
+def _ordered(column: NDArray[Any]) -> NDArray[Any]:
+    """Signed numbers in the order of unsigned ones."""
+    return (column ^ np.uint64(1 << 63)).view(np.int64) if column.dtype == np.uint64 else column

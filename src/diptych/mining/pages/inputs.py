@@ -1,0 +1,226 @@
+"""What a run is given, told apart by looking, and cut into shards."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from diptych.mining.pages import addresses
+from diptych.mining.tables import digest
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.files import parse_json, text_of
+
+Kind = Literal["warc", "html", "visit", "pairs", "tar", "pictures"]
+WANTED = (
+    "WARC files, a folder of .html (with --base or an addresses.tsv), a list of page addresses, picture addresses with "
+    "text (.tsv, .parquet, .jsonl), img2dataset's .tar, or a .jsonl of pictures with captions"
+)
+IN_A_SHARD = 1_000
+ADDRESS = re.compile(r"^https?://", re.I)
+ADDRESS_KEYS = ("url", "address", "image_url", "URL")
+TEXT_KEYS = ("caption", "text", "alt", "TEXT", "captions")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file or folder of the inputs."""
+
+    kind: Kind
+    path: Path
+    digest: str
+    base: str = ""
+
+    def shards(self, parts: Sequence[Sequence[int]] = ()) -> list[dict[str, Any]]:
+        """What each shard reads, as JSON; `key` does not depend on where the file lies. `parts` are those of a WARC."""
+        spec = {"kind": self.kind, "path": str(self.path), "base": self.base, "start": 0, "count": -1}
+        if self.kind == "tar":
+            return [spec | {"key": digest(self.kind, self.digest)}]
+        if self.kind == "warc":
+            return [spec | {"part": [*part], "key": digest(self.kind, self.digest, *part)} for part in parts]
+        count = len(html_files(self.path)) if self.kind == "html" else sum(1 for _ in lines(self.path, self.kind))
+        return [
+            spec | {"start": start, "count": IN_A_SHARD, "key": digest(self.kind, self.digest, self.base, start)}
+            for start in range(0, max(count, 1), IN_A_SHARD)
+        ]
+
+
+def recognise(given: Sequence[Path], base: str | None) -> list[Source]:
+    """In an order that does not depend on theirs. Raises RecipeError for what is none of the kinds."""
+    found: dict[str, Source] = {}
+    for path in given:
+        for source in _sources(path, base):
+            found.setdefault(digest(source.kind, source.digest, source.base), source)
+    if not found:
+        raise RecipeError(f"no inputs; wanted {WANTED}")
+    return [found[key] for key in sorted(found)]
+
+
+def _sources(path: Path, base: str | None) -> Iterator[Source]:
+    if not path.exists():
+        raise RecipeError(f"nothing at {path}; wanted {WANTED}")
+    if path.is_file():
+        yield Source(_kind(path), path, _digest(path))
+        return
+    inside = sorted(p for p in path.rglob("*") if p.is_file())
+    files = [p for p in inside if p.name.endswith((".warc", ".warc.gz", ".tar"))]
+    for one in files:
+        yield Source(_kind(one), one, _digest(one))
+    if not files:
+        pages = html_files(path)
+        if not pages:
+            raise RecipeError(f"{path} holds no .warc, .tar or .html; wanted {WANTED}")
+        if base is None and not (path / "addresses.tsv").is_file():
+            raise RecipeError(f"where are the pages of {path} from? wanted --base URL, or {path / 'addresses.tsv'}")
+        digest = hashlib.sha256()
+        for one in (*pages, *([path / "addresses.tsv"] if base is None else [])):
+            digest.update(f"{one.relative_to(path)}\0{_digest(one)}\0".encode())
+        yield Source("html", path, digest.hexdigest(), base or "")
+
+
+def _kind(path: Path) -> Kind:
+    with path.open("rb") as file:
+        start = file.read(4096)
+    name = path.name.lower()
+    if name.endswith((".warc", ".warc.gz")) or _inside(start).startswith(b"WARC/"):
+        return "warc"
+    if name.endswith(".tar") or start[257:262] == b"ustar":
+        return "tar"
+    if start[:4] == b"PAR1" or name.endswith((".tsv", ".parquet")):
+        return "pairs"
+    first = start.decode("utf-8", "replace").lstrip().splitlines()[:1]
+    if name.endswith((".jsonl", ".ndjson")) or (first and first[0].startswith("{")):
+        return _kind_of_line(path, first[0] if first else "")
+    if first and ADDRESS.match(first[0]):
+        return "visit"
+    raise RecipeError(f"{path} is nothing that can be mined; wanted {WANTED}")
+
+
+def _kind_of_line(path: Path, line: str) -> Kind:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            entry = parse_json(file.readline() or line)
+    except ValueError as error:
+        raise RecipeError(f"{path}: its first line is no JSON ({error}); wanted {WANTED}") from error
+    if isinstance(entry, dict) and any(key in entry for key in ADDRESS_KEYS) and "image" not in entry:
+        return "pairs"
+    if isinstance(entry, dict) and "image" in entry:
+        return "pictures"
+    raise RecipeError(f"{path}: its first line has neither `url` nor `image`; wanted {WANTED}")
+
+
+def _inside(start: bytes) -> bytes:
+    if start[:2] != b"\x1f\x8b":
+        return start
+    try:
+        return zlib.decompressobj(31).decompress(start, 64)
+    except zlib.error:
+        return b""
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def html_files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*") if p.suffix.lower() in (".html", ".htm", ".xhtml") and p.is_file())
+
+
+def page_addresses(folder: Path, base: str) -> dict[str, str]:
+    """By relative name. `addresses.tsv` has `file TAB address` a line."""
+    if base:
+        return {
+            name: addresses.absolute(base if base.endswith("/") else f"{base}/", name)
+            for name in (one.relative_to(folder).as_posix() for one in html_files(folder))
+        }
+    listed = {}
+    for line in text_of(folder / "addresses.tsv", "utf-8", "replace").splitlines():
+        name, tab, address = line.partition("\t")
+        if tab:
+            listed[name.strip()] = address.strip()
+    return listed
+
+
+@dataclass(frozen=True)
+class Line:
+    """A picture with text, before either is read. `bad` says why it cannot be."""
+
+    address: str = ""
+    texts: tuple[str, ...] = ()
+    page: str = ""
+    bad: str = ""
+
+
+def lines(path: Path, kind: str) -> Iterator[Line]:
+    """Of picture addresses with text, of page addresses, or of pictures on this disk."""
+    if kind == "pairs" and _is_parquet(path):
+        yield from _parquet(path)
+        return
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for text in file:
+            if not text.strip():
+                continue
+            if kind == "visit":
+                address = text.strip()
+                yield Line(address) if ADDRESS.match(address) else Line(bad="no address")
+            elif path.suffix.lower() == ".tsv":
+                yield _tabbed(text)
+            else:
+                yield _json(text, kind)
+
+
+def _is_parquet(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1"
+
+
+def _parquet(path: Path) -> Iterator[Line]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        yield from _of_columns(path, pq.ParquetFile(path))
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is no whole Parquet file ({error}); copy it again") from error
+
+
+def _of_columns(path: Path, file: Any) -> Iterator[Line]:
+    names = file.schema_arrow.names
+    address = next((name for name in names if name.lower() in ("url", "address", "image_url")), None)
+    text = next((name for name in names if name.lower() in ("caption", "text", "alt")), None)
+    if address is None or text is None:
+        raise DataError(f"{path} has the columns {', '.join(names)}; wanted `url` and `caption` or `text`")
+    for batch in file.iter_batches(columns=[address, text]):
+        for where, texts in zip(batch[address].to_pylist(), batch[text].to_pylist(), strict=True):
+            found = isinstance(where, str) and ADDRESS.match(where)
+            yield Line(where, (str(texts or ""),)) if found else Line(bad="no address")
+
+
+def _tabbed(text: str) -> Line:
+    columns = text.rstrip("\n").split("\t")
+    where = next((column for column in columns if ADDRESS.match(column)), None)
+    if where is None:
+        return Line(bad="no address")
+    return Line(where, tuple(column for column in columns if column is not where and column))
+
+
+def _json(text: str, kind: str) -> Line:
+    try:
+        entry = parse_json(text)
+    except ValueError:
+        return Line(bad="no JSON")
+    if not isinstance(entry, dict):
+        return Line(bad="no object")
+    keys = ("image",) if kind == "pictures" else ADDRESS_KEYS
+    where = next((entry[key] for key in keys if isinstance(entry.get(key), str)), None)
+    captions = next((entry[key] for key in TEXT_KEYS if isinstance(entry.get(key), str | list) and entry[key]), ())
+    texts = (captions,) if isinstance(captions, str) else tuple(one for one in captions if isinstance(one, str))
+    page = entry.get("page")
+    if not where or (kind != "pictures" and not ADDRESS.match(where)):  # others may not name files of this disk
+        return Line(bad="no address")
+    return Line(where, texts, page if isinstance(page, str) else "")

@@ -1,0 +1,323 @@
+"""A page of HTML as rows: one for each picture on it, the dominant one with its texts."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from diptych.mining.pages import addresses, licences
+from diptych.mining.pages.dominant import Features, features, mark_alike
+from diptych.mining.pages.surroundings import around
+from diptych.mining.pages.texts import KINDS, Text, Vocabularies, english, judge_languages, judged
+from diptych.mining.settings import Settings, TextRules
+from diptych.runtime.extras import wanted
+
+NEVER = frozenset({"noai", "noimageai", "noml", "noindex", "noimageindex", "none"})
+AGENTS = ("diptych", "diptych-mine")
+VALUED = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")  # no names of robots
+MOST_METAS = 500  # of a page; the others are not read
+MOST_PICTURES = 1_000  # of a page; the others are counted
+ENOUGH = 200  # letters of running text that its language is told by
+LITTLE = 20  # letters: with fewer, the page's title and the texts of its pictures join them
+OVERRULED = 0.98  # probability of English that outweighs another language in `lang`
+TOGETHER = 100  # pages whose languages are told at one time
+_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w-]{2,30})", re.I)
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Page:
+    """What is on one page. `verdict` is empty where it may be used, else the rule that drops it.
+
+    `text` is what its language is to be told by, and `html` the page where it is not looked at before that.
+    """
+
+    address: str
+    verdict: str = ""
+    declared: str = ""
+    language: str = ""
+    english: float | None = None
+    title: str = ""
+    rows: list[Row] = field(default_factory=list)
+    more_pictures: int = 0
+    text: str = ""
+    html: str = ""
+
+
+def decoded(body: bytes, charset: str | None) -> str:
+    """By the charset that header or page tells, else UTF-8, else Windows' Western one; never fails."""
+    declared = charset
+    if not declared and (match := _CHARSET.search(body[:2048])):
+        declared = match[1].decode("ascii", "replace")
+    for name in (declared, "utf-8"):
+        if name and name.lower() not in ("unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"):
+            try:
+                if codecs.lookup(name)._is_text_encoding:
+                    return body.decode(name).replace("\0", " ")
+            except (LookupError, UnicodeError, ValueError):
+                continue
+    return body.decode("cp1252", "replace").replace("\0", " ")
+
+
+def forbids(headers: Iterable[tuple[str, str]]) -> bool:
+    """X-Robots-Tag (for all, or for us by name) and TDM-Reservation 1, of a page or a picture."""
+    for name, value in headers:
+        lower = name.lower()
+        if lower == "tdm-reservation" and value.strip() == "1":
+            return True
+        if lower == "x-robots-tag" and _forbidden(value):
+            return True
+    return False
+
+
+def _forbidden(value: str) -> bool:
+    agent, colon, rest = value.lower().partition(":")
+    if colon and "," not in agent and agent.strip() not in VALUED:
+        if agent.strip() not in AGENTS:
+            return False
+        value = rest
+    return not NEVER.isdisjoint(re.split(r"[\s,]+", value.lower()))
+
+
+def read_page(
+    address: str, body: bytes, settings: Settings, vocabularies: Vocabularies,
+    charset: str | None = None, headers: Iterable[tuple[str, str]] = (),
+) -> Page:  # fmt: skip
+    """Never raises for what a page holds. What language it is in is left to `settle`."""
+    page, html = Page(_plain(address)), decoded(body, charset)
+    _read(page, html, headers, settings, vocabularies)
+    return page
+
+
+def _read(
+    page: Page, html: str, headers: Iterable[tuple[str, str]], settings: Settings, vocabularies: Vocabularies
+) -> None:
+    """At first, then once more where a page that says it is foreign turned out English."""
+    with wanted("diptych mine", "mine"):
+        from selectolax.lexbor import LexborHTMLParser
+    rules, tree, first = settings.pages, LexborHTMLParser(html), not page.html
+    metas, pictures, telling, base = _parts(tree, page.address)
+    page.more_pictures = max(0, len(pictures) - MOST_PICTURES)
+    pictures = pictures[:MOST_PICTURES]
+    if first and rules.opt_out and (forbids(headers) or _opted_out(metas)):
+        page.verdict = "opt_out"
+    elif first:
+        page.title = _title(tree)
+        _sample(tree, page, pictures, rules.language)
+        page.html = html if page.text and _declared_other(page) else ""
+    if page.verdict or (first and page.html):
+        for number, picture in enumerate(pictures):
+            page.rows.append(_row(page, number, addresses.absolute(base, _source(picture))))
+    else:
+        page.rows.clear()
+        _pictures(tree, page, pictures, base, metas, telling, settings, vocabularies)
+
+
+def settle(pages: Iterable[Page], settings: Settings, vocabularies: Vocabularies) -> None:
+    """The languages of pages and of texts, and what they leave, of many pages at once.
+
+    The model of languages has 57 MB and is read here and there: by itself it is thrice as fast as between two pages.
+    """
+    kept = []
+    for page in pages:
+        if page.text:
+            _tell_language(page, settings.pages.language)
+        if page.verdict:
+            page.rows = [_row(page, row["place"], row["address"], fails=[page.verdict]) for row in page.rows]
+            continue
+        if page.html:
+            _read(page, page.html, (), settings, vocabularies)
+        for row in page.rows:
+            row["language"], row["english"] = page.language, page.english
+        kept += page.rows
+    settle_texts(kept, settings.texts)
+
+
+def settle_texts(rows: Iterable[Row], rules: TextRules) -> None:
+    """The language of texts, of many rows at once; and what that leaves without any."""
+    rows = [row for row in rows if row["texts"]]
+    judge_languages((text for row in rows for text in row["texts"]), rules)
+    for row in rows:
+        if "no_text" not in row["fails"] and all(text["fails"] for text in row["texts"]):
+            row["fails"].append("no_text")
+
+
+def _pictures(
+    tree: Any, page: Page, pictures: list[Any], base: str, metas: list[dict[str, str | None]],
+    telling: list[Any], settings: Settings, vocabularies: Vocabularies,
+) -> None:  # fmt: skip
+    shared = {
+        addresses.absolute(base, meta.get("content") or "")
+        for meta in metas
+        if (meta.get("property") or meta.get("name") or "").lower() in ("og:image", "twitter:image", "og:image:url")
+    }
+    found: list[tuple[Any, Features, str]] = []
+    for number, picture in enumerate(pictures):
+        attributes = picture.attributes
+        seen = features(picture, attributes, number)
+        where = addresses.absolute(base, _source(picture))
+        if where in shared:
+            seen.found["shared"] = 1
+        found.append((picture, seen, where))
+    mark_alike([seen for _, seen, _ in found])
+    scores = [seen.score for _, seen, _ in found]
+    best, lead = _leading(scores, [where for _, _, where in found])
+    rules = settings.pages
+    for number, (picture, seen, where) in enumerate(found):
+        row = _row(page, number, where, seen, scores[number])
+        row["lead"] = lead if number == best else None
+        if rules.address and not addresses.usable(where):
+            row["fails"].append("address")
+        least = rules.dominant_least
+        if rules.dominant is not None and (number != best or lead < rules.dominant or scores[number] < least):
+            row["fails"].append("dominant")
+        if number == best or rules.dominant is None:
+            row["texts"] = [vars(text) for text in _texts(picture, seen, settings, vocabularies)]
+            row["licence"] = licences.of_page(tree, picture, telling)
+            if all(text["fails"] for text in row["texts"]):
+                row["fails"].append("no_text")
+        page.rows.append(row)
+
+
+def _leading(scores: list[float], places: list[str]) -> tuple[int, float]:
+    """The number of the best, and by how much it leads the best of another address; 99 where there is no other."""
+    if not scores:
+        return -1, 0.0
+    best = scores.index(max(scores))
+    others = [score for score, where in zip(scores, places, strict=True) if where != places[best]]
+    return best, round(scores[best] - max(others), 4) if others else 99.0
+
+
+def _row(
+    page: Page, place: int, address: str, seen: Features | None = None, score: float | None = None,
+    fails: Iterable[str] = (),
+) -> Row:  # fmt: skip
+    width, height = seen.declared if seen is not None else (None, None)
+    return {
+        "page": page.address, "address": _plain(address), "place": place, "title": page.title,
+        "declared": page.declared, "language": page.language, "english": page.english,
+        "declared_width": width, "declared_height": height,
+        "dominant": round(score, 4) if score is not None else None, "lead": None,
+        "features": sorted(seen.found) if seen is not None else [], "texts": [], "licence": "unknown",
+        "fails": list(fails),
+    }  # fmt: skip
+
+
+def _plain(text: str) -> str:
+    return text.encode("utf-8", "replace").decode() if not text.isascii() else text
+
+
+def _source(picture: Any) -> str:
+    parent, sets = picture.parent, []
+    if parent is not None and parent.tag == "picture":
+        sets = [one.attributes.get("srcset") or "" for one in parent.css("source")]
+    return addresses.sources(picture.attributes, sets)
+
+
+def _texts(picture: Any, seen: Features, settings: Settings, vocabularies: Vocabularies) -> list[Text]:
+    """By kind, each text once."""
+    attributes = picture.attributes
+    raw = [("alt", attributes.get("alt") or ""), ("title", attributes.get("title") or "")]
+    if seen.figure is not None and (caption := seen.figure.css_first("figcaption")) is not None:
+        raw.append(("figcaption", caption.text(deep=True, separator=" ")))
+    raw += [("near", sentence) for sentence in around(picture)]
+    found: dict[str, Text] = {}
+    for kind, text in sorted(raw, key=lambda one: KINDS.index(one[0])):
+        if text and (one := judged(kind, text, settings.texts, vocabularies)) is not None:
+            found.setdefault(one.text.casefold(), one)
+    return list(found.values())
+
+
+def _parts(tree: Any, address: str) -> tuple[list[dict[str, str | None]], list[Any], list[Any], str]:
+    """What its <meta>s say, its pictures, tags that tell of licences, and its base; all found in one walk."""
+    metas: list[dict[str, str | None]] = []
+    pictures: list[Any] = []
+    telling: list[Any] = []
+    base = ""
+    for node in tree.css(f"meta, img, amp-img, base[href], {licences.TELLING}"):
+        if node.tag == "meta":
+            if len(metas) < MOST_METAS:
+                metas.append(node.attributes)
+        elif node.tag == "base":
+            base = base or addresses.absolute(address, node.attributes.get("href") or "")
+        elif node.tag in ("img", "amp-img"):
+            pictures.append(node)
+        else:
+            telling.append(node)
+    return metas, pictures, telling, base or address
+
+
+def _opted_out(metas: list[dict[str, str | None]]) -> bool:
+    for meta in metas:
+        name = (meta.get("name") or "").strip().lower()
+        if name in ("robots", *AGENTS) and _forbidden(meta.get("content") or ""):
+            return True
+        if name == "tdm-reservation" and (meta.get("content") or "").strip() == "1":
+            return True
+    return False
+
+
+def _title(tree: Any) -> str:
+    title = tree.css_first("title")
+    return _plain(" ".join((title.text() or "").split())[:300]) if title is not None else ""
+
+
+def _sample(tree: Any, page: Page, pictures: list[Any], least: float | None) -> None:
+    """What `lang` declares, and the text that tells the language; where there is none, what is declared does."""
+    root = tree.css_first("html")
+    page.declared = ((root.attributes.get("lang") or "") if root is not None else "")[:35].strip().lower()
+    if least is None:
+        return
+    text = running_text(tree)
+    if len(text) < LITTLE:
+        text = " ".join([text, page.title, *((one.attributes.get("alt") or "") for one in pictures[:20])])[:ENOUGH]
+    if len(text.strip()) >= LITTLE:
+        page.text = text
+    elif not page.declared.startswith("en"):
+        page.verdict = "language"
+
+
+def _declared_other(page: Page) -> bool:
+    return bool(page.declared) and not page.declared.startswith("en")
+
+
+def _tell_language(page: Page, least: float | None) -> None:
+    """English is believed from `least` on, against another `lang` from 0.98 on."""
+    page.language, _, page.english = english()(page.text)
+    page.english = round(page.english, 6)
+    if least is not None and page.english < (max(least, OVERRULED) if _declared_other(page) else least):
+        page.verdict = "language"
+
+
+def _paragraphs(tree: Any) -> Iterator[Any]:
+    """One by one, in their order: a list of all takes longer than the first ones are read in."""
+    node = tree.css_first("p")
+    while node is not None:
+        if node.tag == "p":
+            yield node
+        after = node.first_child
+        while after is None and node is not None:
+            after = node.next
+            node = node.parent
+        node = after
+
+
+def running_text(tree: Any) -> str:
+    """The first letters of the paragraphs, or of the body where it has none."""
+    kept: list[str] = []
+    length = 0
+    for paragraph in _paragraphs(tree):
+        text = " ".join(paragraph.text(deep=True, separator=" ").split())
+        if len(text) > LITTLE or kept:
+            kept.append(text)
+            length += len(text)
+        if length >= ENOUGH:
+            break
+    if length < LITTLE and tree.body is not None:
+        tree.body.strip_tags(["script", "style", "template"])
+        kept.append(" ".join(tree.body.text(deep=True, separator=" ")[: 20 * ENOUGH].split()))
+    return " ".join(kept)[:ENOUGH]

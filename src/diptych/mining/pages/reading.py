@@ -1,0 +1,184 @@
+"""The first stage: a shard of any input to rows, one a picture on a page."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from diptych.mining.layout import Layout
+from diptych.mining.pages import addresses, inputs, warc
+from diptych.mining.pages.pages import TOGETHER, Page, Row, read_page, settle, settle_texts
+from diptych.mining.pages.tars import HERE, tar_lines
+from diptych.mining.pages.texts import LONGEST, Vocabularies, judged
+from diptych.mining.saved import Object, read_json
+from diptych.mining.settings import Settings
+from diptych.mining.tables import read_rows, write_json, write_rows
+from diptych.runtime.engine import Counts
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import bytes_of
+
+MOST_WAITING = 16 * 2**20  # bytes of pages
+
+
+@dataclass(frozen=True)
+class ReadPages:
+    """Work of the engine: writes the rows of one shard, and the addresses of pictures that its file holds itself."""
+
+    out: Path
+    settings: Settings
+    words: Path | None = None
+    vocabulary: Path | None = None
+
+    def __call__(self, name: str) -> Counts:
+        layout = Layout(self.out)
+        vocabularies = Vocabularies.of(self.words, self.vocabulary)
+        shard = _Shard(self.settings, vocabularies, layout)
+        shard.read(read_json(layout.plan(name), Object))
+        write_rows(layout.table("pages", name), shard.rows, "pages")
+        counts = dict(shard.counts) | {"pictures": len(shard.rows), "bad": shard.bad, "held": sorted(shard.held)}
+        write_json(layout.counts("pages", name), counts)
+        return counts
+
+
+@dataclass
+class _Shard:
+    settings: Settings
+    vocabularies: Vocabularies
+    layout: Layout
+    rows: list[Row] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    bad: dict[str, int] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
+    waiting: list[Page] = field(default_factory=list)  # for their language
+    bytes_waiting: int = 0
+
+    def read(self, spec: dict[str, Any]) -> None:
+        path = Path(spec["path"])
+        match spec["kind"]:
+            case "warc":
+                self._warc(path, tuple(spec["part"]))
+            case "html":
+                self._html(path, spec)
+            case "fetched":
+                self._fetched(spec)
+            case "tar":
+                self._lines(tar_lines(path, spec["key"]))
+            case kind:
+                every = inputs.lines(path, kind)
+                end = spec["start"] + spec["count"]
+                lines = (line for number, line in enumerate(every) if spec["start"] <= number < end)
+                self._lines(lines, HERE if kind == "pictures" else "", path.parent)
+        self._settle()
+
+    def _settle(self) -> None:
+        settle(self.waiting, self.settings, self.vocabularies)
+        for page in self.waiting:
+            self.counts["pages"] += 1
+            self.counts[f"pages {page.verdict or 'read'}"] += 1
+            self.counts["pictures beyond the first 1,000 of a page"] += page.more_pictures
+            self.rows += page.rows
+        self.waiting, self.bytes_waiting = [], 0
+
+    def _refuse(self, why: str) -> None:
+        self.counts["records bad"] += 1
+        why = why[:80]
+        self.bad[why] = self.bad.get(why, 0) + 1
+
+    def _page(self, address: str, body: bytes, charset: str | None, headers: Iterable[tuple[str, str]]) -> None:
+        self.waiting.append(read_page(address, body, self.settings, self.vocabularies, charset, headers))
+        self.bytes_waiting += len(body)
+        if len(self.waiting) == TOGETHER or self.bytes_waiting > MOST_WAITING:
+            self._settle()
+
+    def _warc(self, path: Path, part: tuple[int, int]) -> None:
+        for found in warc.read(path, ("page",), part):
+            self.counts["records"] += 1
+            if found.kind == "bad":
+                self._refuse(found.why)
+                continue
+            self.counts[f"records {found.kind}"] += 1
+            if found.kind == "page":
+                self._page(found.address, found.body, found.charset, found.headers)
+            elif found.kind == "picture":
+                self.held.add(addresses.absolute(found.address, found.address))
+
+    def _html(self, folder: Path, spec: dict[str, Any]) -> None:
+        listed = inputs.page_addresses(folder, spec["base"])
+        for path in inputs.html_files(folder)[spec["start"] : spec["start"] + spec["count"]]:
+            self.counts["records"] += 1
+            address = listed.get(path.relative_to(folder).as_posix())
+            if address is None or not addresses.usable(address):
+                self._refuse("no address in addresses.tsv")
+            elif path.stat().st_size > warc.MOST_BODY:
+                self.counts["records large"] += 1
+            else:
+                self.counts["records page"] += 1
+                self._page(address, bytes_of(path), None, ())
+
+    def _fetched(self, spec: dict[str, Any]) -> None:
+        """Pages that were asked for; `start` and `count` cut nothing, one shard of answers is one of pages."""
+        index = spec["index"]
+        for row in read_rows(self.layout.table("index", index), "index"):
+            self.counts["records"] += 1
+            if row["reason"] or row["moved"]:
+                self.counts["records other" if row["moved"] else "records not fetched"] += 1
+                if row["reason"]:
+                    self.bad[row["reason"]] = self.bad.get(row["reason"], 0) + 1
+            elif row["media"] not in ("text/html", "application/xhtml+xml"):
+                self.counts["records other"] += 1
+            else:
+                self.counts["records page"] += 1
+                self._page(row["final"] or row["address"], body_of(self.layout, index, row), None, ())
+
+    def _lines(self, lines: Iterable[inputs.Line], prefix: str = "", folder: Path = Path()) -> None:
+        for place, line in enumerate(lines):
+            self.counts["records"] += 1
+            if line.bad:
+                self._refuse(line.bad)
+                continue
+            self.counts["records picture"] += 1
+            where = f"{prefix}{folder / line.address}" if prefix and not line.address.startswith(HERE) else line.address
+            if where.startswith(HERE):
+                self.held.add(where)
+            self.rows.append(self._line(where, line, place))
+        settle_texts(self.rows, self.settings.texts)
+
+    def _line(self, where: str, line: inputs.Line, place: int) -> Row:
+        texts = [judged("caption", text[:LONGEST], self.settings.texts, self.vocabularies) for text in line.texts]
+        kept = [vars(text) for text in texts if text is not None]
+        fails = (
+            [] if where.startswith(HERE) or not self.settings.pages.address or addresses.usable(where) else ["address"]
+        )
+        if all(text["fails"] for text in kept):
+            fails.append("no_text")
+        return {
+            "page": line.page, "address": _plain(where), "place": place, "title": "", "declared": "", "language": "",
+            "english": None, "declared_width": None, "declared_height": None, "dominant": None, "lead": None,
+            "features": [], "texts": kept, "licence": "unknown", "fails": fails,
+        }  # fmt: skip
+
+
+def _plain(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def body_of(layout: Layout, index: str, row: Row) -> bytes:
+    """Raises DataError where the file of bodies is another than its table tells."""
+    path = layout.blob(index)
+    try:
+        with path.open("rb") as file:
+            if row["offset"] < 0 or row["offset"] + row["length"] > os.fstat(file.fileno()).st_size:
+                raise DataError(
+                    f"{path} is cut short or damaged: it has no {row['length']} bytes from {row['offset']} on; take "
+                    f"{layout.work()} away and give the same command again"
+                )
+            file.seek(row["offset"])
+            return file.read(row["length"])
+    except OSError as error:
+        raise DataError(
+            f"cannot read {path}: {error.strerror}; take {layout.work()} away and give the same command again"
+        ) from error

@@ -1,0 +1,151 @@
+"""The funnel of `diptych mine`: a table on the terminal and one HTML page, no network, no script."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from rich.console import Console
+from rich.table import Table
+
+from diptych.mining.funnel import Funnel
+from diptych.mining.judge.decode import TYPES
+from diptych.mining.keep.rules import RULES, TEXT_RULES
+from diptych.mining.layout import Layout
+from diptych.mining.pages.reading import body_of
+from diptych.mining.saved import Begun, read_json
+from diptych.mining.tables import Row
+from diptych.runs.reports.environment import environment
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import write_atomically
+
+THUMBNAIL = 160
+
+
+def summary(numbers: Mapping[str, Any], console: Console) -> None:
+    """What each rule dropped. The column adds up: all that were dropped and what is kept are all that came in."""
+    table = Table("rule", "seen", "dropped", "share", "alone", "only", title="pictures")
+    for name, line in numbers["rules"].items():
+        if line["alone"]:
+            share = f"{100 * line['dropped'] / max(1, line['seen']):.1f}%"
+            table.add_row(
+                name,
+                *(f"{line[key]:,}" for key in ("seen", "dropped")),
+                share,
+                f"{line['alone']:,}",
+                f"{line['only']:,}",
+            )
+    table.add_row(
+        "kept",
+        f"{numbers['pictures']:,}",
+        f"{numbers['kept']:,}",
+        f"{100 * numbers['kept'] / max(1, numbers['pictures']):.1f}%",
+    )
+    console.print(table)
+    console.print(
+        f"mean words {numbers['mean_words']:.1f} (LAIT: {numbers['paper_mean_words']:.0f}); "
+        + "; ".join(f"{name}: {what}" for name, what in numbers["about"]["judges"].items()),
+        highlight=False,
+    )
+
+
+def write_page(layout: Layout, funnel: Funnel, numbers: Mapping[str, Any]) -> Path:
+    """Writes OUT/report.html and OUT/card.md, each whole or not at all."""
+    write_card(layout, numbers, read_json(layout.settings, Begun))
+    page = environment().get_template("mined.html.jinja").render(
+        numbers=numbers,
+        rules=[(rule, numbers["rules"][rule.name], _shown(layout, funnel.rules[rule.name].examples)) for rule in RULES],
+        texts=[(rule, numbers["texts"][rule.name], funnel.texts[rule.name].examples) for rule in TEXT_RULES],
+        examples=_shown(layout, funnel.examples),
+        histograms=[
+            ("Words of a text that is kept", _bars(numbers["words"])),
+            ("Shorter side of a picture, pixels", _bars(numbers["shorter_side"])),
+            ("Scores of texts", _bars(numbers["scores"])),
+        ],
+    )  # fmt: skip
+    path = layout.out / "report.html"
+    write_atomically(path, page.encode("utf-8", "replace"))
+    return path
+
+
+def _bars(counts: Mapping[str, int]) -> list[tuple[str, int, float]]:
+    most = max(counts.values(), default=1) or 1
+    return [(name, count, round(100 * count / most, 1)) for name, count in counts.items()]
+
+
+def _shown(layout: Layout, rows: list[Row]) -> list[dict[str, Any]]:
+    return [
+        {
+            "uri": _thumbnail(layout, row), "page": row["page"], "address": row["address"][:200],
+            "text": row["texts"][row["kept"] or 0]["text"] if row["texts"] else "", "reason": row["reason"],
+            "sides": f"{row['width']} × {row['height']}" if row["width"] else "",
+        }
+        for row in rows
+    ]  # fmt: skip
+
+
+def _thumbnail(layout: Layout, row: Row) -> str:
+    """A data URI; empty where the picture is not at hand, or was dropped by its header and never decoded."""
+    if row["sha256"] is None or row["dhash"] is None:
+        return ""
+    path = layout.picture(row["sha256"], row["type"] or "jpg")
+    try:
+        return _small(path if path.exists() else io.BytesIO(_from_work(layout, row)))
+    except DataError:
+        return ""
+
+
+def _small(file: Path | io.BytesIO) -> str:
+    try:
+        with Image.open(file, formats=list(TYPES)) as image:
+            image.thumbnail((THUMBNAIL, THUMBNAIL))
+            kept = io.BytesIO()
+            image.convert("RGB").save(kept, format="JPEG", quality=80)
+    except Exception:  # Pillow raises of many kinds on damaged files
+        return ""
+    return "data:image/jpeg;base64," + base64.b64encode(kept.getvalue()).decode("ascii")
+
+
+def _from_work(layout: Layout, row: Row) -> bytes:
+    """Where a picture that was dropped lies, if `work` is still there."""
+    from diptych.mining.keep.found import NAME, Found, digest_of
+
+    path = layout.work(NAME)
+    if not path.is_file():
+        raise DataError("no work")
+    about = Found.of_others(path, digest_of(path)).rows([row["address"]], 5)[0]
+    if about is None or not about["length"] or about["blob"] is None:
+        raise DataError("no picture")
+    return body_of(layout, about["blob"], about)
+
+
+def write_sheet(path: Path, folder: Path, pairs: Sequence[Mapping[str, Any]]) -> None:
+    """Pictures with their texts, in the order of the lines."""
+    shown = [{"uri": _small(folder / pair["image"]), **pair} for pair in pairs]
+    page = environment().get_template("labels.html.jinja").render(shown=shown)
+    write_atomically(path, page.encode("utf-8", "replace"))
+
+
+def write_card(layout: Layout, numbers: Mapping[str, Any], begun: Begun) -> None:
+    """Writes OUT/card.md: what a reader of the data has to know."""
+    dropped = "".join(
+        f"| {name} | {line['dropped']:,} |\n" for name, line in numbers["rules"].items() if line["dropped"]
+    )
+    licences = ", ".join(f"{name} {count:,}" for name, count in numbers["licences"].items()) or "none"
+    judges = ", ".join(f"{place} {what}" for place, what in numbers["about"]["judges"].items())
+    kinds = ", ".join(f"{one.kind} {one.digest[:12]}" for one in begun.inputs)
+    text = (
+        f"# Data card\n\n{numbers['kept']:,} pictures with a text each, of {numbers['pictures']:,} pictures on pages, "
+        f"mined by Diptych {begun.versions.diptych} with rules {begun.rules}.\n\n"
+        f"- Inputs (kind, sha256): {kinds}.\n- Texts: English, {numbers['mean_words']:.1f} words in the mean; somebody "
+        f"published each beside its picture.\n- Scorer: {numbers['about']['scorer']}.\n- Judges: {judges}.\n"
+        f"- Licences as page or file tell them: {licences}. `unknown` is no licence.\n"
+        "- Faces, names and other personal data are neither looked for nor removed.\n"
+        "- What was taken out on request stands in `forgotten/`; take it out of copies too.\n\n"
+        f"| dropped by | pictures |\n|---|---|\n{dropped}"
+    )
+    write_atomically(layout.out / "card.md", text.encode("utf-8", "replace"))

@@ -1,0 +1,6 @@
+"""From a picture to words: search over what a model writes."""
+
+from diptych.models.decoding.options import DecodingOptions
+from diptych.models.decoding.search import Frames, Hypothesis, decode, search
+
+__all__ = ["DecodingOptions", "Frames", "Hypothesis", "decode", "search"]

@@ -1,0 +1,94 @@
+"""How words are chosen: the best ones, several beams of them, or drawn by chance."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+
+from diptych.core.shares import PositiveShare
+from diptych.runtime.errors import RecipeError
+
+
+class DecodingOptions(BaseModel):
+    """Greedy by default. Words are counted as the tokeniser cuts them, so `kites` may be two."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+    beams: int = Field(default=1, ge=1)
+    """Beams of the search; 1 is greedy."""
+    max_words: int = Field(default=20, ge=1)
+    """Tokens of a text at most, the final [SEP] among them."""
+    min_words: int = Field(default=0, ge=0)
+    """Tokens of a text at least."""
+    length_bonus: float = 0.0
+    """Added to a finished beam's log-probability for each token."""
+    length_penalty: float = Field(default=0.0, ge=0)
+    """Exponent: a finished beam's log-probability is divided by its tokens to this power; 1 is the mean."""
+    no_repeat_ngram: PositiveInt | None = None
+    """No run of so many tokens comes twice in a text; null: any may."""
+    ended: Literal["dropped", "kept"] = "dropped"
+    """Whether a beam that has ended gives its place to another (dropped), or keeps it (kept, TDEN's code)."""
+    stop_early: bool = True
+    """Whether the search for one text ends once no beam can overtake; the result is the same."""
+    sample: bool = False
+    """Whether tokens are drawn by chance instead of searched."""
+    temperature: PositiveFloat = 1.0
+    """Temperature of drawn tokens; below 1 likely ones become likelier."""
+    top_k: PositiveInt | None = None
+    """Tokens are drawn from so many likeliest; null: from all."""
+    top_p: PositiveShare | None = None
+    """Tokens are drawn from the fewest that have this probability together; null: from all."""
+    captions: PositiveInt | None = None
+    """Texts a picture, the best first; null: all beams that ended, or one drawn text."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_the_old_pair(cls, values: Any) -> Any:
+        """`length_norm` was the exponent and `length_penalty` what a word adds: reread, one would be the other."""
+        if isinstance(values, dict) and "length_norm" in values:
+            raise ValueError(
+                "length_norm is called length_penalty now, and what was length_penalty is length_bonus: write "
+                f"length_penalty={values['length_norm']} and length_bonus={values.get('length_penalty', 0.0)} in its "
+                "place, without length_norm; the other renamed keys are in CHANGELOG.md"
+            )
+        return values
+
+    @model_validator(mode="after")
+    def _agrees(self) -> DecodingOptions:
+        if self.min_words > self.max_words:
+            raise ValueError(f"min_words={self.min_words} is more than max_words={self.max_words}; lower it")
+        if self.length_penalty and self.length_bonus:
+            raise ValueError("length_penalty and length_bonus are two ways to weigh length: set one of them to 0")
+        if self.sample and self.beams > 1:
+            raise ValueError(
+                f"sample draws texts one by one, and beams={self.beams} searches; set beams=1, and captions=N for "
+                "several drawn texts"
+            )
+        given = {"temperature": self.temperature != 1, "top_k": self.top_k, "top_p": self.top_p}
+        if not self.sample and (idle := [name for name, value in given.items() if value]):
+            raise ValueError(f"{' and '.join(idle)} belong to drawn words, and none are drawn; add sample=true")
+        if not self.sample and self.captions is not None and self.captions > self.beams:
+            raise ValueError(
+                f"captions={self.captions} wants as many beams, and beams={self.beams}; raise beams, or add sample=true"
+            )
+        return self
+
+    @property
+    def width(self) -> int:
+        """Texts written side by side, K."""
+        return (self.captions or 1) if self.sample else self.beams
+
+    def fit(self, words: int) -> None:
+        """Refuse what a vocabulary of so many words cannot give."""
+        wanted = self.top_k if self.sample else self.beams
+        if wanted is not None and wanted > words:
+            name = "top_k" if self.sample else "beams"
+            raise RecipeError(
+                f"decoding.{name}={wanted}, and the vocabulary has {words} words to choose from; set it to {words} or "
+                "less"
+            )
+
+    def weigh(self, score: float, words: int) -> float:
+        """What finished texts are compared by; `words` with the final [SEP]."""
+        return score / float(words**self.length_penalty) + self.length_bonus * words

@@ -1,1 +1,0 @@
-"""TDEN (arXiv 2101.11562): two encoders, then a cross-modal encoder and decoder; checkpoints of xmodaler."""

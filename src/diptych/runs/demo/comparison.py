@@ -1,0 +1,111 @@
+"""From scratch against pre-trained: the same data, each arm with its own learning rate, trained until val stops rising.
+
+A cell is one run of one arm. Its row is kept beside it, so a comparison that was stopped goes on cell by cell.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from diptych.data.store.store import Store
+from diptych.runs.distributed import ending_children, workers
+from diptych.runs.folder import open_model
+from diptych.runs.run import Run, evaluate, fit_to, run
+from diptych.runtime.files import text_of, write_atomically
+from diptych.systems import find_recipe
+
+ROW, SAID = "row.json", "said.json"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: plain values, so that another process can do it."""
+
+    task: str  # a name in TASKS
+    arm: str  # such as "from scratch"
+    labels: int  # labelled scenes
+    seed: int
+    lr: float
+    start: str | None  # model folder
+    store: str
+    out: str
+    settings: tuple[str, ...]  # dotted overrides, the same for all arms
+    system: str = "unified-vlp"
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.out) / f"{self.task}-{self.labels}-{self.arm.replace(' ', '-')}-{self.seed}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a cell came to; scores are those of the test split, evaluated once."""
+
+    task: str  # a name in TASKS
+    arm: str
+    labels: int
+    seed: int
+    lr: float
+    steps: int  # until val stopped rising
+    best_step: int
+    val: float
+    test: dict[str, float]
+
+
+def compare(cells: Sequence[Cell], processes: int, done: Callable[[Row], object]) -> list[Row]:
+    """Run what has no row yet, each in a process of its own thread; hands back the rows in the order of the cells."""
+    waiting = [cell for cell in cells if not (cell.folder / ROW).exists()]
+    with workers(max(1, min(processes, len(waiting)))) as pool, ending_children():
+        for finished in as_completed([pool.submit(run_cell, cell) for cell in waiting]):
+            done(finished.result())
+    return [read_row(cell) for cell in cells]
+
+
+def read_row(cell: Cell) -> Row:
+    return Row(**json.loads(text_of(cell.folder / ROW)))
+
+
+def run_cell(cell: Cell) -> Row:
+    """Train one arm on one thread and score it; called in a process of its own."""
+    store = Store(Path(cell.store))
+    made = train_cell(cell, store)
+    predictions, test = evaluate(made.model, store, "test")
+    write_atomically(cell.folder / SAID, json.dumps(predictions, ensure_ascii=False).encode())
+    row = Row(
+        task=cell.task,
+        arm=cell.arm,
+        labels=cell.labels,
+        seed=cell.seed,
+        lr=cell.lr,
+        steps=made.result.step,
+        best_step=made.result.best_step or made.result.step,
+        val=made.result.best_score or 0.0,
+        test=test,
+    )
+    write_atomically(cell.folder / ROW, json.dumps(asdict(row), indent=1).encode())
+    return row
+
+
+def train_cell(cell: Cell, store: Store) -> Run:
+    """Without the test split, as the choice of a learning rate wants it."""
+    torch.set_num_threads(1)
+    start = open_model(Path(cell.start)) if cell.start is not None else None
+    recipe = find_recipe(f"{cell.system}/small/{cell.task}")
+    if start is not None:
+        recipe = fit_to(recipe, start)
+    own = (f"optimizer.lr={cell.lr}", f"training.seed={cell.seed}", f"data.records={cell.labels}")
+    return run(recipe.override([*cell.settings, *own]), store, cell.folder, start, Console(quiet=True))
+
+
+def read_predictions(cell: Cell) -> list[dict[str, Any]]:
+    """What the arm said of the test split."""
+    predictions: list[dict[str, Any]] = json.loads(text_of(cell.folder / SAID))
+    return predictions

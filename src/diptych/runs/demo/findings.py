@@ -1,0 +1,157 @@
+"""What failed, counted, and as far as can be told why."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+from diptych.core import Question, Record, iou
+from diptych.metrics.vqa import answer_accuracy, normalise_answer
+from diptych.runs.demo.gallery import Kinds, absent_words, boxes, cider_by_picture, named_kinds
+from diptych.runs.reports.report import Finding, Row
+from diptych.tasks.baselines import BlindAnswers
+
+MOST = 8  # rows of a finding
+ENOUGH = 5  # pictures on each side of a comparison
+OVERLAP = 0.5  # intersection over union from which a region counts as the thing
+
+
+def find(
+    records: Sequence[Record],
+    class_names: Sequence[str],
+    captions: Mapping[str, str],
+    answers: Mapping[str, str],
+    training: Sequence[Question] = (),
+    kinds: Kinds | None = None,
+) -> tuple[Finding, ...]:
+    """`training`: the questions a blind baseline learns from. `kinds` and the records' objects: Storybook alone."""
+    written = [record for record in records if record.key in captions]
+    found = [repeated(written, captions)] if written else []
+    missed = missed_things(records, class_names) if kinds else {}
+    if kinds and written:
+        found.append(named_but_absent(written, class_names, captions, kinds))
+    if kinds and any(record.objects for record in records):
+        found.append(missed_by_the_detector(records, missed, captions))
+    asked = [(record, q) for record in records for q in record.questions if q.key in answers and q.answers]
+    if asked:
+        found.append(wrong_by_kind([question for _, question in asked], answers, training))
+        if kinds:
+            found.append(asked_of_what_was_missed(asked, missed, answers, kinds))
+    return tuple(found)
+
+
+def repeated(records: Sequence[Record], captions: Mapping[str, str]) -> Finding:
+    """A model that has learnt little says the same of everything."""
+    counts = Counter(captions[record.key] for record in records)
+    noun = "caption" if len(counts) == 1 else "captions"
+    text = f"{len(counts)} different {noun} for {len(records)} pictures. A good model rarely writes one twice."
+    rows = (Row(caption, f"{count}×", count / len(records)) for caption, count in counts.most_common(MOST) if count > 1)
+    return Finding("Captions written more than once", text, tuple(rows))
+
+
+def named_but_absent(
+    records: Sequence[Record], class_names: Sequence[str], captions: Mapping[str, str], kinds: Kinds
+) -> Finding:
+    """Objects of a caption that the picture lacks, and whether the detector or the words made them up."""
+    counts: Counter[str] = Counter()
+    with_any = seen = 0
+    for record in records:
+        gone = set(absent_words(captions[record.key], record, kinds).values())
+        with_any += bool(gone)
+        counts.update(gone)
+        seen += len(gone & {box.name for box in boxes(record, class_names)})
+    people = [bool(absent_words(caption, record, kinds)) for record in records for caption in record.captions]
+    text = (
+        f"{with_any} of {len(records)} captions name a thing that is not in the picture"
+        + (f" (of the reference captions {100 * sum(people) / len(people):.0f}%)" if people else "")
+        + "."
+        + (
+            f" Of {counts.total()} such objects the detector had reported {seen}; the writer made up the others."
+            if counts
+            else ""
+        )
+    )
+    rows = (Row(kind, str(count), count / max(len(records), 1)) for kind, count in counts.most_common(MOST))
+    return Finding("Named, but not there", text, tuple(rows))
+
+
+def missed_things(records: Sequence[Record], class_names: Sequence[str]) -> dict[str, list[str]]:
+    """By picture, the kinds of the objects that no region of their class covers."""
+    missed = {}
+    for record in records:
+        regions = boxes(record, class_names)
+        missed[record.key] = [
+            thing.kind
+            for thing in record.objects
+            if not any(box.name == thing.kind and iou(box.box, thing.box) >= OVERLAP for box in regions)
+        ]
+    return missed
+
+
+def missed_by_the_detector(
+    records: Sequence[Record], missed: Mapping[str, Sequence[str]], captions: Mapping[str, str]
+) -> Finding:
+    there = Counter(thing.kind for record in records for thing in record.objects)
+    gone = Counter(kind for record in records for kind in missed[record.key])
+    text = f"The detector missed or misnamed {gone.total()} of {there.total()} objects."
+    scores = cider_by_picture(records, captions)
+    whole = [score for key, score in scores.items() if not missed[key]]
+    partly = [score for key, score in scores.items() if missed[key]]
+    if min(len(whole), len(partly)) >= ENOUGH:
+        text += (
+            f" Where it found everything ({len(whole)} pictures) captions get CIDEr {sum(whole) / len(whole):.1f}; "
+            f"where something is missing ({len(partly)}) {sum(partly) / len(partly):.1f}."
+        )
+    worst = sorted(gone, key=lambda kind: (-gone[kind] / there[kind], kind))[:MOST]
+    rows = (Row(kind, f"{gone[kind]} of {there[kind]}", gone[kind] / there[kind]) for kind in worst)
+    return Finding("Missed by the detector", text, tuple(rows))
+
+
+def wrong_by_kind(
+    questions: Sequence[Question], answers: Mapping[str, str], training: Sequence[Question] = ()
+) -> Finding:
+    by_kind: dict[str, list[float]] = defaultdict(list)
+    confused: Counter[tuple[str, str]] = Counter()
+    blind = BlindAnswers.of(training) if training else None
+    as_blind = 0
+    for question in questions:
+        given = normalise_answer(answers[question.key])
+        right = answer_accuracy(answers[question.key], question.answers)
+        by_kind[question.kind].append(right)
+        as_blind += blind is not None and blind.answer(question) == given
+        if right < 0.5:
+            wanted = Counter(map(normalise_answer, question.answers)).most_common(1)[0][0]
+            confused[wanted, given] += 1
+    wrong = {kind: sum(right < 0.5 for right in rights) for kind, rights in by_kind.items()}
+    text = f"{sum(wrong.values())} of {len(questions)} answers are wrong (fewer than half the people's agreement)."
+    if blind is not None:
+        text += f" {100 * as_blind / len(questions):.0f}% of the answers are what the question alone would suggest."
+    rows = [Row(kind, f"{wrong[kind]} of {len(r)}", wrong[kind] / len(r)) for kind, r in sorted(by_kind.items())]
+    rows += [
+        Row(f"said “{given}” for “{wanted}”", f"{count}×", count / len(questions))
+        for (wanted, given), count in confused.most_common(MOST)
+    ]
+    return Finding("Wrong answers, by kind and as they were confused", text, tuple(rows))
+
+
+def asked_of_what_was_missed(
+    asked: Sequence[tuple[Record, Question]],
+    missed: Mapping[str, Sequence[str]],
+    answers: Mapping[str, str],
+    kinds: Kinds,
+) -> Finding:
+    """Whether wrong answers are the detector' fault: nobody can tell the colour of what is not seen."""
+    groups: dict[str, list[float]] = {"all that it names was found": [], "something it names was missed": []}
+    found, gone = groups.values()
+    for record, question in asked:
+        about = set(named_kinds(question.text, kinds).values()) & {thing.kind for thing in record.objects}
+        if about:
+            right = answer_accuracy(answers[question.key], question.answers)
+            (gone if about & set(missed[record.key]) else found).append(right)
+    rows = (
+        Row(f"{name} ({len(rights)} questions)", f"{100 * sum(rights) / len(rights):.1f}", sum(rights) / len(rights))
+        for name, rights in groups.items()
+        if rights
+    )
+    text = "Accuracy of the questions that name a thing of the picture, by whether the detector found it."
+    return Finding("Could it have known?", text, tuple(rows))

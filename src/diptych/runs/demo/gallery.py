@@ -1,0 +1,104 @@
+"""Test pictures with what the detector saw and what a model said."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeVar
+
+from diptych.core import Question, Record
+from diptych.metrics.captions import caption_items
+from diptych.metrics.vqa import answer_accuracy, normalise_answer
+from diptych.runs.reports.report import Answered, Box, Shown, Word
+from diptych.storybook.grammar import plural
+from diptych.storybook.kinds import KINDS
+
+Kinds = Mapping[str, Collection[str]]  # a kind of thing -> the words that name it, in lower case
+
+Item = TypeVar("Item")
+
+STORYBOOK: Kinds = {
+    kind.name: frozenset(form for word in (kind.name, *kind.synonyms) for form in (word, plural(kind.name, word)))
+    for kind in KINDS.values()
+}
+_PIECES = re.compile(r"[^\W_]+|[\W_]+")
+
+
+def shown(
+    records: Sequence[Record],
+    class_names: Sequence[str],
+    captions: Mapping[str, str],
+    answers: Mapping[str, str],
+    kinds: Kinds | None = None,
+) -> list[Shown]:
+    """One for each record, in order. Ground truth (`objects`) is used to mark words, and only with `kinds`."""
+    scores = cider_by_picture(records, captions)
+    return [
+        Shown(
+            key=record.key,
+            picture=record.image,
+            size=record.size or (record.regions.size if record.regions is not None else (1, 1)),
+            boxes=boxes(record, class_names),
+            caption=words(captions.get(record.key, ""), record, kinds),
+            cider=scores.get(record.key),
+            references=record.captions,
+            answers=tuple(_answered(q, answers[q.key]) for q in record.questions if q.key in answers),
+        )
+        for record in records
+    ]
+
+
+def cider_by_picture(records: Sequence[Record], captions: Mapping[str, str]) -> dict[str, float]:
+    """Times 100; document frequencies are those of all records that have a caption written and references."""
+    references = {r.key: r.captions for r in records if r.captions and r.key in captions}
+    if not references:
+        return {}
+    items = caption_items({key: captions[key] for key in references}, references)
+    return {key: 100 * float(score) for key, score in zip(items.keys, items.cider, strict=True)}
+
+
+def evenly(items: Sequence[Item], count: int) -> list[Item]:
+    """So many of them at equal distances: nobody chose them."""
+    if len(items) <= count:
+        return list(items)
+    return [items[place * len(items) // count] for place in range(count)]
+
+
+def boxes(record: Record, class_names: Sequence[str]) -> tuple[Box, ...]:
+    """Each region as its likeliest kind, "background" apart, since a region that was kept is of something."""
+    regions = record.regions
+    if regions is None:
+        return ()
+    columns = [column for column, name in enumerate(class_names) if name != "background"]
+    names = [""] * len(regions)
+    if regions.classes is not None and columns:
+        names = [class_names[columns[best]] for best in regions.classes[:, columns].argmax(-1).tolist()]
+    corners = [(x1, y1, x2, y2) for x1, y1, x2, y2 in regions.boxes.tolist()]
+    return tuple(Box(*parts) for parts in zip(names, corners, regions.scores.tolist(), strict=True))
+
+
+def words(caption: str, record: Record, kinds: Kinds | None) -> tuple[Word, ...]:
+    """The caption cut so that each word stands alone; those that name what is not there are marked."""
+    if kinds is None or not record.objects:
+        return (Word(caption),) if caption else ()
+    gone = absent_words(caption, record, kinds)
+    return tuple(Word(piece, piece.lower() in gone) for piece in _PIECES.findall(caption))
+
+
+def named_kinds(text: str, kinds: Kinds) -> dict[str, str]:
+    """Word -> kind, for each word of the text that names one."""
+    by_word = {word: kind for kind, named in kinds.items() for word in named}
+    return {piece: by_word[piece] for piece in _PIECES.findall(text.lower()) if piece in by_word}
+
+
+def absent_words(caption: str, record: Record, kinds: Kinds) -> dict[str, str]:
+    there = {thing.kind for thing in record.objects}
+    return {word: kind for word, kind in named_kinds(caption, kinds).items() if kind not in there}
+
+
+def _answered(question: Question, given: str) -> Answered:
+    counts = Counter(map(normalise_answer, question.answers))
+    wanted = counts.most_common(1)[0][0] if counts else ""
+    accuracy = answer_accuracy(given, question.answers) if question.answers else 0.0
+    return Answered(question.text, question.kind, given, wanted, accuracy)

@@ -1,0 +1,97 @@
+"""The report of a comparison: what each arm says of the test split, its scores, and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from diptych.core import Record
+from diptych.runs.demo.page import TITLE, demo_report
+from diptych.runs.reports.html import write_report
+from diptych.tasks import CAPTION, TaskSpec, find_task
+from diptych.tasks.scores import Score, Scores
+from diptych.tasks.spec import Predicted
+from diptych.tasks.vqa import answered_questions
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All arms of all tasks on one split. The gain is that of the second arm over the first."""
+
+    records: tuple[Record, ...]
+    training: tuple[Record, ...]
+    predictions: Mapping[str, Mapping[str, Predicted]]  # task -> arm -> what it said
+    scores: Mapping[str, Mapping[str, Scores]]
+    gains: Mapping[str, Score]
+
+
+def measure(
+    predictions: Mapping[str, Mapping[str, Predicted]], records: Sequence[Record], training: Sequence[Record]
+) -> Measured:
+    """`said`: task -> arm -> words. `records`: what was asked about; `training` teaches the blind baselines."""
+    scores: dict[str, dict[str, Scores]] = {}
+    gains: dict[str, Score] = {}
+    for task, by_arm in predictions.items():
+        spec = find_task(task)
+        baselines = spec.baselines(records, training) if spec.baselines is not None else None
+        scores[task] = {arm: spec.score(predicted, records, baselines) for arm, predicted in by_arm.items()}
+        if spec.gain is not None and len(by_arm) > 1:
+            first, second, *_ = by_arm.values()
+            gains[task] = spec.gain(first, second, records)
+    return Measured(tuple(records), tuple(training), predictions, scores, gains)
+
+
+def baselines_of(
+    task: str, predicted: Predicted, records: Sequence[Record], training: Sequence[Record], scores: Sequence[str]
+) -> dict[str, dict[str, float | None]]:
+    """What each score is held against: {score: {"blind": ..., "ceiling": ...}}."""
+    measured = measure({task: {"": predicted}}, records, training).scores[task][""]
+    return {name: {"blind": measured[name].blind, "ceiling": measured[name].ceiling} for name in scores}
+
+
+def report_arms(
+    out: Path,
+    measured: Measured,
+    class_names: Sequence[str],
+    runs: Mapping[str, Mapping[str, Path]],
+    seconds: Mapping[str, float],
+    configuration: Mapping[str, object] | None = None,
+    notes: Mapping[str, Mapping[str, str]] | None = None,
+    memory_mib: Mapping[str, float] | None = None,
+    footer: str = "",
+    title: str = TITLE,
+) -> Path:
+    """Writes `out/report.html`. Pictures show what the last arm says. `runs`: task, "detector" or "pretrain" -> arm."""
+    last = {task: list(by_arm.items())[-1] for task, by_arm in measured.predictions.items()}
+    asked = [find_task(task) for task in last]
+    answers: dict[str, str] = {}
+    for spec in asked:
+        if spec.answered is not None:
+            answers |= spec.answered(last[spec.name][1])
+    return write_report(
+        out,
+        demo_report(
+            scores=measured.scores,
+            gains=measured.gains,
+            notes=notes,
+            runs=runs,
+            records=[_asked(record, asked) for record in measured.records],
+            class_names=class_names,
+            captions=last[CAPTION.name][1] if CAPTION.name in last else {},
+            answers=answers,
+            training=answered_questions([_asked(record, asked) for record in measured.training]),
+            title=title,
+            seconds=seconds,
+            memory_mib=memory_mib,
+            configuration=configuration,
+            speaker=" and ".join(dict.fromkeys(f"the arm “{arm}”" for arm, _ in last.values())),
+            footer=footer,
+        ),
+    )
+
+
+def _asked(record: Record, tasks: Sequence[TaskSpec]) -> Record:
+    """What tasks ask stands among the questions."""
+    more = [question for spec in tasks if spec.questions is not None for question in spec.questions(record)]
+    return replace(record, questions=tuple(dict.fromkeys((*record.questions, *more))))

@@ -1,0 +1,110 @@
+"""The demo's report, from what its stages leave: scores, logs of runs, records, and what was said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from diptych.core import Question, Record
+from diptych.runs.demo.findings import find
+from diptych.runs.demo.gallery import STORYBOOK, evenly, shown
+from diptych.runs.reports.charts import chart
+from diptych.runs.reports.report import Arm, Chart, Comparison, Report, Stage
+from diptych.tasks import TASKS, find_task
+from diptych.tasks.scores import Score, Scores
+
+TITLE = "Diptych: a drawn world, learnt"
+
+
+def demo_report(
+    *,
+    title: str = TITLE,
+    lead: str = "",  # by default the main scores in a sentence
+    scores: Mapping[str, Mapping[str, Scores]],  # task -> arm -> scores
+    notes: Mapping[str, Mapping[str, str]] | None = None,  # task -> arm -> how it was trained
+    gains: Mapping[str, Score] | None = None,  # task -> the second arm minus the first, paired
+    runs: Mapping[str, Mapping[str, Path]],  # "detector", "pretrain", "caption", "vqa" -> arm -> folder of the run
+    records: Sequence[Record],  # the test split, with regions
+    class_names: Sequence[str],
+    captions: Mapping[str, str],  # of the arm that the gallery shows, by record
+    answers: Mapping[str, str],  # likewise, by question
+    training: Sequence[Question] = (),
+    seconds: Mapping[str, float],
+    memory_mib: Mapping[str, float] | None = None,
+    configuration: Mapping[str, object] | None = None,
+    speaker: str = "the pre-trained model",
+    pictures: int = 12,
+    footer: str = "",
+) -> Report:
+    """Everything the page shows; `write_report(folder, ...)` writes it."""
+    everything = shown(records, class_names, captions, answers, STORYBOOK)
+    scored = [replace(one, answers=()) for one in everything if one.cider is not None]
+    return Report(
+        title=title,
+        lead=lead or _lead(scores),
+        configuration={name: str(value) for name, value in (configuration or {}).items()},
+        comparisons=tuple(
+            _comparison(task, arms, (notes or {}).get(task, {}), (gains or {}).get(task))
+            for task, arms in scores.items()
+        ),
+        charts=tuple(_charts(runs)),
+        gallery=tuple(evenly(everything, pictures)),
+        gallery_text=f"Pictures at equal distances through the test split; nobody chose them. Boxes and names are the "
+        f"detector's, words are from {speaker}. A waved line marks a thing that is not in the picture.",
+        findings=find(records, class_names, captions, answers, training, STORYBOOK),
+        worst=tuple(sorted(scored, key=lambda one: (one.cider or 0.0, one.key))[:6]),
+        stages=tuple(Stage(name, time, (memory_mib or {}).get(name)) for name, time in seconds.items()),
+        footer=footer,
+    )
+
+
+def _lead(scores: Mapping[str, Mapping[str, Scores]]) -> str:
+    learns = " and to ".join(find_task(task).learns for task in scores)
+    sentences = [f"Drawn scenes, a detector that learns to see them, a model that learns to {learns}."]
+    for task, arms in scores.items():
+        spec = find_task(task)
+        name = spec.shown[0]
+        by_arm = ", ".join(f"{arm} {scores[name].value:.1f}" for arm, scores in arms.items())
+        first = next(iter(arms.values()))[name]
+        beside = [
+            f"{what} {value:.1f}" for what, value in (("blind", first.blind), ("ceiling", first.ceiling)) if value
+        ]
+        sentences.append(f"{spec.title}, {name}: {by_arm}" + (f" ({', '.join(beside)})." if beside else "."))
+    return " ".join(sentences)
+
+
+def _comparison(task: str, arms: Mapping[str, Scores], notes: Mapping[str, str], gain: Score | None) -> Comparison:
+    there = {score.name for scores in arms.values() for score in scores.scores}
+    spec = find_task(task)
+    drawn = tuple(name for name in spec.shown if name in there)
+    of = next(iter(arms.values()))
+    return Comparison(
+        f"{spec.title} of {of.pictures} test pictures",
+        tuple(Arm(name, scores, notes.get(name, "")) for name, scores in arms.items()),
+        drawn,
+        "" if gain is None else _gain(list(arms), gain),
+    )
+
+
+def _gain(arms: Sequence[str], gain: Score) -> str:
+    text = f"{arms[1]} minus {arms[0]}: {gain.name} {gain.value:+.1f}"
+    if gain.low is None or gain.high is None:
+        return text
+    unsure = gain.low <= 0 <= gain.high
+    return (
+        f"{text}, 95% paired bootstrap interval {gain.low:+.1f} to {gain.high:+.1f}"
+        + (", which holds 0: on these pictures the two cannot be told apart" if unsure else "")
+        + ". The interval knows the chance of which pictures were drawn, not of the seeds."
+    )
+
+
+def _charts(runs: Mapping[str, Mapping[str, Path]]) -> list[Chart]:
+    charts = []
+    for task, folders in runs.items():
+        spec = TASKS.get(task)  # None: the detector
+        name = "Learning to see" if spec is None else spec.title
+        charts.append(chart(f"{name}: training loss", folders, "loss"))
+        if spec is not None:
+            charts.append(chart(f"{name}: {spec.watched} on val", folders, spec.watched))
+    return [found for found in charts if found is not None]

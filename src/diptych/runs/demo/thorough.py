@@ -1,0 +1,167 @@
+"""`diptych demo --thorough`: what pre-training is worth, by how many scenes are labelled, over several seeds.
+
+Cells are kept one by one, so the comparison goes on where it was stopped. Three arms: from scratch and pre-trained,
+each until its val score stops rising, and from scratch for the steps of both phases together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, PositiveInt
+from rich.console import Console
+from rich.table import Table
+
+from diptych.data.store.store import Store, iterate
+from diptych.runs.demo.comparison import Cell, Row, read_predictions
+from diptych.runs.demo.demo import (
+    PRETRAINED,
+    RATES,
+    SCRATCH,
+    TASKS,
+    DemoConfig,
+    Times,
+    arm_settings,
+    extract_world,
+    pretrain,
+    pretraining,
+    run_cells,
+)
+from diptych.runs.demo.measure import baselines_of
+from diptych.runtime.files import write_atomically
+from diptych.tasks import find_task
+
+LONG, GAIN = "from scratch, steps of both phases", "gain of pre-training"
+SCORES = {task: find_task(task).shown[:2] for task in TASKS}
+
+
+class ThoroughConfig(BaseModel):
+    """`labels` scenes are drawn anew for each seed; each seed takes the next of the pre-trainings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    demo: DemoConfig = DemoConfig()
+    labels: tuple[PositiveInt, ...] = (100, 300, 1000)
+    seeds: PositiveInt = 3
+    pretrainings: PositiveInt = 2
+    longer_seeds: PositiveInt = 1  # of the arm that takes the steps of both phases; it costs as much as all others
+
+    @classmethod
+    def of(cls, demo: DemoConfig) -> ThoroughConfig:
+        """All labelled scenes that the demo has, and fewer."""
+        return cls(demo=demo, labels=tuple(sorted({max(1, demo.train * share // 10) for share in (1, 3, 10)})))
+
+
+def thorough(out: Path, config: ThoroughConfig, console: Console) -> dict[str, Any]:
+    """Run every cell that has no row yet; hands back what `out/thorough.json` holds."""
+    times = Times(out / "stages.json", console)
+    store = extract_world(out, config.demo, times)
+    with times.stage("pre-train"):
+        starts = [
+            pretrain(pretraining(config.demo, seed), store, out / f"pretrain-{seed}")
+            for seed in range(config.pretrainings)
+        ]
+    cells = list(_cells(config, store, starts, out))
+    with times.stage("arms"):
+        rows = run_cells(cells, console)
+    with times.stage("scratch, longer"):
+        longer = list(_longer(cells, rows, config))
+        rows += run_cells(longer, console)
+    baselines = _bounds(store, cells)
+    results: dict[str, Any] = {
+        "figures": _figures(rows),
+        "held against": baselines,
+        "rates": {f"{task}, {arm}": rate for (task, arm), rate in RATES.items()},
+        "rounds": [asdict(row) for row in rows],
+        "seconds": times.seconds,
+        "config": config.model_dump(),
+    }
+    write_atomically(out / "thorough.json", (json.dumps(results, indent=1) + "\n").encode())
+    for task in TASKS:
+        console.print(_table(task, rows, baselines[task]))
+    console.print(f"all rows: {out / 'thorough.json'}; the pictures and curves of each arm: {out / 'arms'}")
+    return results
+
+
+def _cells(config: ThoroughConfig, store: Store, starts: Sequence[Path], out: Path) -> Iterator[Cell]:
+    """Seed by seed, and in each the long ones first, so that no process is left alone with one at the end."""
+    for seed in range(config.seeds):
+        for labels in sorted(config.labels, reverse=True):
+            for task in TASKS:
+                for arm in (SCRATCH, PRETRAINED):
+                    start = str(starts[seed % len(starts)]) if arm == PRETRAINED else None
+                    settings = arm_settings(config.demo, labels)
+                    yield Cell(
+                        task, arm, labels, seed, RATES[task, arm], start, str(store.folder), str(out / "arms"), settings
+                    )
+
+
+def _longer(cells: Sequence[Cell], rows: Sequence[Row], config: ThoroughConfig) -> Iterator[Cell]:
+    """From scratch for as many steps as pre-training and fine-tuning took together, the rate falling to 0."""
+    for cell, row in zip(cells, rows, strict=True):
+        if cell.arm == PRETRAINED and cell.seed < config.longer_seeds:
+            steps = config.demo.pretrain_steps + row.steps
+            settings = (
+                *cell.settings, f"training.steps={steps}", "training.patience=null", "optimizer.schedule=linear",
+            )  # fmt: skip
+            yield Cell(
+                cell.task, LONG, cell.labels, cell.seed, RATES[cell.task, SCRATCH], None, cell.store, cell.out, settings
+            )
+
+
+def _figures(rows: Sequence[Row]) -> dict[str, Any]:
+    """task -> labelled scenes -> arm -> score, and what pre-training gains, seed against seed."""
+    figures: dict[str, Any] = {}
+    for task, labels, of_both in _grouped(rows):
+        by_arm = {arm: [row for row in of_both if row.arm == arm] for arm in (SCRATCH, LONG, PRETRAINED)}
+        here = figures.setdefault(task, {}).setdefault(f"{labels} scenes", {})
+        for score in SCORES[task]:
+            values = {arm: [row.test[score] for row in arm_rows] for arm, arm_rows in by_arm.items()}
+            for arm, found in values.items():
+                here.setdefault(arm, {})[score] = spread(found)
+            gains = [after - before for before, after in zip(values[SCRATCH], values[PRETRAINED], strict=True)]
+            here.setdefault(GAIN, {})[score] = spread(gains)
+    return figures
+
+
+def _grouped(rows: Sequence[Row]) -> Iterator[tuple[str, int, list[Row]]]:
+    def which(row: Row) -> tuple[str, int]:
+        return row.task, row.labels
+
+    for (task, labels), group in groupby(sorted(rows, key=lambda row: (*which(row), row.seed)), key=which):
+        yield task, labels, list(group)
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """The mean of several runs, with the least and the most of them; to one digit behind the point."""
+    found = {"value": mean(values), "low": min(values), "high": max(values)}
+    return {name: round(value, 1) for name, value in found.items()} | {"seeds": len(values)}
+
+
+def _bounds(store: Store, cells: Sequence[Cell]) -> dict[str, dict[str, dict[str, float | None]]]:
+    """The blind baseline and the ceiling of each score on test; the baseline knows all labelled scenes."""
+    test, training = [store.record(index) for index in store.split("test")], list(iterate(store, "train"))
+    asked = {cell.task: find_task(cell.task).by_key(read_predictions(cell)) for cell in cells}
+    return {task: baselines_of(task, predicted, test, training, SCORES[task]) for task, predicted in asked.items()}
+
+
+def _table(task: str, rows: Sequence[Row], baselines: dict[str, dict[str, float | None]]) -> Table:
+    table = Table(title=f"{task}: mean of the seeds (least to most)")
+    for column in ("scenes", "arm", *SCORES[task]):
+        table.add_column(column)
+    for name in ("blind", "ceiling"):
+        table.add_row("", name, *(f"{baselines[score][name]:.1f}" for score in SCORES[task]))
+    for labels, arms in _figures(rows)[task].items():
+        for arm, scores in arms.items():
+            table.add_row(labels, arm, *(_shown(scores[score]) for score in SCORES[task]))
+    return table
+
+
+def _shown(found: dict[str, float]) -> str:
+    return f"{found['value']:.1f} ({found['low']:.1f} to {found['high']:.1f})"

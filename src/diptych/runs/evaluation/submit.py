@@ -1,0 +1,149 @@
+"""Predictions in the forms of the servers that keep the truths: `diptych evaluate --submit`.
+
+coco   [{"image_id": 1, "caption": "a red kite"}, ...]          captions_SPLIT_NAME_results.json
+vqa    [{"question_id": 1, "answer": "two"}, ...]               one for every question of the split
+vcr    annot_id, answer_0..3, rationale_conditioned_on_a0_0..3, ..., rationale_conditioned_on_a3_0..3
+       a line a question, of probabilities (rowanz/r2c, models/eval_for_leaderboard.py)
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from diptych.core import Choices, Record, Sample
+from diptych.data.store.store import Store
+from diptych.models.decoding import DecodingOptions
+from diptych.objectives import split_candidates
+from diptych.runs.folder import ModelFolder
+from diptych.runs.run import predict, predict_by
+from diptych.runs.tasks import task_of
+from diptych.runtime.errors import DataError, RecipeError, nearest
+from diptych.runtime.files import write_atomically
+from diptych.tasks.vcr import Vcr
+
+CHOICES = 4  # answers to a question of VCR, and rationales
+_GROUPS = ("answer", *(f"rationale_conditioned_on_a{number}" for number in range(CHOICES)))
+VCR_COLUMNS = ("annot_id", *(f"{group}_{number}" for group in _GROUPS for number in range(CHOICES)))
+_IMAGE_ID = re.compile(r"(?:^|[_/])([0-9]{12})$")
+_QUESTION_ID = re.compile(r"[0-9]{1,18}")
+
+
+Written = Callable[[Sequence[Mapping[str, Any]]], str]
+
+
+@dataclass(frozen=True)
+class Leaderboard(Vcr):
+    """VCR as its server asks it: the right answer is not known, so the rationales are chosen after each of the four."""
+
+    def queries(self, record: Record) -> list[Sample]:
+        """Twenty texts a question, in five groups."""
+        return [one for choices in record.choices for sample in self._groups(record, choices) for one in sample]
+
+    def _groups(self, record: Record, choices: Choices) -> Iterator[list[Sample]]:
+        if len(choices.answers) != CHOICES or len(choices.rationales) != CHOICES:
+            raise DataError(
+                f"the question has {len(choices.answers)} answers and {len(choices.rationales)} rationales, and VCR's "
+                f"leaderboard takes {CHOICES} of each",
+                key=choices.key,
+            )
+        firsts = (choices.question, *(f"{choices.question} {answer}" for answer in choices.answers))
+        for group, first in zip(_GROUPS, firsts, strict=True):
+            texts = choices.answers if group == _GROUPS[0] else choices.rationales
+            yield split_candidates(self.asked(record, f"{choices.key}/{group}", first, texts))
+
+
+def submit(
+    model: ModelFolder,
+    store: Store,
+    split: str,
+    form: str,
+    path: Path,
+    decoding: DecodingOptions | None = None,
+    console: Console | None = None,
+) -> str:
+    """Write what a server wants of a split, whose truths need not be known; what was written, in a line.
+
+    Raises RecipeError for a form that does not exist, or whose task the model has not learnt, and DataError where
+    something could not be predicted: a server takes all of a split or nothing.
+    """
+    if form not in FORMS:
+        raise RecipeError(f"--submit {form}: no server's form is called so; {nearest(form, FORMS)}")
+    task, write = FORMS[form]
+    asked = task_of(model, task)
+    if isinstance(asked, Vcr):
+        made = predict_by(Leaderboard(asked.tokens, asked.max_words), model, store, split, console)
+    else:
+        made = predict(model, store, split, task, decoding, console)
+    if made.damaged:
+        raise DataError(
+            f"{len(made.damaged)} records of {split!r} cannot be read ({', '.join(made.damaged[:5])}), and the server "
+            "wants all of them; extract them again"
+        )
+    if not made.predictions:
+        raise DataError(f"the split {split!r} of {store.folder} has nothing to predict for {task}; choose another")
+    write_atomically(path, write(made.predictions).encode())
+    return f"{path}: {task} of {len(made.records)} pictures of {split!r}, in the form of {form}"
+
+
+def _coco(predictions: Sequence[Mapping[str, Any]]) -> str:
+    return _entries([(_image_id(p["key"]), p["key"], "image_id", {"caption": p["caption"]}) for p in predictions])
+
+
+def _vqa(predictions: Sequence[Mapping[str, Any]]) -> str:
+    return _entries([(_number(p["key"]), p["key"], "question_id", {"answer": p["answer"]}) for p in predictions])
+
+
+def _entries(found: Sequence[tuple[int, str, str, dict[str, str]]]) -> str:
+    """A JSON list, an entry an id."""
+    once: dict[int, str] = {}
+    for number, key, name, _ in found:
+        if number in once:
+            raise DataError(f"it has the {name} {number} of {once[number]!r} too, and a server takes one", key=key)
+        once[number] = key
+    return json.dumps([{name: number, **said} for number, _, name, said in found], ensure_ascii=False)
+
+
+def _image_id(key: str) -> int:
+    """COCO_test2014_000000000001, and 000000000001 of 2017, are picture 1."""
+    found = _IMAGE_ID.search(key)
+    if found is None:
+        raise DataError("its name does not end with the number that COCO gave the picture", key=key)
+    return int(found[1])
+
+
+def _number(key: str) -> int:
+    if not _QUESTION_ID.fullmatch(key):
+        raise DataError(
+            "it is no number of up to 18 digits, as VQA's questions have; --submit vqa is for VQA v2", key=key
+        )
+    return int(key)
+
+
+def _vcr(predictions: Sequence[Mapping[str, Any]]) -> str:
+    scores: dict[str, dict[str, list[float]]] = {}
+    for told in predictions:  # the texts of a group in their order
+        question, _, group = told["group"].rpartition("/")
+        scores.setdefault(question, {}).setdefault(group, []).append(told["score"])
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(VCR_COLUMNS)
+    for question, groups in scores.items():
+        if any(len(group) != CHOICES for group in groups.values()):
+            raise DataError("two questions of VCR have this key, and a server takes one", key=question)
+        shares = torch.tensor([groups[group] for group in _GROUPS], dtype=torch.float64).softmax(1)
+        table.writerow([question, *(f"{share:.6g}" for share in shares.flatten().tolist())])
+    return text.getvalue()
+
+
+# By the server's name: the task, and what writes its predictions.
+FORMS: dict[str, tuple[str, Written]] = {"coco": ("caption", _coco), "vqa": ("vqa", _vqa), "vcr": ("vcr", _vcr)}

@@ -1,0 +1,20 @@
+"""Where pages are made: all text is escaped, and none turns what follows it around."""
+
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+# Overrides, embeddings and isolates of text direction, and control characters, which XML and HTML forbid.
+TURNING = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(9), *range(14, 32), *range(0x7F, 0xA0)])
+
+
+def environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("diptych.runs.reports"), autoescape=True, undefined=StrictUndefined, finalize=_harmless,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+
+
+def _harmless(value: Any) -> Any:
+    """Text without marks that turn what follows it around: a caption must not mirror the figure beside it."""
+    return value.translate(TURNING) if type(value) is str else value

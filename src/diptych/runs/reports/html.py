@@ -1,0 +1,160 @@
+"""A report as one HTML file: pictures and plots inside it, no network, no script.
+
+All text goes through jinja2's autoescape, drawings too (they are SVG in the template, this file gives the places), so
+that a caption or a class name can hold anything. A content security policy refuses whatever would be fetched.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from jinja2 import Environment
+from PIL import Image
+
+from diptych.runs.reports.charts import draw
+from diptych.runs.reports.environment import environment
+from diptych.runs.reports.labels import lay_out
+from diptych.runs.reports.report import Arm, Box, Comparison, Report, Shown
+from diptych.runs.reports.tables import figure
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import text_of, write_atomically
+from diptych.tasks.scores import Score
+from diptych.vision.pictures import open_picture
+
+FILE = "report.html"
+LARGEST = 480  # pixels of a picture's longer side, in the page
+QUALITY = 88  # of JPEG
+# What the links between pages stand between. Text that is reported is escaped and cannot hold these.
+BEFORE_LINKS, AFTER_LINKS = "<!--pages-->", "<!--/pages-->"
+COLOURS = 6  # that the style sheet has for arms, curves and boxes
+
+
+def write_report(folder: Path, report: Report) -> Path:
+    """Writes `folder/report.html`, whole or not at all; hands back its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / FILE, page(report).encode("utf-8", "replace"))
+    return folder / FILE
+
+
+def page(report: Report) -> str:
+    return (
+        _environment()
+        .get_template("report.html.jinja")
+        .render(
+            report=report,
+            comparisons=[
+                (comparison, [_bars(comparison, name) for name in comparison.drawn])
+                for comparison in report.comparisons
+            ],
+            hues=_hues(report),
+            drawings=[draw(chart) for chart in report.charts],
+            seconds=sum(stage.seconds for stage in report.stages),
+            longest=max((stage.seconds for stage in report.stages), default=1.0) or 1.0,
+        )
+    )
+
+
+def link_pages(pages: Mapping[str, Path], *front: Path) -> None:
+    """`pages` of `write_report` and those in front of them lead to each other. Called again, to new ones too."""
+    everywhere = {*pages.values(), *front}
+    if len(everywhere) < 2:
+        return
+    for path in everywhere:
+        links = [(name, os.path.relpath(page, path.parent), page == path) for name, page in pages.items()]
+        written = text_of(path)
+        before, _, rest = written.partition(BEFORE_LINKS)
+        _, _, after = rest.partition(AFTER_LINKS)
+        section = _environment().get_template("links.html.jinja").render(links=links)
+        write_atomically(path, f"{before}{BEFORE_LINKS}{section}{AFTER_LINKS}{after}".encode())
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One arm's score on a scale; places are per cent of its length."""
+
+    arm: Arm
+    score: Score
+    value: float
+    low: float
+    high: float
+    seeds: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Bars:
+    """One score of all arms between its blind baseline and its ceiling."""
+
+    name: str
+    blind: float | None
+    ceiling: float | None
+    blind_at: float
+    ceiling_at: float
+    bars: tuple[Bar, ...]
+
+
+def _bars(comparison: Comparison, name: str) -> Bars:
+    scores = [(arm, arm.scores[name]) for arm in comparison.arms]
+    blind = next((score.blind for _, score in scores if score.blind is not None), None)
+    ceiling = next((score.ceiling for _, score in scores if score.ceiling is not None), None)
+    ends = [end for _, score in scores for end in (score.value, score.high, *score.seeds)]
+    longest = 1.04 * max([end for end in (*ends, blind, ceiling) if end is not None] or [1.0]) or 1.0
+
+    def at(value: float | None) -> float:
+        return round(100 * min(max(value or 0.0, 0.0), longest) / longest, 2)
+
+    bars = tuple(
+        Bar(arm, score, at(score.value), at(score.value if score.low is None else score.low),
+            at(score.value if score.high is None else score.high), tuple(map(at, score.seeds)))
+        for arm, score in scores
+    )  # fmt: skip
+    return Bars(name, blind, ceiling, at(blind), at(ceiling), bars)
+
+
+@lru_cache(maxsize=256)
+def picture_uri(path: Path) -> str:
+    """The picture as a data URI, small enough for a page; empty where it cannot be opened."""
+    try:
+        pixels = open_picture(path)
+    except DataError:
+        return ""
+    image = Image.fromarray(pixels.permute(1, 2, 0).numpy())
+    image.thumbnail((LARGEST, LARGEST))
+    kept = io.BytesIO()
+    image.save(kept, format="JPEG", quality=QUALITY)
+    return "data:image/jpeg;base64," + base64.b64encode(kept.getvalue()).decode("ascii")
+
+
+def _hues(report: Report) -> dict[str, int]:
+    """One colour for an arm, wherever it is drawn."""
+    arms = [arm.name for comparison in report.comparisons for arm in comparison.arms]
+    curves = [curve.name for chart in report.charts for curve in chart.curves]
+    return {name: number % COLOURS for number, name in enumerate(dict.fromkeys([*arms, *curves]))}
+
+
+def _shown_uri(shown: Shown) -> str:
+    return "" if shown.picture is None else picture_uri(shown.picture)
+
+
+def _colours(boxes: tuple[Box, ...]) -> dict[str, int]:
+    """A colour for each class of a picture, in the order of their sight."""
+    return {name: number % COLOURS for number, name in enumerate(dict.fromkeys(box.name for box in boxes))}
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
+
+
+def _environment() -> Environment:
+    made = environment()
+    made.filters |= {
+        "figure": figure, "uri": _shown_uri, "colours": _colours, "duration": _duration,
+        "labels": lambda shown: lay_out(shown.boxes, shown.size),
+    }  # fmt: skip
+    return made

@@ -1,0 +1,58 @@
+"""One function over the names of shards: in processes of this machine, under Daft, or on a Ray cluster.
+
+The function writes its shard's result itself, whole or not at all, and returns its counts. A shard that is there
+already is not its business: who asks passes over those. So a kill costs the shards under way, on every engine, and a
+shard that is made twice (Ray does so when a worker dies) is harmless.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.processes import LOADED_ONCE, shared
+
+ENGINES = ("local", "daft", "ray")
+Counts = dict[str, Any]
+Work = Callable[[str], Counts]
+
+
+def quiet() -> None:
+    """Daft and Ray report their use to servers unless it is switched off; and workers have one BLAS thread each.
+
+    Under `uv run`, Ray would also build each worker an environment of its own from a copy of the working folder.
+    """
+    for name, value in (("DO_NOT_TRACK", "1"), ("DAFT_ANALYTICS_ENABLED", "0"), ("RAY_USAGE_STATS_ENABLED", "0")):
+        os.environ[name] = value
+    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+
+
+def run(
+    work: Work, names: Sequence[str], engine: str = "local", workers: int = 1, loaded: Sequence[str] = LOADED_ONCE
+) -> Iterator[Counts]:
+    """`work(name)` of each name, the results in the order of the names. `work` must be picklable.
+
+    `loaded` names the modules that local processes load once for all.
+
+    What `work` raises is raised here, as a DiptychError where it was one.
+    """
+    quiet()
+    if not names:
+        return
+    match engine:
+        case "local":
+            yield from shared(work, names, min(workers, len(names)), loaded)
+        case "daft":
+            from diptych.runtime.engine.on_daft import run_on_daft
+
+            yield from run_on_daft(work, names, workers)
+        case "ray":
+            from diptych.runtime.engine.on_ray import run_on_ray
+
+            yield from run_on_ray(work, names, workers)
+        case _:
+            raise RecipeError(f"no engine {engine!r}; {nearest(engine, ENGINES)}")

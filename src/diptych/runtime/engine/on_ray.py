@@ -1,0 +1,98 @@
+"""Shards on a Ray cluster: the one that RAY_ADDRESS names, or one of this machine for as long as the work takes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import Any
+
+from diptych.runtime.engine import Counts, Work
+from diptych.runtime.engine.outcome import Outcome, counts_of, outcome_of
+from diptych.runtime.errors import DiptychError
+from diptych.runtime.extras import wanted
+
+STARTS = 3  # times that a cluster of this machine is asked to start
+AGAIN = 3  # times that Ray runs a shard again whose worker died
+
+
+def run_on_ray(work: Work, names: Sequence[str], workers: int) -> Iterator[Counts]:
+    """Twice `workers` shards are given to Ray at once, each of which takes a core: none waits for this process."""
+    with wanted("--engine ray", "ray"):
+        import ray
+    with cluster(workers):
+        task = ray.remote(num_cpus=1, max_retries=AGAIN)(outcome_of)
+        placed = ray.put(work)
+        left, running, done = list(enumerate(names))[::-1], dict[Any, int](), dict[int, Outcome]()
+        due = 0
+        while left or running or done:
+            while left and len(running) < 2 * workers:
+                number, name = left.pop()
+                running[task.remote(placed, name)] = number
+            if running and due not in done:
+                (ready,), _ = ray.wait(list(running), num_returns=1)
+                try:
+                    done[running.pop(ready)] = ray.get(ready)
+                except ray.exceptions.RayError as error:
+                    raise DiptychError(
+                        f"a shard failed on Ray: {str(error).splitlines()[-1]}; give the command again"
+                    ) from error
+            while due in done:
+                yield counts_of(done.pop(due))
+                due += 1
+
+
+@contextmanager
+def cluster(workers: int) -> Iterator[None]:
+    """Joined and left again, or started and stopped. Raises DiptychError where its workers have other versions."""
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    address = os.environ.get("RAY_ADDRESS")
+    _begin(ray, address, workers)
+    try:
+        if address:
+            _same_versions(ray)
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _begin(ray: Any, address: str | None, workers: int) -> None:
+    """Ray gives itself 30 s to start here, which a busy machine may not have: then it is asked again."""
+    own = {} if address else {"num_cpus": workers, "include_dashboard": False}
+    for left in reversed(range(1 if address else STARTS)):
+        try:
+            ray.init(
+                address or "local", log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **own
+            )
+            return
+        except Exception as error:  # a bare one
+            ray.shutdown()
+            if not left:
+                way_out = (
+                    "unset RAY_ADDRESS to start one here" if address else "give the command again, or --engine local"
+                )
+                raise DiptychError(f"no Ray cluster at {address or 'this machine'}: {error}; {way_out}") from error
+
+
+def versions() -> dict[str, str]:
+    return {"python": ".".join(map(str, sys.version_info[:2])), "diptych": version("diptych")}
+
+
+def _same_versions(ray: Any) -> None:
+    """Of every machine of the cluster."""
+    here, ask = versions(), ray.remote(num_cpus=0)(versions)
+    alive = [node for node in ray.nodes() if node["Alive"]]
+    there = [ask.options(label_selector={"ray.io/node-id": node["NodeID"]}).remote() for node in alive]
+    for node, found in zip(alive, ray.get(there), strict=True):
+        if found != here:
+            raise DiptychError(
+                f"the workers of the Ray cluster on {node['NodeManagerHostname']} have {found}, wanted {here}: install "
+                "the same there"
+            )

@@ -1,0 +1,32 @@
+"""What a shard's function returned or raised, as data: engines wrap exceptions, and lose their fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from diptych.runtime.engine import Counts, Work
+from diptych.runtime.errors import DiptychError
+
+
+@dataclass(frozen=True)
+class Outcome:
+    counts: Counts | None = None
+    error: str | None = None
+    exit_code: int = 1
+
+
+def outcome_of(work: Work, name: str) -> Outcome:
+    """Never raises what Diptych raises on purpose."""
+    try:
+        return Outcome(work(name))
+    except DiptychError as error:
+        return Outcome(error=str(error), exit_code=error.exit_code)
+
+
+def counts_of(outcome: Outcome) -> Counts:
+    """Raises the error of a shard that failed, with its exit code."""
+    if outcome.counts is None:
+        error = DiptychError(outcome.error or "a shard failed")
+        error.exit_code = outcome.exit_code
+        raise error
+    return outcome.counts

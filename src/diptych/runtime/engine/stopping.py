@@ -1,0 +1,38 @@
+"""SIGTERM and Ctrl-C while shards are made: what is under way is thrown away, what is whole stays, exit code 75."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+import psutil
+
+from diptych.runtime.errors import Stopped
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """A signal ends the processes of this one at once and raises Stopped here. Only in a main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {one: signal.signal(one, _stop) for one in SIGNALS}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    for one in SIGNALS:
+        signal.signal(one, signal.SIG_DFL)
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            child.terminate()
+    raise Stopped("stopped; what is whole is kept, and the same command goes on")

@@ -1,0 +1,73 @@
+"""The one progress bar: how many, how fast, how long still. Where nobody watches, a line now and then."""
+
+import time
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from diptych.runtime.terminal import make_console
+
+SPARSE_SECONDS = 10.0  # between lines where there is no terminal, at first
+SPARSEST_SECONDS = 60.0
+
+
+class _Speed(ProgressColumn):
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self.unit = unit
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(f"{speed:.0f} {self.unit}/s" if speed else "")
+
+
+class _Lines(Progress):
+    """Of a log file: `captioning 320/1000 pictures, 2 min left, until 14:32`, ever more seldom."""
+
+    def __init__(self, unit: str, console: Console) -> None:
+        super().__init__(console=console, disable=True)
+        self.unit, self._began, self._next, self._wait = unit, time.monotonic(), SPARSE_SECONDS, SPARSE_SECONDS
+
+    def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        super().advance(task_id, advance)
+        passed = time.monotonic() - self._began
+        if passed < self._next:
+            return
+        self._wait = min(2 * self._wait, SPARSEST_SECONDS)
+        self._next = passed + self._wait
+        task = self._tasks[task_id]
+        left = "" if task.time_remaining is None else f", {time_left(task.time_remaining)}"
+        tell(self.console, f"{task.description} {task.completed:.0f}/{task.total or 0:.0f} {self.unit}{left}")
+
+
+def bar(unit: str, console: Console | None = None) -> Progress:
+    """A context manager; `add_task` and `advance` are rich's own."""
+    console = console or make_console()
+    if not console.is_terminal:
+        return _Lines(unit, console)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Speed(unit), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True)
+
+
+def time_left(seconds: float) -> str:
+    """`3 min left, until 14:32`, by the clock of this machine."""
+    if seconds >= 3600:
+        span = f"{seconds / 3600:.1f} h"
+    else:
+        span = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+    return f"{span} left, until {time.strftime('%H:%M', time.localtime(time.time() + seconds))}"
+
+
+def tell(console: Console, message: str) -> None:
+    """As it is: names in brackets are no markup, and a path is not broken in two."""
+    console.print(message, markup=False, highlight=False, soft_wrap=True)

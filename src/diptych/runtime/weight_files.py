@@ -1,0 +1,157 @@
+"""Files of weights, on disk or on the hub, read without running anybody's code."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import warnings
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from diptych.runtime.downloads import first_line, without_retries
+from diptych.runtime.errors import CheckpointError
+from diptych.runtime.files import text_of
+
+Tensors = dict[str, Tensor]
+# What other people's training scripts wrap their tensors in.
+WRAPPERS = ("state_dict", "model", "model_state_dict", "module")
+HUB_FILES = ("model.safetensors", "pytorch_model.bin")
+VOCABULARY, TOKENIZER = "vocab.txt", "tokenizer_config.json"
+
+
+def read_weights(path: Path) -> Tensors:
+    """All tensors of a safetensors file or of a PyTorch file (.bin, .pt, .pth), on the CPU, by their names there.
+
+    A PyTorch file is a pickle; it is read with `weights_only`, which refuses everything but tensors and plain values.
+    """
+    if not path.is_file():
+        kind = "a folder" if path.is_dir() else "missing"
+        raise CheckpointError(f"{path} is {kind}; wanted a file of weights (.safetensors, .bin, .pt or .pth)")
+    if path.stat().st_size == 0:
+        raise CheckpointError(f"{path} is empty; copy it again from its source")
+    tensors = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
+    if not tensors:
+        raise CheckpointError(f"{path} holds no tensors; wanted a state dict: names and their tensors")
+    return tensors
+
+
+def _read_safetensors(path: Path) -> Tensors:
+    try:
+        tensors: Tensors = load_file(path)
+    except SafetensorError as error:
+        raise CheckpointError(
+            f"{path} is cut short or is not a safetensors file ({error}); copy it again from its source"
+        ) from error
+    return tensors
+
+
+def _read_torch(path: Path) -> Tensors:
+    # A zip without its table of contents, which is at the end, is a file cut short; torch would take it for a pickle.
+    with path.open("rb") as file:
+        start = file.read(16)
+    zipped, pickled = start[:2] == b"PK", start[:1] == b"\x80"
+    if zipped and not zipfile.is_zipfile(path):
+        raise CheckpointError(f"{path} is cut short: {path.stat().st_size} bytes; copy it again from its source")
+    try:
+        with warnings.catch_warnings(action="ignore"):  # about pickles that other programs wrote: refused below
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        if (zipped or pickled) and "Unsupported" in str(error):
+            raise CheckpointError(
+                f"{path} is a pickle that holds more than tensors, and loading it would run its code; save its "
+                "state dict alone, or convert it to safetensors where you trust it"
+            ) from error
+        raise CheckpointError(
+            f"{path} is not a file of weights, or is damaged (it begins with {start!r}); wanted safetensors or a "
+            "PyTorch state dict"
+        ) from error
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, TypeError, IndexError) as error:
+        raise CheckpointError(
+            f"{path} is cut short or damaged ({first_line(error)}); copy it again from its source"
+        ) from error
+    return _unwrapped(loaded, path)
+
+
+def _unwrapped(loaded: object, path: Path, depth: int = len(WRAPPERS)) -> Tensors:
+    """Deeper than each wrapper once is a file that holds itself."""
+    if not isinstance(loaded, Mapping):
+        return {}
+    for name in WRAPPERS:
+        if depth and isinstance(inner := loaded.get(name), Mapping):
+            return _unwrapped(inner, path, depth - 1)
+    tensors = {str(name): value for name, value in loaded.items() if isinstance(value, Tensor)}
+    for name, value in tensors.items():
+        kind = "without values" if value.is_meta else "quantised" if value.is_quantized else "sparse"
+        if value.is_meta or value.is_quantized or value.layout is not torch.strided:
+            raise CheckpointError(f"{path}: the tensor {name} is {kind}; save it as a plain tensor of numbers")
+    return tensors
+
+
+def find_weights(source: str | os.PathLike[str]) -> Path:
+    """A file on disk, the weights in a folder, or a hub id such as `bert-base-cased`, fetched once and cached."""
+    path = Path(source)
+    if path.is_dir():
+        for name in HUB_FILES:
+            if (path / name).is_file():
+                return path / name
+        raise CheckpointError(f"{path} holds neither {' nor '.join(HUB_FILES)}; name the file of weights itself")
+    if path.exists() or path.suffix or path.is_absolute() or str(source).count("/") > 1:
+        return path  # `read_weights` says what is wrong with it
+    return _from_hub(str(source))
+
+
+def find_words(source: str | os.PathLike[str]) -> tuple[Path, bool | None] | None:
+    """The vocab.txt beside the weights of a BERT in a folder or on the hub, and whether its texts are lower-cased, if
+    tokenizer_config.json says. None where there is none, or `source` is a file."""
+    path = Path(source)
+    there = path.is_dir()
+    if not there and (path.exists() or path.suffix or path.is_absolute() or str(source).count("/") > 1):
+        return None
+    vocabulary, settings = (
+        (path / file if (path / file).is_file() else None) if there else _fetched(str(source), file)
+        for file in (VOCABULARY, TOKENIZER)
+    )
+    if vocabulary is None:
+        return None
+    try:
+        values = {} if settings is None else json.loads(text_of(settings))
+        lowercase = values.get("do_lower_case")
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"{settings} is damaged ({error}); copy it again, or give --vocab") from error
+    return vocabulary, lowercase if isinstance(lowercase, bool) else None
+
+
+def _from_hub(name: str) -> Path:
+    for file in HUB_FILES:
+        if (path := _fetched(name, file)) is not None:
+            return path
+    raise CheckpointError(f"{name} on the hub has neither {' nor '.join(HUB_FILES)}; give the path of its weights")
+
+
+def _fetched(name: str, file: str) -> Path | None:
+    """None where the hub has no such file."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        with without_retries():
+            return Path(hf_hub_download(name, file))
+    except LocalEntryNotFoundError as error:  # also an EntryNotFoundError: it has to be asked first
+        raise CheckpointError(
+            f"{name} is no file here, and the hub cannot be reached; download {file} where there is a network and "
+            "give its path"
+        ) from error
+    except EntryNotFoundError:
+        return None
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{name} is no file here, and fetching it from the hub failed ({first_line(error)}); give the path "
+            "of a file of weights"
+        ) from error

@@ -1,7 +1,0 @@
-"""A web to try mining on: drawn scenes on pages of made-up hosts, with the truth of every page and picture."""
-
-from diptych.sources.storybook.web.plan import Case, plan
-from diptych.sources.storybook.web.serve import Server, serve
-from diptych.sources.storybook.web.write import write
-
-__all__ = ["Case", "Server", "plan", "serve", "write"]

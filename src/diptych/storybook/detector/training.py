@@ -1,0 +1,185 @@
+"""How the small detector learns: batches of squares with their truth, and the losses on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import cross_entropy, logsigmoid, max_pool2d
+
+from diptych.core import IGNORE, Capability, Losses, Objective, Partners, Record, Sample, Update
+from diptych.runtime.errors import DataError
+from diptych.storybook.detector.network import STRIDE, DetectorConfig, Maps, SmallDetector
+from diptych.vision.detectors.detection_batch import DetectionBatch
+from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.letterbox import letterbox, to_square
+
+NONE, UNCLEAR = -1, -2
+SPREAD = 0.54  # of a thing's width, in which its centre is taught (TTFNet's alpha)
+
+
+def detection_batch(
+    shape: DetectorConfig,
+    pictures: Sequence[Picture],
+    records: Sequence[Record],
+    scenes: Sequence[Mapping[str, str]] | None = None,
+) -> DetectionBatch:
+    """From pictures and the objects in their records; `scenes` has the words for each whole picture, where known."""
+    squares, shares = letterbox(pictures, shape.side)
+    most = max([1, *(len(record.objects) for record in records)])
+    boxes = torch.zeros(len(records), most, 4)
+    labels = {name: torch.full((len(records), most), IGNORE) for name in ("kind", *shape.attributes)}
+    for row, (record, share) in enumerate(zip(records, shares, strict=True)):
+        for column, thing in enumerate(record.objects):
+            if thing.kind not in shape.kinds:
+                raise DataError(f"a {thing.kind!r} is none of the detector's {len(shape.kinds)} kinds", key=record.key)
+            boxes[row, column] = to_square(torch.tensor(thing.box), share)
+            labels["kind"][row, column] = shape.kinds.index(thing.kind)
+            for name, values in shape.attributes.items():
+                if thing.attributes.get(name) in values:
+                    labels[name][row, column] = values.index(thing.attributes[name])
+    scene = {name: torch.full((len(records),), IGNORE) for name in shape.scene}
+    for row, words in enumerate(scenes or ()):
+        for name, values in shape.scene.items():
+            if words.get(name) in values:
+                scene[name][row] = values.index(words[name])
+    kinds = labels.pop("kind")
+    return DetectionBatch([record.key for record in records], squares, boxes, kinds, labels, scene)
+
+
+@dataclass(frozen=True)
+class Detection:
+    """An Update: every step makes the same one, so it is its own schedule (`at`)."""
+
+    weights: Mapping[str, float] = field(default_factory=lambda: {"sides": 5.0})
+    objectives: Sequence[Objective] = ()  # of language: none
+    needs: ClassVar[frozenset[Capability]] = frozenset()
+    jitter: float = 0.1  # of a true box's sides; its feature is taught on boxes that are not exact, as found ones are
+    copies: int = 1  # of each true box, each jittered anew: describing one more costs little
+    found: int = 6  # boxes a picture of the detector's own, of which the wrong ones teach what no thing looks like
+
+    def at(self, step: int) -> Update:
+        return self
+
+    def prepare(self, samples: list[Sample], rng: Random, partners: Partners | None = None) -> list[Sample]:
+        return samples
+
+    def counts(self, batch: DetectionBatch) -> Losses:
+        objects = (batch.kinds != IGNORE).sum()
+        known = {**batch.attributes, **batch.scene}
+        # Boxes of the detector's own come on top and differ from step to step, so the true objects are what counts.
+        places = dict.fromkeys(("heat", "sides", "kind", "moves"), objects)
+        return places | {name: (labels != IGNORE).sum() for name, labels in known.items()}
+
+    def losses(self, model: Any, batch: DetectionBatch) -> Iterator[Losses]:
+        detector: SmallDetector = model
+        maps = detector(batch.squares)
+        spots = _spots(batch, maps.heat.shape[1], maps.heat.shape[2], detector.shape.side)
+        losses = {"heat": _heat_loss(maps.heat, spots), "sides": _sides_loss(detector, maps, spots, batch)}
+        yield losses | self._described(detector, maps, batch)
+
+    def _described(self, detector: SmallDetector, maps: Maps, batch: DetectionBatch) -> Losses:
+        present = batch.kinds != IGNORE
+        sizes = (batch.boxes[..., 2:] - batch.boxes[..., :2]).repeat(1, 1, 2)
+        sizes = sizes.repeat(1, self.copies, 1)
+        moved = batch.boxes.repeat(1, self.copies, 1) + self.jitter * (torch.rand_like(sizes) * 2 - 1) * sizes
+        found = best_boxes(detector, maps, self.found)[0].detach()
+        boxes = torch.cat([moved.clamp(0, 1), found], 1)
+        features = detector.describe(maps, boxes)
+        shown = _shown(boxes, batch.boxes, present)
+        shown[:, : moved.shape[1]][~present.repeat(1, self.copies)] = UNCLEAR
+        share = torch.ones_like(boxes[..., 0])  # the copies of a thing count as one
+        share[:, : moved.shape[1]] /= self.copies
+        kinds = torch.where(shown >= 0, batch.kinds.gather(1, shown.clamp(min=0)) + 1, 0)  # 0 is the background
+        kinds = torch.where(shown == UNCLEAR, IGNORE, kinds)
+        losses = {
+            "kind": _entropy(detector.region_heads["kind"](features).flatten(0, 1), kinds.flatten(), share.flatten())
+        }
+        row, column = (shown >= 0).nonzero(as_tuple=True)
+        thing, features, share = shown[row, column], features[row, column], share[row, column]
+        for name, labels in batch.attributes.items():
+            losses[name] = _entropy(detector.region_heads[name](features), labels[row, thing], share)
+        from torchvision.ops import generalized_box_iou_loss
+
+        refined = detector.refine(boxes[row, column], features)
+        losses["moves"] = (generalized_box_iou_loss(refined, batch.boxes[row, thing]) * share).sum()
+        return losses | {
+            name: _entropy(head(maps.whole), batch.scene[name]) for name, head in detector.scene_heads.items()
+        }
+
+
+def _shown(
+    boxes: Float[Tensor, "B K 4"], truth: Float[Tensor, "B N 4"], present: Bool[Tensor, "B N"]
+) -> Int[Tensor, "B K"]:
+    """Which thing each box shows: its index, NONE, or UNCLEAR where too little of it is shown to say."""
+    overlap, thing = (_ious(boxes, truth) * present[:, None]).max(2)
+    unclear = torch.full_like(thing, UNCLEAR).where(overlap > 0.3, NONE)
+    shown: Tensor = thing.where(overlap > 0.5, unclear)
+    return shown
+
+
+def _ious(first: Float[Tensor, "B K 4"], second: Float[Tensor, "B N 4"]) -> Float[Tensor, "B K N"]:
+    """Of all pairs within a picture; torchvision's box_iou takes one picture at a time."""
+    a, b = first[:, :, None], second[:, None]
+    sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
+    shared = sides.prod(-1)
+    areas = ((one[..., 2:] - one[..., :2]).prod(-1) for one in (a, b))
+    return shared / (sum(areas, -shared)).clamp(min=1e-9)
+
+
+def _entropy(logits: Float[Tensor, "K C"], labels: Int[Tensor, "K"], share: Float[Tensor, "K"] | None = None) -> Tensor:
+    each = cross_entropy(logits.float(), labels, ignore_index=IGNORE, reduction="none")
+    return (each if share is None else each * share).sum()
+
+
+def best_boxes(detector: SmallDetector, maps: Maps, count: int) -> tuple[Float[Tensor, "B K 4"], Float[Tensor, "B K"]]:
+    """The best peaks of each picture: boxes (fractions of the square) and scores."""
+    heat = maps.heat.sigmoid()
+    # A cell that is not the highest of its 3 x 3 belongs to another's centre; it stays as a very weak candidate,
+    # so that a rule of exactly N regions finds N.
+    heat = torch.where(max_pool2d(heat, 3, 1, 1) == heat, heat, heat * 1e-3).flatten(1)
+    scores, where = heat.topk(min(count, heat.shape[1]))
+    boxes = detector.boxes(maps.sides).clamp(0, 1)
+    rows = torch.arange(boxes.shape[0], device=boxes.device)[:, None]
+    return boxes[rows, where], scores
+
+
+def _spots(batch: DetectionBatch, height: int, width: int, side: int) -> Float[Tensor, "B N h w"]:
+    """For each thing, how near a cell is to its centre: 1 in the cell that holds it, a bell as wide as the thing."""
+    cells = batch.boxes * side / STRIDE
+    centre = ((cells[..., :2] + cells[..., 2:]) / 2).floor()
+    spread = (SPREAD * (cells[..., 2:] - cells[..., :2]) + 1) / 6
+    away_x = torch.arange(width, device=cells.device) - centre[..., 0, None]
+    away_y = torch.arange(height, device=cells.device) - centre[..., 1, None]
+    across = (-(away_x**2) / (2 * spread[..., 0, None] ** 2)).exp()
+    down = (-(away_y**2) / (2 * spread[..., 1, None] ** 2)).exp()
+    spots = down[..., :, None] * across[..., None, :]
+    return spots * (batch.kinds != IGNORE)[..., None, None]
+
+
+def _heat_loss(heat: Float[Tensor, "B h w"], spots: Float[Tensor, "B N h w"]) -> Tensor:
+    """CenterNet's focal loss, summed: cells near a centre cost less to get wrong."""
+    wanted = spots.amax(1)
+    found = heat.sigmoid()
+    at_centre = -logsigmoid(heat) * (1 - found) ** 2
+    elsewhere = -logsigmoid(-heat) * found**2 * (1 - wanted) ** 4
+    return torch.where(wanted == 1, at_centre, elsewhere).sum()
+
+
+def _sides_loss(detector: SmallDetector, maps: Maps, spots: Float[Tensor, "B N h w"], batch: DetectionBatch) -> Tensor:
+    """Generalized IoU of the boxes told by the cells near a centre; the weights of one thing's cells sum to 1."""
+    from torchvision.ops import generalized_box_iou_loss
+
+    spots = spots.flatten(2)
+    nearest = spots.amax(1)
+    weights = torch.where((spots == nearest[:, None]) & (spots > 0.2), spots, 0)
+    weights = weights / weights.sum(2, keepdim=True).clamp(min=1e-6)
+    row, thing, cell = weights.nonzero(as_tuple=True)
+    predicted = detector.boxes(maps.sides)[row, cell]
+    losses: Tensor = generalized_box_iou_loss(predicted, batch.boxes[row, thing], reduction="none")
+    return (losses * weights[row, thing, cell]).sum()

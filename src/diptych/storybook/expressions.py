@@ -1,0 +1,102 @@
+"""Words that single out one thing: `the small dog under the tree` where other dogs are about."""
+
+from collections.abc import Callable
+from random import Random
+
+from diptych.core import Expression
+from diptych.storybook.facts import Facts
+from diptych.storybook.grammar import SIZE_WORDS, is_person, noun, relate, wearing, with_article
+from diptych.storybook.world import SIDE, Figure
+
+MOST = 3  # expressions a scene
+_ENDS = 18  # pixels by which the leftmost must be farther left than the next
+
+
+def expressions(rng: Random, facts: Facts) -> tuple[Expression, ...]:
+    """For up to three objects, those with others like them first."""
+    order = sorted(range(len(facts.figures)), key=lambda number: (-facts.counts[facts.of(number).kind], rng.random()))
+    found: list[Expression] = []
+    for number in order:
+        words = single_out(rng, facts, number)
+        if words is not None and len(found) < MOST:
+            x1, y1, x2, y2 = (end / SIDE for end in facts.of(number).box)
+            found.append(Expression(f"{facts.scene.key}/{len(found)}", words, (x1, y1, x2, y2)))
+    return tuple(found)
+
+
+def single_out(rng: Random, facts: Facts, number: int, without: str = "") -> str | None:
+    """A description that is true of this thing alone, or None; `without` names a detail not to give away."""
+    details = [detail for name, detail in _DETAILS.items() if name != without]
+    rng.shuffle(details)
+    if len(facts.by_kind[facts.of(number).kind]) == 1:
+        details = details[:1] if rng.random() < 0.4 else []  # needless, yet people say it
+    rivals = set(facts.by_kind[facts.of(number).kind])
+    front, back = "", ""
+    for detail in details:
+        words = detail(rng, facts, number)
+        if words is None or (len(rivals) > 1 and rivals <= words[2]):
+            continue
+        if (front and words[0]) or (back and words[1]):
+            continue
+        front, back, rivals = front or words[0], back or words[1], rivals & words[2]
+        if len(rivals) == 1:
+            break
+    if len(rivals) > 1:
+        return None
+    return " ".join(word for word in ("the", front, noun(rng, facts.of(number).kind), back) if word)
+
+
+# A detail gives words before the noun, words after it, and all objects of the kind of which they are true.
+Detail = Callable[[Random, Facts, int], tuple[str, str, set[int]] | None]
+
+
+def _alike(facts: Facts, number: int, test: Callable[[Figure], bool]) -> set[int]:
+    return {other for other in facts.by_kind[facts.of(number).kind] if test(facts.of(other))}
+
+
+def _colour(rng: Random, facts: Facts, number: int) -> tuple[str, str, set[int]]:
+    figure = facts.of(number)
+    alike = _alike(facts, number, lambda other: other.colour == figure.colour)
+    return ("", wearing(rng, figure), alike) if is_person(figure) else (figure.colour, "", alike)
+
+
+def _size(rng: Random, facts: Facts, number: int) -> tuple[str, str, set[int]] | None:
+    """`big` where the rest are at least a size smaller: beside a medium one a big one is the big one."""
+    figure = facts.of(number)
+    if figure.size not in SIZE_WORDS:
+        return None
+    alike = _alike(facts, number, lambda other: other.size == figure.size)
+    return rng.choice(SIZE_WORDS[figure.size]), "", alike
+
+
+def _pose(rng: Random, facts: Facts, number: int) -> tuple[str, str, set[int]] | None:
+    figure = facts.of(number)
+    if not figure.pose:
+        return None
+    alike = _alike(facts, number, lambda other: other.pose == figure.pose)
+    return (figure.pose, "", alike) if rng.random() < 0.5 else ("", f"that is {figure.pose}", alike)
+
+
+def _end(rng: Random, facts: Facts, number: int) -> tuple[str, str, set[int]] | None:
+    """The one at an end of the row."""
+    row = sorted(facts.by_kind[facts.of(number).kind], key=lambda other: facts.of(other).centre[0])
+    if len(row) < 2 or number not in (row[0], row[-1]):
+        return None
+    side, gap = ("left", (0, 1)) if number == row[0] else ("right", (-2, -1))
+    if facts.of(row[gap[1]]).centre[0] - facts.of(row[gap[0]]).centre[0] < _ENDS:
+        return None
+    return ("", rng.choice((f"on the {side}", f"farthest to the {side}")), {number})
+
+
+def _link(rng: Random, facts: Facts, number: int) -> tuple[str, str, set[int]] | None:
+    link = next((link for link in facts.links if link[0] == number), None)
+    if link is None:
+        return None
+    _, relation, other = link
+    kind = facts.of(other).kind
+    alike = {a for a, name, b in facts.links if name == relation and facts.of(b).kind == kind}
+    alike &= set(facts.by_kind[facts.of(number).kind])
+    return "", f"{relate(rng, relation)} {with_article(kind)}", alike
+
+
+_DETAILS: dict[str, Detail] = {"colour": _colour, "size": _size, "pose": _pose, "side": _end, "link": _link}

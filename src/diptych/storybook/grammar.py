@@ -1,0 +1,106 @@
+"""Words for what is there: nouns, articles, descriptions, relations, places.
+
+No commas or full stops, which tokenisers treat differently.
+"""
+
+from collections.abc import Mapping
+from random import Random
+
+from diptych.storybook.kinds import KINDS
+from diptych.storybook.world import Figure, Scene
+
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
+SIZE_WORDS: Mapping[str, tuple[str, ...]] = {"small": ("small", "little", "tiny"), "big": ("big", "large")}
+RELATION_WORDS: Mapping[str, tuple[str, ...]] = {
+    "left of": ("left of", "to the left of"),
+    "right of": ("right of", "to the right of"),
+    "above": ("above", "over"),
+    "on": ("on", "on top of"),
+    "under": ("under", "beneath"),
+    "holding": ("holding", "carrying", "with"),
+    "near": ("near", "next to", "beside", "close to"),
+}
+PLACE_WORDS: Mapping[str, tuple[str, ...]] = {
+    "park": ("in the park", "in a park", "on the grass", "in a meadow"),
+    "beach": ("on the beach", "at the beach", "by the sea", "on the sand"),
+    "street": ("on the street", "on a city street", "in the city", "on the road"),
+    "room": ("in a room", "inside a room", "indoors", "in the living room"),
+}
+SKY_WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("day", "clear"): ("on a sunny day", "in the sun"),
+    ("day", "rain"): ("in the rain", "on a rainy day"),
+    ("day", "snow"): ("in the snow", "on a snowy day"),
+    ("night", "clear"): ("at night", "under the moon"),
+    ("night", "rain"): ("on a rainy night", "at night in the rain"),
+    ("night", "snow"): ("on a snowy night", "at night in the snow"),
+}
+DOINGS: Mapping[str, str] = {  # of kinds that have no poses but do something
+    "car": "parked",
+    "bus": "parked",
+    "bicycle": "parked",
+    "boat": "sailing",
+    "plane": "flying",
+    "balloon": "floating",
+    "kite": "flying",
+}
+
+
+def with_article(words: str) -> str:
+    """`a` or `an`, by sound: no noun or adjective of this world starts with a spoken consonant but a written vowel."""
+    return f"an {words}" if words[0] in "aeiou" else f"a {words}"
+
+
+def noun(rng: Random, kind: str) -> str:
+    """The plain noun, or now and then a synonym."""
+    synonyms = KINDS[kind].synonyms
+    return rng.choice(synonyms) if synonyms and rng.random() < 0.25 else kind
+
+
+def plural(kind: str, word: str | None = None) -> str:
+    word = word or kind
+    return (KINDS[kind].plurals or {}).get(word, word + "s")
+
+
+def is_person(figure: Figure) -> bool:
+    return KINDS[figure.kind].family == "person"
+
+
+def wearing(rng: Random, figure: Figure) -> str:
+    """What shows a person's colour."""
+    garment = "dress" if figure.kind in ("woman", "girl") else "shirt"
+    clothes = with_article(f"{figure.colour} {garment}")
+    return rng.choice((f"in {figure.colour}", f"in {clothes}", f"wearing {clothes}", f"dressed in {figure.colour}"))
+
+
+def describe(rng: Random, figure: Figure, colour: bool, size: bool, article: str = "a") -> str:
+    """A thing in words: `a` or `the`, with its colour and size where asked for."""
+    words = [noun(rng, figure.kind)]
+    if colour and not is_person(figure):
+        words.insert(0, figure.colour)
+    if size and figure.size in SIZE_WORDS:
+        words.insert(0, rng.choice(SIZE_WORDS[figure.size]))
+    phrase = " ".join(words)
+    phrase = with_article(phrase) if article == "a" else f"{article} {phrase}"
+    return f"{phrase} {wearing(rng, figure)}" if colour and is_person(figure) else phrase
+
+
+def relate(rng: Random, relation: str) -> str:
+    return rng.choice(RELATION_WORDS[relation])
+
+
+def doing(figure: Figure) -> str:
+    """What it does, or nothing to say."""
+    if figure.pose:
+        return figure.pose
+    return "" if figure.kind in ("balloon", "kite") and figure.grounded else DOINGS.get(figure.kind, "")
+
+
+def where(rng: Random, scene: Scene) -> str:
+    return rng.choice(PLACE_WORDS[scene.place])
+
+
+def sky(rng: Random, scene: Scene) -> str:
+    """Time and weather; from a room only the night is worth a word."""
+    if scene.place == "room":
+        return "at night" if scene.time == "night" else ""
+    return rng.choice(SKY_WORDS[scene.time, scene.weather])

@@ -1,0 +1,114 @@
+"""Where everything of a scene goes: groups set down one by one where they hide little of each other."""
+
+from functools import lru_cache
+from random import Random
+
+from diptych.runtime.errors import DataError, nearest
+from diptych.storybook.kinds import HORIZON, PLACES, is_rare
+from diptych.storybook.plan import Group, Part, extent, plan
+from diptych.storybook.truth import relations_between, seen
+from diptych.storybook.world import SIDE, SKIES, SPLITS, Figure, Scene
+
+VARIANTS = 12  # backgrounds of one place and sky in one split
+LEAST_VISIBLE = 0.35  # of a thing; what is more hidden is taken away
+_TRIES = 14
+
+Box = tuple[float, float, float, float]
+
+
+@lru_cache(maxsize=4096)
+def scene(seed: int, split: str, index: int) -> Scene:
+    """The scene with this number in this split: always the same."""
+    if split not in SPLITS:
+        raise DataError(f"found the split `{split}`, wanted one of Storybook's: {nearest(split, SPLITS)}")
+    rng = Random(f"storybook {seed} {split} {index}")
+    place = rng.choice(PLACES)
+    time, weather = rng.choices(SKIES, (10, 3, 3, 4, 2, 2))[0]
+    variant = rng.randrange(VARIANTS) * len(SPLITS) + SPLITS.index(split)
+    figures: tuple[Figure, ...] = ()
+    while len(figures) < 2:
+        wanted = rng.choices(range(2, 9), (2, 4, 6, 6, 5, 3, 2))[0]
+        figures, links = _fill(rng, place, wanted, rare=split == "test_rare")
+        figures, links = seen(figures, links, LEAST_VISIBLE)
+        if split == "test_rare" and not _has_rare(figures):
+            figures = ()
+    relations = relations_between(figures, links)
+    return Scene(seed, split, index, place, time, weather, variant, figures, relations)
+
+
+def _has_rare(figures: tuple[Figure, ...]) -> bool:
+    return any(is_rare(figure.kind, figure.colour) for figure in figures)
+
+
+def _fill(
+    rng: Random, place: str, wanted: int, rare: bool
+) -> tuple[tuple[Figure, ...], tuple[tuple[int, str, int], ...]]:
+    """Figures in painter's order and the relations that their groups brought along."""
+    taken: list[Box] = []
+    placed: list[tuple[float, list[Figure], Group]] = []
+    count = 0
+    for _ in range(2 * wanted):
+        if count >= wanted:
+            break
+        group = plan(rng, place, wanted - count, rare=rare and not placed)
+        spot = _spot(rng, group, place, taken)
+        if spot is None:
+            continue
+        x, y = spot
+        taken.append(_bounds(group, x, y))
+        depth = y - 200 if group.level != "ground" else y  # the sky and the sea lie behind all ground
+        placed.append((depth, [_figure(part, group, x, y) for part in group.parts], group))
+        count += len(group.parts)
+    placed.sort(key=lambda item: item[0])
+    figures: list[Figure] = []
+    links: list[tuple[int, str, int]] = []
+    for _, parts, group in placed:
+        links += [(len(figures) + a, relation, len(figures) + b) for a, relation, b in group.relations]
+        figures += parts
+    return tuple(figures), tuple(links)
+
+
+def _bounds(group: Group, x: float, y: float) -> Box:
+    boxes = []
+    for part in group.parts:
+        width, height = extent(part)
+        boxes.append((x + part.x - width / 2, y + part.y - height, x + part.x + width / 2, y + part.y))
+    left, top, right, bottom = zip(*boxes, strict=True)
+    return min(left), min(top), max(right), max(bottom)
+
+
+def _spot(rng: Random, group: Group, place: str, taken: list[Box]) -> tuple[float, float] | None:
+    """Where the group's feet go, or None where the picture is too full."""
+    left, top, right, bottom = _bounds(group, 0, 0)
+    horizon = HORIZON[place]
+    if group.level == "ground":
+        low, high = max(horizon + 7.0, 2 - top), SIDE - 3 - bottom
+    elif group.level == "water":
+        low, high = horizon - 14.0, horizon - 4.0
+    else:
+        low, high = 3 - top, min(horizon + 4.0, SIDE - 30.0)
+    if 2 - left > SIDE - 2 - right or low > high:
+        return None
+    for _ in range(_TRIES):
+        x, y = rng.uniform(2 - left, SIDE - 2 - right), rng.uniform(low, high)
+        box = (x + left, y + top, x + right, y + bottom)
+        if all(_hidden(box, other) <= 0.22 for other in taken):
+            return x, y
+    return None
+
+
+def _hidden(a: Box, b: Box) -> float:
+    """The overlap of two boxes as a share of the smaller."""
+    across = min(a[2], b[2]) - max(a[0], b[0])
+    down = min(a[3], b[3]) - max(a[1], b[1])
+    if across <= 0 or down <= 0:
+        return 0.0
+    return across * down / min((a[2] - a[0]) * (a[3] - a[1]), (b[2] - b[0]) * (b[3] - b[1]))
+
+
+def _figure(part: Part, group: Group, x: float, y: float) -> Figure:
+    width, height = extent(part)
+    left, top = round(x + part.x - width / 2), round(y + part.y - height)
+    known = {name: getattr(part, name) for name in ("kind", "colour", "size", "pose", "look", "mirrored", "holding")}
+    grounded = group.level == "ground" and part.y > -8
+    return Figure(left=left, top=top, grounded=grounded, **known)

@@ -1,0 +1,141 @@
+"""What stands on each page of the test web, and what is true of it: a function of the seed and the page's number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from diptych.storybook.captions import caption
+from diptych.storybook.facts import Facts
+from diptych.storybook.layout import scene
+from diptych.storybook.web.prose import COMMON, JUNK, PROSE, SPAM, TITLES
+from diptych.storybook.web.templates import HELD_OUT, TEMPLATES
+
+HOSTS = 40
+CLOSED = "site-039.test"  # its robots.txt closes /closed/
+
+# What a text is like, with weights: 40 of 100 are wrong.
+TEXTS = {
+    "alt": 15, "title": 7, "figcaption": 20, "before": 17, "other": 17, "junk": 6, "file_name": 6, "spam": 5,
+    "common": 5, "foreign": 2,
+}  # fmt: skip
+WRONG = frozenset({"other", "junk", "file_name", "spam", "common", "foreign"})
+# What a picture is like; the rule that has to drop it, if one does.
+PICTURES = {
+    "scene": (760, None), "copy": (20, None), "resized": (20, None), "chart": (12, "realism"), "text": (12, "realism"),
+    "gradient": (8, "realism"), "noise": (6, "realism"), "icons": (8, "realism"), "one_colour": (4, "one_colour"),
+    "side_300": (10, "sides"), "side_301": (10, None), "wide": (6, "ratio"), "truncated": (6, "unreadable"),
+    "html": (6, "unreadable"), "bomb": (3, "pixels"), "svg": (4, "unreadable"), "animated": (4, None),
+    "status_404": (8, "fetch"), "status_503": (3, "fetch"), "status_429": (2, "fetch"), "loop": (3, "fetch"),
+    "chain_5": (4, None), "chain_6": (4, "fetch"), "slow": (2, "fetch"), "drip": (1, "fetch"), "endless": (2, "fetch"),
+    "gzip_bomb": (2, "fetch"), "reset": (2, "fetch"), "robots": (6, "fetch"), "opt_out_header": (6, "fetch"),
+    "metadata": (3, "fetch"), "rebinding": (2, "fetch"),
+}  # fmt: skip
+# What a page is like. On a gallery and on a page without pictures nothing leads.
+PAGES = {"page": 82, "gallery": 4, "no_picture": 3, "foreign": 9, "wrong_lang": 1, "opt_out": 1}
+SOURCES = {"src": 70, "lazy": 8, "srcset": 8, "base": 5, "relative": 6, "picture": 3}
+REASONS = {
+    "status_404": "status 404", "status_503": "server error", "status_429": "too many requests",
+    "loop": "redirects in a circle", "chain_6": "too many redirects", "slow": "timeout", "drip": "timeout",
+    "endless": "too large", "gzip_bomb": "too large", "reset": "reset", "robots": "robots", "opt_out_header": "opt-out",
+    "metadata": "private address", "rebinding": "private address",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """One page. `texts`, by kind: what is said of its picture, whether it is right, the rule that drops it."""
+
+    number: int
+    host: str
+    path: str
+    template: str
+    page: str
+    language: str
+    declared: str | None
+    picture: str
+    source: str
+    text: str
+    scene: int
+    zoom: int
+    title: str
+    paragraphs: tuple[str, ...]
+    texts: dict[str, tuple[str, bool, str | None]] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        return f"http://{self.host}{self.path}"
+
+    @property
+    def held_out(self) -> bool:
+        return self.template in HELD_OUT
+
+    @property
+    def drop(self) -> str | None:
+        """The rule that should drop its picture, before any scorer; None where it should pass."""
+        if self.page == "opt_out":
+            return "opt_out"
+        if self.page == "foreign":
+            return "language"
+        return "dominant" if self.page == "gallery" else PICTURES[self.picture][1]
+
+
+def plan(seed: int, number: int) -> Case:
+    """The page of this number."""
+    rng = Random(f"web {seed} {number}")
+    page = _drawn(rng, PAGES)
+    language = rng.choice(("de", "fr", "es", "nl")) if page == "foreign" else "en"
+    declared: str | None = language if rng.random() < 0.7 else None
+    if page == "foreign" and rng.random() < 0.2:
+        declared = "en"  # as templates in English leave it
+    if page == "wrong_lang":
+        declared = rng.choice(("de", "fr"))
+    picture = _drawn(rng, {name: weight for name, (weight, _) in PICTURES.items()}) if page == "page" else "scene"
+    host = CLOSED if picture == "robots" else f"site-{rng.randrange(HOSTS):03d}.test"
+    template = TEMPLATES[number % len(TEMPLATES)].__name__
+    prose = list(PROSE[language])
+    rng.shuffle(prose)
+    text = _drawn(rng, TEXTS) if page in ("page", "wrong_lang") else "alt"
+    path = f"/{rng.choice(('blog', 'notes', '2024/05', 'p'))}/{number:05d}.html"
+    case = Case(
+        number, host, path, template, page, language, declared, picture, _drawn(rng, SOURCES), text,
+        number, 3 if rng.random() < 0.5 else 2, rng.choice(TITLES[language]), tuple(prose[:4]),
+    )  # fmt: skip
+    case.texts.update(_texts(rng, seed, case))
+    return case
+
+
+def true_caption(rng: Random, seed: int, number: int) -> str:
+    """A caption that is true of the scene of this number."""
+    return caption(rng, Facts(scene(seed, "web", number)))
+
+
+def _texts(rng: Random, seed: int, case: Case) -> dict[str, tuple[str, bool, str | None]]:  # noqa: PLR0911
+    if case.page == "foreign":
+        return {"alt": (rng.choice(PROSE[case.language]), False, None)}
+    natural = PICTURES[case.picture][1] != "realism" and case.picture != "one_colour"
+    right = true_caption(rng, seed, case.scene)
+    match case.text:
+        case "alt" | "title" | "figcaption":
+            return {case.text: (right, natural, None)}
+        case "before":
+            return {"near": (f"{right[0].upper()}{right[1:]}.", natural, None)}
+        case "other":
+            return {"alt": (true_caption(rng, seed, case.scene + 1 + rng.randrange(50)), False, None)}
+        case "junk":
+            junk = rng.choice(JUNK)
+            return {"alt": (junk, False, "letters" if "#" in junk else "short")}
+        case "file_name":
+            number = rng.randrange(9999)
+            name = rng.choice((f"IMG_{number:04d}.JPG", f"DSC{number:05d}", "trip-2019_04.jpg"))
+            return {"alt": (name, False, "file_name")}
+        case "foreign":
+            return {"alt": (rng.choice(PROSE[rng.choice(("de", "fr", "es", "nl"))]), False, "text_language")}
+        case "spam":
+            return {"alt": (rng.choice(SPAM), False, "spam")}
+        case _:
+            return {"figcaption": (rng.choice(COMMON), False, "common_text")}
+
+
+def _drawn(rng: Random, weights: dict[str, int]) -> str:
+    return rng.choices(tuple(weights), tuple(weights.values()))[0]

@@ -1,0 +1,151 @@
+"""The test web on disk: as WARC, as a folder of HTML, as files to serve, and what is true of all of it.
+
+warc/00000.warc.gz     500 pages each, with the pictures that an honest host would have given
+html/HOST/....html     the same pages; html/addresses.tsv has their addresses
+files/HOST/...         pictures, as the server gives them
+serving.json           addresses that are answered in an unkind way
+truth.jsonl            a line a picture: who leads its page, what is said of it, which rule should drop it
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+from urllib.parse import urlsplit
+
+from diptych.runtime.files import write_atomically
+from diptych.runtime.processes import shared
+from diptych.storybook.captions import captions
+from diptych.storybook.facts import Facts
+from diptych.storybook.layout import scene
+from diptych.storybook.web.pages import IN_GALLERY, html_of, picture_address
+from diptych.storybook.web.pictures import file_of, original_of, scene_file
+from diptych.storybook.web.plan import PICTURES, REASONS, Case, plan
+
+IN_A_WARC = 500
+DATE = "2026-01-15T12:00:00Z"
+UNKIND = frozenset(REASONS) | {"chain_5"}  # what is served otherwise than as a file
+
+
+def write(
+    folder: Path, pages: int, seed: int = 0, processes: int = 1, progress: Callable[[int], object] | None = None
+) -> None:
+    """The same seed gives the same bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    starts = list(range(0, pages, IN_A_WARC))
+    truth: list[str] = []
+    listed: list[str] = []
+    serving: dict[str, str] = {}
+    for start, (lines, where, unkind) in zip(
+        starts, shared(partial(_part, folder, pages, seed), starts, processes), strict=True
+    ):
+        truth += lines
+        listed += where
+        serving |= unkind
+        if progress is not None:
+            progress(min(IN_A_WARC, pages - start))
+    write_atomically(folder / "html" / "addresses.tsv", "".join(listed).encode())
+    write_atomically(folder / "serving.json", json.dumps(serving, sort_keys=True).encode())
+    write_atomically(folder / "truth.jsonl", "".join(truth).encode())
+
+
+def _part(folder: Path, pages: int, seed: int, start: int) -> tuple[list[str], list[str], dict[str, str]]:
+    warc = [_record("warcinfo", "", b"software: diptych storybook web\r\n", "application/warc-fields")]
+    truth: list[str] = []
+    listed: list[str] = []
+    serving: dict[str, str] = {}
+    for number in range(start, min(start + IN_A_WARC, pages)):
+        case = plan(seed, number)
+        html = html_of(case, seed).encode()
+        path = folder / "html" / case.host / case.path.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(html)
+        listed.append(f"{path.relative_to(folder / 'html').as_posix()}\t{case.address}\n")
+        warc.append(_record("request", case.address, b"GET / HTTP/1.1\r\n\r\n", "application/http; msgtype=request"))
+        warc.append(_page(case, html))
+        for address, body, media in _files(seed, case):
+            where = folder / "files" / _place(address)
+            where.parent.mkdir(parents=True, exist_ok=True)
+            where.write_bytes(body)
+            if case.picture in UNKIND:
+                serving[address] = case.picture
+            else:
+                warc.append(_response(address, body, media))
+        truth += [f"{json.dumps(line, sort_keys=True)}\n" for line in _truth(seed, case)]
+    (folder / "warc").mkdir(exist_ok=True)
+    write_atomically(folder / "warc" / f"{start // IN_A_WARC:05d}.warc.gz", b"".join(warc))
+    return truth, listed, serving
+
+
+def _place(address: str) -> str:
+    parts = urlsplit(address)
+    return f"{parts.hostname}{parts.path}"
+
+
+def _files(seed: int, case: Case) -> list[tuple[str, bytes, str]]:
+    if case.page == "no_picture":
+        return []
+    if case.page == "gallery":
+        return [(picture_address(case, n), *scene_file(seed, plan(seed, case.number + n))) for n in range(IN_GALLERY)]
+    return [(picture_address(case), *file_of(seed, case))]
+
+
+def _truth(seed: int, case: Case) -> list[dict[str, Any]]:
+    """What should come of each picture of the page that is meant to be looked at."""
+    line = {
+        "page": case.address, "number": case.number, "template": case.template, "held_out": case.held_out,
+        "kind": case.page, "language": case.language, "declared": case.declared, "picture": case.picture,
+        "source": case.source, "text": case.text, "drop": case.drop, "reason": REASONS.get(case.picture),
+    }  # fmt: skip
+    if case.page == "no_picture":
+        return [line | {"address": None, "dominant": False, "texts": []}]
+    if case.page == "gallery":
+        return [line | {"address": picture_address(case, n), "dominant": False, "texts": []} for n in range(IN_GALLERY)]
+    shown = original_of(seed, case) if case.picture in ("copy", "resized") else case.scene
+    natural = PICTURES[case.picture][1] != "realism"
+    texts = [
+        {"kind": kind, "text": text, "right": right and shown == case.scene, "rule": rule}
+        for kind, (text, right, rule) in case.texts.items()
+    ]
+    true_texts = list(captions(Random(f"truth {seed} {shown}"), Facts(scene(seed, "web", shown)))) if natural else []
+    return [
+        line
+        | {"address": picture_address(case), "dominant": True, "texts": texts, "shows": shown, "captions": true_texts}
+    ]
+
+
+def _page(case: Case, html: bytes) -> bytes:
+    """Plain, chunked or compressed, as hosts send them."""
+    headers = "Content-Type: text/html; charset=utf-8\r\n"
+    if case.number % 5 == 1:
+        html = gzip.compress(html, 6, mtime=0)
+        headers += "Content-Encoding: gzip\r\n"
+    if case.number % 5 == 2:
+        html = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (html[:700], html[700:])) + b"0\r\n\r\n"
+        headers += "Transfer-Encoding: chunked\r\n"
+    else:
+        headers += f"Content-Length: {len(html)}\r\n"
+    http = f"HTTP/1.1 200 OK\r\n{headers}\r\n".encode() + html
+    return _record("response", case.address, http, "application/http; msgtype=response")
+
+
+def _response(address: str, body: bytes, media: str) -> bytes:
+    http = f"HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    return _record("response", address, http, "application/http; msgtype=response")
+
+
+def _record(kind: str, address: str, block: bytes, media: str) -> bytes:
+    name = hashlib.sha256(f"{kind} {address}".encode()).hexdigest()
+    uuid = f"{name[:8]}-{name[8:12]}-{name[12:16]}-{name[16:20]}-{name[20:32]}"
+    target = f"WARC-Target-URI: {address}\r\n" if address else ""
+    head = (
+        f"WARC/1.0\r\nWARC-Type: {kind}\r\nWARC-Record-ID: <urn:uuid:{uuid}>\r\nWARC-Date: {DATE}\r\n{target}"
+        f"Content-Type: {media}\r\nContent-Length: {len(block)}\r\n\r\n"
+    )
+    return gzip.compress(head.encode() + block + b"\r\n\r\n", 6, mtime=0)

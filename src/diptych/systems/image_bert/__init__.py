@@ -1,0 +1,29 @@
+"""ImageBERT (Qi et al., 2020)."""
+
+from diptych.models.checkpoint import start_from_bert
+from diptych.systems.image_bert.model import ImageBert, ImageBertConfig, ImageBertResolvedConfig
+from diptych.systems.image_bert.objectives import ImageBertObjectives
+from diptych.systems.image_bert.paper import IMAGE_BERT
+from diptych.systems.system import Presets, System
+from diptych.vision.detectors.selection import EXACTLY_100
+
+
+def _recipes() -> Presets:
+    from diptych.systems.image_bert.presets import MAKERS, STAGED
+
+    return (*MAKERS, *STAGED)
+
+
+SYSTEM = System(
+    name="image-bert",
+    title="ImageBERT",
+    paper="2001.07966",
+    config=ImageBertConfig,
+    resolved=ImageBertResolvedConfig,
+    model=ImageBert,
+    selection=EXACTLY_100,
+    objectives=ImageBertObjectives,
+    recipes=_recipes,
+    tables=IMAGE_BERT,
+    start=start_from_bert,
+)

@@ -1,0 +1,223 @@
+"""ImageBERT (Qi et al. 2020, arXiv 2001.07966): BERT over words and regions, for matching pictures and texts.
+
+What is special: nothing in the stream itself, which is as plain as can be; four objectives, stages of pre-training on
+ever closer data, and fine-tuning for retrieval, where each pair of a picture and a text is read together. There is no
+decoder, and no released code: what the paper leaves open is listed in docs/fidelity.md.
+
+    position   0     1   2   3  ...  n      P    P  ...  P    P        (P = config.positions - 1, where no word stands)
+              [CLS]  w1  w2  w3 ... [SEP]   r1   r2 ...  rN  [whole]
+    segment    0     0   0   0  ...  0      1    1  ...  1    1
+    block     text                         regions
+
+[SEP] is the last of `Sample.text`; the model adds [CLS]. A region is the sum of its feature, its box as five numbers,
+its segment and the one position that all regions share, normed (section 4.1). [whole] is the picture's own feature, of
+any backbone, as one region more ("w global feature", Table 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Bool, Float
+from pydantic import model_validator
+from torch import Tensor, nn
+
+from diptych.core import Batch, Capability, States, Vocabulary, attention_mask
+from diptych.core.shares import Layers, Size
+from diptych.models.dropout import Dropout
+from diptych.models.embeddings import TextEmbedding
+from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
+from diptych.models.rows import asked_mask
+from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
+from diptych.models.transformer import LayerSizes, Transformer
+from diptych.models.visual import WholeRegion, geometry, refuse_more_regions, region_features, whole_region
+from diptych.runtime.configs import derive
+from diptych.runtime.devices import sent
+from diptych.runtime.errors import DataError
+
+WORDS, REGIONS = 0, 1  # segments
+
+
+class ImageBertConfig(ModelConfig):
+    """The sizes of ImageBERT and its switches between paper and readings of it."""
+
+    layers: Layers = 12
+    """Transformer layers."""
+    positions: Size = 512
+    """Positions of the sequence; the last is that of all regions."""
+    max_regions: Size = 100
+    """Regions of a picture at most; the paper tries 36 too."""
+    # "Each embedding is projected ..., followed by Layer Normalization" can be read of the sum, as in the formula
+    # before it, or of each of the parts that are projected (feature and box) before their sum is normed too.
+    region_norm: Literal["sum", "each"] = "sum"
+    """Whether the sum of a region's embeddings is normed, or each of them too."""
+    whole_region: WholeRegion = False
+    """Whether the whole picture's feature is one region more."""
+
+    structural: ClassVar = frozenset({"region_norm"})
+
+    @model_validator(mode="after")
+    def _fits(self) -> ImageBertConfig:
+        if self.positions < 4:
+            raise ValueError(
+                f"positions={self.positions} leaves no place for a word between [CLS] and [SEP]; the last is the "
+                "regions'"
+            )
+        return self
+
+    @property
+    def max_text(self) -> int:
+        """How many words (and the [SEP] that ends them) there are positions for."""
+        return self.positions - 2
+
+    def fitted(self, whole: bool) -> ImageBertConfig:
+        return derive(self, whole_region=whole_region(self.whole_region, whole))
+
+    @classmethod
+    def tiny(cls, **changes: Any) -> ImageBertConfig:
+        """Trains in minutes on one core."""
+        small = {"width": 128, "layers": 3, "heads": 4, "ffn": 512, "positions": 64, "max_regions": 32}
+        return cls(**{**small, "init_std": 0.05, **changes})
+
+
+class ImageBertResolvedConfig(ImageBertConfig, ResolvedConfig):
+    """The same with what the data decide: vocabulary, feature size, classes and answers."""
+
+    @property
+    def segments(self) -> int:
+        """Of words and of regions: BERT's two."""
+        return 2
+
+
+class ImageBert(SystemModel):
+    """Words and regions in one encoder, without a decoder."""
+
+    config: ImageBertResolvedConfig
+    provides: frozenset[Capability] = frozenset({"regions", "text", "text after regions"})
+
+    def __init__(self, config: ImageBertResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
+        super().__init__(config)
+        self.text = TextEmbedding(
+            words=config.vocabulary.size,
+            width=config.width,
+            positions=config.positions,
+            segments=config.segments,
+            dropout=config.dropout,
+            norm_eps=config.norm_eps,
+        )
+        self.regions = LocatedRegionEmbedding(config)
+        self.encoder = Transformer(
+            LayerSizes.of(config),
+            config.layers,
+        )
+        sizes = HeadSizes.of(config, class_layers=1)  # "we add a fully-connected layer" (Task 2)
+        self.heads = make_heads(heads, sizes, self.text.words)
+        for module in self.modules():
+            as_bert(module, config.init_std)
+        self.keep_layers = False  # whether States.layers is filled
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.config.vocabulary
+
+    def forward(self, batch: Batch) -> States:
+        words, there = self._words(batch)
+        seen, present = self._regions(batch)
+        regions, text = seen.shape[1], words.shape[1]
+        # The table's order is regions, text; the sequence's is of no consequence where all see all.
+        x, present = torch.cat([seen, words], 1), torch.cat([present, there], 1)
+        allowed = attention_mask(batch.attention, regions, text, 0, present)
+        layers = self.encoder(x, allowed) if self.keep_layers else []
+        last = layers[-1] if layers else self.encoder.last(x, allowed, present, self._asked(batch, regions, text))
+        of_regions, of_text = last.split([regions, text], 1)
+        return States(
+            regions=of_regions[:, : batch.boxes.shape[1]],
+            text=of_text[:, 1:],
+            special={"cls": of_text[:, 0], "sep": _last(of_text, there), **answer_slot_state(of_text[:, 1:], batch)},
+            layers=tuple(layers),
+        )
+
+    def _asked(self, batch: Batch, regions: int, text: int) -> Bool[Tensor, "B L"] | None:
+        starts = {"regions": 0, "text": regions + 1}
+        last = regions + batch.text_present.sum(1)
+        special: dict[str, Tensor | int] = {"cls": regions, "sep": last, "slot": regions + 1 + answer_slot(batch)}
+        return asked_mask(batch, self.heads, regions + text, starts, special)
+
+    def _words(self, batch: Batch) -> tuple[Float[Tensor, "B K D"], Bool[Tensor, "B K"]]:
+        """[CLS] and the words, normed, and which of them are there."""
+        if batch.text.shape[1] > self.config.max_text:
+            raise DataError(
+                f"a text of {batch.text.shape[1]} words, and there are positions for {self.config.max_text}; cut it, "
+                "or set positions"
+            )
+        cls = batch.text.new_full((len(batch), 1), self.vocabulary.cls)
+        words = torch.cat([cls, batch.text], 1)
+        positions = torch.arange(words.shape[1], device=words.device)
+        embedded = self.text(words, positions, torch.full_like(words, WORDS))
+        there = batch.text_present.new_ones(len(batch), 1)
+        return self.text.finish(embedded), torch.cat([there, batch.text_present], 1)
+
+    def _regions(self, batch: Batch) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
+        """The regions and perhaps the whole picture, normed, and which of them are there."""
+        refuse_more_regions(batch, self.config.max_regions)
+        device = batch.boxes.device
+        shared = self.text.segments(sent(REGIONS, device)) + self.text.positions(
+            sent(self.config.positions - 1, device)
+        )
+        seen, present = self.regions(batch, shared), batch.regions_present
+        if self.config.whole_region:
+            present = torch.cat([present, present.new_ones(len(batch), 1)], 1)
+        return seen, present
+
+
+class LocatedRegionEmbedding(nn.Module):
+    """Section 4.1: e = LN(v + s + p_img + p_seq); v of the feature, p_img of the box as five numbers.
+
+    A hidden region loses its feature ("zero out") and keeps its box, or nobody could say which region is asked for.
+    The norm is not the words' own: that one comes from BERT, and is fitted to sums of word vectors.
+    """
+
+    def __init__(self, config: ImageBertResolvedConfig) -> None:
+        super().__init__()
+        self.feature_size, self.whole_size = config.feature_size, config.whole_size or config.feature_size
+        self.feature = nn.Linear(config.feature_size, config.width)
+        self.place = nn.Linear(5, config.width)
+        if config.whole_region:
+            self.whole = nn.Linear(self.whole_size, config.width)
+        self.each = config.region_norm == "each"
+        if self.each:
+            self.feature_norm = nn.LayerNorm(config.width, config.norm_eps)
+            self.place_norm = nn.LayerNorm(config.width, config.norm_eps)
+        self.norm = nn.LayerNorm(config.width, config.norm_eps)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, batch: Batch, shared: Float[Tensor, "D"]) -> Float[Tensor, "B P D"]:
+        """`shared`: segment and position, the same for all. P is R, or R + 1 with the whole picture at the end."""
+        features = region_features(batch, self.feature_size).masked_fill(batch.hidden[..., None], 0)
+        embedded, boxes = self.feature(features), geometry(batch, "paper", "paper")
+        if hasattr(self, "whole"):
+            embedded = torch.cat([embedded, self.whole(self._whole(batch))[:, None]], 1)
+            all_of_it = sent([0.0, 0.0, 1.0, 1.0, 1.0], boxes.device)  # corners, and the share of the picture
+            boxes = torch.cat([boxes, all_of_it.expand(len(batch), 1, 5)], 1)
+        places = self.place(boxes)
+        if self.each:
+            embedded, places = self.feature_norm(embedded), self.place_norm(places)
+        normed: Tensor = self.dropout(self.norm(embedded + places + shared))
+        return normed
+
+    def _whole(self, batch: Batch) -> Float[Tensor, "B W"]:
+        if batch.whole is None:
+            raise DataError("the model reads the feature of the whole picture, and some have none", key=batch.keys[0])
+        if batch.whole.shape[-1] != self.whole_size:
+            raise DataError(
+                f"features of whole pictures have {batch.whole.shape[-1]} values, the model expects {self.whole_size}",
+                key=batch.keys[0],
+            )
+        return batch.whole
+
+
+def _last(text: Float[Tensor, "B K D"], there: Bool[Tensor, "B K"]) -> Float[Tensor, "B D"]:
+    """The state of each text's [SEP]."""
+    return text[torch.arange(len(text), device=text.device), there.sum(1) - 1]

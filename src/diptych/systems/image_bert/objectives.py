@@ -1,0 +1,68 @@
+"""ImageBERT's: pairs broken, words and regions hidden, all told from one pass."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import NonNegativeFloat, model_validator
+
+from diptych.core import BIDIRECTIONAL, Vocabulary
+from diptych.core.shares import Share
+from diptych.objectives import ImageTextMatching, MaskedLanguage, MaskedRegionClass, MaskedRegionFeature, Schedule
+from diptych.systems.objectives.kind import LossPer, Objectives, per, weighed
+
+
+class ImageBertObjectives(Objectives):
+    """Weights of the four tasks of section 4.3; 0: off. The paper adds them up."""
+
+    kind: Literal["image-bert"] = "image-bert"
+    """Kind of objectives."""
+    words: NonNegativeFloat = 1.0
+    """Weight of masked language modelling (MLM); 0: off."""
+    region_classes: NonNegativeFloat = 1.0
+    """Weight of masked object classification (MOC); 0: off."""
+    region_features: NonNegativeFloat = 1.0
+    """Weight of masked region feature regression (MRFR); 0: off."""
+    matching: NonNegativeFloat = 1.0
+    """Weight of image-text matching (ITM); 0: off."""
+    rate: Share = 0.15
+    """Share of the words that are hidden."""
+    region_rate: Share = 0.15
+    """Share of the regions that are hidden."""
+    region_hidden: Share = 0.9
+    """Share of the chosen regions that are hidden; the others keep their feature."""
+    distance: Literal["mean", "sum"] = "mean"
+    """Whether MRFR takes the mean over the numbers of a feature or their sum, which drowns the other losses."""
+    loss_per: LossPer = "item"
+    """item: masked losses are means over all that is asked; pair: sums in a pair, as the formulas have it."""
+    wrong_pairs: Literal["added", "instead"] = "added"
+    """added: each right pair has one of each kind of `negatives` beside it; instead: a share of the pairs is wrong."""
+    broken: Share | None = None
+    """Share of the pairs that are mismatched, where they stand instead of right ones; null: half."""
+    negatives: Literal["captions", "pictures", "both"] = "both"
+    """What a mismatched pair gets from another: captions, pictures, or half of each."""
+    only_matched: bool = True
+    """Whether nothing is asked of mismatched pairs but whether they match."""
+
+    @model_validator(mode="after")
+    def _some(self) -> ImageBertObjectives:
+        if not (self.words or self.region_classes or self.region_features or self.matching):
+            raise ValueError("words, region_classes, region_features and matching are all 0: nothing to train")
+        if self.wrong_pairs == "added" and self.broken is not None:
+            raise ValueError("broken is the share of wrong pairs that replace right ones: set wrong_pairs=instead")
+        return self
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        """What swaps comes first, or a caption would be hidden for one picture and guessed for another."""
+        matched, broken = self.only_matched, 0.5 if self.broken is None else self.broken
+        words = MaskedLanguage(
+            vocabulary, rate=self.rate, attention=((BIDIRECTIONAL, 1.0),), only_matched=matched, hides_end=False
+        )
+        classes = MaskedRegionClass(self.region_rate, self.region_hidden, only_matched=matched)
+        features = MaskedRegionFeature(self.region_rate, self.region_hidden, self.distance, only_matched=matched)
+        return weighed(
+            (ImageTextMatching(broken, self.negatives, self.wrong_pairs == "added"), self.matching),
+            (per(self.loss_per, words), self.words),
+            (per(self.loss_per, classes), self.region_classes),
+            (per(self.loss_per, features), self.region_features),
+        )

@@ -1,0 +1,88 @@
+"""Reward in place of imitation: captions are drawn, and those that beat a baseline become likelier (SCST)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from jaxtyping import Float
+from pydantic import PositiveInt, model_validator
+from torch import Tensor
+
+from diptych.core import Batch, Objective, Vocabulary
+from diptych.models.decoding import DecodingOptions, decode
+from diptych.objectives import GenerateText, MaskedQueries, Schedule, SelfCritical
+from diptych.objectives.self_critical import Caption, Draw, Reward
+from diptych.systems.objectives.kind import Objectives
+
+
+class SelfCriticalObjectives(Objectives):
+    """CIDEr-D is the reward. `paper` against `official` is the table of fidelity.md."""
+
+    kind: Literal["self-critical"] = "self-critical"
+    """Kind of objectives."""
+    writes: Literal["queries", "decoder"]
+    """How the model is asked for all words of a caption at once."""
+    baseline: Literal["greedy", "mean", "beam"] = "greedy"
+    """Baseline of the reward: the greedy caption, the mean of the picture's other drawn ones, or a beam search's."""
+    samples: PositiveInt = 1
+    """Captions drawn for each picture."""
+    beams: PositiveInt = 5
+    """Beams of baseline=beam."""
+    # paper: with document frequencies of the training corpus.
+    # official (Unified VLP): the reference as word pieces, with frequencies of the batch.
+    references: Literal["paper", "official"] = "paper"
+    """paper: all references of a picture; official: the sample's own alone."""
+    counts_end: bool = True
+    """Whether the end is a word of the reward's n-grams; without it captions learn to break off."""
+    dropout: bool = False
+    """Whether dropout is on while captions are drawn and scored."""
+
+    @model_validator(mode="after")
+    def _agrees(self) -> SelfCriticalObjectives:
+        if self.baseline == "mean" and self.samples < 2:
+            raise ValueError("baseline=mean is the mean of the other captions, and samples=1 draws no others; set 2")
+        if not self.counts_end and self.references == "official":
+            raise ValueError("references=official counts the end as the code does; counts_end=false goes with paper")
+        return self
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        """What it needs of a model can be asked of it; it cannot train, as no references have been read."""
+        return self.rewarded(vocabulary, _Unread(), DecodingOptions().max_words)
+
+    def rewarded(self, vocabulary: Vocabulary, reward: Reward, max_words: int) -> Schedule:
+        beams = {"greedy": 1, "beam": self.beams, "mean": None}[self.baseline]
+        drawn = DecodingOptions(sample=True, captions=self.samples, max_words=max_words)
+        update = SelfCritical(
+            ask=self._ask(vocabulary),
+            reward=reward,
+            draw=_drawing(drawn),
+            rival=None if beams is None else _drawing(DecodingOptions(max_words=max_words, captions=1, beams=beams)),
+            samples=self.samples,
+            dropout=self.dropout,
+        )
+        return Schedule(((update, 1.0),))
+
+    def _ask(self, vocabulary: Vocabulary) -> Objective:
+        return MaskedQueries(vocabulary) if self.writes == "queries" else GenerateText(vocabulary, reads="nothing")
+
+
+def _drawing(options: DecodingOptions) -> Draw:
+    def draw(model: Any, batch: Batch) -> list[list[Caption]]:
+        end = model.vocabulary.sep
+        return [
+            [[*text.tokens, end] if len(text.tokens) < options.max_words else text.tokens for text in texts]
+            for texts in decode(model, batch, options)
+        ]
+
+    return draw
+
+
+class _Unread:
+    """A reward without references."""
+
+    def __call__(self, batch: Batch, captions: Sequence[Sequence[Caption]]) -> Float[Tensor, "B K"]:
+        raise AssertionError("a schedule made without references was trained")
+
+    def spell(self, caption: Caption) -> str:
+        return str(caption)

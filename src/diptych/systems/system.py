@@ -1,0 +1,62 @@
+"""One entry a system: the classes, importers, objectives, presets and tables that the engine knows it by.
+
+`SYSTEMS` is the only list of systems; `diptych.systems` fills it, and packages of others add theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from diptych.data.store.pixels import Colours
+from diptych.models.system import Imported, ModelConfig, ResolvedConfig, SystemModel
+from diptych.models.weights import Report
+from diptych.systems.ledger import Paper
+from diptych.systems.objectives import Objectives
+from diptych.vision.detectors.selection import Selection
+
+# Names of the features that released models were trained on; docs/fidelity.md has the sources of the selections.
+BOTTOM_UP = "bottom-up attention ResNet-101 on Visual Genome (Anderson et al. 2018)"
+BOTTOM_UP_CAFFE = "bottom-up attention (caffe)"
+
+Presets = Sequence[Callable[[], Any]]  # each makes a Recipe, or the Stages of several
+
+
+@dataclass(frozen=True)
+class Importer:
+    """How the weights that a system's authors published are read."""
+
+    read: Callable[..., Imported]  # (file of weights, vocab.txt, lowercase=...)
+    extractor: str  # what made the region features of the released models
+    selection: str  # which regions they read
+    lowercase: bool  # True if the vocabulary of the released models is lower case
+    detector: str  # how the extractor name of our detector with the same features begins
+
+
+@dataclass(frozen=True)
+class System:
+    """Everything the engine knows of a system."""
+
+    name: str  # in recipes: `NAME/small/pretrain`
+    title: str  # as the paper writes it
+    paper: str  # its arXiv number
+    config: type[ModelConfig]
+    resolved: type[ResolvedConfig]
+    model: type[SystemModel]
+    selection: Selection  # of regions, as in the paper
+    objectives: type[Objectives]  # settings of its pre-training
+    recipes: Callable[[], Presets]  # called once the system is in the table, since recipes look it up
+    tables: Paper | None = None  # the tables of its paper, row by row
+    start: Callable[[Any, str], Report] | None = None  # (model, file, folder or hub id): from other systems' weights
+    start_network: Callable[[Any, str, Colours], Report] | None = None  # the part that reads pixels, if it has one
+    importer: Importer | None = None  # None: its authors published no weights
+
+
+SYSTEMS: dict[str, System] = {}
+
+
+def papers() -> tuple[Paper, ...]:
+    """The tables of the systems' papers, by year."""
+    by_year = sorted(SYSTEMS.values(), key=lambda system: system.paper[:2])
+    return tuple(system.tables for system in by_year if system.tables is not None)

@@ -1,0 +1,115 @@
+"""TDEN's: words and regions guessed, sentences written, pictures and texts matched; in one pass or two."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import NonNegativeFloat, model_validator
+
+from diptych.core import BIDIRECTIONAL, Objective, Vocabulary
+from diptych.core.shares import Share
+from diptych.models.visual import Source
+from diptych.objectives import (
+    GenerateText,
+    ImageTextMatching,
+    MaskedLanguage,
+    MaskedRegionClass,
+    OneForward,
+    Schedule,
+    ScheduledSampling,
+    Similarity,
+    two_pass_c,
+)
+from diptych.systems.objectives.kind import SCHEMES, Objectives
+
+OVERLAP = 0.4  # IoU, func_pretrain.py:44
+
+
+class TdenObjectives(Objectives):
+    """Each of the four can be switched off (Table 2). `paper` against `official` is the table of fidelity.md."""
+
+    kind: Literal["tden"] = "tden"
+    """Kind of objectives."""
+    words: bool = True
+    """Whether masked words are asked (MLM)."""
+    regions: bool = True
+    """Whether masked regions' classes are asked (MOC)."""
+    writing: bool = True
+    """Whether masked sentences are generated (MSG)."""
+    matching: Literal["paper", "official", "older"] | None = "paper"
+    """Form of image-sentence matching (ISM); null: off."""
+    matching_on: Literal["unimodal", "cross"] = "unimodal"
+    """What ISM matches: the two encoders' vectors, or (Table 2, row 4) pairs in the cross-modal encoder."""
+    margin: NonNegativeFloat | None = None
+    """Margin of ISM; null: that of its form."""
+    two_pass: Literal["A", "B", "C"] | None = "A"
+    """Scheduled sampling in two passes: Two-Pass-A, B or C; null: one pass."""
+    sampling: Source = "paper"
+    """paper: words are drawn, and one step; official: the likeliest words, and two steps."""
+    msg_input: Source = "paper"
+    """What the decoder reads: the words of the sentence (paper), or the sentence with its [MASK]s (official)."""
+    region_suppression: Source = "paper"
+    """paper: none; official: all regions that overlap a chosen one are hidden too."""
+    masking: Source = "paper"
+    """paper: a chosen piece becomes [MASK]; official: 80/10/10."""
+    rate: Share = 0.15
+    """Share of the words that are hidden."""
+    region_rate: Share = 0.15
+    """Share of the regions that are hidden."""
+    region_hidden: Share = 1.0
+    """Share of the chosen regions that are hidden (the code: 0.9); the others keep their feature."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> TdenObjectives:
+        if not (self.words or self.regions or self.writing or self.matching):
+            raise ValueError("words, regions, writing and matching are all off, so there is nothing to train")
+        if self.two_pass and not (self.words and self.writing):
+            raise ValueError(
+                f"two_pass={self.two_pass} puts guesses of words and of writing where words are masked: it needs "
+                "words=true and writing=true, or two_pass=null"
+            )
+        if self.matching_on == "cross" and self.two_pass:
+            raise ValueError(
+                f"two_pass={self.two_pass} with matching_on=cross: the paper has no such row; set two_pass=null"
+            )
+        return self
+
+    @property
+    def _across(self) -> bool:
+        return self.matching is not None and self.matching_on == "cross"
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        read = self._read(vocabulary)
+        across = self._across
+        source: Literal["hidden", "words"] = "hidden" if self.msg_input == "official" else "words"
+        write = GenerateText(vocabulary, source=source, only_matched=across)
+        if across:
+            objectives = (ImageTextMatching(negatives="captions"), *read, *([write] if self.writing else []))
+            return Schedule(((OneForward(objectives), 1.0),))
+        match = Similarity(self.matching, self.margin) if self.matching is not None else None
+        if self.two_pass is None:
+            objectives = (*read, *([write] if self.writing else []), *([match] if match else []))
+            return Schedule(((OneForward(objectives), 1.0),))
+        parts: dict[str, Any] = {"vocabulary": vocabulary, "read": read, "write": write, "match": match}
+        if self.two_pass == "C":
+            return Schedule(two_pass_c(**parts, form=self.sampling), order="sampled")
+        return Schedule(((ScheduledSampling(**parts, scheme=self.two_pass, form=self.sampling), 1.0),))
+
+    def _read(self, vocabulary: Vocabulary) -> tuple[Objective, ...]:
+        across = self._across
+        words = MaskedLanguage(
+            vocabulary,
+            rate=self.rate,
+            scheme=SCHEMES[self.masking],
+            attention=((BIDIRECTIONAL, 1.0),),
+            only_matched=across,
+            hides_end=False,
+        )
+        regions = MaskedRegionClass(
+            rate=self.region_rate,
+            hidden=self.region_hidden,
+            labels="divergence",
+            overlap=OVERLAP if self.region_suppression == "official" else None,
+            only_matched=across,
+        )
+        return (*([words] if self.words else []), *([regions] if self.regions else []))

@@ -1,0 +1,37 @@
+"""Unified VLP (Zhou et al., AAAI 2020)."""
+
+from diptych.models.checkpoint import start_from_bert
+from diptych.systems.system import Importer, Presets, System
+from diptych.systems.unified_vlp.checkpoint import import_unified_vlp
+from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPResolvedConfig
+from diptych.systems.unified_vlp.objectives import UnifiedVLPObjectives
+from diptych.systems.unified_vlp.paper import UNIFIED_VLP
+from diptych.vision.detectors.selection import EXACTLY_100
+
+
+def _recipes() -> Presets:
+    from diptych.systems.unified_vlp.presets import MAKERS
+
+    return MAKERS
+
+
+SYSTEM = System(
+    name="unified-vlp",
+    title="Unified VLP",
+    paper="1909.11059",
+    config=UnifiedVLPConfig,
+    resolved=UnifiedVLPResolvedConfig,
+    model=UnifiedVLP,
+    selection=EXACTLY_100,
+    objectives=UnifiedVLPObjectives,
+    recipes=_recipes,
+    tables=UNIFIED_VLP,
+    start=start_from_bert,
+    importer=Importer(
+        read=import_unified_vlp,
+        extractor="Detectron ResNeXt-101 FPN on Visual Genome (Unified VLP's authors)",
+        selection="exactly 100 by score",
+        lowercase=False,
+        detector="Detectron ResNeXt",
+    ),
+)

@@ -1,0 +1,276 @@
+"""Unified VLP (Zhou et al., AAAI 2020, arXiv 1909.11059): one transformer that both understands and writes.
+
+What is special: there is no decoder. Whether the model reads or writes is a matter of who may attend to whom, so the
+same weights serve questions (bidirectional) and captions (seq2seq), and a sample's segments tell the model which it is.
+
+    position   0     none ...     N+1    N+2  ...                  (N = config.max_regions, however many there are)
+              [CLS] r1 r2 ... rN [SEP]   w1  w2  w3 ... [STOP]     q1  q2  q3 ...
+    segment    4 ----------------- 4      5 ---------------- 5      5 ---------- 5      seq2seq
+               0 ----------------- 0      1 ---------------- 1                          bidirectional
+    block      regions                   text                      target: queries, each at the place of its word
+
+[STOP] is the ordinary [SEP], the last of `Sample.text`; the model adds the other special tokens. A region has no
+position lookup: its box and the detector's class stand in for it (Eq. 1). The model has no mode and computes no loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import model_validator
+from torch import Tensor
+
+from diptych.core import Batch, Capability, States, Vocabulary, attention_mask
+from diptych.core.attention import TEXT_AFTER_REGIONS, Attention
+from diptych.core.shares import Epsilon, Layers, Size
+from diptych.models.embeddings import TextEmbedding
+from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
+from diptych.models.rows import asked_mask
+from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
+from diptych.models.transformer import LayerSizes, Memory, Transformer
+from diptych.models.visual import (
+    RegionEmbedding,
+    Source,
+    WholeRegion,
+    refuse_more_regions,
+    whole_region,
+    with_image_feature,
+)
+from diptych.runtime.configs import derive
+from diptych.runtime.devices import sent
+from diptych.runtime.errors import DataError, RecipeError
+
+
+class UnifiedVLPConfig(ModelConfig):
+    """`paper` against `official` is the table of fidelity.md."""
+
+    layers: Layers = 12
+    """Transformer layers."""
+    max_regions: Size = 100
+    """Regions of a picture at most; fixes where the text begins."""
+    segments: Literal[6, 2] = 6
+    """Segment embeddings; 2 for the code without --new_segment_ids."""
+    norm_eps: Epsilon = 1e-5
+    """Epsilon of the layer norms: the code's; BERT has 1e-12."""
+    region_embedding: Source = "paper"
+    """Region embedding of the paper or of the code (docs/fidelity.md)."""
+    fc7: bool = False
+    """Whether a region's feature passes one layer more first, as the detector's fc7; the code's always does."""
+    box_norm: Source = "paper"
+    """Norm of the boxes of the paper or of the code (docs/fidelity.md)."""
+    geometry: Source = "paper"
+    """Numbers of a box of the paper or of the code (docs/fidelity.md)."""
+    whole_region: WholeRegion = False
+    """Whether the whole picture's feature is one region more."""
+    class_input: bool = True
+    """Whether the detector's class probabilities are part of the input (Table 6)."""
+    # paper: a hidden region keeps its box, so that its class can be asked for (Table 6, "region label as pretext").
+    # official: it keeps nothing but its segment (the code's --mask_image_regions). The authors also mean to close its
+    # column to all others, but fill a copy of the mask (seq2seq_loader.py:305), so it stays open, and here too.
+    hidden_regions: Source = "paper"
+    """paper: a hidden region keeps its box; official: nothing but its segment."""
+
+    regions_fixed: ClassVar = True
+    structural: ClassVar = frozenset({"region_embedding", "box_norm", "geometry", "class_input"})
+
+    @model_validator(mode="after")
+    def _fits(self) -> UnifiedVLPConfig:
+        if self.positions < self.max_regions + 3:
+            raise ValueError(
+                f"positions={self.positions} leaves no place for words after {self.max_regions} regions and two "
+                "special tokens"
+            )
+        return self
+
+    @property
+    def max_text(self) -> int:
+        """How many words (and the [SEP] that ends them) there are positions for."""
+        return self.positions - self.max_regions - 2
+
+    @property
+    def reads_classes(self) -> bool:
+        return self.class_input
+
+    def fitted(self, whole: bool) -> UnifiedVLPConfig:
+        return derive(self, whole_region=whole_region(self.whole_region, whole))
+
+    @classmethod
+    def tiny(cls, **changes: Any) -> UnifiedVLPConfig:
+        """Trains in a minute on one core."""
+        small = {"width": 128, "layers": 3, "heads": 4, "ffn": 512, "positions": 96, "max_regions": 32}
+        # BERT's 0.02 belongs to its width: a layer's output then begins at about half of what it is added to.
+        # At width 128 that takes 0.05; with 0.02 attention begins at a twentieth, and learning takes twice the steps.
+        return cls(**{**small, "init_std": 0.05, **changes})
+
+
+class UnifiedVLPResolvedConfig(UnifiedVLPConfig, ResolvedConfig):
+    """The same with what the data decide: vocabulary, feature size, classes and answers."""
+
+
+class UnifiedVLP(SystemModel):
+    """One encoder that reads in both directions or writes after the regions, by its attention mask."""
+
+    config: UnifiedVLPResolvedConfig
+    provides: frozenset[Capability] = frozenset(
+        {"regions", "text", "text after regions", "target", "target after text", "queries", "decode"}
+    )
+
+    def __init__(self, config: UnifiedVLPResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
+        super().__init__(config)
+        self.text = TextEmbedding(
+            words=config.vocabulary.size,
+            width=config.width,
+            positions=config.positions,
+            segments=config.segments,
+            dropout=config.dropout,
+            norm_eps=config.norm_eps,
+        )
+        self.encoder = Transformer(
+            LayerSizes.of(config),
+            config.layers,
+        )
+        sizes = HeadSizes.of(config)
+        self.heads = make_heads(heads, sizes, self.text.words)
+        for module in self.modules():
+            as_bert(module, config.init_std)
+        # After that, because the authors leave the region layers as torch makes them.
+        self.regions = RegionEmbedding(
+            width=config.width,
+            feature_size=config.feature_size,
+            classes=config.classes if config.class_input else 0,
+            form=config.region_embedding,
+            box_norm=config.box_norm,
+            geometry_form=config.geometry,
+            dropout=config.dropout,
+            norm_eps=config.norm_eps,
+            fc7=config.fc7,
+        )
+        self.keep_layers = False  # whether States.layers is filled
+        self.provides = self.provided(config)
+
+    @classmethod
+    def provided(cls, shape: UnifiedVLPConfig) -> frozenset[Capability]:
+        """With hidden_regions=paper no hidden region has a feature that tells it from another."""
+        hides: frozenset[Capability] = frozenset({"hidden embeddings"} if shape.hidden_regions == "official" else ())
+        return cls.provides | hides
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.config.vocabulary
+
+    def forward(self, batch: Batch) -> States:
+        read, present, embedded = self._read(batch)
+        segments = self._segments(batch.attention)
+        blocks, text = [read], batch.text.shape[1]
+        if text:
+            blocks.append(self._write(batch.text, 0, segments[:, 1:]))
+            present = torch.cat([present, batch.text_present], 1)
+        if batch.target is not None and batch.target_present is not None:
+            blocks.append(self._write(batch.target, batch.target_start or 0, segments[:, 1:]))
+            present = torch.cat([present, batch.target_present], 1)
+        sizes = [block.shape[1] for block in blocks]
+        target = sum(sizes[1:]) - text
+        allowed = attention_mask(batch.attention, sizes[0], text, target, present)
+        x = self.text.finish(torch.cat(blocks, 1))
+        layers = self.encoder(x, allowed) if self.keep_layers else []
+        last = layers[-1] if layers else self.encoder.last(x, allowed, present, self._asked(batch, sizes[0], x))
+        of_regions, of_text, of_target = last.split([sizes[0], text, target], 1)
+        return States(
+            regions=of_regions[:, 1 : 1 + batch.boxes.shape[1]],
+            text=of_text,
+            target=of_target if target else None,
+            special={"cls": of_regions[:, 0], "sep": of_regions[:, -1], **answer_slot_state(of_text, batch)},
+            embedded=embedded,
+            layers=tuple(layers),
+        )
+
+    def _asked(self, batch: Batch, regions: int, x: Float[Tensor, "B L D"]) -> Bool[Tensor, "B L"] | None:
+        starts = {"regions": 1, "text": regions, "target": regions + batch.text.shape[1]}
+        special: dict[str, Tensor | int] = {"cls": 0, "sep": regions - 1}
+        if batch.text.shape[1] > 1:
+            special["slot"] = regions + answer_slot(batch)
+        return asked_mask(batch, self.heads, x.shape[1], starts, special)
+
+    def begin(self, batch: Batch, room: int) -> tuple[Float[Tensor, "B V"], Memory]:
+        """Read the regions once. The scores of each caption's first word, and a memory with room for `room` words.
+
+        The text of the batch is not read.
+        """
+        if room > self.config.max_text:
+            raise RecipeError(
+                f"{room} words were asked for; with positions={self.config.positions} and max_regions="
+                f"{self.config.max_regions} there are places for {self.config.max_text}"
+            )
+        attention, count = [TEXT_AFTER_REGIONS], batch.boxes.shape[0]
+        read, present, _ = self._read(batch, attention)
+        mask = self._write(self._filled(count, 1, "mask"), 0, self._segments(attention)[:, 1:].expand(count, 1))
+        present = torch.cat([present, present.new_ones(count, 1)], 1)
+        allowed = attention_mask(attention, read.shape[1], 1, 0, present)
+        state, memory = self.encoder.read(self.text.finish(torch.cat([read, mask], 1)), allowed, room)
+        scores: Tensor = self.heads["word"](state)
+        return scores, memory
+
+    def follow(self, memory: Memory, words: Int[Tensor, "B K"], parents: Int[Tensor, "B K"]) -> Float[Tensor, "B K V"]:
+        """Beam k writes `words[b, k]` after what beam `parents[b, k]` had written: the scores of its next word."""
+        memory.take(parents)
+        rows = torch.stack([words, torch.full_like(words, self.config.vocabulary.mask)], -1).flatten(0, 1)
+        segments = self._segments([TEXT_AFTER_REGIONS]).expand(rows.shape[0], 2)[:, 1:]
+        x = self.text.finish(self._write(rows, memory.written, segments))
+        scores: Tensor = self.heads["word"](self.encoder.write(x, memory))
+        return scores.view(*words.shape, -1)
+
+    def _read(
+        self, batch: Batch, attention: list[Attention] | None = None
+    ) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"], dict[str, Tensor]]:
+        """[CLS], regions, [SEP] before the norm; which of them can be seen; features and places."""
+        count, device = batch.boxes.shape[1], batch.boxes.device
+        refuse_more_regions(batch, self.config.max_regions)
+        if self.config.whole_region:
+            batch = with_image_feature(batch)
+        official = self.config.hidden_regions == "official"
+        features, places = self.regions(batch, torch.zeros_like(batch.hidden) if official else batch.hidden)
+        regions = features + places
+        if official:
+            regions = regions * ~batch.hidden[..., None]
+        of_block = self._segments(batch.attention if attention is None else attention)[:, :1]
+        segments = of_block.expand(batch.boxes.shape[0], 1)
+        regions = regions + self.text.segments(segments)
+        positions = sent([0, self.config.max_regions + 1], device)
+        words = sent([self.config.vocabulary.cls, self.config.vocabulary.sep], device)
+        marks = self.text(words.expand(batch.boxes.shape[0], 2), positions, segments.expand(-1, 2))
+        there = batch.regions_present.new_ones(batch.boxes.shape[0], 1)
+        read = torch.cat([marks[:, :1], regions, marks[:, 1:]], 1)
+        seen = {"regions": features[:, :count], "places": places[:, :count]}
+        return read, torch.cat([there, batch.regions_present, there], 1), seen
+
+    def _write(
+        self, words: Int[Tensor, "N T"], start: int | list[int], segments: Int[Tensor, "N 1"]
+    ) -> Float[Tensor, "N T D"]:
+        """Words (or queries) from the text's place `start` on (of all rows, or of each), before the norm."""
+        end = words.shape[1] + (0 if isinstance(start, list) else start)
+        if end > self.config.max_text:
+            raise DataError(
+                f"a text of {end} words, and there are positions for {self.config.max_text}; cut it, or set positions"
+            )
+        first = self.config.max_regions + 2
+        places = torch.arange(words.shape[1], device=words.device)
+        if isinstance(start, list):  # a fragment ends within its text, its padding may not
+            starts = sent(start, words.device)[:, None]
+            positions = first + (starts + places).clamp(max=self.config.max_text - 1)
+        else:
+            positions = first + start + places
+        embedded: Tensor = self.text(words, positions, segments.expand(-1, words.shape[1]))
+        return embedded
+
+    def _segments(self, attention: list[Attention]) -> Int[Tensor, "B 2"]:
+        """Of the regions' block and of the text's."""
+        seq2seq = self.config.segments == 6
+        pairs = [(4, 5) if seq2seq and table.text[1] == "past" else (0, 1) for table in attention]
+        return sent(pairs, self.text.words.weight.device)
+
+    def _filled(self, rows: int, columns: int, mark: str) -> Int[Tensor, "rows columns"]:
+        word = getattr(self.config.vocabulary, mark)
+        return torch.full((rows, columns), word, device=self.text.words.weight.device)

@@ -1,0 +1,63 @@
+"""Unified VLP's: words written or read, the region's class as pretext."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import NonNegativeFloat, PositiveInt
+
+from diptych.core import BIDIRECTIONAL, TEXT_AFTER_REGIONS, Attention, Objective, Vocabulary
+from diptych.core.shares import PartialShare, Share
+from diptych.objectives import MaskedLanguage, MaskedQueries, MaskedRegionClass, OneForward, Schedule
+from diptych.systems.objectives.kind import Objectives
+
+
+class UnifiedVLPObjectives(Objectives):
+    """`words` chooses between the paper's masks and a query for every word."""
+
+    kind: Literal["unified-vlp"] = "unified-vlp"
+    """Kind of objectives."""
+    words: Literal["masked", "queries"] | None = "masked"
+    """How words are asked for: masked, by a query at every word, or (null) not at all."""
+    seq2seq: Share = 0.75
+    """Share of samples that are read from left to right, the paper's lambda; the others are read both ways."""
+    rate: Share = 0.15
+    """Share of the words that are hidden."""
+    most: PositiveInt | None = None
+    """Words that are hidden at most (the code: 3); null: no limit."""
+    drop_worst: PartialShare = 0.0
+    """Share of the samples of the highest loss that is left out."""
+    label_smoothing: PartialShare = 0.0
+    """Label smoothing of the words."""
+    region_class: NonNegativeFloat = 0.0
+    """Weight of region classes as pretext (Table 6); 0: off."""
+    region_rate: Share = 0.15
+    """Share of the regions that are hidden."""
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        """One update, or two drawn by lambda where the writing is asked for by queries and the reading by masks."""
+        both, read = (TEXT_AFTER_REGIONS, self.seq2seq), (BIDIRECTIONAL, 1 - self.seq2seq)
+        ways: list[tuple[Objective | None, float]] = [(None, 1.0)]
+        if self.words == "masked":
+            ways = [(self._masked(vocabulary, both, read), 1.0)]
+        elif self.words == "queries":
+            queries = MaskedQueries(vocabulary, label_smoothing=self.label_smoothing)
+            ways = [(queries, self.seq2seq), (self._masked(vocabulary, read), 1 - self.seq2seq)]
+        updates = [(self._update(words, vocabulary), share) for words, share in ways if share]
+        return Schedule(tuple(updates), order="sampled" if len(updates) > 1 else "together")
+
+    def _masked(self, vocabulary: Vocabulary, *attention: tuple[Attention, float]) -> MaskedLanguage:
+        return MaskedLanguage(
+            vocabulary,
+            rate=self.rate,
+            most=self.most,
+            attention=tuple(pair for pair in attention if pair[1]),
+            drop_worst=self.drop_worst,
+            label_smoothing=self.label_smoothing,
+        )
+
+    def _update(self, words: Objective | None, vocabulary: Vocabulary) -> OneForward:
+        objectives = [words] if words is not None else []
+        if self.region_class:
+            objectives.append(MaskedRegionClass(rate=self.region_rate))
+        return OneForward(tuple(objectives), {"masked_region_class": self.region_class} if self.region_class else {})

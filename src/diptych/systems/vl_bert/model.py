@@ -1,0 +1,379 @@
+"""VL-BERT (Su et al., ICLR 2020, arXiv 1908.08530; "v1" is the first version of that text).
+
+What is special: every position has a visual feature. A region's is its own; a word's is that of the whole picture, or
+of the region that it names (VCR); so words see before attention does. Regions have no order and share one position.
+
+    block      text                                  regions
+              [CLS] w1 w2 [SEP] v1 v2 [SEP]          r0 r1 ... rR           [END]
+    token     its word                               [IMG]                   a vector of its own
+    visual    of r0, or of the region it names       its own, or a hidden    of r0
+                                                     one's
+    segment    A ----------- A   B ------ B           C ------------------------- C
+    position   0  1  2  ...                T          T+1 (all the same)     T+2
+
+r0 is the whole picture: its feature is the mean of those of the regions that are not hidden, or what the store has
+(`whole`). [SEP]s are in `Sample.text`; the model adds the other special tokens. Text alone (no regions) has neither
+[CLS] nor r0, and its visual feature is a learned vector: a corpus runs on from line to line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from diptych.core import IGNORE, Batch, Capability, States, attention_mask
+from diptych.core.shares import Layers, Size
+from diptych.models.dropout import Dropout
+from diptych.models.embeddings import TextEmbedding
+from diptych.models.heads import HeadSizes, PooledMatchHead, answer_slot, answer_slot_state, make_heads
+from diptych.models.rows import Rows, asked_mask
+from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
+from diptych.models.transformer import LayerSizes, Transformer
+from diptych.models.visual import Source, refuse_more_regions, region_features
+from diptych.runtime.configs import derive
+from diptych.runtime.devices import sent
+from diptych.runtime.errors import DataError
+from diptych.systems.vl_bert.network import CELLS, FastRCNN, Network, Stride
+
+REGIONS = 2  # segment C
+SCALE, LONGEST = 100, 1000  # of coordinates, and the longest wavelength of their sines
+TOGETHER = 64  # text and regions, where they share a budget
+
+
+class VLBertConfig(ModelConfig):
+    """`paper` against `official` is the table of fidelity.md."""
+
+    layers: Layers = 12
+    """Transformer layers."""
+    answer_slot: bool = True
+    """Whether a question ends with a [MASK], at which its answer is read."""
+    coordinates: Size = 256
+    """Sines, and as many cosines, of each of a box's four numbers."""
+    geometry: Source = "paper"
+    """paper: corners of a box; official: its centre and size."""
+    whole: Literal["mean", "given"] = "mean"
+    """The whole picture's feature: the mean of the visible regions, or given by the store."""
+    visual_norm_init: Source = "paper"
+    """paper: the visual norms begin with weight 1; official: with 0, so that training begins as BERT."""
+    hidden_regions: Source = "paper"
+    """paper: of a hidden region a learnt vector alone is read; official: a learnt token, and where it is."""
+    end_visual: Source = "paper"
+    """paper: [END] has the visual feature of the whole picture, as words have; official: none."""
+    region_budget: Source = "paper"
+    """paper: max_regions; official: 64 places for text and regions together."""
+    network: Network | None = None
+    """Network that reads pixels and is trained with the rest; null: stored features."""
+    network_frozen: Annotated[int, Field(ge=0, le=4)] = 2
+    """Frozen parts of the network: its stem, then stages 1 to 3."""
+    network_cells: Annotated[int, Field(ge=1, le=CELLS)] = CELLS
+    """Cells that RoIAlign makes of a box, in each direction."""
+
+    network_stride: Stride = "1x1"
+    """Which convolution of a bottleneck has the stride of its stage: 1x1, or 3x3 for torchvision's weights."""
+
+    structural: ClassVar = frozenset({"geometry", "hidden_regions", "end_visual"})
+    of_the_run: ClassVar = frozenset({"region_budget"})
+
+    @model_validator(mode="after")
+    def _fits(self) -> VLBertConfig:
+        if self.positions < 5:
+            raise ValueError(f"positions={self.positions} leaves no place for a word between the special tokens")
+        return self
+
+    def fitted(self, whole: bool) -> VLBertConfig:
+        return self if whole else derive(self, whole="mean")
+
+    def most_regions(self, words: int) -> int:
+        """Official: text with special tokens and regions with r0 share 64 places; regions have half at least."""
+        if self.region_budget == "paper":
+            return self.max_regions
+        return min(self.max_regions, max(TOGETHER - 2 - words, TOGETHER // 2 - 2))
+
+    @property
+    def reads_pixels(self) -> bool:
+        return self.network is not None
+
+    @property
+    def frozen_stages(self) -> int:
+        return self.network_frozen if self.reads_pixels else 0
+
+    @property
+    def max_text(self) -> int:
+        """How many words (and [SEP]s) there are positions for, beside [CLS], the regions' and [END]."""
+        return self.positions - 3
+
+    @property
+    def max_beside(self) -> int:
+        return self.max_text if self.region_budget == "paper" else min(self.max_text, TOGETHER // 2)
+
+    @classmethod
+    def large(cls, **changes: Any) -> VLBertConfig:
+        """ICLR version; v1 has no such size."""
+        return cls(**{"width": 1024, "layers": 24, "heads": 16, "ffn": 4096, **changes})
+
+    @classmethod
+    def tiny(cls, **changes: Any) -> VLBertConfig:
+        """Trains in minutes on one core."""
+        small = {"width": 128, "layers": 3, "heads": 4, "ffn": 512, "positions": 96, "max_regions": 32}
+        return cls(**{**small, "coordinates": 16, "init_std": 0.05, **changes})
+
+
+class VLBertResolvedConfig(VLBertConfig, ResolvedConfig):
+    """The same with what the data decide: vocabulary, feature size, classes and answers."""
+
+
+class VLBert(SystemModel):
+    """Words and regions in one encoder; a word has the feature of the region that it names or of the whole picture."""
+
+    config: VLBertResolvedConfig
+    provides: frozenset[Capability] = frozenset({"regions", "text", "text after regions", "alone"})
+
+    def __init__(self, config: VLBertResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
+        super().__init__(config)
+        self.provides = self.provided(config)
+        self.text = TextEmbedding(
+            words=config.vocabulary.size,
+            width=config.width,
+            positions=config.positions,
+            segments=3,
+            dropout=config.dropout,
+            norm_eps=config.norm_eps,
+        )
+        # One row each: [IMG], a hidden region (official: its token), [END], and the visual feature of text alone.
+        self.image, self.hidden, self.end, self.alone = (nn.Embedding(1, config.width) for _ in range(4))
+        self.regions = VisualFeatures(config)
+        self.word_norm = nn.LayerNorm(config.width, config.norm_eps)
+        self.region_norm = nn.LayerNorm(config.width, config.norm_eps)
+        self.encoder = Transformer(
+            LayerSizes.of(config),
+            config.layers,
+        )
+        sizes = HeadSizes.of(
+            config,
+            class_norm=False,
+            dropout=config.dropout,
+        )
+        own = {
+            "match": lambda: PooledMatchHead(sizes),
+            "seen_class": lambda: nn.Linear(self.regions.size, config.classes),
+        }
+        self.heads = make_heads(heads, sizes, self.text.words, own)
+        for module in self.modules():
+            as_bert(module, config.init_std)
+        if self.regions.hidden is not None:
+            nn.init.zeros_(self.regions.hidden)
+        if config.visual_norm_init == "official":
+            nn.init.zeros_(self.word_norm.weight)
+            nn.init.zeros_(self.region_norm.weight)
+        self.keep_layers = False  # whether States.layers is filled
+
+    @classmethod
+    def provided(cls, shape: VLBertConfig) -> frozenset[Capability]:
+        of_pixels: frozenset[Capability] = frozenset({"pixels"} if shape.reads_pixels else ())
+        return cls.provides | of_pixels
+
+    def forward(self, batch: Batch) -> States:
+        pictured = batch.regions_present.any(1)
+        seen = torch.cat([pictured[:, None], batch.regions_present], 1)
+        batch = replace(batch, regions_present=batch.regions_present & self._within_budget(batch))
+        features = self.regions.features(batch)
+        visual = self.regions(batch, features, seen)
+        # [CLS], words: (B, 1 + T)
+        cls = batch.text.new_full((batch.text.shape[0], 1), self.config.vocabulary.cls)
+        words = torch.cat([cls, batch.text], 1)
+        there = torch.cat([pictured[:, None], batch.text_present], 1)
+        # r0, regions, [END]: (B, 2 + R)
+        present = torch.cat([pictured[:, None], batch.regions_present, torch.ones_like(pictured)[:, None]], 1)
+        # The table's order is regions, text; the sequence's is of no consequence where all see all.
+        x = torch.cat([self._regions(batch, visual, pictured), self._words(batch, words, visual, pictured)], 1)
+        seen = torch.cat([present, there], 1)
+        allowed = attention_mask(batch.attention, present.shape[1], words.shape[1], 0, seen)
+        x = self.text.finish(x)
+        layers = self.encoder(x, allowed) if self.keep_layers else []
+        last = layers[-1] if layers else self.encoder.last(x, allowed, seen, self._asked(batch, present.shape[1], x))
+        of_regions, of_text = last.split([present.shape[1], words.shape[1]], 1)
+        return States(
+            regions=of_regions[:, 1:-1],
+            text=of_text[:, 1:],
+            special={
+                "cls": of_text[:, 0],
+                "sep": of_text[torch.arange(x.shape[0], device=x.device), batch.text_present.sum(1)],
+                "whole": of_regions[:, 0],
+                "end": of_regions[:, -1],
+                **answer_slot_state(of_text[:, 1:], batch),
+            },
+            embedded={"regions": visual[:, 1:], "image": visual[:, :1], "features": features[:, 1:]},
+            layers=tuple(layers),
+        )
+
+    def _asked(self, batch: Batch, regions: int, x: Float[Tensor, "B L D"]) -> Bool[Tensor, "B L"] | None:
+        starts = {"regions": 1, "text": regions + 1}
+        special: dict[str, Tensor | int] = {
+            "cls": regions,
+            "sep": regions + batch.text_present.sum(1),
+            "slot": regions + 1 + answer_slot(batch),
+            "whole": 0,
+            "end": regions - 1,
+        }
+        return asked_mask(batch, self.heads, x.shape[1], starts, special)
+
+    def _words(
+        self, batch: Batch, words: Int[Tensor, "B K"], visual: Float[Tensor, "B P D"], pictured: Bool[Tensor, "B"]
+    ) -> Float[Tensor, "B K D"]:
+        """[CLS] and the words, each with its visual feature."""
+        if batch.text.shape[1] > self.config.max_text:
+            raise DataError(
+                f"a text of {batch.text.shape[1]} words, and there are positions for {self.config.max_text}; cut it, "
+                "or set positions"
+            )
+        whole = visual[:, :1].expand(-1, words.shape[1], -1)
+        if batch.text_regions is not None:
+            named = torch.cat([batch.text_regions.new_full((len(batch), 1), IGNORE), batch.text_regions], 1)
+            whole = visual.gather(1, (named + 1).clamp(min=0)[..., None].expand(-1, -1, visual.shape[-1]))
+        seen = torch.where(pictured[:, None, None], whole, self.alone.weight)
+        # Text alone has no [CLS]: its first word has position 0.
+        positions = torch.arange(words.shape[1], device=words.device) - (~pictured)[:, None].long()
+        ends = (batch.text == self.config.vocabulary.sep).long()
+        second = torch.cat([torch.zeros_like(ends[:, :1]), (ends.cumsum(1) - ends > 0).long()], 1)
+        embedded: Tensor = self.text(words, positions.clamp(min=0), second * pictured[:, None])
+        visual_part: Tensor = self.word_norm(seen)
+        return embedded + visual_part
+
+    def _regions(
+        self, batch: Batch, visual: Float[Tensor, "B P D"], pictured: Bool[Tensor, "B"]
+    ) -> Float[Tensor, "B Q D"]:
+        """r0, the regions and [END]."""
+        refuse_more_regions(batch, self.config.max_regions)
+        hidden = torch.cat([torch.zeros_like(pictured)[:, None], batch.hidden], 1)[..., None]
+        if self.config.hidden_regions == "paper":
+            tokens = self.image.weight + self.region_norm(torch.where(hidden, self.hidden.weight, visual))
+        else:
+            tokens = torch.where(hidden, self.hidden.weight, self.image.weight) + self.region_norm(visual)
+        after_text = (batch.text_present.sum(1) + pictured)[:, None]
+        place = self.text.positions(after_text) + self.text.segments.weight[REGIONS]
+        end: Tensor = self.end.weight + self.text.positions(after_text + 1) + self.text.segments.weight[REGIONS]
+        if self.config.end_visual == "paper":
+            end = end + self.word_norm(torch.where(pictured[:, None, None], visual[:, :1], self.alone.weight))
+        return torch.cat([tokens + place, end], 1)
+
+    def _within_budget(self, batch: Batch) -> Bool[Tensor, "B R"]:
+        """Official: text with special tokens and regions with r0 share 64 places; of the regions the best are kept."""
+        if self.config.region_budget == "paper":
+            return torch.ones_like(batch.regions_present)
+        words = [
+            count if regions else -2  # text alone shares with nothing
+            for count, regions in zip(batch.counted_words(), batch.counted_regions(), strict=True)
+        ]
+        if max(words) > TOGETHER // 2:
+            raise DataError(
+                f"a text of {max(words)} words, and region_budget=official has {TOGETHER} places "
+                "for words and regions together, half of them for regions; cut the text (data.max_words), or set "
+                "region_budget=paper",
+                key=batch.keys[words.index(max(words))],
+            )
+        left = sent([TOGETHER - 2 - count for count in words], batch.boxes.device)
+        return torch.arange(batch.boxes.shape[1], device=left.device) < left[:, None]
+
+
+class VisualFeatures(nn.Module):
+    """Section 3.2: what a region shows and where it is, through one layer; the whole picture comes first."""
+
+    def __init__(self, config: VLBertResolvedConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.network = (
+            FastRCNN(config.network, config.network_frozen, config.network_cells, config.network_stride)
+            if config.network is not None
+            else None
+        )
+        self.size = config.feature_size if self.network is None else self.network.size
+        # The feature of a hidden region that keeps its place; where there are pixels, that of a blank.
+        stays = self.network is None and config.hidden_regions == "official"
+        self.hidden = nn.Parameter(torch.zeros(self.size)) if stays else None
+        self.dropout = Dropout(config.dropout)
+        self.out = nn.Linear(8 * config.coordinates + self.size, config.width)
+
+    def features(self, batch: Batch) -> Float[Tensor, "B P F"]:
+        """P = 1 + R: the whole picture comes first."""
+        return self._stored(batch) if self.network is None else self._seen(batch, self.network)
+
+    def forward(
+        self, batch: Batch, features: Float[Tensor, "B P F"], there: Bool[Tensor, "B P"]
+    ) -> Float[Tensor, "B P D"]:
+        """Of the regions that are there, and of the whole where there is a picture: text alone costs nothing."""
+        rows = Rows.worth(there)
+        places = sines(rows.take(self._places(batch)), self.config.coordinates)
+        seen = torch.cat([places.to(features), rows.take(features)], -1)
+        return rows.put(torch.relu(self.out(self.dropout(seen))))
+
+    def _stored(self, batch: Batch) -> Float[Tensor, "B P F"]:
+        features = region_features(batch, self.config.feature_size)
+        whole = self._whole(batch, features)
+        if self.hidden is not None:
+            features = torch.where(batch.hidden[..., None], self.hidden, features)
+        return torch.cat([whole[:, None], features], 1)
+
+    def _seen(self, batch: Batch, network: FastRCNN) -> Float[Tensor, "B P F"]:
+        """From pixels, in which hidden regions are blank (`Regions.hide`)."""
+        pictured = batch.regions_present.any(1)
+        present = torch.cat([pictured[:, None], batch.regions_present], 1)
+        if not batch.boxes.shape[1]:
+            return batch.boxes.new_zeros(*present.shape, network.size)
+        if batch.pixels is None or batch.pixel_sizes is None:
+            raise DataError(
+                f"the model reads pixels (model.network={self.config.network}), and some pictures have none",
+                key=batch.keys[int(pictured.long().argmax())],
+            )
+        sizes = batch.pixel_sizes.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
+        whole = (sizes - 1) * sent([0.0, 0.0, 1.0, 1.0], sizes.device)  # pixels are counted from 0
+        visual: Tensor = network(batch.pixels, torch.cat([whole, batch.boxes * sizes], 1), present, self._shown(batch))
+        return visual
+
+    def _shown(self, batch: Batch) -> Float[Tensor, "B P m m"] | None:
+        """The cells of each box that show the thing itself; of the whole picture all."""
+        if batch.masks is None:
+            return None
+        if batch.masks.shape[-2:] != (CELLS, CELLS):
+            raise DataError(
+                f"instance masks of {batch.masks.shape[-2]} x {batch.masks.shape[-1]} cells, wanted {CELLS} x {CELLS}: "
+                "make them so, or leave them out",
+                key=batch.keys[0],
+            )
+        return torch.cat([torch.ones_like(batch.masks[:, :1]), batch.masks], 1)
+
+    def _whole(self, batch: Batch, features: Float[Tensor, "B R F"]) -> Float[Tensor, "B F"]:
+        if self.config.whole == "given" and batch.whole is not None:
+            return batch.whole
+        if self.config.whole == "given" and batch.boxes.shape[1]:
+            raise DataError(
+                "the model reads the feature of the whole picture, and some have none; set model.whole=mean",
+                key=batch.keys[0],
+            )
+        seen = (batch.regions_present & ~batch.hidden)[..., None].to(features)
+        mean: Tensor = (features * seen).sum(1) / seen.sum(1).clamp(min=1)
+        return mean
+
+    def _places(self, batch: Batch) -> Float[Tensor, "B P 4"]:
+        """Of the whole picture and of each region, times 100: corners, or centre and size."""
+        whole = sent([0.0, 0.0, 1.0, 1.0], batch.boxes.device).expand(batch.boxes.shape[0], 1, 4)
+        if self.config.geometry == "paper":
+            return SCALE * torch.cat([whole, batch.boxes], 1)
+        pixels = batch.sizes if batch.pixel_sizes is None else batch.pixel_sizes
+        sizes = pixels.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
+        whole = whole - sent([0.0, 0.0, 1.0, 1.0], sizes.device) / sizes  # pixels are counted from 0
+        boxes = torch.cat([whole, batch.boxes], 1)
+        starts, ends = boxes[..., :2], boxes[..., 2:]
+        return SCALE * torch.cat([(starts + ends) / 2, ends - starts], -1)
+
+
+def sines(numbers: Float[Tensor, "*P n"], count: int) -> Float[Tensor, "*P m"]:
+    """Of each number `count` sines, then as many cosines, of wavelengths that grow to 1,000 (Relation Networks)."""
+    waves = LONGEST ** (torch.arange(count, device=numbers.device, dtype=torch.float32) / count)
+    angles = numbers.float()[..., None] / waves
+    return torch.cat([angles.sin(), angles.cos()], -1).flatten(-2)

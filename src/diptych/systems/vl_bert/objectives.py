@@ -1,0 +1,82 @@
+"""VL-BERT's: words told with visual clues, regions told with words, and (v1) whether the two belong together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from pydantic import NonNegativeFloat, model_validator
+
+from diptych.core import BIDIRECTIONAL, Vocabulary
+from diptych.core.shares import Share
+from diptych.models.visual import Source
+from diptych.objectives import ImageTextMatching, MaskedLanguage, MaskedRegionClass, Schedule, SeenRegionClass
+from diptych.systems.objectives.kind import SCHEMES, SeenClasses, weighed
+
+
+class VLBertObjectives(SeenClasses):
+    """Weights of the tasks of section 3.3; 0: off. All are added up."""
+
+    kind: Literal["vl-bert"] = "vl-bert"
+    """Kind of objectives."""
+    relation: NonNegativeFloat = 1.0
+    """Weight of the sentence-image relation; 0: off, as in the ICLR version and the code."""
+    words: NonNegativeFloat = 1.0
+    """Weight of masked words; 0: off."""
+    text_alone: NonNegativeFloat = 0.0
+    """Weight of masked words of data.text; 0: off."""
+    region_classes: NonNegativeFloat = 1.0
+    """Weight of masked region classes; 0: off."""
+    masking: Source = "paper"
+    """paper: a chosen piece becomes [MASK]; official: whole words, 80/10/10."""
+    rate: Share = 0.15
+    """Share of the words that are hidden."""
+    region_rate: Share = 0.15
+    """Share of the regions that are hidden."""
+    region_hidden: Share = 1.0
+    """Share of the chosen regions that are hidden (the code: 0.9); the others keep their feature."""
+    region_labels: Literal["hard", "soft"] = "hard"
+    """hard: the detector's best class; soft (the code): all its probabilities."""
+    label_sum_within: NonNegativeFloat | None = None
+    """How far a region's probabilities may sum from 1, or it is not asked (the code: 0.1); null: all are asked."""
+    means: Literal["all", "samples"] = "all"
+    """all: the mean over all that is asked; samples: first over each sample."""
+    broken: Share = 0.5
+    """Share of the pairs that are mismatched, where relation is on."""
+    only_matched: bool = True
+    """Whether nothing is asked of mismatched pairs but whether they match."""
+
+    @model_validator(mode="after")
+    def _some(self) -> VLBertObjectives:
+        if not (self.relation or self.words or self.text_alone or self.region_classes or self.seen_classes):
+            raise ValueError("relation, words, text_alone, region_classes and seen_classes are all 0: nothing to train")
+        return self
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        """What swaps comes first, or a caption would be hidden for one picture and guessed for another."""
+        words = MaskedLanguage(
+            vocabulary,
+            rate=self.rate,
+            scheme=SCHEMES[self.masking],
+            attention=((BIDIRECTIONAL, 1.0),),
+            of="pictured" if self.text_alone else "all",
+            only_matched=self.only_matched,
+            hides_end=False,
+            whole_words=self.masking == "official",
+            by_sample=self.means == "samples",
+        )
+        regions = MaskedRegionClass(
+            self.region_rate,
+            self.region_hidden,
+            labels=self.region_labels,
+            within=self.label_sum_within,
+            only_matched=self.only_matched,
+            by_sample=self.means == "samples",
+        )
+        return weighed(
+            (ImageTextMatching(self.broken, "captions"), self.relation),
+            (words, self.words),
+            (replace(words, of="alone", name="masked_text"), self.text_alone),
+            (regions, self.region_classes),
+            (SeenRegionClass(), self.seen_classes),
+        )

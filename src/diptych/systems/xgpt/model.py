@@ -1,0 +1,326 @@
+"""XGPT (Xia, Huang, Duan et al. 2020, arXiv 2003.01473): an encoder-decoder of one set of layers, that writes.
+
+What is special: every task is one of generation. The decoder is the encoder once more, down to its attention, which
+reads the encoder's states with the weights that it reads its own with; a signal tells the two apart. There was never
+any code: docs/fidelity.md lists what had to be chosen.
+
+    block      regions          text                         target
+               r1 r2 ... rR     w1 w2 ... wT [SEP]           [CLS] w1 w2 ... wT        says w1 w2 ... wT [SEP]
+    position   in the box       0  1                         s     s+1                 (s: a fragment's first place)
+    captions   read             -                            past
+    IMLM       read             w1 [MASK] [MASK] w4 [SEP]    [CLS] w2                  says w2 w3
+    IDA        read             [MASK] w4 [SEP], each as     [CLS] w1 w2 w3 w4         says w1 w2 w3 w4 [SEP]
+                                the regions it attends to
+    TIFG       not read         w1 w2 ... wT [SEP]           q1 q2 ... qR              says the features of r1 ... rR
+               |------ encoder ------|----------------------------> decoder
+
+[SEP] is the last of `Sample.text`, [CLS] the first of `Sample.target`; the model adds no mark. Switches: Table 3's
+three structures, the refining layer, and whether words attend to the encoder after themselves or to both together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import model_validator
+from torch import Tensor, nn
+
+from diptych.core import (
+    BIDIRECTIONAL,
+    REGIONS_AFTER_TEXT,
+    TARGET_AFTER_BOTH,
+    Batch,
+    Capability,
+    States,
+    Vocabulary,
+    attention_mask,
+)
+from diptych.core.shares import Layers, MaybeLayers, Size
+from diptych.models.decoder import (
+    DecoderLayer,
+    DecoderMemory,
+    Past,
+    SharedLayer,
+    Signal,
+    causal,
+    closed_of,
+    run_decoder,
+    write_word,
+)
+from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
+from diptych.models.rows import asked_mask
+from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
+from diptych.models.transformer import Layer, LayerSizes, closing, run_last
+from diptych.models.visual import refuse_more_regions
+from diptych.runtime.devices import sent
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.systems.xgpt.layers import Grounding, RefiningLayer, RegionProjection, WordEmbedding
+
+Structure = Literal["enc", "encdec", "encdec-share"]
+KNOWN = (BIDIRECTIONAL, TARGET_AFTER_BOTH, REGIONS_AFTER_TEXT)
+
+
+class XgptConfig(ModelConfig):
+    """The sizes of XGPT, and its structures of Table 3."""
+
+    heads: Size = 8
+    """Attention heads."""
+    layers: Layers = 12
+    """Layers of the encoder, and as many of the decoder."""
+    structure: Structure = "encdec-share"
+    """Encoder alone, encoder and decoder, or both sharing their weights (Table 3)."""
+    cross: Literal["after", "joint"] = "after"
+    """Whether words of encdec-share attend to the encoder after themselves, or to both at once."""
+    signal: Signal = "flag"
+    """How encdec-share marks keys and values of the encoder: by where it reads them (flag), or by learnt vectors."""
+    refining_layers: MaybeLayers = 1
+    """Layers of attention on attention over the regions (A.1); 0: none."""
+    positions: Size = 60
+    """Positions of the sequence; the paper trims to 60 (A.2)."""
+    answer_slot: bool = True
+    """Whether a question ends with a [MASK], at which its answer is read."""
+
+    needs_regions: ClassVar = True
+    regions_fixed: ClassVar = True  # as many learnt queries
+    structural: ClassVar = frozenset({"structure", "cross", "signal"})
+
+    @model_validator(mode="after")
+    def _fits(self) -> XgptConfig:
+        if self.positions < 3:
+            raise ValueError(f"positions={self.positions} leaves no place for a word before [MASK] and [SEP]")
+        if self.cross == "joint" and self.structure != "encdec-share":
+            raise ValueError(f"cross=joint shares an attention, and structure={self.structure} has none to share")
+        return self
+
+    @property
+    def max_text(self) -> int:
+        """How many words (and the [SEP] that ends them) there are positions for."""
+        return self.positions
+
+    @classmethod
+    def tiny(cls, **changes: Any) -> XgptConfig:
+        """The paper's Tiny: 6 layers, as wide as the base."""
+        return cls(**{"layers": 6, **changes})
+
+    @classmethod
+    def small(cls, **changes: Any) -> XgptConfig:
+        """Ours, for small worlds: trains in minutes on one core."""
+        sizes = {"width": 128, "heads": 4, "ffn": 512, "layers": 3, "positions": 64, "max_regions": 32}
+        return cls(**{**sizes, "init_std": 0.05, "signal": "learnt", **changes})
+
+
+class XgptResolvedConfig(XgptConfig, ResolvedConfig):
+    """The same with what the data decide: vocabulary, feature size, classes and answers."""
+
+
+class Xgpt(SystemModel):
+    """An encoder of regions and text and a decoder, which share their weights or not."""
+
+    config: XgptResolvedConfig
+    provides: frozenset[Capability] = frozenset(
+        {
+            *("regions", "region queries", "text", "text after regions", "alone", "grounded"),
+            *("target", "target after text", "decode"),
+        }
+    )
+    decodes = True
+
+    def __init__(self, config: XgptResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
+        super().__init__(config)
+        names = set(heads)
+        if "answer" in names and not config.answer_slot:
+            raise RecipeError("XGPT predicts answers at a [MASK] alone: set model.answer_slot=true")
+        sizes = LayerSizes.of(config)
+        self.text = WordEmbedding(config.vocabulary.size, config.positions, sizes)
+        self.regions = RegionProjection(config.feature_size, sizes)
+        self.refining = nn.ModuleList(RefiningLayer(sizes) for _ in range(config.refining_layers))
+        self.grounding = Grounding(config.width)
+        self.queries = nn.Embedding(config.max_regions, config.width)
+        shared = config.structure == "encdec-share"
+        self.encoder = nn.ModuleList(
+            SharedLayer(sizes, config.cross, config.signal) if shared else Layer(sizes) for _ in range(config.layers)
+        )
+        own = config.layers if config.structure == "encdec" else 0
+        self.own_decoder = nn.ModuleList(DecoderLayer(sizes) for _ in range(own))
+        head_sizes = HeadSizes.of(config)
+        self.heads = make_heads(names, head_sizes, self.text.words)
+        for module in self.modules():
+            as_bert(module, config.init_std)
+            if isinstance(module, SharedLayer) and module.signal is not None:
+                nn.init.normal_(module.signal, std=config.init_std)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.config.vocabulary
+
+    @property
+    def decoder(self) -> nn.ModuleList:
+        """The layers that write: the encoder's own, except in `encdec`."""
+        return self.own_decoder if self.config.structure == "encdec" else self.encoder
+
+    # ---- reading -------------------------------------------------------------------------------------
+
+    def forward(self, batch: Batch) -> States:
+        x, present, regions = self._embed(batch)
+        tables, text = batch.attention, batch.text.shape[1]
+        target: Tensor | None
+        if batch.target is not None and self.config.structure == "enc":
+            states, target = self._in_one(batch, x, present, regions)
+        else:
+            closed = closing(~attention_mask(tables, regions, text, 0, present)[:, None], x)
+            # A decoder reads all of the encoder's states.
+            asked = self._asked(batch, x, regions) if batch.target is None else None
+            for layer in self.encoder[:-1]:
+                x = layer(x, closed)
+            states = run_last(self.encoder[-1], x, closed, asked=asked)
+            target = self._write(batch, states, present)
+        read, sentence = states[:, : batch.boxes.shape[1]], states[:, regions:]
+        if not regions:  # nobody asks for regions that nobody reads
+            read = x.new_zeros(*batch.boxes.shape[:2], x.shape[-1])
+        marks = answer_slot_state(sentence, batch)
+        if text:  # the [SEP] that ends a text stands for the pair, as there is no [CLS]
+            last = (batch.text_present.sum(1) - 1).clamp(min=0)
+            marks["cls"] = sentence[torch.arange(len(sentence), device=sentence.device), last]
+        return States(regions=read, text=sentence, target=target, special=marks)
+
+    def _asked(self, batch: Batch, x: Float[Tensor, "B L D"], regions: int) -> Bool[Tensor, "B L"] | None:
+        text = batch.text.shape[1]
+        starts = {"text": regions, "target": regions + text} | ({"regions": 0} if regions else {})
+        last = regions + (batch.text_present.sum(1) - 1).clamp(min=0)
+        special: dict[str, Tensor | int] = {"cls": last, "slot": regions + answer_slot(batch)} if text else {}
+        return asked_mask(batch, self.heads, x.shape[1], starts, special)
+
+    def _embed(self, batch: Batch, with_text: bool = True) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"], int]:
+        """Regions and text before the encoder; which of them are there; how many of the positions are regions."""
+        refuse_more_regions(batch, self.config.max_regions)
+        words, text_present = batch.text, batch.text_present
+        if not with_text:
+            words, text_present = words[:, :0], text_present[:, :0]
+        if self._text_alone(batch):
+            return self._words(words), text_present, 0
+        batch, present = _never_empty(batch, text_present, self.config.feature_size)
+        x = self.regions(batch)
+        for layer in self.refining:
+            x = layer(x, present)
+        if not words.shape[1]:
+            return x, present, x.shape[1]
+        text = self._words(words)
+        if with_text and batch.grounded is not None and x.shape[1]:
+            text = torch.where(batch.grounded[:, None, None], self.grounding(text, x, present), text)
+        return torch.cat([x, text], 1), torch.cat([present, text_present], 1), x.shape[1]
+
+    def _words(
+        self, words: Int[Tensor, "B L"], start: int = 0, starts: list[int] | None = None
+    ) -> Float[Tensor, "B L D"]:
+        """Words from place `start` of their sentence on, or each row's from its own."""
+        end, most = start + words.shape[1], self.config.positions
+        if starts is None and end > most:
+            raise DataError(
+                f"a text of {end} words with its mark, and there are positions for {most}; cut it (data.max_words), or "
+                "set positions"
+            )
+        places = torch.arange(start, end, device=words.device)[None]
+        if starts is not None:  # a fragment ends within its text, its padding may not
+            places = (places + sent(starts, words.device)[:, None]).clamp(max=most - 1)
+        embedded: Tensor = self.text(words, places)
+        return embedded
+
+    def _text_alone(self, batch: Batch) -> bool:
+        """Whether regions are asked for, and so not read."""
+        asked = [table == REGIONS_AFTER_TEXT for table in batch.attention]
+        if any(asked) and not all(asked):
+            raise RecipeError("words and regions cannot be written in one batch: XGPT's tasks take turns")
+        return all(asked)
+
+    # ---- writing -------------------------------------------------------------------------------------
+
+    def _target(self, batch: Batch) -> Float[Tensor, "B U D"]:
+        assert batch.target is not None
+        if strange := {table.name for table in batch.attention} - {table.name for table in KNOWN}:
+            raise RecipeError(
+                f"XGPT's decoder writes after what the encoder has read, and the attention {strange.pop()!r} was asked "
+                "for; choose generate_text, or another model"
+            )
+        if not self._text_alone(batch):
+            return self._words(batch.target, starts=batch.target_start)
+        queries = self.queries.weight[None, : batch.target.shape[1]]
+        return self.text.finish(queries.expand(len(batch), -1, -1))
+
+    def _write(
+        self, batch: Batch, encoded: Float[Tensor, "B P D"], present: Bool[Tensor, "B P"]
+    ) -> Float[Tensor, "B U D"] | None:
+        if batch.target is None:
+            return None
+        x = self._target(batch)
+        past = causal(x.shape[1], x)
+        asked = asked_mask(batch, self.heads, x.shape[1], {"target": 0}, {})
+        return run_decoder(self.decoder, x, past, encoded, closed_of(present, x), asked=asked)
+
+    def _in_one(
+        self, batch: Batch, x: Float[Tensor, "B P D"], present: Bool[Tensor, "B P"], regions: int
+    ) -> tuple[Tensor, Tensor]:
+        """Table 3's Enc: one stack over all three blocks, and a mask that lets words see what comes before them."""
+        assert batch.target_present is not None
+        target = self._target(batch)
+        count, there = x.shape[1], torch.cat([present, batch.target_present], 1)
+        allowed = attention_mask(batch.attention, regions, count - regions, target.shape[1], there)
+        x, closed = torch.cat([x, target], 1), closing(~allowed[:, None], x)
+        for layer in self.encoder[:-1]:
+            x = layer(x, closed)
+        x = run_last(self.encoder[-1], x, closed, asked=self._asked(batch, x, regions))
+        return x[:, :count], x[:, count:]
+
+    def begin(self, batch: Batch, room: int) -> tuple[Float[Tensor, "B V"], DecoderMemory]:
+        """Read the regions once. The scores of each caption's first word, and a memory with room for `room` words."""
+        if room > self.config.max_text:
+            raise RecipeError(
+                f"{room} words were asked for; with positions={self.config.positions} there are places for "
+                f"{self.config.max_text}"
+            )
+        x, present, _ = self._embed(replace(batch, attention=[TARGET_AFTER_BOTH]), with_text=False)
+        closed, pasts = closed_of(present, x), []
+        for layer in self.encoder:
+            assert isinstance(layer, Layer)
+            if self.config.structure == "enc":
+                pasts.append(Past(layer.attention.keys_values(x)))
+            if self.config.structure != "enc" or layer is not self.encoder[-1]:  # whose states nobody reads
+                x = layer(x, closed)
+        if self.config.structure != "enc":
+            pasts = [Past(layer.look_up(x)) for layer in self.decoder if isinstance(layer, DecoderLayer | SharedLayer)]
+        memory = DecoderMemory(pasts, closed, room)
+        first = torch.full((x.shape[0], 1), self.vocabulary.cls, device=x.device)
+        return self._next(first, memory)[:, 0], memory
+
+    def follow(
+        self, memory: DecoderMemory, words: Int[Tensor, "B K"], parents: Int[Tensor, "B K"]
+    ) -> Float[Tensor, "B K V"]:
+        """Beam k writes `words[b, k]` after what beam `parents[b, k]` had written: the scores of its next word."""
+        memory.take(parents)
+        return self._next(words, memory)
+
+    def _next(self, words: Int[Tensor, "B K"], memory: DecoderMemory) -> Float[Tensor, "B K V"]:
+        x = self._words(words.view(-1, 1), memory.written).view(*words.shape, -1)
+        scores: Tensor = self.heads["word"](write_word(self.decoder, x, memory))
+        return scores
+
+
+def _never_empty(
+    batch: Batch, text_present: Bool[Tensor, "B T"], feature_size: int
+) -> tuple[Batch, Bool[Tensor, "B R"]]:
+    """Where there is neither a region nor a word, one region of zeros: else attention would go to all padding."""
+    nothing = ~(batch.regions_present.any(1) | text_present.any(1))
+    if not batch.boxes.shape[1]:
+        if not (0 in batch.counted_words() if text_present.shape[1] else len(batch)):
+            return batch, batch.regions_present
+        one = {
+            name: getattr(batch, name).new_zeros(len(batch), 1, *getattr(batch, name).shape[2:])
+            for name in ("boxes", "scores", "regions_present", "chosen", "hidden")
+        }
+        batch = replace(batch, **one, features=batch.boxes.new_zeros(len(batch), 1, feature_size))
+    present = batch.regions_present.clone()
+    present[:, 0] |= nothing
+    return batch, present

@@ -1,0 +1,258 @@
+"""torchvision's Faster R-CNN as detector: what the papers extracted their regions with, apart from the training set.
+
+A region is a proposal, as in bottom-up attention: its feature is the box head's, its box the one refined for its best
+class, its score that class's probability. The picture's own feature is that of a box around all of it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar, Literal, cast
+from urllib.error import URLError
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torchvision.models import detection, get_model_weights
+from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
+from torchvision.models.detection.faster_rcnn import FasterRCNN as Network
+from torchvision.ops import clip_boxes_to_image
+
+from diptych.core import (
+    IGNORE,
+    Capability,
+    FeatureContract,
+    Losses,
+    Objective,
+    Partners,
+    Record,
+    Regions,
+    Sample,
+    Update,
+)
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError, nearest
+from diptych.runtime.weight_files import read_weights
+from diptych.vision.detectors.detection_batch import DetectionBatch
+from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.selection import EXACTLY_100, Selection
+from diptych.vision.detectors.weights import fill, fingerprint, write_detector
+
+KIND = "faster-rcnn"
+WHOLE_NETWORKS = (
+    "fasterrcnn_resnet50_fpn",
+    "fasterrcnn_resnet50_fpn_v2",
+    "fasterrcnn_mobilenet_v3_large_fpn",
+    "fasterrcnn_mobilenet_v3_large_320_fpn",
+)
+RESNETS = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "resnext50_32x4d", "resnext101_32x8d",
+           "resnext101_64x4d", "wide_resnet50_2", "wide_resnet101_2")  # fmt: skip
+Layer = Literal["fc6", "fc7"]
+
+
+@dataclass(frozen=True)
+class FasterRCNNConfig:
+    """`architecture`: one of torchvision's whole networks, or any of its ResNets followed by `_fpn`."""
+
+    architecture: str
+    class_names: tuple[str, ...]  # the first is the background
+    layer: Layer = "fc7"
+    shorter: int | None = None  # pixels of the picture's shorter side, as the network sees it; None: its own choice
+    longer: int | None = None
+
+    def build(self) -> Network:
+        """With random weights, and no network access."""
+        sizes = {"min_size": self.shorter, "max_size": self.longer}
+        # A rule of exactly N regions needs proposals that are poor ones too.
+        options: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
+        options |= {"num_classes": len(self.class_names), "rpn_score_thresh": 0.0}
+        if self.architecture in WHOLE_NETWORKS:
+            built = getattr(detection, self.architecture)(weights=None, weights_backbone=None, **options)
+        elif (name := self.architecture.removesuffix("_fpn")) in RESNETS and name != self.architecture:
+            backbone = resnet_fpn_backbone(
+                backbone_name=name, weights=None, trainable_layers=5, norm_layer=nn.BatchNorm2d
+            )
+            built = Network(backbone, **options)
+        else:
+            known = (*WHOLE_NETWORKS, *(f"{name}_fpn" for name in RESNETS))
+            raise RecipeError(f"no Faster R-CNN is called {self.architecture!r}; {nearest(self.architecture, known)}")
+        if self.layer == "fc6" and not hasattr(built.roi_heads.box_head, "fc6"):
+            raise RecipeError(f"the box head of {self.architecture} has no fc6, only its output; take layer fc7")
+        return cast(Network, built)
+
+
+class FasterRCNN:
+    needs_pictures = True
+
+    def __init__(self, network: Network, shape: FasterRCNNConfig, selection: Selection = EXACTLY_100) -> None:
+        self.network, self.shape, self.selection = network.eval(), shape, selection
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        return fingerprint(self.network)
+
+    @property
+    def contract(self) -> FeatureContract:
+        size = "" if self.shape.shorter is None else f" at {self.shape.shorter} pixels"
+        return FeatureContract(
+            extractor=f"{self.shape.architecture} {self.shape.layer}{size}",
+            weights=self._fingerprint,
+            feature_size=self._feature_size(),
+            class_names=self.shape.class_names,
+            selection=str(self.selection),
+            whole=True,
+        )
+
+    def _feature_size(self) -> int:
+        linear = [layer for layer in self.network.roi_heads.box_head.modules() if isinstance(layer, nn.Linear)]
+        return linear[-1].out_features
+
+    @torch.no_grad()
+    def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
+        if not pictures:
+            return []
+        device = next(self.network.parameters()).device
+        self._check_sides(pictures)
+        images, _ = self.network.transform([picture.to(device).float() / 255 for picture in pictures], None)
+        maps: Any = self.network.backbone(images.tensors)
+        maps = maps if isinstance(maps, dict) else OrderedDict([("0", maps)])
+        proposals, _ = self.network.rpn(images, maps, None)
+        # The picture itself is one more region; afterwards it is taken off again.
+        whole = [torch.tensor([[0.0, 0.0, w, h]], device=device) for h, w in images.image_sizes]
+        boxes = [torch.cat([picture, found]) for picture, found in zip(whole, proposals, strict=True)]
+        features, logits, moves = self._describe(maps, boxes, images.image_sizes)
+        refined = self.network.roi_heads.box_coder.decode(moves, boxes)
+        counts = [len(box) for box in boxes]
+        split = (torch.split(tensor, counts) for tensor in (features, logits.softmax(1), refined))
+        return [
+            self._one(picture, size, *of_one)
+            for picture, size, *of_one in zip(pictures, images.image_sizes, *split, strict=True)
+        ]
+
+    def _check_sides(self, pictures: Sequence[Picture]) -> None:
+        """Raises DataError for a picture so narrow that nothing is left of it in the network's size."""
+        longer: int = self.network.transform.max_size
+        for height, width in (picture.shape[1:] for picture in pictures):
+            if min(height, width) * longer < max(height, width):
+                raise DataError(
+                    f"a picture of {width} x {height} pixels is too narrow: made {longer} pixels long, it has no pixel "
+                    "across; cut it into parts"
+                )
+
+    def _describe(
+        self, maps: Mapping[str, Tensor], boxes: list[Tensor], sizes: list[tuple[int, int]]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        heads = self.network.roi_heads
+        pooled = heads.box_roi_pool(maps, boxes, sizes)
+        last = heads.box_head(pooled)
+        logits, moves = heads.box_predictor(last)
+        if self.shape.layer == "fc6":
+            last = cast(Any, heads.box_head).fc6(pooled.flatten(1)).relu()
+        return last, logits, moves
+
+    def _one(
+        self,
+        picture: Picture,
+        size: tuple[int, int],
+        features: Float[Tensor, "N F"],
+        classes: Float[Tensor, "N C"],
+        refined: Float[Tensor, "N C 4"],
+    ) -> Regions:
+        scores, best = classes[1:, 1:].max(1)
+        boxes = clip_boxes_to_image(refined[1:][torch.arange(len(best)), best + 1], size)
+        boxes = boxes / boxes.new_tensor([size[1], size[0]] * 2)
+        rows = self.selection.choose(boxes, scores, best)
+        return Regions(
+            boxes=boxes[rows].cpu(),
+            scores=scores[rows].cpu(),
+            size=(picture.shape[2], picture.shape[1]),
+            classes=classes[1:][rows].cpu(),
+            features=features[1:][rows].cpu(),
+            whole=features[0].cpu(),
+        )
+
+    def save(self, folder: Path) -> None:
+        described = {"kind": KIND, "shape": asdict(self.shape), "selection": self.selection.to_json()}
+        write_detector(folder, described, self.network)
+
+    @classmethod
+    def from_folder(cls, described: dict[str, Any], weights: dict[str, Tensor], source: str) -> FasterRCNN:
+        values = described["shape"]
+        shape = FasterRCNNConfig(**{**values, "class_names": tuple(values["class_names"])})
+        return cls(fill(shape.build(), weights, source), shape, Selection.from_json(described["selection"]))
+
+    @classmethod
+    def from_file(cls, path: Path, shape: FasterRCNNConfig, selection: Selection) -> FasterRCNN:
+        """Weights that torchvision or a user saved: .safetensors, or .pth without anything but tensors."""
+        return cls(fill(shape.build(), read_weights(path), str(path)), shape, selection)
+
+    @classmethod
+    def from_torchvision(
+        cls, architecture: str = "fasterrcnn_resnet50_fpn", layer: Layer = "fc7",
+        selection: Selection = EXACTLY_100,
+    ) -> FasterRCNN:  # fmt: skip
+        """With torchvision's own COCO weights, downloaded once to torch's cache."""
+        if architecture not in WHOLE_NETWORKS:
+            raise RecipeError(
+                f"torchvision has no detector weights for {architecture!r}; {nearest(architecture, WHOLE_NETWORKS)}; "
+                "or give a file of weights"
+            )
+        weights = cast(Any, get_model_weights(architecture)).DEFAULT
+        shape = coco_shape(architecture, layer)
+        try:
+            tensors = weights.get_state_dict(progress=False, check_hash=True)
+        except (URLError, OSError, RuntimeError) as error:
+            name = str(weights.url).rpartition("/")[2]
+            raise CheckpointError(
+                f"cannot download the weights of {architecture} ({error}); without a network, fetch {weights.url} "
+                f"elsewhere and give the file {name} with --weights, or put it in {torch.hub.get_dir()}/checkpoints"
+            ) from error
+        return cls(fill(shape.build(), tensors, weights.url), shape, selection)
+
+
+def coco_shape(architecture: str, layer: Layer = "fc7") -> FasterRCNNConfig:
+    """Of the network that torchvision's own weights fit."""
+    return FasterRCNNConfig(
+        architecture, tuple(cast(Any, get_model_weights(architecture)).DEFAULT.meta["categories"]), layer
+    )
+
+
+@dataclass(frozen=True)
+class FasterRCNNDetection:
+    """An Update for the one trainer, like `Detection`. The network's class 0 is the background."""
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    objectives: Sequence[Objective] = ()
+    needs: ClassVar[frozenset[Capability]] = frozenset()
+
+    def at(self, step: int) -> Update:
+        return self
+
+    def prepare(self, samples: list[Sample], rng: Random, partners: Partners | None = None) -> list[Sample]:
+        return samples
+
+    def counts(self, batch: DetectionBatch) -> Losses:
+        return {name: torch.tensor(len(batch)) for name in LOSSES}
+
+    def losses(self, model: Any, batch: DetectionBatch) -> Iterator[Losses]:
+        side = batch.squares.shape[-1]
+        targets = [
+            {"boxes": boxes[kinds != IGNORE] * side, "labels": kinds[kinds != IGNORE] + 1}
+            for boxes, kinds in zip(batch.boxes, batch.kinds, strict=True)
+        ]
+        means = model(list(batch.squares.float() / 255), targets)
+        # torchvision divides by the pictures of the batch; the trainer divides by those of all ranks.
+        yield {LOSSES_OF[name]: mean * len(batch) for name, mean in means.items()}
+
+
+LOSSES_OF = {
+    "loss_objectness": "proposal",
+    "loss_rpn_box_reg": "proposal sides",
+    "loss_classifier": "kind",
+    "loss_box_reg": "sides",
+}
+LOSSES = tuple(LOSSES_OF.values())

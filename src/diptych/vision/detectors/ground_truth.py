@@ -1,0 +1,98 @@
+"""Regions from the truth: for tests, and to know what perfect detector would be worth. Never for a score of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from diptych.core import MASK_CELLS, FeatureContract, Object, Record, Regions
+from diptych.runtime.errors import DataError
+from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.weights import write_detector
+
+KIND = "ground-truth"
+
+
+class GroundTruth:
+    """A region for each thing; its feature is one-hot over kinds and attribute values."""
+
+    needs_pictures = False
+    network = None
+
+    def __init__(self, kinds: Sequence[str], attributes: Mapping[str, Sequence[str]], masks: bool = False) -> None:
+        """`masks`: whether regions have instance masks (a thing without one fills its box)."""
+        self.kinds, self.masks = tuple(kinds), masks
+        self.attributes = {name: tuple(values) for name, values in attributes.items()}
+        self._columns = {kind: column for column, kind in enumerate(self.kinds)}
+        for name, values in self.attributes.items():
+            for value in values:
+                self._columns[f"{name}={value}"] = len(self._columns)
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> GroundTruth:
+        """With the kinds and attributes that occur."""
+        kinds: set[str] = set()
+        attributes: dict[str, set[str]] = {}
+        masks = False
+        for record in records:
+            for thing in record.objects:
+                kinds.add(thing.kind)
+                masks = masks or bool(thing.mask)
+                for name, value in thing.attributes.items():
+                    attributes.setdefault(name, set()).add(value)
+        if not kinds:
+            raise DataError("ground truth was asked for, but no record holds any thing; choose a detector instead")
+        return cls(sorted(kinds), {name: sorted(values) for name, values in sorted(attributes.items())}, masks)
+
+    @classmethod
+    def from_described(cls, described: Mapping[str, Any]) -> GroundTruth:
+        """Raises KeyError where a field is missing."""
+        return cls(described["kinds"], described["attributes"], described.get("masks", False))
+
+    @property
+    def contract(self) -> FeatureContract:
+        return FeatureContract(
+            extractor=KIND,
+            weights="",
+            feature_size=len(self._columns),
+            class_names=self.kinds,
+            selection="all",
+        )
+
+    def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
+        return [self._one(record) for record in records]
+
+    def _one(self, record: Record) -> Regions:
+        features = torch.zeros(len(record.objects), len(self._columns))
+        for row, thing in zip(features, record.objects, strict=True):
+            try:
+                row[self._columns[thing.kind]] = 1
+                for name, value in thing.attributes.items():
+                    row[self._columns[f"{name}={value}"]] = 1
+            except KeyError as error:
+                raise DataError(f"{error} was not among the kinds and attributes known", key=record.key) from error
+        boxes = torch.tensor([thing.box for thing in record.objects]).reshape(-1, 4)
+        return Regions(
+            boxes=boxes,
+            scores=torch.ones(len(boxes)),
+            size=record.size or (1, 1),
+            classes=features[:, : len(self.kinds)],
+            features=features,
+            masks=self._masks(record.objects) if self.masks else None,
+        )
+
+    def _masks(self, objects: Sequence[Object]) -> Bool[Tensor, "R m m"]:
+        shown = torch.ones(len(objects), MASK_CELLS, MASK_CELLS, dtype=torch.bool)
+        for cells, thing in zip(shown, objects, strict=True):
+            if thing.mask:
+                cells[:] = torch.tensor([[cell == "#" for cell in row] for row in thing.mask])
+        return shown
+
+    def save(self, folder: Path) -> None:
+        known = {"kind": KIND, "kinds": self.kinds, "attributes": self.attributes, "masks": self.masks}
+        write_detector(folder, known)

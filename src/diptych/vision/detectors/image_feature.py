@@ -1,0 +1,77 @@
+"""Regions of a detector, and the whole picture's feature of a backbone (ImageBERT, Table 4: DenseNet,
+ResNet, GoogLeNet)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from diptych.core import FeatureContract, Record, Regions
+from diptych.vision.backbones.backbone import Backbone
+from diptych.vision.detectors.detector import Detector, Picture
+from diptych.vision.detectors.letterbox import letterbox
+from diptych.vision.detectors.load import REGIONS
+from diptych.vision.detectors.weights import fingerprint, write_detector
+
+KIND = "with-whole"
+
+
+class WithImageFeature:
+    """`regions` finds the regions; the mean of the backbone's last map, where the picture is, is the whole's."""
+
+    needs_pictures = True
+
+    def __init__(self, regions: Detector, backbone: Backbone) -> None:
+        self.regions, self.backbone = regions, backbone.eval()
+
+    @property
+    def network(self) -> nn.Module:
+        return nn.ModuleList([self.backbone, *filter(None, [self.regions.network])])
+
+    @property
+    def contract(self) -> FeatureContract:
+        inner = self.regions.contract
+        return replace(
+            inner,
+            extractor=f"{inner.extractor}; whole: {self.backbone.name} at {self.backbone.side} pixels",
+            weights=hashlib.sha256(f"{inner.weights} {self._fingerprint}".encode()).hexdigest(),
+            whole=True,
+            whole_size=self.backbone.width,
+        )
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        return fingerprint(self.backbone)
+
+    @torch.no_grad()
+    def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
+        if not pictures:
+            return []
+        squares, shares = letterbox(pictures, self.backbone.side, self.backbone.device)
+        maps = self.backbone(squares).float()
+        seen = self.regions.detect(pictures if self.regions.needs_pictures else [], records)
+        return [replace(one, whole=_mean(*of)) for one, *of in zip(seen, maps, shares, strict=True)]
+
+    def save(self, folder: Path) -> None:
+        self.regions.save(folder / REGIONS)
+        write_detector(folder, {"kind": KIND, **self.backbone.described}, self.backbone)
+
+    @classmethod
+    def from_folder(
+        cls, described: dict[str, Any], weights: dict[str, Tensor], source: str, regions: Detector
+    ) -> WithImageFeature:
+        return cls(regions, Backbone.from_described(described, weights, source))
+
+
+def _mean(cells: Float[Tensor, "F h w"], share: Float[Tensor, "2"]) -> Float[Tensor, "F"]:
+    """Over the cells that show some of the picture; the rest of the square is grey."""
+    columns, rows = (share.cpu() * torch.tensor([cells.shape[2], cells.shape[1]])).ceil().int().tolist()
+    return cells[:, :rows, :columns].mean((1, 2)).cpu()

@@ -1,0 +1,51 @@
+"""Pictures of any shape, fitted into one square so that they can be stacked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from diptych.vision.detectors.detector import Picture
+
+GREY = 114  # outside the picture
+
+
+def letterbox(
+    pictures: Sequence[Picture], side: int, device: torch.device | str = "cpu"
+) -> tuple[UInt8[Tensor, "B 3 side side"], Float[Tensor, "B 2"]]:
+    """The pictures at the top left of squares, aspect kept, and the share of the square each covers (across, down).
+
+    Fractions of the picture times that share are fractions of the square, and back.
+    """
+    stacked = torch.full((len(pictures), 3, side, side), GREY, dtype=torch.uint8, device=device)
+    shares = torch.empty(len(pictures), 2)
+    for square, share, picture in zip(stacked, shares, pictures, strict=True):
+        fitted = fit(picture.to(device), side)
+        height, width = fitted.shape[1:]
+        square[:, :height, :width] = fitted
+        share[0], share[1] = width / side, height / side
+    return stacked, shares.to(device)
+
+
+def fit(picture: Picture, side: int) -> Picture:
+    """The picture with its longer side this long."""
+    height, width = picture.shape[1:]
+    longer = max(height, width)
+    if longer == side:
+        return picture
+    size = max(1, round(height * side / longer)), max(1, round(width * side / longer))
+    small = interpolate(picture[None].float(), size, mode="bilinear", antialias=True)[0]
+    return small.round().clamp(0, 255).to(torch.uint8)
+
+
+def to_square(boxes: Float[Tensor, "... 4"], share: Float[Tensor, "2"]) -> Float[Tensor, "... 4"]:
+    return boxes * share.repeat(2)
+
+
+def to_picture_fractions(boxes: Float[Tensor, "... 4"], share: Float[Tensor, "2"]) -> Float[Tensor, "... 4"]:
+    """Boxes of the square as boxes of the picture; what reaches into the grey is cut off."""
+    return (boxes / share.repeat(2)).clamp(0, 1)

@@ -1,0 +1,237 @@
+"""Bottom-up attention (Anderson et al., CVPR 2018): Faster R-CNN over a ResNet's fourth stage, Visual Genome.
+
+    picture ── stem, res2 to res4 ──▶ c4 (1/16) ─┬─ 3 x 3, objectness, deltas ──▶ NMS ──▶ 300 proposals ─┐
+                                                 └─────────── RoIPool 14 x 14 of each ◀──────────────────┘
+    ── res5 (dilated, so that it stays 14 x 14) ──▶ mean: the feature ──▶ classes ──▶ their embedding ──▶ attributes
+
+Two dialects of one network. `caffe` made all published features; `hf` is its later port (airsplay, Hugging Face), with
+other boxes, sizes and choice. Rows of classes and attributes have the background (or `none`) first in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torchvision.ops import roi_pool
+
+from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.official.boxes import CAFFE, DETECTRON2, BoxConvention, by_anchor, shifted
+from diptych.vision.detectors.official.choice import BestOfAll, ByClass
+from diptych.vision.detectors.official.prepare import Prepared, by_factor, by_size
+from diptych.vision.detectors.official.regions import Found, Proposals, Settings, numbered
+from diptych.vision.detectors.official.resnet import ResNetShape, make_stage, pool_stem
+
+Dialect = Literal["caffe", "hf"]
+STRIDE, CELLS = 16, 14
+ANCHOR_SIZES, ANCHOR_RATIOS = (64.0, 128.0, 256.0, 512.0), (0.5, 1.0, 2.0)
+CONVENTIONS: dict[str, BoxConvention] = {"caffe": CAFFE, "hf": DETECTRON2}
+# Those of the box deltas; in Caffe's weights they are multiplied in.
+DELTA_WEIGHTS = {"caffe": (1.0, 1.0, 1.0, 1.0), "hf": (10.0, 10.0, 5.0, 5.0)}
+ROIS_AT_ONCE = 100  # through res5, which takes 1.6 MB of memory a channel of 2,048
+
+
+@dataclass(frozen=True, kw_only=True)
+class ButdSettings(Settings):
+    dialect: Dialect
+
+    @classmethod
+    def usual(cls, dialect: Dialect) -> ButdSettings:
+        if dialect == "caffe":
+            return cls(
+                dialect=dialect, shorter=600, longer=1000, before_nms=6000, after_nms=300, proposal_overlap=0.7,
+                least_side=16.0, least=10, most=100, confidence=0.2, overlaps=(0.3,),
+            )  # fmt: skip
+        return cls(
+            dialect=dialect, shorter=800, longer=1333, before_nms=6000, after_nms=300, proposal_overlap=0.7,
+            least_side=0.0, least=36, most=36, confidence=0.0, overlaps=(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ButdShape:
+    trunk: ResNetShape
+    rpn: int  # channels
+    anchors: int  # a cell
+    objectness: int  # channels: one an anchor, or one of background and one of object
+    classes: int  # with the background
+    attributes: int  # with `none`; 0: the weights have no attributes
+    embedding: int  # of a class
+    attribute_width: int
+
+    @classmethod
+    def of(cls, sizes: dict[str, tuple[int, ...]], source: str) -> ButdShape:
+        return cls(
+            trunk=ResNetShape.of(sizes, source),
+            rpn=sizes["rpn.weight"][0],
+            anchors=sizes["anchors"][0],
+            objectness=sizes["objectness.weight"][0],
+            classes=sizes["classes.weight"][0],
+            attributes=sizes["attributes.weight"][0] if "attributes.weight" in sizes else 0,
+            embedding=sizes["embedding.weight"][1] if "attributes.weight" in sizes else 0,
+            attribute_width=sizes["attribute_inner.weight"][0] if "attributes.weight" in sizes else 0,
+        )
+
+
+class Butd(nn.Module):
+    shape: ButdShape
+    anchors: Tensor
+
+    def __init__(self, shape: ButdShape) -> None:
+        super().__init__()
+        self.shape = shape
+        second, third, fourth, fifth = shape.trunk.stages
+        self.stem = nn.Conv2d(3, shape.trunk.stem, 7, 2, 3)
+        self.res2 = make_stage(second, 1, "1x1")
+        self.res3 = make_stage(third, 2, "1x1")
+        self.res4 = make_stage(fourth, 2, "1x1")
+        self.rpn = nn.Conv2d(fourth.out, shape.rpn, 3, padding=1)
+        self.objectness = nn.Conv2d(shape.rpn, shape.objectness, 1)
+        self.deltas = nn.Conv2d(shape.rpn, 4 * shape.anchors, 1)
+        self.res5 = make_stage(fifth, 1, "1x1", dilation=2)
+        self.classes = nn.Linear(fifth.out, shape.classes)
+        self.boxes = nn.Linear(fifth.out, 4 * shape.classes)
+        if shape.attributes:
+            self.embedding = nn.Embedding(shape.classes, shape.embedding)
+            self.attribute_inner = nn.Linear(fifth.out + shape.embedding, shape.attribute_width)
+            self.attributes = nn.Linear(shape.attribute_width, shape.attributes)
+        self.register_buffer("anchors", torch.zeros(shape.anchors, 4))
+
+    @property
+    def feature_size(self) -> int:
+        return self.classes.in_features
+
+    def pooled_stem(self, images: Float[Tensor, "B 3 h w"]) -> Float[Tensor, "B c h4 w4"]:
+        return pool_stem(self.stem(images).relu_(), padded=False)
+
+    def maps(self, images: Float[Tensor, "B 3 h w"]) -> Float[Tensor, "B c h16 w16"]:
+        """c4."""
+        found: Tensor = self.res4(self.res3(self.res2(self.pooled_stem(images))))
+        return found
+
+    def propose(self, maps: Float[Tensor, "B c h w"]) -> tuple[Float[Tensor, "B o h w"], Float[Tensor, "B d h w"]]:
+        """Logits (anchors, or background of all anchors, then object of all) and deltas (four an anchor)."""
+        inner = self.rpn(maps).relu_()
+        return self.objectness(inner), self.deltas(inner)
+
+    def pooled(self, maps: Float[Tensor, "B c h w"], rois: Float[Tensor, "N 5"]) -> Float[Tensor, "N c k k"]:
+        """Of boxes in pixels of the images, each after the number of its image."""
+        cells: Tensor = roi_pool(maps.float(), rois, CELLS, 1 / STRIDE)
+        return cells.contiguous(memory_format=torch.channels_last)
+
+    def describe(self, maps: Float[Tensor, "B c h w"], boxes: list[Float[Tensor, "_ 4"]]) -> Float[Tensor, "N F"]:
+        """The features, picture after picture."""
+        rois = torch.split(numbered(boxes), ROIS_AT_ONCE)
+        return torch.cat([self.res5(self.pooled(maps, some)).float().mean((2, 3)) for some in rois])
+
+    def heads(self, features: Float[Tensor, "N F"]) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Logits of the classes and, where they were learnt, of the attributes; the box deltas (four a class)."""
+        classes = self.classes(features)
+        if not self.shape.attributes:
+            return classes, None, self.boxes(features)
+        likeliest = self.embedding(classes.argmax(1))  # of all, the background too
+        inner = self.attribute_inner(torch.cat([features, likeliest], 1)).relu()
+        return classes, self.attributes(inner), self.boxes(features)
+
+
+class ButdPipeline:
+    """The network with all that is around it: pictures in, regions out."""
+
+    def __init__(self, network: Butd, settings: ButdSettings) -> None:
+        self.network, self.settings = network, settings
+        self.convention = CONVENTIONS[settings.dialect]
+
+    def prepare(self, picture: Picture) -> Prepared:
+        sides = (self.settings.shorter, self.settings.longer)
+        return by_factor(picture, *sides) if self.settings.dialect == "caffe" else by_size(picture, *sides)
+
+    def find(self, images: Float[Tensor, "B 3 h w"], prepared: Sequence[Prepared]) -> list[Found]:
+        """`images`: the prepared pictures, all of one size."""
+        net = self.network
+        maps = net.maps(images)
+        logits, deltas = (found.float() for found in net.propose(maps))
+        proposals = [self.proposals(*of_one) for of_one in zip(logits, deltas, prepared, strict=True)]
+        boxes = [one.boxes for one in proposals]
+        features = net.describe(maps, boxes)
+        classes, attributes, moves = net.heads(features)
+        counts = [len(box) for box in boxes]
+        apart = (torch.split(found.float(), counts) for found in (features, classes, moves))
+        named = [None] * len(boxes) if attributes is None else torch.split(attributes.float(), counts)
+        return [self.choose(*of_one) for of_one in zip(prepared, boxes, *apart, named, strict=True)]
+
+    def scores(self, logits: Float[Tensor, "o h w"]) -> Float[Tensor, "h w A"]:
+        """By which proposals are ranked: with a background the probability of an object, else the logit itself."""
+        if len(logits) == len(self.network.anchors):
+            return logits.permute(1, 2, 0)
+        return logits.view(2, -1, *logits.shape[1:]).softmax(0)[1].permute(1, 2, 0)
+
+    def proposals(
+        self, logits: Float[Tensor, "o h w"], deltas: Float[Tensor, "d h w"], prepared: Prepared
+    ) -> Proposals:
+        convention, limits = self.convention, self.settings
+        anchors = shifted(self.network.anchors, (logits.shape[1], logits.shape[2]), STRIDE)
+        moves = by_anchor(deltas)
+        boxes = convention.clip(convention.decode(anchors, moves), *prepared.size)
+        scores = self.scores(logits).flatten()
+        allowed = convention.wide_enough(boxes, limits.least_side * prepared.scale[0])
+        if self.settings.dialect == "caffe":  # before the best are taken; the port takes them first
+            boxes, scores = boxes[allowed], scores[allowed]
+        best = scores.argsort(descending=True, stable=True)[: limits.before_nms]
+        if self.settings.dialect == "hf":
+            best = best[allowed[best]]
+        kept = best[convention.nms(boxes[best], scores[best], limits.proposal_overlap)[: limits.after_nms]]
+        return Proposals(boxes[kept], scores[kept])
+
+    def refined(
+        self, prepared: Prepared, boxes: Float[Tensor, "N 4"], moves: Float[Tensor, "N d"]
+    ) -> Float[Tensor, "N C 4"]:
+        """A box for each class, not clipped; Caffe's in pixels of the picture, the port's in those of the image."""
+        if self.settings.dialect == "caffe":
+            boxes = boxes / prepared.scale[0]
+        weights = DELTA_WEIGHTS[self.settings.dialect]
+        return self.convention.decode(boxes[:, None], moves.view(len(moves), moves.shape[1] // 4, 4), weights)
+
+    def choose(
+        self,
+        prepared: Prepared,
+        proposals: Float[Tensor, "N 4"],
+        features: Float[Tensor, "N F"],
+        classes: Float[Tensor, "N C"],
+        moves: Float[Tensor, "N d"],
+        attributes: Float[Tensor, "N A"] | None,
+    ) -> Found:
+        limits, probabilities = self.settings, classes.softmax(1)
+        scale = proposals.new_tensor(prepared.scale).repeat(2)
+        if limits.dialect == "caffe":
+            boxes = proposals / prepared.scale[0]
+            rule = ByClass(
+                limits.least, limits.most, limits.confidence, strict=False, overlap=limits.overlaps[0],
+                convention=self.convention,
+            )  # fmt: skip
+            rows = rule.choose(boxes, probabilities).rows.to(boxes.device)
+        else:
+            refined = self.convention.clip(self.refined(prepared, proposals, moves), *prepared.size)
+            best = probabilities[:, 1:].argmax(1) + 1
+            boxes = refined[torch.arange(len(refined)), best] / scale
+            chosen = BestOfAll(limits.least, limits.most, limits.overlaps).choose(refined, probabilities)
+            rows = chosen.rows.to(boxes.device)
+        scores, best = probabilities[:, 1:].max(1)
+        found = Found(
+            rows=rows,
+            boxes=boxes[rows],
+            scores=scores[rows],
+            classes=best[rows] + 1,
+            probabilities=probabilities[rows],
+            features=features[rows],
+        )
+        if attributes is None:
+            return found
+        # The port leaves `none` out of the softmax, too.
+        of_all = limits.dialect == "caffe"
+        named = attributes[rows].softmax(1)[:, 1:] if of_all else attributes[rows, 1:].softmax(1)
+        attribute_scores, attribute = named.max(1)
+        return replace(found, attributes=attribute + 1, attribute_scores=attribute_scores)

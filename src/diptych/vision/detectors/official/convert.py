@@ -1,0 +1,257 @@
+"""Files of the official detectors -> our weights and settings, with an account of every key.
+
+What a file is, is told by its keys and shapes, never by its name:
+
+    BUTD, `hf`       backbone., proposal_generator., roi_heads.; one objectness logit an anchor; background last
+    BUTD, `caffe`    the same; two objectness logits an anchor (MILVLG); background first
+    Unified VLP's    Detectron's blobs: conv1_w, res2_0_branch2a_w, fpn_inner_..., fc6_w
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from diptych.runtime.errors import CheckpointError
+from diptych.vision.detectors.official.boxes import CAFFE, DETECTRON2
+from diptych.vision.detectors.official.butd import ANCHOR_RATIOS, ANCHOR_SIZES, STRIDE, ButdSettings
+from diptych.vision.detectors.official.cfg import cfg_values, number, numbers
+from diptych.vision.detectors.official.regions import Settings
+from diptych.vision.detectors.official.resnet import batch_norm, folded
+from diptych.vision.detectors.official.x101 import X101Settings
+
+Tensors = Mapping[str, Tensor]
+NORM = ("weight", "bias", "running_mean", "running_var")
+BUTD_CONVOLUTION = re.compile(r"(?:backbone\.(stem)\.conv1|(?:backbone|roi_heads)\.(res\d\.\d+\.\w+))\.weight")
+BUTD_NAMES = {
+    "proposal_generator.rpn_head.conv": "rpn",
+    "proposal_generator.rpn_head.objectness_logits": "objectness",
+    "proposal_generator.rpn_head.anchor_deltas": "deltas",
+    "roi_heads.box_predictor.cls_score": "classes",
+    "roi_heads.box_predictor.bbox_pred": "boxes",
+    "roi_heads.box_predictor.cls_embedding": "embedding",
+    "roi_heads.box_predictor.cls_embed": "embedding",
+    "roi_heads.box_predictor.fc_attr": "attribute_inner",
+    "roi_heads.box_predictor.attr_linear1": "attribute_inner",
+    "roi_heads.box_predictor.attr_score": "attributes",
+    "roi_heads.box_predictor.attr_linear2": "attributes",
+}
+BUTD_ANCHORS = "proposal_generator.anchor_generator.cell_anchors.0"
+OBJECTNESS = "proposal_generator.rpn_head.objectness_logits.weight"
+BLOB = re.compile(r"(conv1|res(\d)_(\d+)_branch(1|2a|2b|2c))_w")
+BRANCHES = {"1": "shortcut", "2a": "conv1", "2b": "conv2", "2c": "conv3"}
+LATERAL = re.compile(r"fpn_(inner_)?res(\d)_\d+_sum(?:_lateral)?_(w|b)")
+BLOB_NAMES = {
+    "conv_rpn_fpn2": "rpn",
+    "rpn_cls_logits_fpn2": "objectness",
+    "rpn_bbox_pred_fpn2": "deltas",
+    "fc6": "fc6",
+    "fc7": "fc7",
+    "cls_score": "classes",
+    "bbox_pred": "boxes",
+}
+BLOB_KINDS = {"w": "weight", "b": "bias"}
+FIRST_MAP = 2
+
+
+@dataclass
+class Converted:
+    tensors: dict[str, Tensor]
+    settings: Settings
+    renamed: dict[str, str] = field(default_factory=dict)  # theirs -> ours
+    left: dict[str, str] = field(default_factory=dict)  # theirs -> why
+    notes: list[str] = field(default_factory=list)  # what was found out, and what had to be assumed
+
+
+def convert(tensors: Tensors, cfg: str | None, source: str) -> Converted:
+    """`cfg`: the text of Detectron's settings, where the file has one. Raises CheckpointError for any other file."""
+    if wrong := next((name for name, value in tensors.items() if not value.isfinite().all()), None):
+        raise CheckpointError(f"{source}: {wrong} holds numbers that are not finite; copy the file again")
+    if empty := next((name for name, value in tensors.items() if not value.numel()), None):
+        raise CheckpointError(f"{source}: {empty} is empty; copy the file again")
+    half = sum(value.dtype in (torch.float16, torch.bfloat16) for value in tensors.values())
+    try:
+        done = _known(tensors, cfg, source)
+    except (IndexError, ValueError, RuntimeError) as error:
+        raise CheckpointError(f"{source} has sizes that fit no such network ({error}); copy it again") from error
+    if half:
+        done.notes.append(f"{half} tensors are in half precision; the detector computes in float32")
+    return done
+
+
+def _known(tensors: Tensors, cfg: str | None, source: str) -> Converted:
+    if OBJECTNESS in tensors:
+        return _butd(tensors, source)
+    if "conv1_w" in tensors and "fc6_w" in tensors:
+        return _x101(tensors, cfg, source)
+    there = ", ".join(sorted(tensors)[:3])
+    raise CheckpointError(
+        f"{source} is no detector that is known here: it has {there}; wanted bottom-up attention "
+        f"({OBJECTNESS}, ...) or Detectron's with a pyramid (conv1_w, fpn_inner_res5_2_sum_w, fc6_w, ...)"
+    )
+
+
+def _take(tensors: Tensors, name: str, source: str, count: int | None = None) -> Tensor:
+    """The tensor; with a `count`, one of so many numbers."""
+    if name not in tensors:
+        raise CheckpointError(f"{source} lacks {name}; it is cut short, or of another network")
+    if count is not None and tensors[name].shape != (count,):
+        raise CheckpointError(f"{source}: {name} is {tuple(tensors[name].shape)}, wanted {(count,)}")
+    return tensors[name].float()
+
+
+def _convolution(tensors: Tensors, name: str, source: str) -> Tensor:
+    weight = tensors[name].float()
+    if weight.ndim != 4:
+        raise CheckpointError(f"{source}: {name} is {tuple(weight.shape)}, wanted a convolution's four sizes")
+    return weight
+
+
+def _butd(tensors: Tensors, source: str) -> Converted:
+    anchors = len(_take(tensors, "proposal_generator.rpn_head.anchor_deltas.weight", source)) // 4
+    logits = len(tensors[OBJECTNESS])
+    if logits not in (anchors, 2 * anchors):
+        raise CheckpointError(
+            f"{source}: {logits} objectness logits for {anchors} anchors; wanted one each (Hugging Face, airsplay) or "
+            "two (Caffe, MILVLG)"
+        )
+    done = Converted({}, ButdSettings.usual("hf" if logits == anchors else "caffe"))
+    done.notes.append(
+        f"{logits} objectness logits for {anchors} anchors: the dialect is {'hf' if logits == anchors else 'caffe'}"
+    )
+    for name in tensors:
+        if found := BUTD_CONVOLUTION.fullmatch(name):
+            theirs, ours = name.removesuffix(".weight"), found[1] or found[2]
+            norm = [f"{theirs}.norm.{part}" for part in NORM]
+            weight = _convolution(tensors, name, source)
+            parts = [_take(tensors, part, source, len(weight)) for part in norm]
+            weight, bias = folded(weight, *batch_norm(*parts))
+            done.tensors |= {f"{ours}.weight": weight, f"{ours}.bias": bias}
+            done.renamed |= {name: f"{ours}.weight"} | dict.fromkeys(norm, f"{ours}.weight and bias")
+        elif (stem := name.rpartition(".")[0]) in BUTD_NAMES:
+            ours = f"{BUTD_NAMES[stem]}.{name.rpartition('.')[2]}"
+            done.tensors[ours], done.renamed[name] = tensors[name].float(), ours
+    done.tensors["anchors"] = _anchors(tensors, anchors, done, source)
+    if logits == anchors:
+        _background_first(done.tensors, source)
+    _account(tensors, done)
+    return done
+
+
+def _anchors(tensors: Tensors, count: int, done: Converted, source: str) -> Tensor:
+    """The file's, where it has them: those the network was run with."""
+    convention = CAFFE if len(tensors[OBJECTNESS]) == 2 * count else DETECTRON2
+    usual = convention.anchors(STRIDE, ANCHOR_SIZES, ANCHOR_RATIOS)
+    if BUTD_ANCHORS in tensors:
+        own = tensors[BUTD_ANCHORS].float()
+        if own.shape != (count, 4):
+            raise CheckpointError(f"{source}: {BUTD_ANCHORS} is {tuple(own.shape)}, wanted {(count, 4)}")
+        done.renamed[BUTD_ANCHORS] = "anchors"
+        if own.shape != usual.shape or not torch.allclose(own, usual, atol=0.01):
+            done.notes.append(f"anchors: the file's own, which are not the usual ones; the first is {own[0].tolist()}")
+        return own
+    if len(usual) != count:
+        raise CheckpointError(
+            f"{source} has {count} anchors a cell and does not say which ({BUTD_ANCHORS}); without them only the usual "
+            f"{len(usual)} are known"
+        )
+    done.notes.append(f"assumed: the {count} usual anchors, as the file has none; the first is {usual[0].tolist()}")
+    return usual
+
+
+def _background_first(ours: dict[str, Tensor], source: str) -> None:
+    """The port has the background's row last, and no box for it."""
+    count = len(_take(ours, "classes.weight", source))
+    for name in ("classes.weight", "classes.bias", "embedding.weight", "attributes.weight", "attributes.bias"):
+        if name in ours:
+            ours[name] = ours[name].roll(1, 0)
+    for name in ("boxes.weight", "boxes.bias"):
+        boxes = _take(ours, name, source)
+        if len(boxes) == 4 * (count - 1):
+            ours[name] = torch.cat([boxes.new_zeros(4, *boxes.shape[1:]), boxes])
+
+
+def _x101(tensors: Tensors, cfg: str | None, source: str) -> Converted:
+    done = Converted({}, X101Settings.usual())
+    for name in tensors:
+        if found := BLOB.fullmatch(name):
+            ours = "stem" if found[1] == "conv1" else f"res{found[2]}.{found[3]}.{BRANCHES[found[4]]}"
+            theirs = "res_conv1_bn" if found[1] == "conv1" else f"{found[1]}_bn"
+            weight = _convolution(tensors, name, source)
+            scale, shift = (_take(tensors, f"{theirs}_{part}", source, len(weight)) for part in "sb")
+            if (own := f"{found[1]}_b") in tensors:  # of the convolution itself
+                shift = shift + _take(tensors, own, source, len(weight)) * scale
+                done.renamed[own] = f"{ours}.bias"
+            weight, bias = folded(weight, scale, shift)
+            done.tensors |= {f"{ours}.weight": weight, f"{ours}.bias": bias}
+            done.renamed |= {name: f"{ours}.weight", f"{theirs}_s": f"{ours}.weight", f"{theirs}_b": f"{ours}.bias"}
+        elif found := LATERAL.fullmatch(name):
+            ours = f"{'inner' if found[1] else 'outer'}.{int(found[2]) - FIRST_MAP}.{BLOB_KINDS[found[3]]}"
+            done.tensors[ours], done.renamed[name] = tensors[name].float(), ours
+        elif (stem := name[:-2]) in BLOB_NAMES and name[-2:] in ("_w", "_b"):
+            ours = f"{BLOB_NAMES[stem]}.{BLOB_KINDS[name[-1]]}"
+            done.tensors[ours], done.renamed[name] = tensors[name].float(), ours
+    done.settings = _x101_settings(cfg, done)
+    _account(tensors, done)
+    return done
+
+
+def _x101_settings(cfg: str | None, done: Converted) -> X101Settings:
+    """Those of the training's `cfg`; what it does not say is the code's default, and is told."""
+    values = cfg_values(cfg or "")
+    usual = X101Settings.usual()
+    read: dict[str, Any] = {}
+    for ours, names in {
+        "shorter": ("TEST.SCALE", "TEST.SCALES"),
+        "longer": ("TEST.MAX_SIZE",),
+        "before_nms": ("TEST.RPN_PRE_NMS_TOP_N",),
+        "after_nms": ("TEST.RPN_POST_NMS_TOP_N",),
+        "proposal_overlap": ("TEST.RPN_NMS_THRESH",),
+        "least_side": ("TEST.RPN_MIN_SIZE",),
+        "overlaps": ("TEST.NMS",),
+        "samples": ("FAST_RCNN.ROI_XFORM_SAMPLING_RATIO",),
+        "anchor_size": ("FPN.RPN_ANCHOR_START_SIZE",),
+    }.items():
+        before = getattr(usual, ours)
+        if (found := number(values, *names)) is not None:
+            read[ours] = (found,) if isinstance(before, tuple) else type(before)(found)
+        else:
+            done.notes.append(f"assumed: {ours}={_shown(before)}, as the file's cfg has no {names[0]}")
+    if (first := number(values, "RESNETS.STRIDE_1X1")) is not None:
+        read["stride"] = "1x1" if first else "3x3"
+    else:
+        done.notes.append("assumed: stride=3x3, as the file's cfg has no RESNETS.STRIDE_1X1")
+    if len(ratios := numbers(values, "FPN.RPN_ASPECT_RATIOS")) == len(usual.anchor_ratios):
+        read["anchor_ratios"] = tuple(ratios)
+    if len(weights := numbers(values, "MODEL.BBOX_REG_WEIGHTS")) == 4:
+        read["delta_weights"] = tuple(weights)
+    else:
+        # Detectron of before there was the key had no weights.
+        read["delta_weights"] = (1.0,) * 4 if values else usual.delta_weights
+        done.notes.append(
+            f"assumed: delta_weights={_shown(read['delta_weights'])}, as the file's cfg has no MODEL.BBOX_REG_WEIGHTS"
+        )
+    if values:
+        done.notes.append("settings are those of the training's cfg; extraction may have had others, which --set gives")
+    return replace(usual, **read)
+
+
+def _shown(value: Any) -> str:
+    return str(list(value)) if isinstance(value, tuple) else str(value)
+
+
+def _account(tensors: Tensors, done: Converted) -> None:
+    for name in tensors:
+        if name in done.renamed:
+            continue
+        if name.endswith("_momentum") or name == "lr":
+            done.left[name] = "of the optimiser"
+        elif name.endswith("num_batches_tracked"):
+            done.left[name] = "a counter of the training"
+        else:
+            done.left[name] = "not in the detector"

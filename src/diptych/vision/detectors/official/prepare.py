@@ -1,0 +1,92 @@
+"""A picture as the official detectors want it: BGR, 0 to 255, less the mean, and of their size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import interpolate, pad
+
+from diptych.runtime.errors import DataError
+from diptych.vision.detectors.detector import Picture
+
+NARROWEST = 3  # pixels of an image, of which the stem leaves one
+MEAN = (102.9801, 115.9465, 122.7717)  # of ImageNet, in the order of the channels: blue, green, red
+
+
+@dataclass(frozen=True)
+class Prepared:
+    image: Float[Tensor, "3 h w"]
+    scale: tuple[float, float]  # pixels of `image` a pixel of the picture, x and y
+    picture: tuple[int, int]  # width and height of the picture
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of `image`."""
+        return self.image.shape[1], self.image.shape[2]
+
+
+def by_factor(picture: Picture, shorter: int, longer: int, multiple: int = 1) -> Prepared:
+    """As OpenCV resizes by a factor: Caffe's and Detectron's `shorter` and `longer` sides, in pixels.
+
+    Unlike in torch, a pixel's source is found by the factor itself, though the size is rounded; the mean is taken off
+    first. Zeros go to the right and below, up to a `multiple` of pixels (then `size` is theirs too). Raises DataError
+    for a picture so narrow that nothing of it is left.
+    """
+    height, width = picture.shape[1:]
+    factor = shorter / min(height, width)
+    if round(factor * max(height, width)) > longer:
+        factor = longer / max(height, width)
+    image = _less_mean(picture)
+    image = _sampled(_sampled(image, 2, factor), 1, factor)
+    below, right = (-side % multiple for side in image.shape[1:])
+    _check_sides(image.shape[1] + below, image.shape[2] + right, picture)
+    return Prepared(pad(image, (0, right, 0, below)), (factor, factor), (width, height))
+
+
+def by_size(picture: Picture, shorter: int, longer: int) -> Prepared:
+    """As torch resizes to a size, without antialiasing (Hugging Face's `ResizeShortestEdge` of a file). Raises
+    DataError as `by_factor`."""
+    height, width = picture.shape[1:]
+    factor = shorter / min(height, width)
+    sides = [shorter, factor * width] if height < width else [factor * height, shorter]
+    if max(sides) > longer:
+        factor = longer / max(sides)
+        sides = [side * factor for side in sides]
+    rows, columns = (int(side + 0.5) for side in sides)
+    _check_sides(rows, columns, picture)
+    image = interpolate(picture.flip(0)[None].float(), (rows, columns), mode="bilinear", align_corners=False)[0]
+    # The reference's own scales, which it multiplies boxes with, are in float32.
+    return Prepared(_less_mean(image, flipped=True), (columns / width, rows / height), (width, height))
+
+
+def _check_sides(rows: int, columns: int, picture: Picture) -> None:
+    if min(rows, columns) < NARROWEST:
+        height, width = picture.shape[1:]
+        raise DataError(
+            f"a picture of {width} x {height} pixels is too narrow: the detector would see {columns} x {rows} of it, "
+            f"and needs {NARROWEST} both ways; cut it into parts"
+        )
+
+
+def _less_mean(picture: Tensor, flipped: bool = False) -> Float[Tensor, "3 h w"]:
+    image = picture.float() if flipped else picture.flip(0).float()
+    return image - image.new_tensor(MEAN)[:, None, None]
+
+
+def _sampled(image: Float[Tensor, "3 h w"], axis: int, factor: float) -> Float[Tensor, "3 h2 w2"]:
+    """Bilinear along one axis; the source of place x is (x + .5) / factor - .5."""
+    length = image.shape[axis]
+    places = (np.arange(round(length * factor)) + 0.5) / factor - 0.5
+    low = np.floor(places).astype(np.int64)
+    share = (places - low).astype(np.float32)
+    share[(low < 0) | (low >= length - 1)] = 0
+    low = low.clip(0, length - 1)
+    shape = [-1 if number == axis else 1 for number in range(3)]
+    nearer = torch.from_numpy(share).to(image).reshape(shape)
+    before = image.index_select(axis, torch.from_numpy(low).to(image.device))
+    after = image.index_select(axis, torch.from_numpy((low + 1).clip(max=length - 1)).to(image.device))
+    return before * (1 - nearer) + after * nearer

@@ -1,0 +1,104 @@
+"""The ResNets and ResNeXts of the official detectors, with the norms folded into their convolutions.
+
+Their norms never change (stored statistics, or Detectron's AffineChannel), so a convolution with a bias is all that is
+left of both. What the networks differ in is `ResNetShape`, which is read off the weights, and where the stride is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import max_pool2d
+
+from diptych.runtime.errors import CheckpointError
+
+Stride = Literal["1x1", "3x3"]
+BLOCK = re.compile(r"res(\d)\.(\d+)\.(conv1|conv2|conv3|shortcut)\.weight")
+FIRST_STAGE = 2  # the stages of a ResNet are called res2 to res5
+
+
+@dataclass(frozen=True)
+class Stage:
+    blocks: int
+    read: int  # channels
+    inner: int
+    out: int
+    groups: int
+    shortcut: bool  # whether the first block has a convolution beside it
+
+
+@dataclass(frozen=True)
+class ResNetShape:
+    stem: int  # channels
+    stages: tuple[Stage, ...]
+
+    @classmethod
+    def of(cls, sizes: Mapping[str, tuple[int, ...]], source: str) -> ResNetShape:
+        """From the sizes of tensors called `stem.weight` and `res2.0.conv1.weight`."""
+        there: dict[int, set[str]] = {}
+        for name in sizes:
+            if found := BLOCK.fullmatch(name):
+                there.setdefault(int(found[1]), set()).add(found[2])
+        blocks = {stage: len(numbers) for stage, numbers in there.items()}  # `fill` refuses what is not 0, 1, 2, ...
+        wanted = range(FIRST_STAGE, FIRST_STAGE + 4)
+        if "stem.weight" not in sizes or sorted(blocks) != list(wanted):
+            stages = ", ".join(f"res{number}" for number in sorted(blocks)) or "no stage"
+            raise CheckpointError(f"{source} holds no whole ResNet: {stages}, wanted a stem and res2 to res5")
+        return cls(sizes["stem.weight"][0], tuple(_stage(sizes, number, blocks[number], source) for number in wanted))
+
+
+def _stage(sizes: Mapping[str, tuple[int, ...]], number: int, blocks: int, source: str) -> Stage:
+    try:
+        inner, read = sizes[f"res{number}.0.conv1.weight"][:2]
+        out = sizes[f"res{number}.0.conv3.weight"][0]
+        groups = inner // sizes[f"res{number}.0.conv2.weight"][1]
+    except KeyError as error:
+        raise CheckpointError(f"{source} has no bottlenecks in res{number}: it lacks {error}; it is damaged") from error
+    return Stage(blocks, read, inner, out, groups, f"res{number}.0.shortcut.weight" in sizes)
+
+
+def pool_stem(x: Float[Tensor, "B c h w"], padded: bool) -> Float[Tensor, "B c h2 w2"]:
+    """`padded`: from beyond the edge to the last whole step (Detectron); else to the last part of one (Caffe)."""
+    return max_pool2d(x, 3, 2, 1) if padded else max_pool2d(x, 3, 2, 0, ceil_mode=True)
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, stage: Stage, first: bool, stride: int, where: Stride, dilation: int) -> None:
+        super().__init__()
+        read, stride = (stage.read, stride) if first else (stage.out, 1)
+        of_1x1, of_3x3 = (stride, 1) if where == "1x1" else (1, stride)
+        self.conv1 = nn.Conv2d(read, stage.inner, 1, of_1x1)
+        self.conv2 = nn.Conv2d(stage.inner, stage.inner, 3, of_3x3, dilation, dilation, stage.groups)
+        self.conv3 = nn.Conv2d(stage.inner, stage.out, 1)
+        self.shortcut = nn.Conv2d(read, stage.out, 1, stride) if first and stage.shortcut else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.conv2(self.conv1(x).relu_()).relu_()
+        beside = x if self.shortcut is None else self.shortcut(x)
+        return cast(Tensor, self.conv3(inner).add_(beside).relu_())
+
+
+def make_stage(stage: Stage, stride: int, where: Stride, dilation: int = 1) -> nn.Sequential:
+    return nn.Sequential(*(Bottleneck(stage, n == 0, stride, where, dilation) for n in range(stage.blocks)))
+
+
+def folded(
+    weight: Float[Tensor, "out group k l"], scale: Float[Tensor, "out"], shift: Float[Tensor, "out"]
+) -> tuple[Tensor, Tensor]:
+    """Weight and bias of the convolution that does what one without a bias does, and `x * scale + shift` after it."""
+    return (weight.double() * scale.double()[:, None, None, None]).float(), shift.float()
+
+
+def batch_norm(weight: Tensor, bias: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """What a norm with stored statistics multiplies with, and what it adds."""
+    scale = weight.double() * (variance.double() + 1e-5).rsqrt()
+    return scale, bias.double() - mean.double() * scale
+
+
+def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}

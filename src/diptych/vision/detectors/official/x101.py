@@ -1,0 +1,245 @@
+"""Unified VLP's detector (Zhou et al., AAAI 2020): Detectron's Faster R-CNN, ResNeXt-101 64 x 4d with a pyramid.
+
+    picture ── stem, res2 to res5 ──▶ pyramid P2 to P6 ─┬─ 3 x 3, logits, deltas; NMS of each map ──▶ best proposals ─┐
+                                                        └─────── RoIAlign 7 x 7, from the map that fits its size ◀────┘
+    ── fc6 with its ReLU: the feature ── fc7 ──▶ classes (the background first) and a box for each
+
+Unlike bottom-up attention the regions are the refined boxes. Unified VLP applies an fc7 of its own to fc6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import interpolate
+from torchvision.ops import roi_align
+
+from diptych.runtime.errors import RecipeError
+from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.official.boxes import DETECTRON, by_anchor, shifted
+from diptych.vision.detectors.official.choice import ByClass
+from diptych.vision.detectors.official.prepare import Prepared, by_factor
+from diptych.vision.detectors.official.regions import Found, Proposals, Settings, numbered
+from diptych.vision.detectors.official.resnet import ResNetShape, Stride, make_stage, pool_stem
+
+FIRST, LAST_POOLED, LAST = 2, 5, 6  # maps of the pyramid: P2 has a step of 4 pixels, P6 of 64
+CANONICAL, CANONICAL_MAP = 224, 4  # a region of 224 pixels is read from P4
+COARSEST = 32  # pixels that sides are padded to a multiple of: the step of res5
+
+
+@dataclass(frozen=True, kw_only=True)
+class X101Settings(Settings):
+    stride: Stride = "3x3"  # which convolution of a bottleneck has it
+    samples: int = 2  # of RoIAlign, a cell, both ways; 0: as many as pixels
+    delta_weights: tuple[float, float, float, float] = (10.0, 10.0, 5.0, 5.0)
+    anchor_size: float = 32.0  # of P2; it doubles from map to map
+    anchor_ratios: tuple[float, ...] = (0.5, 1.0, 2.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.stride not in (known := get_args(Stride)):
+            raise RecipeError(f"stride={self.stride!r}; wanted {' or '.join(known)}")
+
+    @classmethod
+    def usual(cls) -> X101Settings:
+        """Defaults of Detectron's code; choice and numbers of regions of `extract_features.py`."""
+        return cls(
+            shorter=600, longer=1000, before_nms=12000, after_nms=2000, proposal_overlap=0.7, least_side=0.0, least=100,
+            most=100, confidence=0.2, overlaps=(0.3,),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class X101Shape:
+    trunk: ResNetShape
+    width: int  # of the pyramid's maps
+    anchors: int  # a cell
+    cells: int  # of a region, both ways
+    fc6: int
+    fc7: int
+    classes: int  # with the background
+
+    @classmethod
+    def of(cls, sizes: dict[str, tuple[int, ...]], source: str) -> X101Shape:
+        width = sizes["inner.0.weight"][0]
+        return cls(
+            trunk=ResNetShape.of(sizes, source),
+            width=width,
+            anchors=sizes["objectness.weight"][0],
+            cells=round((sizes["fc6.weight"][1] / width) ** 0.5),
+            fc6=sizes["fc6.weight"][0],
+            fc7=sizes["fc7.weight"][0],
+            classes=sizes["classes.weight"][0],
+        )
+
+
+class X101(nn.Module):
+    shape: X101Shape
+
+    def __init__(self, shape: X101Shape, stride: Stride = "3x3") -> None:
+        super().__init__()
+        self.shape = shape
+        stages = shape.trunk.stages
+        self.stem = nn.Conv2d(3, shape.trunk.stem, 7, 2, 3)
+        self.res2, self.res3, self.res4, self.res5 = (
+            make_stage(stage, 2 if number else 1, stride) for number, stage in enumerate(stages)
+        )
+        self.inner = nn.ModuleList(nn.Conv2d(stage.out, shape.width, 1) for stage in stages)
+        self.outer = nn.ModuleList(nn.Conv2d(shape.width, shape.width, 3, padding=1) for _ in stages)
+        self.rpn = nn.Conv2d(shape.width, shape.width, 3, padding=1)
+        self.objectness = nn.Conv2d(shape.width, shape.anchors, 1)
+        self.deltas = nn.Conv2d(shape.width, 4 * shape.anchors, 1)
+        self.fc6 = nn.Linear(shape.width * shape.cells**2, shape.fc6)
+        self.fc7 = nn.Linear(shape.fc6, shape.fc7)
+        self.classes = nn.Linear(shape.fc7, shape.classes)
+        self.boxes = nn.Linear(shape.fc7, 4 * shape.classes)
+
+    @property
+    def feature_size(self) -> int:
+        return self.fc6.out_features
+
+    def trunk(self, images: Float[Tensor, "B 3 h w"]) -> list[Tensor]:
+        """The pooled stem, then res2 to res5."""
+        found = [pool_stem(self.stem(images).relu_(), padded=True)]
+        for stage in (self.res2, self.res3, self.res4, self.res5):
+            found.append(stage(found[-1]))
+        return found
+
+    def pyramid(self, stages: Sequence[Tensor]) -> list[Tensor]:
+        """P2 to P6 of res2 to res5."""
+        coarser: Tensor | None = None
+        maps: list[Tensor] = []
+        for stage, inner, outer in zip(reversed(stages), reversed(self.inner), reversed(self.outer), strict=True):
+            found = inner(stage)
+            if coarser is not None:
+                found = found + interpolate(coarser, scale_factor=2.0, mode="nearest")
+            coarser = found
+            maps.insert(0, outer(found))
+        return [*maps, maps[-1][..., ::2, ::2]]
+
+    def propose(self, level: Float[Tensor, "B c h w"]) -> tuple[Float[Tensor, "B a h w"], Float[Tensor, "B d h w"]]:
+        inner = self.rpn(level).relu_()
+        return self.objectness(inner), self.deltas(inner)
+
+    def pooled(
+        self, maps: Sequence[Tensor], rois: Float[Tensor, "N 5"], levels: Int[Tensor, "N"], samples: int
+    ) -> Float[Tensor, "N c k k"]:
+        """Of boxes in pixels of the images, each after the number of its image, from the maps of their levels."""
+        found = rois.new_zeros(len(rois), maps[0].shape[1], self.shape.cells, self.shape.cells)
+        for level in range(FIRST, LAST_POOLED + 1):
+            rows = (levels == level).nonzero()[:, 0]
+            some = maps[level - FIRST].float()
+            # Not aligned: Detectron takes pixels for points.
+            found[rows] = roi_align(some, rois[rows], self.shape.cells, 2.0**-level, samples, aligned=False)
+        return found
+
+    def heads(self, pooled: Float[Tensor, "N c k k"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """fc6 (the feature) and fc7, each after its ReLU; logits of the classes; box deltas (four a class)."""
+        fc6 = self.fc6(pooled.flatten(1)).relu()
+        fc7 = self.fc7(fc6).relu()
+        return fc6, fc7, self.classes(fc7), self.boxes(fc7)
+
+
+def levels_of(boxes: Float[Tensor, "N 4"]) -> Int[Tensor, "N"]:
+    """The number of the pyramid's map from which each region is read, 2 to 5."""
+    side = DETECTRON.sides(boxes).prod(-1).sqrt()
+    level = (CANONICAL_MAP + torch.log2(side / CANONICAL + 1e-6)).floor()
+    return level.clamp(FIRST, LAST_POOLED).long()
+
+
+class X101Pipeline:
+    """The network with all that is around it: pictures in, regions out."""
+
+    def __init__(self, network: X101, settings: X101Settings) -> None:
+        self.network, self.settings = network, settings
+
+    def prepare(self, picture: Picture) -> Prepared:
+        """Padded: the padding is a part of the picture to all that follows, also where boxes are clipped."""
+        return by_factor(picture, self.settings.shorter, self.settings.longer, COARSEST)
+
+    def find(self, images: Float[Tensor, "B 3 h w"], prepared: Sequence[Prepared]) -> list[Found]:
+        """`images`: the prepared pictures, all of one size."""
+        net = self.network
+        maps = net.pyramid(net.trunk(images)[1:])
+        proposed = [net.propose(level) for level in maps]
+        boxes = [
+            self.proposals([tuple(found[number].float() for found in level) for level in proposed], one).boxes
+            for number, one in enumerate(prepared)
+        ]
+        rois = numbered(boxes)
+        pooled = net.pooled(maps, rois, levels_of(rois[:, 1:]), self.settings.samples)
+        features, _, classes, moves = (found.float() for found in net.heads(pooled))
+        counts = [len(box) for box in boxes]
+        apart = (torch.split(found, counts) for found in (features, classes, moves))
+        return [self.choose(*of_one) for of_one in zip(prepared, boxes, *apart, strict=True)]
+
+    def anchors(self, level: int) -> Float[Tensor, "A 4"]:
+        size = self.settings.anchor_size * 2 ** (level - FIRST)
+        return DETECTRON.anchors(2**level, (size,), self.settings.anchor_ratios)
+
+    def proposals_of(
+        self, level: int, logits: Float[Tensor, "a h w"], deltas: Float[Tensor, "d h w"], prepared: Prepared
+    ) -> Proposals:
+        """Of one map."""
+        limits = self.settings
+        scores = logits.sigmoid().permute(1, 2, 0).flatten()
+        best = scores.argsort(descending=True, stable=True)[: limits.before_nms]
+        anchors = shifted(self.anchors(level).to(scores), (logits.shape[1], logits.shape[2]), 2**level)
+        moves = by_anchor(deltas)
+        height, width = prepared.size
+        boxes = DETECTRON.clip(DETECTRON.decode(anchors[best], moves[best]), height, width)
+        centres = boxes[:, :2] + DETECTRON.sides(boxes) / 2
+        inside = (centres < centres.new_tensor([width, height])).all(-1)
+        allowed = inside & DETECTRON.wide_enough(boxes, limits.least_side * prepared.scale[0])
+        boxes, scores = boxes[allowed], scores[best][allowed]
+        kept = DETECTRON.nms(boxes, scores, limits.proposal_overlap)[: limits.after_nms]
+        return Proposals(boxes[kept], scores[kept])
+
+    def proposals(self, found: Sequence[tuple[Tensor, ...]], prepared: Prepared) -> Proposals:
+        """The best of all maps; `found`: logits and deltas of each."""
+        levels = [
+            self.proposals_of(FIRST + number, logits, deltas, prepared) for number, (logits, deltas) in enumerate(found)
+        ]
+        boxes, scores = (torch.cat([getattr(level, name) for level in levels]) for name in ("boxes", "scores"))
+        best = scores.argsort(descending=True, stable=True)[: self.settings.after_nms]
+        return Proposals(boxes[best], scores[best])
+
+    def refined(
+        self, prepared: Prepared, boxes: Float[Tensor, "N 4"], moves: Float[Tensor, "N d"]
+    ) -> Float[Tensor, "N C 4"]:
+        """A box for each class, in pixels of the picture."""
+        width, height = prepared.picture
+        own = (boxes / prepared.scale[0])[:, None]
+        decoded = DETECTRON.decode(own, moves.view(len(moves), moves.shape[1] // 4, 4), self.settings.delta_weights)
+        return DETECTRON.clip(decoded, height, width)
+
+    def choose(
+        self,
+        prepared: Prepared,
+        proposals: Float[Tensor, "N 4"],
+        features: Float[Tensor, "N F"],
+        classes: Float[Tensor, "N C"],
+        moves: Float[Tensor, "N d"],
+    ) -> Found:
+        limits, probabilities = self.settings, classes.softmax(1)
+        refined = self.refined(prepared, proposals, moves)
+        rule = ByClass(
+            limits.least, limits.most, limits.confidence, strict=True, overlap=limits.overlaps[0],
+            convention=DETECTRON,
+        )  # fmt: skip
+        chosen = rule.choose(refined, probabilities)
+        rows = chosen.rows.to(refined.device)
+        best = chosen.classes.to(rows.device)[rows]
+        return Found(
+            rows=rows,
+            boxes=refined[rows, best],
+            scores=chosen.scores.to(rows.device)[rows],
+            classes=best,
+            probabilities=probabilities[rows],
+            features=features[rows],
+        )

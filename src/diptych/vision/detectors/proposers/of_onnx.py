@@ -1,0 +1,334 @@
+"""Any ONNX detector: what it wants and gives is told by its file, guessed, or said (`OnnxSettings`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
+from torch import Tensor
+from torch.nn.functional import interpolate
+from torchvision.ops import box_convert
+
+from diptych.runtime.configs import derive
+from diptych.runtime.errors import CheckpointError, RecipeError, nearest
+from diptych.vision.backbones.backbone import three
+from diptych.vision.backbones.onnx_graph import Axis, Feed, Graph
+from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.letterbox import GREY
+from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
+
+LIBRARY = "onnx"
+SIDE = 640  # of networks that take any
+MANY = 1000  # rows of an output that are boxes of a map rather than chosen ones
+BOXES = ("box", "det", "loc")  # in the names of outputs
+STRIDES = (8, 16, 32)  # pixels of YOLOX's cells, in the order of its rows
+Layout = Literal["apart", "rows", "columns", "chosen"]
+
+
+class OnnxSettings(BaseModel):
+    """`outputs` is how boxes come: `apart` from scores and labels; in `rows` (N, 4 + C) or `columns` (4 + C, N), the
+    scores of all classes behind each; or `chosen` (N, 6): box, score, label."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    width: Annotated[int, Field(ge=1, le=8192)]  # of the picture as the network sees it
+    height: Annotated[int, Field(ge=1, le=8192)]
+    fit: Literal["stretch", "letterbox"]  # into that size: each side by itself, or in shape, at the top left
+    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)  # of colours from 0 to 1
+    deviation: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    outputs: Layout
+    boxes: str  # names of outputs
+    scores: str | None = None
+    labels: str | None = None
+    features: str | None = None
+    form: Literal["xyxy", "cxcywh", "xywh", "yxyx", "yolox"]  # yolox: as its export leaves them, see `_in_pixels`
+    unit: Literal["pixels", "fractions"] = "pixels"  # of the picture as the network sees it
+    activation: Literal["none", "sigmoid", "softmax"] = "none"  # that makes probabilities of the scores
+    objectness: bool = False  # rows and columns: a score of any object stands before the classes'
+    background: Literal["none", "first", "last"] = "none"  # which of the classes is no object
+    classes: NonNegativeInt = 0  # how many, where labels are numbers; 0: no probabilities
+    first_label: NonNegativeInt = 0  # the number of the first class
+
+
+class OnnxProposer(Proposer):
+    def __init__(
+        self, name: str, graph: Graph, feed: Feed, settings: OnnxSettings, class_names: Sequence[str],
+        feature_size: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__(name, class_names, feature_size)
+        self.graph, self.feed, self.settings = graph, feed, settings
+
+    @classmethod
+    def read(
+        cls, path: Path, changes: Mapping[str, Any], class_names: Sequence[str] = ()
+    ) -> tuple[OnnxProposer, list[str]]:
+        """And a line for each thing that was guessed. The network is tried on a grey picture."""
+        graph = Graph.read(path)
+        feed = Feed.guess(graph, changes)
+        settings = guess(graph, feed, changes)
+        proposer = cls(f"onnx:{path.stem}", graph, feed, settings, class_names or graph.class_names)
+        grey = torch.full((3, settings.height, settings.width), GREY, dtype=torch.uint8)
+        if "form" not in changes and proposer.leaves_cells(grey):
+            proposer.settings = settings = derive(settings, form="yolox")
+        found = proposer.propose([grey])[0]
+        if found.labels is not None and not proposer.class_names:
+            proposer.class_names = tuple(f"class {number}" for number in range(found.labels.shape[1]))
+        if found.features is not None:
+            proposer.feature_size = found.features.shape[1]
+        said = {**feed.model_dump(), **settings.model_dump()}
+        guessed = [f"assumed: {key}={_plain(value)}" for key, value in said.items() if key not in changes and value]
+        return proposer, [line for line in guessed if not ("size" in changes and line.split("=")[0][9:] in SIZES)]
+
+    @property
+    def described(self) -> Mapping[str, Any]:
+        return {
+            "library": LIBRARY, "name": self.name, "bytes": self.graph.size, "feed": self.feed.model_dump(),
+            "settings": self.settings.model_dump(mode="json"), "class_names": self.class_names,
+            "feature_size": self.feature_size,
+        }  # fmt: skip
+
+    @classmethod
+    def from_described(cls, described: Mapping[str, Any]) -> OnnxProposer:
+        """The weights are still to be filled in."""
+        feed = Feed.model_validate(described["feed"])
+        settings = OnnxSettings.model_validate_json(json.dumps(described["settings"]))
+        names, size = described["class_names"], int(described["feature_size"])
+        return cls(described["name"], Graph(described["bytes"]), feed, settings, names, size)
+
+    def propose(self, pictures: Sequence[Picture]) -> list[Candidates]:
+        """One by one: what is found in a picture does not depend on its company."""
+        return [self._one(picture) for picture in pictures]
+
+    def leaves_cells(self, grey: Picture) -> bool:
+        """Whether boxes come as YOLOX leaves them: a row for each cell, and sides below 0, which logarithms alone can
+        be."""
+        wanted = self.settings
+        if (wanted.outputs, wanted.form, wanted.unit) != ("rows", "cxcywh", "pixels"):
+            return False
+        table = _table(self._run(grey)[0][wanted.boxes], wanted.boxes)
+        return len(table) == len(_cells(wanted.width, wanted.height)) and bool((table[:, 2:4] < 0).any())
+
+    def _one(self, picture: Picture) -> Candidates:
+        wanted = self.settings
+        found, share = self._run(picture)
+        boxes, scores, labels = self._parts(found)
+        boxes = self._corners(boxes)
+        if wanted.unit == "pixels":
+            boxes = boxes / torch.tensor([wanted.width, wanted.height] * 2)
+        features = None if wanted.features is None else _rows(found[wanted.features], len(boxes), wanted.features)
+        if scores.numel() and not (float(scores.min()) >= -1e-3 and float(scores.max()) <= 1 + 1e-3):
+            raise CheckpointError(
+                f"{self.name}: scores from {scores.min():g} to {scores.max():g}, wanted probabilities; say what makes "
+                "them: --set activation=sigmoid or softmax"
+            )
+        return Candidates((boxes / share.repeat(2)).clamp(0, 1), scores.clamp(0, 1), labels, features)
+
+    def _corners(self, boxes: Float[Tensor, "N 4"]) -> Float[Tensor, "N 4"]:
+        wanted, form = self.settings, self.settings.form
+        if form == "yxyx":
+            return boxes[:, [1, 0, 3, 2]]
+        if form == "yolox":
+            boxes, form = _in_pixels(boxes, _cells(wanted.width, wanted.height)), "cxcywh"
+        corners: Tensor = box_convert(boxes, form, "xyxy")
+        return corners
+
+    def _run(self, picture: Picture) -> tuple[dict[str, Tensor], Float[Tensor, "2"]]:
+        """What the network gives, by name, and which share of its picture shows this one."""
+        wanted = self.settings
+        pixels, share = self._fitted(picture)
+        if not self.feed.reads_bytes(self.graph):
+            mean, deviation = (torch.tensor(one).view(3, 1, 1) for one in (wanted.mean, wanted.deviation))
+            pixels = (pixels / 255 - mean) / deviation
+        names = [name for name in (wanted.boxes, wanted.scores, wanted.labels, wanted.features) if name is not None]
+        arrays = self.graph.run(names, self.feed.feeds(self.graph, pixels[None]))
+        found = {name: torch.from_numpy(array.astype(np.float32)) for name, array in zip(names, arrays, strict=True)}
+        return found, share
+
+    def _fitted(self, picture: Picture) -> tuple[Float[Tensor, "3 H W"], Float[Tensor, "2"]]:
+        """Of 0 to 255, and which share of the network's picture (across, down) shows it."""
+        height, width = picture.shape[1:]
+        size = (self.settings.height, self.settings.width)
+        if self.settings.fit == "stretch":
+            return interpolate(picture[None].float().cpu(), size, mode="bilinear", antialias=True)[0], torch.ones(2)
+        scale = min(size[0] / height, size[1] / width)
+        inner = max(1, round(height * scale)), max(1, round(width * scale))
+        pixels = torch.full((3, *size), float(GREY))
+        fitted = interpolate(picture[None].float().cpu(), inner, mode="bilinear", antialias=True)[0]
+        pixels[:, : inner[0], : inner[1]] = fitted
+        return pixels, torch.tensor([inner[1] / size[1], inner[0] / size[0]])
+
+    def _parts(self, found: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Boxes (N, 4) as they come, scores (N,) and probabilities (N, C)."""
+        wanted, table = self.settings, _table(found[self.settings.boxes], self.settings.boxes)
+        if wanted.outputs == "apart":
+            if table.shape[1] != 4:
+                raise RecipeError(f"{wanted.boxes} has {table.shape[1]} numbers a box, wanted 4; see --set outputs=")
+            if wanted.scores is None:
+                return table, torch.ones(len(table)), None
+            scores = found[wanted.scores].reshape(len(table), -1)
+            if wanted.labels is None and scores.shape[1] > 1:
+                return table, *self._of_classes(scores)
+            labels = None if wanted.labels is None else found[wanted.labels].reshape(-1)
+            return table, *self._of_labels(scores[:, 0], labels)
+        table = table.T if wanted.outputs == "columns" else table
+        if table.shape[1] < 5 + wanted.objectness or (wanted.outputs == "chosen" and table.shape[1] < 6):
+            raise RecipeError(f"{wanted.boxes} has {table.shape[1]} numbers a box; wanted its scores behind it")
+        if wanted.outputs == "chosen":
+            there = table[:, 4] > 0  # filled up with zeros
+            return table[there, :4], *self._of_labels(table[there, 4], table[there, 5])
+        if not wanted.objectness:
+            return table[:, :4], *self._of_classes(table[:, 4:])
+        scores, labels = self._of_classes(table[:, 5:])
+        sure = table[:, 4].sigmoid() if wanted.activation == "sigmoid" else table[:, 4]
+        return table[:, :4], scores * sure, None if labels is None else labels * sure[:, None]
+
+    def _of_classes(self, scores: Tensor) -> tuple[Tensor, Tensor | None]:
+        kind = self.settings.activation
+        labels = scores if kind == "none" else scores.sigmoid() if kind == "sigmoid" else scores.softmax(1)
+        match self.settings.background:
+            case "first":
+                labels = labels[:, 1:]
+            case "last":
+                labels = labels[:, :-1]
+        self._as_many(labels.shape[1])
+        return labels.amax(1), labels.clamp(0, 1)
+
+    def _of_labels(self, scores: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """A class's score is its probability; how many classes there are has to be known."""
+        scores = scores.sigmoid() if self.settings.activation == "sigmoid" else scores
+        count = len(self.class_names) or self.settings.classes
+        if labels is None or not count:
+            return scores, None
+        numbers = labels.round().long() - self.settings.first_label
+        if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
+            raise CheckpointError(
+                f"{self.name}: found the label {int(labels.max())}, and there are {count} classes from "
+                f"{self.settings.first_label} on; --set classes=, --set first_label=, or give all their names"
+            )
+        self._as_many(count)
+        return scores, torch.zeros(len(scores), count).scatter_(1, numbers[:, None], scores[:, None])
+
+    def _as_many(self, count: int) -> None:
+        if self.class_names and len(self.class_names) != count:
+            raise CheckpointError(
+                f"{self.name} tells {count} classes, and there are {len(self.class_names)} names; give one for each "
+                "(--class-names), or say which class is no object: --set background=first or last"
+            )
+
+
+def guess(graph: Graph, feed: Feed, changes: Mapping[str, Any]) -> OnnxSettings:
+    """From names and shapes of the outputs; `changes` say otherwise, `size` as a number or [width, height]."""
+    known = {*OnnxSettings.model_fields, *Feed.model_fields, "size"} - SIZES
+    for key in changes:
+        if key not in known:
+            raise RecipeError(f"no setting {key!r} of an ONNX detector; {nearest(key, known)}")
+    outputs = graph.outputs
+    for key in ("boxes", "scores", "labels", "features"):
+        if changes.get(key) is not None:
+            graph.named(key, str(changes[key]), outputs)
+    boxes = str(changes.get("boxes") or _like(outputs, *BOXES) or next(iter(outputs)))
+    others = {name: axes for name, axes in outputs.items() if name != boxes}
+    layout = changes.get("outputs") or _layout(outputs[boxes], bool(others))
+    dense, apart = layout in ("rows", "columns"), layout == "apart"
+    width, height = _size(feed.side(graph), changes.get("size"))
+    guessed = OnnxSettings(
+        width=width,
+        height=height,
+        fit="letterbox" if dense else "stretch",
+        outputs=layout if layout in get_args(Layout) else "apart",
+        boxes=boxes,
+        scores=_like(others, "score", "conf", "prob", "logit") if apart else None,
+        labels=_like(others, "label", "class_id", "classes", "cls") if apart else None,
+        features=_like(others, "feature", "feat", "embed"),
+        form="cxcywh" if dense else "xyxy",
+        objectness=layout == "rows",
+    )
+    said = {key: value for key, value in changes.items() if key in OnnxSettings.model_fields}
+    said |= {key: three(key, said[key]) for key in ("mean", "deviation") if key in said}
+    return derive(guessed, **said)
+
+
+SIZES = {"width", "height"}
+
+
+def is_backbone(path: Path, changes: Mapping[str, Any]) -> bool:
+    """Whether the file rather gives a map or tokens than boxes."""
+    outputs = Graph.read(path).outputs
+    if "map" in changes or any(len(axes) == 4 for axes in outputs.values()):
+        return "map" in changes or _like(outputs, *BOXES) is None
+    tables = [axes for axes in outputs.values() if len(axes) == 3]
+    if "outputs" in changes or len(outputs) > 2 or _like(outputs, *BOXES) is not None or not tables:
+        return False
+    return tables[0][-1] not in (4, 6) and max(tables[0][1] or 0, tables[0][2] or 0) < MANY
+
+
+def _layout(axes: Sequence[Axis], others: bool) -> Layout:
+    """By the length of a row: YOLOv8 has columns, YOLOv5 rows, exports with NMS six numbers of each chosen box."""
+    if others and (not axes or axes[-1] in (4, None)):
+        return "apart"
+    across, down = (axes[-1], axes[-2]) if len(axes) >= 2 else (None, None)
+    if across == 6 and (down is None or down < MANY):
+        return "chosen"
+    if across is not None and across >= MANY and (down is None or down < across):
+        return "columns"
+    return "rows" if not others else "apart"
+
+
+def _size(axes: tuple[Axis, Axis], size: Any) -> tuple[int, int]:
+    """Width and height."""
+    given = (size, size) if isinstance(size, int) else tuple(size) if isinstance(size, list) else None
+    if size is not None and (given is None or len(given) != 2 or not all(type(one) is int for one in given)):
+        raise RecipeError(f"size={size!r}; wanted a number of pixels, or [width,height]")
+    width, height = given or (axes[1] or SIDE, axes[0] or SIDE)
+    if axes not in ((None, None), (height, width)) and None not in axes:
+        raise RecipeError(f"size={size!r}; the ONNX file wants {axes[1]} x {axes[0]} pixels")
+    return width, height
+
+
+def _cells(width: int, height: int) -> Float[Tensor, "N 3"]:
+    """Of YOLOX's maps, row by row: how many cells lie left of each and above it, and its side in pixels."""
+    maps = []
+    for stride in STRIDES:
+        down, across = torch.meshgrid(torch.arange(height // stride), torch.arange(width // stride), indexing="ij")
+        maps.append(torch.stack([across, down, torch.full_like(down, stride)], 2).reshape(-1, 3))
+    return torch.cat(maps).float()
+
+
+def _in_pixels(boxes: Float[Tensor, "N 4"], cells: Float[Tensor, "M 3"]) -> Float[Tensor, "N 4"]:
+    """YOLOX's centres are told from the corner of their cell, sides as logarithms, both in cells (arXiv 2107.08430)."""
+    if len(boxes) != len(cells):
+        raise RecipeError(
+            f"form=yolox wants a row for each of the {len(cells)} cells of {', '.join(map(str, STRIDES))} pixels, "
+            f"found {len(boxes)}; see --set form= and --set size="
+        )
+    return torch.cat([boxes[:, :2] + cells[:, :2], boxes[:, 2:].exp()], 1) * cells[:, 2:]
+
+
+def _like(names: Mapping[str, Any], *parts: str) -> str | None:
+    return next((name for part in parts for name in names if part in name.lower()), None)
+
+
+def _table(found: Tensor, name: str) -> Tensor:
+    """Of one picture."""
+    table = found[0] if found.ndim == 3 else found
+    if table.ndim != 2:
+        raise RecipeError(f"{name} of the ONNX file is {tuple(found.shape)}, wanted a row for each box: --set boxes=")
+    return table
+
+
+def _rows(found: Tensor, count: int, name: str) -> Tensor:
+    table = _table(found, name)
+    if len(table) != count:
+        raise CheckpointError(f"{name} of the ONNX file has {len(table)} rows for {count} boxes; wanted one for each")
+    return table
+
+
+def _plain(value: Any) -> str:
+    return (
+        str(list(value)) if isinstance(value, tuple) else str(value).lower() if isinstance(value, bool) else str(value)
+    )

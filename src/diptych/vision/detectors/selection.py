@@ -1,0 +1,83 @@
+"""Which of a detector's boxes become regions: a rule as data. It is part of the feature contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from diptych.runtime.errors import RecipeError
+from diptych.vision.detectors.nms import batched_nms, nms
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Boxes that overlap a better one are dropped, then those below `score`; the best `most` stay, at least `least`.
+
+    Where fewer than `least` are left, the best of those dropped come back: first the ones below `score`, then the
+    overlapping ones. `least == most` is the papers' "exactly N".
+    """
+
+    most: int = 100
+    least: int = 0
+    score: float = 0.0
+    overlap: float | None = 0.5  # IoU; None drops nothing
+    per_class: bool = True  # only a better box of the same class drops a box
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.least <= self.most or self.most < 1:
+            raise RecipeError(f"a selection of at least {self.least} and at most {self.most} regions cannot be met")
+        if not 0 <= self.score <= 1 or (self.overlap is not None and not 0 <= self.overlap <= 1):
+            raise RecipeError(f"score and overlap are between 0 and 1, found {self.score} and {self.overlap}")
+
+    def __str__(self) -> str:
+        count = f"exactly {self.most}" if self.least == self.most else f"at most {self.most}"
+        if 0 < self.least < self.most:
+            count = f"at least {self.least}, {count}"
+        parts = [count, f"score over {self.score:g}" if self.score else "by score"]
+        if self.overlap is not None:
+            parts.append(f"NMS {self.overlap:g} {'per class' if self.per_class else 'over all classes'}")
+        return ", ".join(parts)
+
+    def choose(
+        self, boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], classes: Int[Tensor, "N"]
+    ) -> Int[Tensor, "R"]:
+        """Indices of the chosen, best first where they passed the rule; what came back to make `least` is last."""
+        if self.overlap is None:
+            ranked = scores.argsort(descending=True, stable=True)
+        elif self.per_class:
+            ranked = batched_nms(boxes, scores, classes, self.overlap)
+        else:
+            ranked = nms(boxes, scores, self.overlap)
+        # NMS may break ties in any order; a stable sort by index makes the same picture give the same regions.
+        ranked = ranked.sort().values
+        ranked = ranked[scores[ranked].argsort(descending=True, stable=True)]
+        good = ranked[scores[ranked] > self.score][: self.most]
+        if len(good) >= self.least:
+            return good
+        overlapped = torch.ones(len(scores), dtype=torch.bool, device=scores.device)
+        overlapped[ranked] = False
+        spare = overlapped.nonzero()[:, 0]
+        spare = spare[scores[spare].argsort(descending=True, stable=True)]
+        return torch.cat([ranked, spare])[: self.least]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Selection:
+        return cls(**values)
+
+
+EXACTLY_100 = Selection(most=100, least=100)
+STORYBOOK = Selection(most=12, least=1, score=0.3, overlap=0.6)  # its pictures have 2 to 8 objects
+# Rules by name, beside those of the systems (`diptych.systems.SYSTEMS`).
+SELECTIONS: Mapping[str, Selection] = {
+    "tden-official": Selection(most=50, score=0.2),
+    "image-bert-36": Selection(most=36, least=36),
+    "storybook": STORYBOOK,
+}

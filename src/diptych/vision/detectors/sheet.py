@@ -1,0 +1,74 @@
+"""What a detector saw, drawn on the pictures: many on one sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageFont
+
+from diptych.core import Regions
+from diptych.vision.detectors.detector import BACKGROUND, Picture
+from diptych.vision.pictures import write_png
+
+# Told apart on light and on dark ground, and by most who see colours differently (Okabe and Ito).
+COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#FFFFFF")
+GAP = 6
+
+
+def detection_sheet(
+    pictures: Sequence[Picture],
+    regions: Sequence[Regions],
+    class_names: Sequence[str],
+    path: Path,
+    columns: int = 4,
+    side: int = 320,
+    least_score: float = 0.0,
+) -> None:
+    """A PNG with every picture's boxes, kinds and scores in percent; each picture in a square of `side` pixels."""
+    rows = -(-len(pictures) // columns)
+    across = min(columns, len(pictures))
+    sheet = Image.new("RGB", (across * (side + GAP) + GAP, rows * (side + GAP) + GAP), "#202124")
+    for number, (picture, seen) in enumerate(zip(pictures, regions, strict=True)):
+        drawn = with_boxes(picture, seen, class_names, side, least_score)
+        row, column = divmod(number, columns)
+        sheet.paste(drawn, (GAP + column * (side + GAP), GAP + row * (side + GAP)))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_png(sheet, path)
+
+
+def with_boxes(
+    picture: Picture, regions: Regions, class_names: Sequence[str], side: int, least_score: float = 0.0
+) -> Image.Image:
+    """The picture with its longer side this long. The best boxes come last, so that nothing covers their words."""
+    image = Image.fromarray(picture.permute(1, 2, 0).numpy())
+    scale = side / max(image.size)
+    image = image.resize(
+        (max(1, round(image.width * scale)), max(1, round(image.height * scale))), Image.Resampling.LANCZOS
+    )
+    pen, font = ImageDraw.Draw(image), ImageFont.load_default(max(9, side // 28))
+    for row in reversed(range(len(regions))):
+        score = float(regions.scores[row])
+        if score < least_score:
+            continue
+        name, kind = _kind(regions, row, class_names)
+        colour = COLOURS[kind % len(COLOURS)]
+        x1, y1, x2, y2 = (regions.boxes[row] * regions.boxes.new_tensor([image.width, image.height] * 2)).tolist()
+        pen.rectangle((x1, y1, max(x1, x2 - 1), max(y1, y2 - 1)), outline=colour, width=2)
+        words = f"{name} {100 * score:.0f}".strip()
+        left, _, right, bottom = pen.textbbox((0, 0), words, font)
+        # Above the box where there is room, else inside it; never outside the picture.
+        x = min(max(0, x1), max(0, image.width - (right - left) - 4))
+        y = y1 - bottom - 3 if y1 - bottom - 3 >= 0 else y1
+        pen.rectangle((x, y, x + right - left + 4, y + bottom + 3), fill=colour)
+        pen.text((x + 2 - left, y + 1), words, "black", font)
+    return image
+
+
+def _kind(regions: Regions, row: int, class_names: Sequence[str]) -> tuple[str, int]:
+    """The likeliest, background apart."""
+    if regions.classes is None:
+        return "", 0
+    order = regions.classes[row].argsort(descending=True).tolist()
+    kind = next(k for k in order if class_names[k] not in (BACKGROUND, "__background__"))
+    return class_names[kind], kind

@@ -1,1 +1,0 @@
-"""Detectors that find boxes and name what is in them; their features come from a backbone (`diptych.vision.pooled`)."""
