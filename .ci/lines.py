@@ -1,6 +1,6 @@
 """Count the lines of src that hold code: no blank lines, comments or docstrings; .py and .toml together.
 
-    python .ci/lines.py [SRC]    one line per room, then the sum
+python .ci/lines.py [SRC]    one line per room, then the sum
 """
 
 import ast
@@ -15,7 +15,7 @@ _SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 
 def code_lines(path: Path) -> int:
-    """Lines of one file that hold code. A string that stands alone is a docstring."""
+    """Lines of one file that hold code."""
     text = path.read_text("utf-8")
     if path.suffix == ".toml":
         return sum(1 for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#"))
@@ -26,8 +26,10 @@ def code_lines(path: Path) -> int:
         for line in range(token.start[0], token.end[0] + 1)
     }
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            lines -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
+            node
+        ):
+            lines -= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
     return len(lines)
 
 
