@@ -44,4 +44,4 @@ def test_rewarded_drawn_from_and_augmented(with_detector: Path, run: Callable[..
     assert result.code == 0, result.error
     again = run("augment", store, tmp_path / "more", "--model", with_detector, "--captions", 2)
     assert again.code == 2
-    assert "holds another augmentation: by:" in again.error
+    assert "holds another augmentation:\n  by:" in again.error

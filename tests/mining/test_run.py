@@ -85,7 +85,7 @@ def test_another_early_setting_is_refused_with_the_difference_and_a_later_one_is
 ) -> None:
     out = tmp_path / "out"
     shutil.copytree(mined[0], out)
-    with pytest.raises(RecipeError, match=r"pages.language: 0.8 before, 0.9 now"):
+    with pytest.raises(RecipeError, match=r"pages.language: 0.9, was 0.8"):
         run(out, small_web / "warc", settings=changed(OFFLINE, ["rules.language=0.9"]))
     pages = {path: path.stat().st_mtime_ns for path in out.glob("work/pages/*")}
     told = run(out, small_web / "warc", settings=changed(OFFLINE, ["rules.sides=400"]))

@@ -74,7 +74,7 @@ def test_what_is_assumed_is_told_and_can_be_set(tmp_path: Path) -> None:
     opened = open_file(detectron(tmp_path), ["samples=0", "overlaps=[0.4]"])
     assert not any("samples" in note for note in opened.notes)
     assert (opened.detector.settings.overlaps, opened.detector.settings.shorter) == ((0.4,), 96)
-    with pytest.raises(RecipeError, match="has no value; give KEY=VALUE"):
+    with pytest.raises(RecipeError, match="wanted KEY=VALUE, such as least=36"):
         open_file(detectron(tmp_path), ["samples"])
     old = write_detectron(tmp_path / "old.pkl", detectron_blobs(), CFG.replace("BBOX_REG_WEIGHTS", "OTHER"))
     assert any("delta_weights=[1.0, 1.0, 1.0, 1.0]" in note for note in open_file(old).notes)

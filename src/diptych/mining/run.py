@@ -26,8 +26,9 @@ from diptych.mining.pages.addresses import host_of
 from diptych.mining.pages.reading import ReadPages
 from diptych.mining.pages.tars import HERE
 from diptych.mining.saved import Object, PageCounts, Parts, Retries, read_json
-from diptych.mining.settings import Settings, differences
+from diptych.mining.settings import Settings
 from diptych.mining.tables import digest, holds_json, read_rows, write_json
+from diptych.runtime.claims import differences, refuse_other
 from diptych.runtime.engine import Work
 from diptych.runtime.engine import run as run_shards
 from diptych.runtime.engine.stopping import stoppable
@@ -100,12 +101,8 @@ class Mine:
         if self.layout.settings.exists():
             refuse_links_out(self.out)
             before = read_json(self.layout.settings, Object)
-            different = differences({k: before.get(k) for k in EARLY}, {k: now[k] for k in EARLY})
-            if different:
-                raise RecipeError(
-                    f"{self.out} was begun with other settings: {'; '.join(different[:5])}; give those, or "
-                    "another --out"
-                )
+            different = differences({k: now[k] for k in EARLY}, {k: before.get(k) for k in EARLY})
+            refuse_other(self.out, "a run with other settings", different)
         elif holds_something(self.out):
             raise RecipeError(f"{self.out} holds something that `diptych mine run` did not make; give an empty --out")
         self.out.mkdir(parents=True, exist_ok=True)

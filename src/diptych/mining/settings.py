@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from diptych.runtime.configs import assignment, value_of
 from diptych.runtime.errors import RecipeError, nearest
-from diptych.runtime.files import parse_json
 
-OFF = {"off": None, "none": None, "null": None}
+OFF = ("off", "none", "null")
 
 
 class _Frozen(BaseModel):
@@ -109,13 +108,12 @@ def changed(settings: Settings, assignments: Iterable[str]) -> Settings:
     values = settings.model_dump()
     places = {f"rules.{name}": (part, name) for part in RULES for name in values[part]}
     places |= {f"fetch.{name}": ("fetch", name) for name in values["fetch"]}
-    for assignment in assignments:
-        key, equals, text = assignment.partition("=")
-        if key not in places or not equals:
-            found = f"no setting {key!r}" if equals else f"--set {assignment}: wanted KEY=VALUE"
-            raise RecipeError(f"{found}; {nearest(key, places)}")
+    for given in assignments:
+        key, text = assignment(given, "rules.sides=300")
+        if key not in places:
+            raise RecipeError(f"no setting {key!r}; {nearest(key, places)}")
         part, name = places[key]
-        values[part][name] = _value(text)
+        values[part][name] = None if text.lower() in OFF else value_of(text)
     return checked(values)
 
 
@@ -126,29 +124,3 @@ def checked(values: dict[str, Any]) -> Settings:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise RecipeError(f"{where}: {first['msg']}, found {first['input']!r}; `off` switches a rule off") from error
-
-
-def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
-    """`pages.language: 0.8 before, 0.9 now`, for each that differs."""
-    found: list[str] = []
-    for key in sorted({*old, *new}):
-        before, now = old.get(key), new.get(key)
-        if isinstance(before, dict) and isinstance(now, dict):
-            found += differences(before, now, f"{prefix}{key}.")
-        elif before != now:
-            found.append(f"{prefix}{key}: {_brief(before)} before, {_brief(now)} now")
-    return found
-
-
-def _brief(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 200 else f"{text[:200]}…"
-
-
-def _value(text: str) -> Any:
-    if text.lower() in OFF:
-        return None
-    try:
-        return parse_json(text)
-    except ValueError:
-        return text

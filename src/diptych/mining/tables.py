@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -12,14 +11,14 @@ from typing import Any
 from diptych.mining.keep.checking import faults
 from diptych.runtime.errors import DataError
 from diptych.runtime.extras import wanted
-from diptych.runtime.files import bytes_of, refuse_endless, write_atomically
+from diptych.runtime.files import bytes_of, refuse_endless, sha256_of_json, write_atomically
 
 Row = dict[str, Any]
 
 
 def digest(*parts: Any) -> str:
     """16 hex digits of what JSON makes of them: the name of a shard."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()).hexdigest()[:16]
+    return sha256_of_json(parts)[:16]
 
 
 @cache

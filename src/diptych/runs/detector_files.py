@@ -14,9 +14,10 @@ import torch
 from diptych.core import FeatureContract
 from diptych.models.weights import Report
 from diptych.runtime import unpickle
+from diptych.runtime.configs import assignment, value_of
 from diptych.runtime.downloads import without_retries
 from diptych.runtime.errors import CheckpointError, RecipeError
-from diptych.runtime.files import holds_something, parse_json, text_of, whole_folder
+from diptych.runtime.files import holds_something, text_of, whole_folder
 from diptych.runtime.weight_files import HUB_FILES, Tensors, read_weights
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.load import load_detector
@@ -117,17 +118,7 @@ def _fetched(repository: str, revision: str, file: str) -> Path | None:
 
 def settings_of(texts: Sequence[str]) -> dict[str, Any]:
     """KEY=VALUE each, the value as JSON where it is some."""
-    return dict(map(_setting, texts))
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise RecipeError(f"--set {text!r} has no value; give KEY=VALUE, such as least=36")
-    try:
-        return key, parse_json(value)
-    except ValueError:
-        return key, value
+    return {key: value_of(value) for key, value in (assignment(text, "least=36") for text in texts)}
 
 
 def _read(path: Path) -> tuple[Tensors, str | None]:

@@ -10,7 +10,6 @@ detector/               the detector, so that a picture is enough
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -33,11 +32,11 @@ from diptych.runtime.configs import derive
 from diptych.runtime.devices import Precision
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import (
-    bytes_of,
     check_name,
     checksum,
     copy_folder,
     parse_json,
+    sha256_of,
     text_of,
     whole_folder,
     write_atomically,
@@ -114,7 +113,7 @@ class ModelFolder:
     def _write(self, folder: Path) -> None:
         save_file({name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}, folder / WEIGHTS)
         self.tokens.save(folder)
-        architecture = derive(self.architecture, tokens=_digest(folder / TOKENS))
+        architecture = derive(self.architecture, tokens=sha256_of(folder / TOKENS))
         write_atomically(folder / CONFIG, architecture.model_dump_json(indent=1).encode())
         write_atomically(folder / FEATURES, json.dumps(self.contract.to_json(), indent=1).encode())
         if self.recipe is not None:
@@ -182,7 +181,7 @@ def open_model(path: Path) -> ModelFolder:
     tokens = Tokens.load(folder)
     if tokens.vocabulary != architecture.config.vocabulary or architecture.tokens not in (
         None,
-        _digest(folder / TOKENS),
+        sha256_of(folder / TOKENS),
     ):
         raise CheckpointError(
             f"{folder / TOKENS} ({tokens.vocabulary.size} words) is not the tokeniser that the weights beside it were "
@@ -282,10 +281,6 @@ def _validation(path: Path) -> Mapping[str, float] | None:
 
 def _is_score(value: object) -> bool:
     return isinstance(value, int | float) and abs(value) <= HIGHEST  # a NaN is not
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(bytes_of(path)).hexdigest()
 
 
 def _json(path: Path) -> Any:

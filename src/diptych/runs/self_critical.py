@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +21,7 @@ from diptych.objectives.self_critical import Caption
 from diptych.runs.folder import ModelFolder
 from diptych.runs.teaching import Teaching
 from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.files import sha256_of_json
 from diptych.systems import RECIPES
 from diptych.systems.objectives import SelfCriticalObjectives
 from diptych.tasks import CAPTION
@@ -66,7 +65,7 @@ class CorpusCider:
         references = {
             key: [self._ended(tokens_of(caption)) for caption in of_key] for key, of_key in self.references.items()
         }
-        name = hashlib.sha256(json.dumps(references, sort_keys=True).encode()).hexdigest()
+        name = sha256_of_json(references)
         if self.cache.is_file() and (known := DocumentFrequencies.load(self.cache)).references == name:
             return CiderD(known, references)
         frequencies = DocumentFrequencies.of(references.values(), name)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.files import parse_json
 
 C = TypeVar("C", bound=BaseModel)
 
@@ -18,6 +19,22 @@ def derive(config: C, /, **changes: Any) -> C:
     Raises RecipeError for a key that does not exist, with the nearest one that does, and for a value that cannot be.
     """
     return _derived(config, changes, str(getattr(config, "name", type(config).__name__)), ())
+
+
+def assignment(text: str, example: str) -> tuple[str, str]:
+    """The key and the value of a `--set KEY=VALUE`. Raises RecipeError, with an example, where there is no `=`."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise RecipeError(f"--set {text}: wanted KEY=VALUE, such as {example}")
+    return key, value
+
+
+def value_of(text: str) -> Any:
+    """The value as JSON, or as text where it is not JSON."""
+    try:
+        return parse_json(text)
+    except ValueError:
+        return text
 
 
 def explain(key: str, problem: Any) -> str:

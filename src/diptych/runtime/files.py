@@ -7,6 +7,7 @@ What a kill leaves of either is swept by the next run of the same command (`swee
 """
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -161,6 +162,18 @@ def checksum(path: Path) -> int:
         while count := file.readinto(buffer):
             check = zlib.crc32(memoryview(buffer)[:count], check)
     return check
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, read in pieces. Raises OSError as `refuse_endless`."""
+    refuse_endless(path)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_of_json(value: Any) -> str:
+    """SHA-256 of a value as JSON, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def aside(path: Path, what: str = "partial") -> Path:

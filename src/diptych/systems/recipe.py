@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -23,7 +22,8 @@ from diptych.core.shares import PartialShare, PositiveShare
 from diptych.data.store.pixels import Colours
 from diptych.models import ModelConfig, ResolvedConfig
 from diptych.models.decoding import DecodingOptions
-from diptych.runtime.configs import explain
+from diptych.runtime.claims import differences, refuse_other
+from diptych.runtime.configs import assignment, explain, value_of
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.files import parse_json, text_of, write_atomically
 from diptych.systems.objectives import OBJECTIVES, Objectives
@@ -181,11 +181,8 @@ class Recipe(BaseModel):
     def override(self, assignments: Sequence[str]) -> Self:
         """With dotted keys set, such as `optimizer.lr=3e-4`. Unknown keys are refused with the nearest name."""
         values = self.model_dump(mode="json")
-        for assignment in sorted(assignments, key=lambda given: given.partition("=")[0] not in WHOLE):
-            key, equals, text = assignment.partition("=")
-            if not equals:
-                raise RecipeError(f"--set {assignment}: wanted key=value, such as optimizer.lr=3e-4")
-            _assign(values, key, text)
+        for text in sorted(assignments, key=lambda given: given.partition("=")[0] not in WHOLE):
+            _assign(values, *assignment(text, "optimizer.lr=3e-4"))
         made = parse(type(self), values, "--set " + " --set ".join(assignments))
         provided = SYSTEMS[made.system].model.provided(made.model)
         made.objectives.schedule(_ANY_WORDS).check(provided, made.system)
@@ -205,9 +202,7 @@ class Recipe(BaseModel):
 
     def differences(self, other: Recipe, without: Collection[str] = ()) -> list[str]:
         """`optimizer.lr: 0.0003, was 0.0001`, one line for each key that differs, but those left out."""
-        mine, theirs = (dict(_flat(r.model_dump(mode="json"))) for r in (self, other))
-        keys = sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k) and k not in without)
-        return [f"{k}: {json.dumps(mine.get(k))}, was {json.dumps(theirs.get(k))}" for k in keys]
+        return differences(self.model_dump(mode="json"), other.model_dump(mode="json"), without)
 
     @property
     def bound(self) -> dict[str, Any]:
@@ -257,11 +252,7 @@ def claimed(out: Path, recipe: Recipe) -> bool:
     lines = recipe.differences(there, without=CHANGEABLE)
     if recipe.training.steps < there.training.steps:
         lines.append(f"training.steps: {recipe.training.steps}, was {there.training.steps}, and a run may only grow")
-    if lines:
-        raise RecipeError(
-            f"{out} holds a run of another recipe:\n  " + "\n  ".join(lines) + "\n"
-            f"give the same options to go on with it, another --out to begin anew, or delete {out}"
-        )
+    refuse_other(out, "a run of another recipe", lines)
     return True
 
 
@@ -283,7 +274,7 @@ def _assign(values: dict[str, Any], key: str, text: str) -> None:
         raise RecipeError(f"--set {key}: no key {last!r} in {seen or 'the recipe'}; {nearest(last, here)}")
     if isinstance(here.get(last), dict):
         raise RecipeError(f"--set {key}: that is a section; set one of its keys: {', '.join(sorted(here[last]))}")
-    here[last] = _value(text)
+    here[last] = value_of(text)
 
 
 def _objectives_of(system: str, key: str, task: str) -> dict[str, Any]:
@@ -303,7 +294,7 @@ def _objectives_of(system: str, key: str, task: str) -> dict[str, Any]:
 
 def _assign_free(optimizer: dict[str, Any], prefix: str, text: str) -> None:
     """One of the groups, whose name may have dots (`regions.network.`), or all of them as JSON."""
-    value = _value(text)
+    value = value_of(text)
     if prefix:
         optimizer["lr_multipliers"][prefix] = value
         return
@@ -312,13 +303,6 @@ def _assign_free(optimizer: dict[str, Any], prefix: str, text: str) -> None:
             f'--set {FREE}={text}: wanted {FREE}.PREFIX=NUMBER, or all groups as JSON: {FREE}={{"regions.": 0.1}}'
         )
     optimizer["lr_multipliers"] = value
-
-
-def _value(text: str) -> Any:
-    try:
-        return parse_json(text)
-    except ValueError:
-        return text
 
 
 def _explain(kind: type[BaseModel], problem: Any, values: Any) -> str:
@@ -343,11 +327,3 @@ def _fields(kind: type[BaseModel], path: Sequence[Any], values: Any) -> list[str
             return []
         kind = inner
     return list(kind.model_fields)
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value

@@ -5,7 +5,6 @@ RUN/checkpoints/.saving-...      a save that was cut off; swept away at the next
 """
 
 import errno
-import hashlib
 import json
 import os
 import re
@@ -20,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from diptych.runtime.errors import CheckpointError, TrainingError
-from diptych.runtime.files import parse_json, text_of
+from diptych.runtime.files import parse_json, sha256_of, sha256_of_json, text_of
 
 STATE = "state.json"
 FORMAT = 2  # 1 had no check of state.json itself
@@ -117,10 +116,10 @@ def _write(folder: Path, checkpoint: Checkpoint) -> None:
     for name, tensors in checkpoint.tensors.items():
         path = folder / f"{name}.safetensors"
         save_file(tensors, path)
-        files[path.name] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+        files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
         _sync(path)
     state = {"format": FORMAT, "step": checkpoint.step, "files": files, **checkpoint.state}
-    text = json.dumps(state | {"check": _check(state)}, indent=1)
+    text = json.dumps(state | {"check": sha256_of_json(state)}, indent=1)
     with (folder / STATE).open("w") as file:
         file.write(text)
         file.flush()
@@ -138,7 +137,7 @@ def load(folder: Path) -> Checkpoint:
             raise DamagedError(path, "is missing")
         if (size := path.stat().st_size) != known["bytes"]:
             raise DamagedError(path, f"has {size} bytes where {known['bytes']} were written")
-        if _sha256(path) != known["sha256"]:
+        if sha256_of(path) != known["sha256"]:
             raise DamagedError(path, "is not what was written (sha256 differs)")
     tensors = {Path(name).stem: load_file(folder / name) for name in files}
     return Checkpoint(state.pop("step"), state, tensors)
@@ -158,15 +157,11 @@ def read_state(folder: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{path} has format {state['format']!r}, this Diptych reads {FORMAT}: use its version, or another folder"
         )
-    if state.pop("check", None) != _check(state):
+    if state.pop("check", None) != sha256_of_json(state):
         raise DamagedError(path, "is not what was written (its check differs)")
     if folder.name != f"step-{state['step']:0>8}" or not all(map(_FILE.fullmatch, state["files"])):
         raise DamagedError(path, "is of another checkpoint")
     return state
-
-
-def _check(state: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
 def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
@@ -215,11 +210,6 @@ def mean_of(
             if tensor.is_floating_point():
                 total[name] = total[name] + tensor.double() if name in total else tensor.double()
     return {n: (total[n] / len(used)).to(t.dtype) if n in total else t for n, t in first.items()}, used, warnings
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sync(path: Path) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from diptych.mining.layout import Layout
 from diptych.mining.tables import check_beside, read_table, schema
 from diptych.runtime.errors import DataError
-from diptych.runtime.files import refuse_endless
+from diptych.runtime.files import sha256_of
 
 NAME = "found.arrow"
 ROWS_AT_ONCE = 65_536
@@ -58,9 +58,7 @@ def table_schema() -> Any:
 
 
 def digest_of(path: Path) -> str:
-    refuse_endless(path)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    return sha256_of(path)[:16]
 
 
 def _beside(asked: Any, seen: Any, index: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from diptych.mining.pages import addresses
 from diptych.mining.tables import digest
 from diptych.runtime.errors import DataError, RecipeError
-from diptych.runtime.files import parse_json, text_of
+from diptych.runtime.files import parse_json, sha256_of, text_of
 
 Kind = Literal["warc", "html", "visit", "pairs", "tar", "pictures"]
 WANTED = (
@@ -64,12 +64,12 @@ def _sources(path: Path, base: str | None) -> Iterator[Source]:
     if not path.exists():
         raise RecipeError(f"nothing at {path}; wanted {WANTED}")
     if path.is_file():
-        yield Source(_kind(path), path, _digest(path))
+        yield Source(_kind(path), path, sha256_of(path))
         return
     inside = sorted(p for p in path.rglob("*") if p.is_file())
     files = [p for p in inside if p.name.endswith((".warc", ".warc.gz", ".tar"))]
     for one in files:
-        yield Source(_kind(one), one, _digest(one))
+        yield Source(_kind(one), one, sha256_of(one))
     if not files:
         pages = html_files(path)
         if not pages:
@@ -78,7 +78,7 @@ def _sources(path: Path, base: str | None) -> Iterator[Source]:
             raise RecipeError(f"where are the pages of {path} from? wanted --base URL, or {path / 'addresses.tsv'}")
         digest = hashlib.sha256()
         for one in (*pages, *([path / "addresses.tsv"] if base is None else [])):
-            digest.update(f"{one.relative_to(path)}\0{_digest(one)}\0".encode())
+            digest.update(f"{one.relative_to(path)}\0{sha256_of(one)}\0".encode())
         yield Source("html", path, digest.hexdigest(), base or "")
 
 
@@ -120,11 +120,6 @@ def _inside(start: bytes) -> bytes:
         return zlib.decompressobj(31).decompress(start, 64)
     except zlib.error:
         return b""
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def html_files(folder: Path) -> list[Path]:

@@ -34,7 +34,7 @@ from diptych.runs.reports.html import link_pages, write_report
 from diptych.runs.reports.report import Report
 from diptych.runs.reports.tables import score_table
 from diptych.runs.run import run
-from diptych.runtime.errors import RecipeError
+from diptych.runtime.claims import differences, refuse_other
 from diptych.runtime.files import text_of, write_atomically
 from diptych.runtime.processes import PROCESSES, peak_memory
 from diptych.runtime.progress import bar
@@ -155,14 +155,7 @@ def claim(out: Path, config: DemoConfig) -> None:
     """Make `out` the folder of this demo, before anything is drawn. Raises RecipeError where it is another's."""
     mine = config.model_dump(mode="json")
     if (out / DEMO).exists():
-        theirs = json.loads(text_of(out / DEMO))
-        differ = [name for name in {**theirs, **mine} if mine.get(name) != theirs.get(name)]
-        if differ:
-            lines = "".join(f"\n  {name}: {mine.get(name)}, was {theirs.get(name)}" for name in differ)
-            raise RecipeError(
-                f"{out} holds a demo of another size:{lines}\ngive the same options (--fast, --seed) to go on with it, "
-                f"another --out to begin anew, or delete {out}"
-            )
+        refuse_other(out, "a demo of another size", differences(mine, json.loads(text_of(out / DEMO))))
         return
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / DEMO, (json.dumps(mine, indent=2) + "\n").encode())

@@ -19,6 +19,7 @@ from diptych.models.decoding import DecodingOptions, Hypothesis, decode
 from diptych.models.weights import digest
 from diptych.runs.folder import ModelFolder
 from diptych.runs.prepare import in_split
+from diptych.runtime.claims import differences, refuse_other
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import copy_folder, parse_json, sweep, text_of, write_atomically
@@ -172,12 +173,7 @@ def _claim(out: Path, asked: Augmentation) -> dict[str, Tally]:
         _keep(out, asked, {})
     sweep(out)
     known = parse_json(text_of(out / FILE))
-    now, before = json.loads(json.dumps(asdict(asked))), known["asked"]
-    if different := [f"{name}: {now[name]}, was {before.get(name)}" for name in now if now[name] != before.get(name)]:
-        raise RecipeError(
-            f"{out} holds another augmentation: {'; '.join(different)}; give the same options to go on with it, "
-            "or another folder"
-        )
+    refuse_other(out, "another augmentation", differences(asdict(asked), known["asked"]))
     return {number: Tally(**counts) for number, counts in known["counts"].items()}
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 from diptych.runtime.errors import DataError
-from diptych.runtime.files import parse_json, text_of, write_atomically
+from diptych.runtime.files import parse_json, sha256_of, text_of, write_atomically
 from diptych.vision.pictures import ENDINGS, find_pictures
 
 FILE = "contents.json"
@@ -36,7 +35,7 @@ def read_contents(pictures: Path, cache: Path) -> tuple[dict[Path, str], dict[Pa
             state = path.stat()
             known = before.get(name, [])
             same = known[:2] == [state.st_size, state.st_mtime_ns]
-            content = str(known[2]) if same else _sha256(path)
+            content = str(known[2]) if same else sha256_of(path)
         except OSError as error:
             refused[path] = f"cannot read the picture {path}: {error.strerror}"
             continue
@@ -45,11 +44,6 @@ def read_contents(pictures: Path, cache: Path) -> tuple[dict[Path, str], dict[Pa
         cache.mkdir(parents=True, exist_ok=True)
         write_atomically(cache / FILE, json.dumps(states).encode())
     return contents, refused
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _kept(path: Path) -> dict[str, list[str | int]]:

@@ -17,7 +17,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from diptych.runtime.errors import CheckpointError
-from diptych.runtime.files import bytes_of, parse_json, text_of, write_atomically
+from diptych.runtime.files import bytes_of, parse_json, sha256_of_json, text_of, write_atomically
 
 DETECTOR, WEIGHTS = "detector.json", "detector.safetensors"
 FORMAT = 2  # of detector.json; 1 had no check, and did not say its format
@@ -42,7 +42,7 @@ def write_detector(folder: Path, described: Mapping[str, Any], module: nn.Module
         content = packed(module)
         write_atomically(folder / WEIGHTS, content)
         values["sha256"] = hashlib.sha256(content).hexdigest()
-    values["check"] = _check(values)
+    values["check"] = sha256_of_json(values)
     write_atomically(folder / DETECTOR, (json.dumps(values, indent=1) + "\n").encode())
 
 
@@ -59,16 +59,12 @@ def read_detector(folder: Path) -> dict[str, Any]:
         form, check = values.pop("format", None), values.pop("check", None)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{path} is damaged ({error!r}); copy the folder again") from error
-    if (form, check) != (None, None) and check != _check({**values, "format": form}):
+    if (form, check) != (None, None) and check != sha256_of_json({**values, "format": form}):
         raise CheckpointError(f"{path} is not what was written (its check differs); copy the whole folder again")
     if form not in (None, FORMAT):
         raise CheckpointError(f"{path} has format {form!r}, and this Diptych reads {FORMAT}: use its version")
     read: dict[str, Any] = values
     return read
-
-
-def _check(values: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def check_detector(folder: Path, weights: str, *, files: bool = True) -> None:
