@@ -7,12 +7,14 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 RESULTS = Path(__file__).parent / "results"
+Figure = dict[str, float]
 
 
 def machine() -> dict[str, Any]:
@@ -39,6 +41,14 @@ def save_result(name: str, command: str, figures: dict[str, Any], folder: Path =
     record = {"command": command, "date": date, "commit": commit, "machine": machine(), "figures": figures}
     path.write_text(json.dumps(record, indent=2) + "\n")
     return path
+
+
+def of_score(saved: Mapping[str, Any]) -> Figure:
+    """From what `Score.to_json` keeps."""
+    low, high = saved.get("interval") or (None, None)
+    known = {"value": saved["value"], "low": low, "high": high}
+    known |= {name: saved.get(name) for name in ("blind", "ceiling")}
+    return {name: round(value, 1) for name, value in known.items() if value is not None}
 
 
 def _git(*asked: str) -> str:

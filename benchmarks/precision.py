@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.machine import save_result
+from benchmarks.machine import of_score, save_result
 from benchmarks.vlp import VOCABULARY, samples
 from diptych.core import Batch, Writer, collate
 from diptych.data.store.store import Store
@@ -31,7 +31,6 @@ from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPResolvedConf
 from diptych.tasks import find_task
 from diptych.tasks.caption import Captioning
 from diptych.tasks.run import ask
-from experiments.figures import of_score
 
 FORMATS, COUNTS = ("fp32", "bf16"), (1, 2, 4, 8, 32, 64)
 CPU = torch.device("cpu")

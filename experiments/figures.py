@@ -11,21 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import save_result
+from benchmarks.machine import Figure, save_result
 from diptych.metrics.bootstrap import Interval
 
 RESULTS = Path(__file__).parent / "results"
 FIELDS = ("value", "low", "high", "blind", "ceiling", "seeds")
-
-Figure = dict[str, float]
-
-
-def of_score(saved: Mapping[str, Any]) -> Figure:
-    """From what `Score.to_json` keeps."""
-    low, high = saved.get("interval") or (None, None)
-    known = {"value": saved["value"], "low": low, "high": high}
-    known |= {name: saved.get(name) for name in ("blind", "ceiling")}
-    return {name: round(value, 1) for name, value in known.items() if value is not None}
 
 
 def of_interval(interval: Interval) -> Figure:

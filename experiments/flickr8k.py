@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import Figure
 from diptych.data.store.store import DETECTOR, INDEX, Store, StoreWriter
 from diptych.runs.demo.thorough import spread
 from diptych.runs.distributed import ending_children, workers
@@ -30,7 +31,7 @@ from diptych.runs.prepare import in_split
 from diptych.runtime.processes import PROCESSES
 from experiments.claiming import claim
 from experiments.claims.arms import Arm, Place, Stage, measured
-from experiments.figures import Figure, save
+from experiments.figures import save
 
 LABELLED = 1000
 PRETRAINED, SCRATCH = "pre-trained", "from scratch"

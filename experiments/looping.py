@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from benchmarks.machine import of_score
 from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
 from diptych.metrics import repeated_ngrams, tokens_of
@@ -33,7 +34,7 @@ from diptych.runtime.files import write_atomically
 from diptych.storybook import names_of_kinds
 from diptych.systems import find_recipe
 from diptych.tasks.caption import score_captions
-from experiments.figures import of_score, save
+from experiments.figures import save
 from experiments.hard_world import STORE, HardWorld, goes_round
 
 RECIPE, WORDS, ROW = "unified-vlp/photos/caption", "tokens", "row.json"

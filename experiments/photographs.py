@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from benchmarks.machine import of_score
 from diptych.data.store.store import Store
 from diptych.runs.distributed import workers
 from diptych.runs.evaluation.evaluate import score_model
@@ -27,7 +28,7 @@ from diptych.runs.run import Run, fit_to, run
 from diptych.runtime.files import write_atomically
 from diptych.runtime.processes import PROCESSES
 from diptych.systems import find_recipe
-from experiments.figures import of_score, save
+from experiments.figures import save
 from experiments.hard_world import STORE, HardWorld
 
 ROW = "row.json"

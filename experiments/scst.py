@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from benchmarks.machine import Figure
 from diptych.core import Record
 from diptych.data.store.store import Store
 from diptych.metrics import hallucinations, repeated_ngrams, tokens_of
@@ -34,7 +35,7 @@ from diptych.runtime.errors import DataError
 from diptych.runtime.files import write_atomically
 from diptych.storybook import names_of_kinds
 from diptych.systems import find_recipe
-from experiments.figures import Figure, save
+from experiments.figures import save
 
 TAUGHT, LONGER, REWARDED = "cross-entropy", "cross-entropy, longer", "self-critical"
 ARMS = (TAUGHT, LONGER, REWARDED)

@@ -24,11 +24,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.machine import Figure, of_score
 from diptych.runs.distributed import ending_children, workers
 from diptych.runtime.processes import PROCESSES
 from diptych.systems import RECIPES, SYSTEMS
 from experiments.claims.arms import Arm, Place, Stage, in_turns, key_of, measured
-from experiments.figures import RESULTS, Figure, of_score, save
+from experiments.figures import RESULTS, save
 
 NAME = "systems"
 COMMAND = "uv run python -m experiments.systems --store runs/store --out runs/systems"

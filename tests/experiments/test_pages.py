@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.machine import of_score
 from diptych.metrics.bootstrap import Interval
 from diptych.tasks.scores import Score
-from experiments.figures import of_interval, of_score
+from experiments.figures import of_interval
 from experiments.pages import BEGIN, END, readme, results
 from experiments.tables import Column, Pivot, at_chance, in_full, number, whole
 

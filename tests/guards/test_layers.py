@@ -1,7 +1,65 @@
-"""Imports go one way: the contract stands in pyproject.toml."""
+"""Imports go one way: the contract of rooms stands in pyproject.toml, that of files here."""
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 
 from importlinter.cli import lint_imports
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def test_imports_go_one_way(capsys: object) -> None:
     assert lint_imports(no_cache=True) == 0
+
+
+def test_benchmarks_know_no_experiments() -> None:
+    """What both need is in benchmarks/machine.py."""
+    both = graph(ROOT, "benchmarks") | graph(ROOT, "experiments")
+    assert not [name for name in both if name.startswith("benchmarks") for to in both[name] if "experiments" in to]
+    assert circle(both) is None
+
+
+def test_a_circle_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "made").mkdir()
+    for name, text in (
+        ("a", "from made import b"),
+        ("b", "def f():\n    from made.c import x"),
+        ("c", "import made.a"),
+    ):
+        (tmp_path / "made" / f"{name}.py").write_text(text)
+    found = circle(graph(tmp_path, "made"))
+    assert found is not None
+    assert set(found) == {"made.a", "made.b", "made.c"}
+    (tmp_path / "made" / "c.py").write_text("import json")
+    assert circle(graph(tmp_path, "made")) is None
+
+
+def circle(imports: dict[str, set[str]]) -> list[str] | None:
+    """Files that import each other, in turn; None where there are none."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        found: list[str] = error.args[1]
+        return found
+    return None
+
+
+def graph(root: Path, package: str) -> dict[str, set[str]]:
+    """Each file of a package, and the files of it and of others that it imports."""
+    files = {_module(path.relative_to(root)): path for path in (root / package).rglob("*.py")}
+    return {name: {to for to in _imported(path, files) if to != name} for name, path in files.items()}
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def _imported(path: Path, files: dict[str, Path]) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for one in node.names:
+                yield inner if (inner := f"{node.module}.{one.name}") in files else node.module

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from diptych.core import Vocabulary
-from diptych.runs.run import _fingerprint
+from diptych.runs.run import fingerprint
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import RecipeError
 from diptych.systems import find_recipe
@@ -146,11 +146,11 @@ def test_a_setting_of_a_later_version_stops_no_run() -> None:
 
     now = find_recipe(SMALL)
     later = Later.model_validate(now.model_dump())
-    assert _fingerprint(later, None) == _fingerprint(now, None)
-    assert _fingerprint(later.model_copy(update={"added": 4}), None) != _fingerprint(now, None)
-    assert _fingerprint(now.override(["model.dropout=0.2"]), None) != _fingerprint(now, None)
+    assert fingerprint(later, None) == fingerprint(now, None)
+    assert fingerprint(later.model_copy(update={"added": 4}), None) != fingerprint(now, None)
+    assert fingerprint(now.override(["model.dropout=0.2"]), None) != fingerprint(now, None)
     at_their_defaults = [now.model_copy(update={"objectives": kind()}) for kind in (VqaObjectives, ImageBertObjectives)]
-    assert len({_fingerprint(recipe, None) for recipe in at_their_defaults}) == 2
+    assert len({fingerprint(recipe, None) for recipe in at_their_defaults}) == 2
 
 
 def test_a_section_is_set_before_its_keys() -> None:

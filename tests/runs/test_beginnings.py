@@ -104,7 +104,7 @@ def test_what_a_paper_begins_from_is_asked_for_with_the_way_to_get_it(tmp_path: 
         plan(find_recipe("unified-vlp/pretrain"), store, tmp_path / "run", None)
     with pytest.raises(RecipeError, match=r"diptych pretrain xgpt/text --out TEXT, then --model TEXT"):
         plan(find_recipe("xgpt/pretrain"), store, tmp_path / "run", None)
-    assert plan(find_recipe("vl-bert/vqa", ["init=none"]), store, tmp_path / "run", None).fresh
+    assert plan(find_recipe("vl-bert/vqa", ["init=none"]), store, tmp_path / "run", None).start is None
     assert fit_to(find_recipe("vl-bert/vqa"), built("vl-bert/pretrain")).init is None
 
 

@@ -4,39 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
-from diptych.core import Record, Sample, Task, names_for_tags
-from diptych.data.store.loader import Loader
+from diptych.core import Record, Task, names_for_tags
+from diptych.data.store.corpus import Corpus, Lines
+from diptych.data.store.loader import Loader, ToSamples, Updates
 from diptych.data.store.store import Store, iterate, splits_in
 from diptych.data.store.tokens import FILE as TOKENS
 from diptych.data.store.tokens import Tokens
 from diptych.models import ResolvedConfig
 from diptych.objectives import Schedule
 from diptych.runs.folder import Architecture, ModelFolder
-from diptych.runs.regions import more_regions, pixels_of
 from diptych.runs.self_critical import Rewarded
-from diptych.runs.tasks import make_task
-from diptych.runs.teaching import Teaching
-from diptych.runs.text_corpus import check_text, corpus_of, first_lines
+from diptych.runs.tasks import make_task, pixels_of
+from diptych.runs.teaching import Teaching, more_regions
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.runtime.files import bytes_of, checksum, write_atomically
 from diptych.systems import SYSTEMS
 from diptych.systems.objectives import SelfCriticalObjectives
 from diptych.systems.recipe import Recipe, claimed
-from diptych.tasks import find_task
+from diptych.tasks import TaskSpec, find_task
 from diptych.tasks.answers import Answers
 from diptych.tasks.spec import LeavesOut, TrainingRecords
 
 VOCABULARY_SIZE = 8000
+VOCABULARY_LINES = 20_000  # of a text file, that a vocabulary is learnt from besides all the captions
 TOKENS_CHECK = "tokenizer.check"  # the checksum of a run's tokeniser
 
 
 @dataclass(frozen=True)
 class Plan:
+    """A run, resolved: what its recipe names is looked up here and nowhere later."""
+
     recipe: Recipe
+    spec: TaskSpec
     store: Store
+    start: ModelFolder | None  # the model that it continues
     tokens: Tokens
     answers: Answers | None
     task: Task
@@ -45,7 +51,6 @@ class Plan:
     architecture: Architecture
     records: list[int]  # of the store, to train on
     held_out: list[int]  # of the store, to validate on; may be empty
-    fresh: bool = True  # begins from no model of its system
 
     def notes(self) -> Iterator[str]:
         """What is no error, and what a user should know before the run."""
@@ -56,9 +61,9 @@ class Plan:
             )
         most = self.recipe.model.max_regions
         yield from more_regions(self.store, self.records, most)
-        if (of_task := find_task(self.recipe.task).notes) is not None:
-            yield from of_task(self.task, TrainingRecords(self.store, self.records, most))
-        if self.fresh and self.store.contract.weights and self.store.detector() is None:
+        if self.spec.notes is not None:
+            yield from self.spec.notes(self.task, TrainingRecords(self.store, self.records, most))
+        if self.start is None and self.store.contract.weights and self.store.detector() is None:
             yield (
                 f"{self.store.folder} carries no detector, so that the model will read features alone and no pictures; "
                 "the command that extracted it adds the detector when given again"
@@ -71,11 +76,11 @@ class Plan:
                 f"a text meets the wrong pictures of its part alone: {few}, of the {batch} of a step; "
                 "training.micro_batch=null compares them all, where the memory is there"
             )
-        yield from self.teaching.notes(self.store, self.records, self.tokens)
+        yield from self.teaching.notes(self.spec, self.store, self.records, self.tokens)
 
     def _frozen_by_chance(self) -> Iterator[str]:
         frozen = self.recipe.model.frozen_stages
-        if self.fresh and self.recipe.network_init is None and frozen:
+        if self.start is None and self.recipe.network_init is None and frozen:
             yield (
                 f"the first {frozen} stages of the network that reads pixels are frozen (model.network_frozen) and "
                 "keep the random weights that they begin from; start from a detector (--set network_init=FOLDER) or "
@@ -84,27 +89,34 @@ class Plan:
             )
 
     def batches(self) -> Loader:
-        training, shape = self.recipe.training, self.recipe.model
+        training, data = self.recipe.training, self.recipe.data
+        corpus = None
+        if data.text is not None:
+            corpus = Corpus(Path(data.text), self.tokens, data.text_words, data.text_joined)
+        samples = partial(self.teaching.samples, self.task)
         try:
-            return Loader(
-                self.store,
-                self.records,
-                self._samples,
-                self.schedule,
-                training.batch,
-                training.seed,
-                max_regions=shape.max_regions,
-                needs_regions=shape.needs_regions,
-                corpus=corpus_of(self.recipe, self.tokens),
-                alone=self.recipe.data.text_share,
-                pixels=pixels_of(self.recipe),
-                mirror=self.recipe.data.mirror,
-                most_regions=shape.most_regions,
-            )
+            return self._loader(
+                self.records, samples, self.schedule, training.batch, training.seed, mirror=data.mirror,
+                needs_regions=self.recipe.model.needs_regions, corpus=corpus, alone=data.text_share,
+            )  # fmt: skip
         except DataError as error:
             if lines := list(self._unknown()):
                 raise DataError(f"{error}. {lines[0]}") from error
             raise
+
+    def held_out_batches(self) -> Loader:
+        """Of the records to validate on, as the first update prepares them: the same at each validation."""
+        size = self.recipe.training.batch if self.recipe.model.reads_pixels else 64
+        return self._loader(self.held_out, self.task.samples, self.schedule.first, size, 0)
+
+    def _loader(
+        self, records: list[int], samples: ToSamples, updates: Updates, batch: int, seed: int, **more: Any
+    ) -> Loader:
+        shape = self.recipe.model
+        return Loader(
+            self.store, records, samples, updates, batch, seed, max_regions=shape.max_regions,
+            most_regions=shape.most_regions, pixels=pixels_of(self.recipe), **more,
+        )  # fmt: skip
 
     def left_out(self, batches: Loader) -> Iterator[str]:
         """What the batches of a run do without, as `notes` says it: counts, an example, the way out."""
@@ -124,49 +136,54 @@ class Plan:
                 f"{caption!r}); learn one from such words (`diptych tokens`), or translate them"
             )
 
-    def _samples(self, record: Record) -> list[Sample]:
-        return self.teaching.samples(self.task, record)
-
 
 def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> Plan:
     """Raises RecipeError, DataError or CheckpointError for whatever would go wrong later."""
-    for name in ("init", "network_init"):
-        if getattr(recipe, name) is not None and start is not None and not (name == "init" and recipe.wants_init):
-            raise RecipeError(f"{name} and a model to start from exclude each other: give one")
-    if start is None:
-        recipe.check_begun()
-    if recipe.init is not None and start is None and recipe.data.vocabulary is None:
-        raise RecipeError(
-            "init begins from weights that have a vocabulary of their own: give their vocab.txt, "
-            "--set data.vocabulary=... (of pretrain: --vocab)"
-        )
-    if start is not None and recipe.model.regions_fixed:
-        asked, there = recipe.model.max_regions, start.architecture.config.max_regions
-        if asked != there:
-            raise RecipeError(
-                f"model.max_regions={asked}: {start.folder} was built for {there} and its weights depend on it; leave "
-                f"it at {there}, or begin without --model"
-            )
+    spec = find_task(recipe.task)
+    _check_start(recipe, start)
     again = claimed(out, recipe)
     if start is not None:
         start.accept(store.contract, store.folder)
     store.detector()
     objectives = recipe.objectives
-    by_reward = Rewarded(recipe, objectives) if isinstance(objectives, SelfCriticalObjectives) else None
-    teaching = by_reward or Teaching(recipe)
+    teaching = Rewarded(recipe, objectives) if isinstance(objectives, SelfCriticalObjectives) else Teaching(recipe)
     teaching.check(start)
     records = _choose(recipe, store)
-    check_text(recipe)
-    tokens = _own_tokens(recipe, start) if start is not None else _tokens(recipe, store, out, again)
-    answers = _answers(recipe, store, start)
-    task = make_task(recipe, tokens, answers)
+    _check_text(recipe, spec)
+    tokens = _own_tokens(recipe, start) if start is not None else tokens_of_run(recipe, store, out, again)
+    answers = start.answers if start is not None else None
+    if answers is None and spec.answers is not None:
+        answers = spec.answers(
+            iterate(store, recipe.data.split), recipe.data.answers_at_least, recipe.data.answers_most
+        )
+    task = make_task(recipe, tokens, answers, spec)
     schedule = replace(teaching.schedule(store, tokens, records, out), seed=recipe.training.seed)
-    architecture = _architecture(recipe, store, tokens, schedule, answers)
+    architecture = _architecture(recipe, spec, store, tokens, schedule, answers)
     # Records of which this task can ask something.
     held_out = [index for index in store.split(recipe.data.validation) if task.queries(store.words(index))]
     held_out = held_out[: recipe.data.validation_records]
-    fresh = start is None
-    return Plan(recipe, store, tokens, answers, task, teaching, schedule, architecture, records, held_out, fresh)
+    return Plan(recipe, spec, store, start, tokens, answers, task, teaching, schedule, architecture, records, held_out)
+
+
+def _check_start(recipe: Recipe, start: ModelFolder | None) -> None:
+    """Whether the recipe and the model to start from agree on where the weights come from."""
+    if start is None:
+        recipe.check_begun()
+        if recipe.init is not None and recipe.data.vocabulary is None:
+            raise RecipeError(
+                "init begins from weights that have a vocabulary of their own: give their vocab.txt, "
+                "--set data.vocabulary=... (of pretrain: --vocab)"
+            )
+        return
+    for name in ("init", "network_init"):
+        if getattr(recipe, name) is not None and not (name == "init" and recipe.wants_init):
+            raise RecipeError(f"{name} and a model to start from exclude each other: give one")
+    asked, there = recipe.model.max_regions, start.architecture.config.max_regions
+    if recipe.model.regions_fixed and asked != there:
+        raise RecipeError(
+            f"model.max_regions={asked}: {start.folder} was built for {there} and its weights depend on it; leave "
+            f"it at {there}, or begin without --model"
+        )
 
 
 def in_split(store: Store, split: str, option: str) -> list[int]:
@@ -202,13 +219,16 @@ def _choose(recipe: Recipe, store: Store) -> list[int]:
     return sorted(Random(f"{recipe.training.seed}/records").sample(there, recipe.data.records))
 
 
-def _tokens(recipe: Recipe, store: Store, out: Path, again: bool) -> Tokens:
+def tokens_of_run(recipe: Recipe, store: Store, out: Path, again: bool) -> Tokens:
     """Learnt once and kept beside the run: another set of records would give other ids."""
     if recipe.data.vocabulary is not None:
         return Tokens.from_vocabulary(Path(recipe.data.vocabulary), recipe.data.lowercase)
     if again and (out / TOKENS).is_file():
         return _kept_tokens(out)
-    texts = taught_texts(store, recipe.data.validation) + first_lines(recipe)
+    texts = taught_texts(store, recipe.data.validation)
+    if recipe.data.text is not None:
+        lines = Lines(Path(recipe.data.text))
+        texts += [lines[number] for number in range(min(len(lines), VOCABULARY_LINES))]
     return Tokens.train(texts, VOCABULARY_SIZE, recipe.data.lowercase, recipe.data.tokens)
 
 
@@ -241,16 +261,8 @@ def _own_tokens(recipe: Recipe, start: ModelFolder) -> Tokens:
     return start.tokens
 
 
-def _answers(recipe: Recipe, store: Store, start: ModelFolder | None) -> Answers | None:
-    if start is not None and start.answers is not None:
-        return start.answers
-    learn = find_task(recipe.task).answers
-    least, most = recipe.data.answers_at_least, recipe.data.answers_most
-    return learn(iterate(store, recipe.data.split), least, most) if learn is not None else None
-
-
 def _architecture(
-    recipe: Recipe, store: Store, tokens: Tokens, schedule: Schedule, answers: Answers | None
+    recipe: Recipe, spec: TaskSpec, store: Store, tokens: Tokens, schedule: Schedule, answers: Answers | None
 ) -> Architecture:
     config = SYSTEMS[recipe.system].resolved(
         **recipe.model.fitted(store.contract.whole).model_dump(),
@@ -260,7 +272,7 @@ def _architecture(
         whole_size=store.contract.whole_size,
         answers=len(answers.names) if answers is not None else 0,
     )
-    _check_room(recipe, config)
+    _check_room(recipe, spec, config)
     _check_classes(recipe, store, schedule)
     # The word head stays through every task, so that a fine-tuned model can still be trained on words.
     heads = {"word", *schedule.heads} | ({"answer"} if answers is not None else set())
@@ -280,10 +292,9 @@ def _check_classes(recipe: Recipe, store: Store, schedule: Schedule) -> None:
     )
 
 
-def _check_room(recipe: Recipe, config: ResolvedConfig) -> None:
+def _check_room(recipe: Recipe, spec: TaskSpec, config: ResolvedConfig) -> None:
     """Whether the longest texts that the recipe reads have places."""
-    task = find_task(recipe.task)
-    marks = 3 if config.answer_slot and not task.pretrains else task.separators
+    marks = 3 if config.answer_slot and not spec.pretrains else spec.separators
     read = {"data.max_words": (recipe.data.max_words, marks, config.max_beside)}
     if recipe.data.text is not None:
         read["data.text_words"] = (recipe.data.text_words, 1, config.max_text)
@@ -294,3 +305,25 @@ def _check_room(recipe: Recipe, config: ResolvedConfig) -> None:
                 f"the model's shape leaves {places} places for words, and {key}={words} wants {words + more}; raise "
                 f"model.positions{budget} or lower {key}"
             )
+
+
+def _check_text(recipe: Recipe, spec: TaskSpec) -> None:
+    """Where text is asked for there must be some, and a model that can read it. Raises RecipeError."""
+    can = sorted(name for name, system in SYSTEMS.items() if "alone" in getattr(system.model, "provides", ()))
+    if recipe.data.text is None:
+        if getattr(recipe.objectives, "text_alone", 0):
+            raise RecipeError(
+                "objectives.text_alone asks for text without pictures: name a file with a sentence a line, "
+                "--set data.text=FILE, or set objectives.text_alone=0"
+            )
+    elif not spec.pretrains:
+        raise RecipeError(f"data.text is for pre-training, not for {recipe.task}; leave it out")
+    elif recipe.system not in can:
+        raise RecipeError(
+            f"{recipe.system} reads no text without a picture; leave out data.text, or take {' or '.join(can)}"
+        )
+    elif pictured := recipe.objectives.of_pictures:
+        raise RecipeError(
+            f"{recipe.name} has tasks of pictures ({', '.join(pictured)}), which take turns with whole batches; "
+            "learn from data.text in a stage of its own (xgpt/text), and go on from its model with --model"
+        )

@@ -24,16 +24,14 @@ from diptych.models.weights import digest, load_into
 from diptych.objectives import Schedule
 from diptych.runs.folder import INNER, ModelFolder
 from diptych.runs.prepare import Plan, in_split, keep_tokens, plan
-from diptych.runs.regions import pixels_of
 from diptych.runs.starts import begin, begin_network
-from diptych.runs.tasks import task_of
+from diptych.runs.tasks import pixels_of, task_of
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.runtime.progress import bar
 from diptych.runtime.terminal import make_console
 from diptych.runtime.weight_files import read_weights
 from diptych.systems.recipe import Recipe, claim, claimed
-from diptych.tasks import find_task
 from diptych.tasks.caption import Captioning
 from diptych.tasks.run import ask
 from diptych.tasks.spec import LIKELIHOOD, Start
@@ -63,8 +61,8 @@ def run(
     if start is not None:
         for fresh in _begin_from(model, start):
             console.print(fresh, markup=False, highlight=False, soft_wrap=True)
-        if (begin_heads := find_task(recipe.task).begin) is not None:
-            begin_heads(chosen.task, model.heads, Start(start.model.heads, start.answers))
+        if chosen.spec.begin is not None:
+            chosen.spec.begin(chosen.task, model.heads, Start(start.model.heads, start.answers))
     begun = bool(steps_in(out / CHECKPOINTS))  # all weights come from there: what it began as need not be there still
     if recipe.init is not None and start is None and not begun:
         console.print(f"{recipe.init}: {begin(model, recipe.system, recipe.init).lines()[-1]}")
@@ -87,14 +85,14 @@ def run(
         training=recipe.training if validate else _without_validation(recipe.training),
         folder=out,
         validate=validate,
-        score=find_task(recipe.task).watched if validate else None,
-        fingerprint=_fingerprint(recipe, start),
+        score=chosen.spec.watched if validate else None,
+        fingerprint=fingerprint(recipe, start),
         console=console,
         begin=take_folder,
     )
     if batches.corrupt:
         console.print(_left_out(batches.corrupt), markup=False)
-    return Run(_saved(chosen, result, out, start), result)
+    return Run(_saved(chosen, result, out), result)
 
 
 def _begin_from(model: SystemModel, start: ModelFolder) -> Iterator[str]:
@@ -116,9 +114,9 @@ def _begin_from(model: SystemModel, start: ModelFolder) -> Iterator[str]:
     load_into(model, tensors)
 
 
-def _saved(chosen: Plan, result: Result, out: Path, start: ModelFolder | None) -> ModelFolder:
+def _saved(chosen: Plan, result: Result, out: Path) -> ModelFolder:
     """The final weights as a model folder; with several processes the first one writes it."""
-    model = chosen.architecture.build()
+    model, start = chosen.architecture.build(), chosen.start
     load_into(model, read_weights(result.weights), complete=True)
     detector = chosen.store.detector()
     made = ModelFolder(
@@ -274,26 +272,13 @@ def _validation(chosen: Plan, console: Console) -> Callable[[nn.Module, int], di
     recipe, store, task = chosen.recipe, chosen.store, chosen.task
     if recipe.training.validate_every is None or not chosen.held_out:
         return None
-    spec = find_task(recipe.task)
+    spec = chosen.spec
     if spec.pretrains:
-        most, schedule = recipe.model.max_regions, chosen.schedule.first
-        pixels = pixels_of(recipe)
-        size = 64 if pixels is None else recipe.training.batch
-        batches = Loader(
-            store,
-            chosen.held_out,
-            task.samples,
-            schedule,
-            size,
-            seed=0,
-            max_regions=most,
-            pixels=pixels,
-            most_regions=recipe.model.most_regions,
-        )
+        batches = chosen.held_out_batches()
 
         def likelihood(module: nn.Module, _: int) -> dict[str, float]:
             before = len(batches.corrupt)
-            found = _likelihood(module, batches, schedule)
+            found = _likelihood(module, batches, chosen.schedule.first)
             if len(batches.corrupt) > before:
                 console.print(_left_out(batches.corrupt, "validation"), markup=False)
             return {LIKELIHOOD: found}
@@ -327,7 +312,7 @@ def _without_validation(training: TrainingConfig) -> TrainingConfig:
     return derive(training, validate_every=None, patience=None, average_best=1)
 
 
-def _fingerprint(recipe: Recipe, start: ModelFolder | None) -> str:
+def fingerprint(recipe: Recipe, start: ModelFolder | None) -> str:
     """What a run must share with its checkpoints: the recipe, and the weights it began from."""
     bound = json.dumps(recipe.bound, sort_keys=True)
     return digest(start.model, bound) if start is not None else hashlib.sha256(bound.encode()).hexdigest()

@@ -24,7 +24,7 @@ from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import sha256_of_json
 from diptych.systems import RECIPES
 from diptych.systems.objectives import SelfCriticalObjectives
-from diptych.tasks import CAPTION
+from diptych.tasks import CAPTION, TaskSpec
 
 FAR_ABOVE = 5  # times the recipe's learning rate, from where on it is warned of
 FREQUENCIES = "frequencies.json"  # in the folder of the run
@@ -147,7 +147,7 @@ class Rewarded(Teaching):
         samples = task.samples(replace(record, captions=references_of(record)))
         return samples[:1] if self.objectives.references == "paper" else samples
 
-    def notes(self, store: Store, records: Sequence[int], tokens: Tokens) -> Iterator[str]:
+    def notes(self, spec: TaskSpec, store: Store, records: Sequence[int], tokens: Tokens) -> Iterator[str]:
         """Whole captions are compared, so none is said to be cut."""
         bare = [record.key for record in map(store.words, records) if not references_of(record)]
         if bare:

@@ -1,30 +1,26 @@
-"""From a recipe, or a model folder, to the task that it names: `diptych.tasks.TASKS` says what each is."""
+"""From a recipe, or a model folder, to the task that it names, and to how pictures are read."""
 
 from __future__ import annotations
 
 from diptych.core import Task
+from diptych.data.store.pixels import Pixels
 from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import ModelFolder
 from diptych.runtime.errors import RecipeError
 from diptych.systems.recipe import Recipe
-from diptych.tasks import find_learnt, find_task
+from diptych.tasks import TaskSpec, find_learnt, find_task
 from diptych.tasks.answers import Answers
 from diptych.tasks.spec import TaskOptions
 
 
-def make_task(recipe: Recipe, tokens: Tokens, answers: Answers | None, name: str | None = None) -> Task:
-    """The recipe's, or another by `name`, made as the recipe says."""
+def make_task(recipe: Recipe, tokens: Tokens, answers: Answers | None, spec: TaskSpec | None = None) -> Task:
+    """The recipe's, or another, made as the recipe says."""
+    shape, taught = recipe.model, recipe.objectives
     options = TaskOptions(
-        tokens,
-        answers,
-        recipe.decoding,
-        recipe.data.max_words,
-        recipe.model.max_regions,
-        recipe.model.answer_slot,
-        recipe.objectives.answer_form,
-        recipe.objectives.reads_pairs,
-    )
-    return find_task(name or recipe.task).build(options)
+        tokens, answers, recipe.decoding, recipe.data.max_words, shape.max_regions, shape.answer_slot,
+        taught.answer_form, taught.reads_pairs,
+    )  # fmt: skip
+    return (spec or find_task(recipe.task)).build(options)
 
 
 def task_of(folder: ModelFolder, name: str | None = None) -> Task:
@@ -33,8 +29,16 @@ def task_of(folder: ModelFolder, name: str | None = None) -> Task:
         raise RecipeError(
             f"{folder.folder} was imported and knows no task yet; fine-tune it: diptych finetune {name or 'caption'}"
         )
-    if name is not None and not find_learnt(name).can_ask(folder.model):
+    spec = find_learnt(name) if name is not None else None
+    if spec is not None and not spec.can_ask(folder.model):
         raise RecipeError(
             f"{folder.folder} has not learnt {name}; teach it: diptych finetune {name} --model {folder.folder}"
         )
-    return make_task(folder.recipe, folder.tokens, folder.answers, name)
+    return make_task(folder.recipe, folder.tokens, folder.answers, spec)
+
+
+def pixels_of(recipe: Recipe) -> Pixels | None:
+    """How pictures are read, where the model reads pixels."""
+    if not recipe.model.reads_pixels:
+        return None
+    return Pixels(recipe.data.pixels_shorter, recipe.data.pixels_longer, recipe.data.pixels_colours)

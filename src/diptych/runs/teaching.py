@@ -12,8 +12,7 @@ from diptych.data.store.tokens import Tokens
 from diptych.objectives import Schedule
 from diptych.runs.folder import ModelFolder
 from diptych.systems.recipe import Recipe
-from diptych.tasks import find_task
-from diptych.tasks.spec import SAMPLED, of_the_first
+from diptych.tasks.spec import SAMPLED, TaskSpec, of_the_first
 
 MARKS = 3  # special tokens that stand with the words, at most
 
@@ -34,23 +33,27 @@ class Teaching:
     def samples(self, task: Task, record: Record) -> list[Sample]:
         return task.samples(record)
 
-    def notes(self, store: Store, records: Sequence[int], tokens: Tokens) -> Iterator[str]:
-        """What is no error, and what a user should know before the run."""
-        return cut_short(store, records, self.recipe, tokens)
+    def notes(self, spec: TaskSpec, store: Store, records: Sequence[int], tokens: Tokens) -> Iterator[str]:
+        """What is no error, and what a user should know before the run: texts that data.max_words cuts."""
+        if not spec.cuts_texts:
+            return
+        texts = [text for index in records[:SAMPLED] for text in spec.texts(store.words(index))]
+        most, lengths = self.recipe.data.max_words, [len(tokens.encode(text)) for text in texts]
+        if over := [length for length in lengths if length > most]:
+            longest = max(over)
+            room = longest + MARKS <= self.recipe.model.max_beside
+            yield (
+                f"{len(over)} of {len(texts)} {spec.field}{of_the_first(len(records))} are longer than {most} words or "
+                "pieces and are cut; "
+                + (f"data.max_words={longest} takes them whole" if room else f"the longest has {longest}")
+            )
 
 
-def cut_short(store: Store, records: Sequence[int], recipe: Recipe, tokens: Tokens) -> Iterator[str]:
-    """Texts of the task of more words than data.max_words."""
-    task = find_task(recipe.task)
-    if not task.cuts_texts:
-        return
-    texts = [text for index in records[:SAMPLED] for text in task.texts(store.words(index))]
-    most, lengths = recipe.data.max_words, [len(tokens.encode(text)) for text in texts]
-    if over := [length for length in lengths if length > most]:
-        first = of_the_first(len(records))
-        longest = max(over)
-        room = longest + MARKS <= recipe.model.max_beside
+def more_regions(store: Store, records: Sequence[int], most: int) -> Iterator[str]:
+    """Whether pictures have more regions than a model reads."""
+    over = [index for index in records if store.region_count(index) > most]
+    if over:
         yield (
-            f"{len(over)} of {len(texts)} {task.field}{first} are longer than {most} words or pieces and are cut; "
-            + (f"data.max_words={longest} takes them whole" if room else f"the longest has {longest}")
+            f"{len(over)} of {len(records)} pictures have more than {most} regions: the best {most} are kept "
+            f"(the first: {store.words(over[0]).key}, {store.region_count(over[0])})"
         )

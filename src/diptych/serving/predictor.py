@@ -19,7 +19,7 @@ from diptych.core import Question, Record, Regions, Sample, Writer, collate
 from diptych.data.store.tokens import Tokens
 from diptych.models.decoding import DecodingOptions, decode
 from diptych.runs.folder import ModelFolder, open_model
-from diptych.runs.regions import pixels_of
+from diptych.runs.tasks import pixels_of
 from diptych.runtime.devices import Precision, choose_device, choose_prediction, precision_of, predicting
 from diptych.runtime.errors import CheckpointError, DataError, ServingError
 from diptych.serving.deciding import Chosen, Found, Verdict, choose, ground, learnt_task, verify

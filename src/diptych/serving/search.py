@@ -18,7 +18,7 @@ from diptych.core import Record
 from diptych.data.extract import extract
 from diptych.data.store.store import FAILURES, Store
 from diptych.runs.folder import ModelFolder
-from diptych.runs.regions import pixels_of
+from diptych.runs.tasks import pixels_of
 from diptych.runtime.errors import DataError, ServingError
 from diptych.runtime.files import parse_json, text_of
 from diptych.serving.galleries import VectorStore, open_vectors

@@ -17,9 +17,9 @@ from diptych.metrics.results import Results, read_answer_results, read_caption_r
 from diptych.models.decoding import DecodingOptions
 from diptych.runs.evaluation.retrieve import Extent, retrieve
 from diptych.runs.folder import ModelFolder
-from diptych.runs.regions import more_regions, unseen
 from diptych.runs.run import predict
 from diptych.runs.tasks import task_of
+from diptych.runs.teaching import more_regions
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.progress import tell
 from diptych.tasks import TaskSpec, find_task
@@ -76,7 +76,7 @@ def score_model(
         *_written(model, decoding),
         *_left_out(damaged),
         *more_regions(store, store.split(split), most),
-        *unseen(records),
+        *_unseen(records),
     )
     return predictions, replace(scores, scores=(*scores.scores, *extra), notes=(*scores.notes, *notes))
 
@@ -103,6 +103,13 @@ def _written(model: ModelFolder, decoding: DecodingOptions | None) -> Iterator[s
         if changed:
             values = (f"{name} {value} (recipe: {usual[name]})" for name, value in changed.items())
             yield f"captions written with {', '.join(values)}"
+
+
+def _unseen(records: Sequence[Record]) -> Iterator[str]:
+    """Whether pictures have no region at all."""
+    bare = [record.key for record in records if record.regions is None or not len(record.regions)]
+    if bare:
+        yield f"{len(bare)} of {len(records)} pictures have no region (the first: {bare[0]}): nothing was seen of them"
 
 
 def _left_out(damaged: Sequence[str]) -> Iterator[str]:

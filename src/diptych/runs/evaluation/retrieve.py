@@ -20,7 +20,7 @@ from diptych.metrics.retrieval import RECALLS
 from diptych.models.weights import digest
 from diptych.runs.folder import ModelFolder
 from diptych.runs.prepare import in_split
-from diptych.runs.regions import pixels_of
+from diptych.runs.tasks import pixels_of
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.progress import bar
 from diptych.tasks.gallery import Cells, Gallery, Records, joined, open_table
