@@ -102,4 +102,11 @@ def _unforeseen(error: Exception) -> str:
         return f"what is printed or written cannot be: {error.strerror}; make room and run the same command again"
     if isinstance(error, OSError) and error.filename is not None:
         return f"cannot use {error.filename}: {error.strerror}; give another place"
+    from diptych.runtime.plugins import blamed
+
+    if (plugin := blamed(error)) is not None:
+        return (
+            f"{type(error).__name__}: {error}; this was raised in code of {plugin.title}: please report it to the "
+            "authors of that package, with --debug"
+        )
     return f"{type(error).__name__}: {error}; this is a fault of Diptych: please report it, with --debug"

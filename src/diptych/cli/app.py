@@ -11,13 +11,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from diptych.runtime.errors import Terminated
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-app = typer.Typer(
+
+class Verb(TyperCommand):
+    """A verb, which knows what installed packages add. Its --help does not: it is quick, and works if they fail."""
+
+    def invoke(self, ctx: Any) -> Any:
+        from diptych.runtime.plugins import load_plugins
+
+        load_plugins()
+        return super().invoke(ctx)
+
+
+class Verbs(typer.Typer):
+    """Its commands are `Verb`s unless they name a class of their own."""
+
+    def command(self, name: str | None = None, *, cls: type[TyperCommand] | None = Verb, **settings: Any) -> Any:
+        return super().command(name, cls=cls, **settings)
+
+
+app = Verbs(
     name="diptych",
     epilog="Any verb takes --debug, to show the traceback of an error.",
     no_args_is_help=True,
@@ -25,7 +44,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-storybook = typer.Typer(
+storybook = Verbs(
     help="Write and show the drawn world, and train a detector for it.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(storybook, name="storybook")

@@ -1,4 +1,4 @@
-"""The verb that lists what can be trained, and what the papers report of it: recipes."""
+"""The verbs that list what can be trained, what the papers report of it, and what packages add: recipes, plugins."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from diptych.cli.app import app, console
+from diptych.cli.app import AsJson, app, console
 
 if TYPE_CHECKING:
     from diptych.systems import ledger
@@ -56,6 +57,24 @@ def recipes(
         _print_array([asdict(entry) for entry in listed])
     else:
         _print_list(listed)
+
+
+@app.command(cls=TyperCommand)  # not `Verb`: a package that fails is in the list
+def plugins(as_json: AsJson = False) -> None:
+    """List the installed packages that add to Diptych, and the systems, tasks and so on that each adds."""
+    from diptych.runtime.plugins import load_plugins
+    from diptych.runtime.plugins import plugins as installed
+
+    for plugin in installed():
+        error = None if plugin.error is None else f"{type(plugin.error).__name__}: {plugin.error}"
+        if as_json:
+            print(_json({"package": plugin.package, "version": plugin.version, "adds": plugin.adds, "error": error}))
+            continue
+        added = [f"  {word}: {', '.join(names)}" for word, names in plugin.adds.items() if names]
+        print("\n".join([plugin.title, *(added if error is None else [f"  failed: {error}"])]))
+    if not installed() and not as_json:
+        print("no package adds to Diptych (docs/from-outside.md describes how one does)")
+    load_plugins()
 
 
 def _print_list(listed: Sequence[Entry]) -> None:

@@ -16,6 +16,7 @@ from typing import ParamSpec, TypeVar
 import torch
 
 from diptych.runtime.errors import DiptychError, Stopped, Terminated, TrainingError
+from diptych.runtime.plugins import load_plugins
 from diptych.runtime.processes import end_with_parent, fresh
 from diptych.training.devices import leave
 
@@ -44,7 +45,12 @@ def ending_children() -> Iterator[None]:
 
 def workers(count: int) -> ProcessPoolExecutor:
     """Processes that end when this one does, so that nobody writes on into a folder that is gone on with."""
-    return ProcessPoolExecutor(count, fresh(), initializer=end_with_parent, max_tasks_per_child=1)
+    return ProcessPoolExecutor(count, fresh(), initializer=_begin, max_tasks_per_child=1)
+
+
+def _begin() -> None:
+    end_with_parent()
+    load_plugins()
 
 
 def together(work: Callable[..., object], *given: object, processes: int) -> None:
@@ -92,6 +98,7 @@ def _as_rank(rank: int, world: int, port: int, work: Callable[..., object], give
     torch.set_num_threads(1)
     end_with_parent()
     try:
+        load_plugins()
         work(*given)
     except DiptychError as error:
         if rank == 0 or not isinstance(error, Stopped):

@@ -41,12 +41,13 @@ from diptych.runtime.files import (
     whole_folder,
     write_atomically,
 )
+from diptych.runtime.plugins import makers, refuse_missing
 from diptych.runtime.weight_files import read_weights
 from diptych.systems import SYSTEMS
 from diptych.systems.recipe import Recipe, named_system, parse, system_of
 from diptych.tasks.answers import FILE as ANSWERS
 from diptych.tasks.answers import Answers
-from diptych.vision.detectors.weights import check_detector
+from diptych.vision.detectors.weights import check_detector, read_detector
 
 WEIGHTS, CONFIG, FEATURES, CHECKS = "model.safetensors", "config.json", "features.json", "weights.json"
 VALIDATION = "validation.json"
@@ -65,6 +66,7 @@ class Architecture(BaseModel):
     heads: tuple[str, ...]
     tokens: str | None = None  # sha256 of tokenizer.json; folders of before have none
     imported: bool = False  # the weights are those of an official checkpoint, as it was
+    packages: dict[str, str] = {}  # that it was made with beside Diptych, with their versions
 
     @field_validator("system")
     @classmethod
@@ -113,7 +115,7 @@ class ModelFolder:
     def _write(self, folder: Path) -> None:
         save_file({name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}, folder / WEIGHTS)
         self.tokens.save(folder)
-        architecture = derive(self.architecture, tokens=sha256_of(folder / TOKENS))
+        architecture = derive(self.architecture, tokens=sha256_of(folder / TOKENS), packages=self._packages())
         write_atomically(folder / CONFIG, architecture.model_dump_json(indent=1).encode())
         write_atomically(folder / FEATURES, json.dumps(self.contract.to_json(), indent=1).encode())
         if self.recipe is not None:
@@ -126,6 +128,14 @@ class ModelFolder:
         write_atomically(folder / CHECKS, json.dumps(checks, indent=1).encode())
         if self.detector is not None:
             copy_folder(self.detector, folder / DETECTOR)
+
+    def _packages(self) -> dict[str, str]:
+        made = {"systems": [self.architecture.system], "heads": self.architecture.heads}
+        if self.recipe is not None:
+            made |= {"tasks": [self.recipe.task], "objectives": [self.recipe.objectives.kind]}
+        if self.detector is not None:
+            made["detectors"] = [str(read_detector(self.detector)["kind"])]
+        return makers(made)
 
     @property
     def weights_checksum(self) -> int:
@@ -177,7 +187,10 @@ def open_model(path: Path) -> ModelFolder:
             else f"{path} is no model folder: it has no {CONFIG}; `diptych pretrain`, `finetune` and `import` make one"
         )
     _refuse_damaged(folder, weights=True)
-    architecture = parse(Architecture, _json(folder / CONFIG), str(folder / CONFIG))
+    described = _json(folder / CONFIG)
+    if isinstance(described, dict):
+        refuse_missing(described.get("packages"), folder)
+    architecture = parse(Architecture, described, str(folder / CONFIG))
     tokens = Tokens.load(folder)
     if tokens.vocabulary != architecture.config.vocabulary or architecture.tokens not in (
         None,

@@ -62,12 +62,17 @@ def model_card(folder: ModelFolder, repository: str, publisher: Publisher) -> st
         tags=["diptych", folder.architecture.system, *tasks],
     )
     drawn = draws_its_pictures(folder)
+    made_with = folder.architecture.packages.items()
     parts = [
         f"---\n{metadata.to_yaml()}\n---\n",
         f"# {_line(repository)}\n",
         f"{system.title} ([arXiv {system.paper}](https://arxiv.org/abs/{system.paper})), made with Diptych. "
         + (f"It {'; it '.join(SAYS[task] for task in tasks)}." if tasks else "Pre-trained, and taught no task."),
-        "## How to load\n\n```python\nimport diptych\n\n"
+        "## How to load\n\n"
+        + "".join(
+            f"It was made with {package}: `pip install {package}=={version}`.\n\n" for package, version in made_with
+        )
+        + "```python\nimport diptych\n\n"
         + f'model = diptych.load("{repository}")\n'
         + "".join(f"{THREE_LINES[task]}\n" for task in tasks[:1])
         + "```",

@@ -15,6 +15,7 @@ from diptych.runs.folder import CHECKS, CONFIG, FEATURES, VALIDATION, WEIGHTS, M
 from diptych.runtime.downloads import without_retries
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.files import parse_json, refuse_links_out, text_of, whole_folder
+from diptych.runtime.plugins import refuse_missing
 from diptych.systems import SYSTEMS
 from diptych.systems.recipe import FILE as RECIPE
 from diptych.tasks.answers import FILE as ANSWERS
@@ -31,7 +32,7 @@ def fetch(name: str) -> Path:
 
     with _asking(name, "copy the model folder here and give its path"), without_retries():
         config = Path(hf_hub_download(name, CONFIG))
-        if not _is_ours(config):  # before gigabytes of another kind of model are fetched
+        if not _is_ours(config, name):  # before gigabytes of another kind of model are fetched
             raise CheckpointError(
                 f"{name} on the hub is no model of Diptych (its {CONFIG} names none of its systems); `diptych push` "
                 "makes those, and `diptych import` takes in what the authors' code wrote"
@@ -39,12 +40,15 @@ def fetch(name: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=[*FILES, f"{DETECTOR}/*"]))
 
 
-def _is_ours(config: Path) -> bool:
+def _is_ours(config: Path, name: str) -> bool:
     try:
         found = parse_json(text_of(config))
     except ValueError:
         return False
-    return isinstance(found, dict) and found.get("system") in SYSTEMS
+    if not isinstance(found, dict):
+        return False
+    refuse_missing(found.get("packages"), name)
+    return found.get("system") in SYSTEMS
 
 
 def check_name(repository: str) -> None:

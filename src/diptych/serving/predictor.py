@@ -22,6 +22,7 @@ from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.tasks import pixels_of
 from diptych.runtime.devices import Precision, choose_device, choose_prediction, precision_of, predicting
 from diptych.runtime.errors import CheckpointError, DataError, ServingError
+from diptych.runtime.plugins import load_plugins
 from diptych.serving.deciding import Chosen, Found, Verdict, choose, ground, learnt_task, verify
 from diptych.serving.messages import LIKELIEST
 from diptych.tasks import VQA
@@ -341,6 +342,7 @@ def load(
     gains by it for a batch; $DIPTYCH_PRECISION says otherwise).
     """
     chosen = choose_device(device, "device")
+    load_plugins()
     path = Path(source)
     if not path.exists() and not path.is_absolute() and str(source).count("/") == 1:
         from diptych.serving.hub import fetch

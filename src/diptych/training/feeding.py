@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from diptych.core import Update
 from diptych.runtime.errors import DiptychError, TrainingError
+from diptych.runtime.plugins import load_plugins
 from diptych.runtime.processes import fresh
 from diptych.training.config import TrainingConfig
 
@@ -68,6 +69,7 @@ def from_processes(
             multiprocessing_context=fresh(),
             pin_memory=pinned,
             generator=torch.Generator(),
+            worker_init_fn=_begin,
         )
     )
 
@@ -92,6 +94,10 @@ def from_processes(
         yield results()
     finally:
         del loader
+
+
+def _begin(_: int) -> None:
+    load_plugins()
 
 
 class _Made(Dataset[Any], Generic[Place, Made]):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
+from diptych.runtime.plugins import load_plugins
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.selection import Selection
 from diptych.vision.detectors.weights import DETECTOR, WEIGHTS, read_detector, read_weights
@@ -55,7 +56,9 @@ def load_detector(folder: Path, selection: Selection | None = None) -> Detector:
 
 def _load(folder: Path) -> Detector:
     described = read_detector(folder)
-    kind = DETECTORS.get(str(described["kind"]))
+    if (kind := DETECTORS.get(str(described["kind"]))) is None:
+        load_plugins()  # a process that extracts may know none yet
+        kind = DETECTORS.get(str(described["kind"]))
     if kind is None:
         known = nearest(str(described["kind"]), DETECTORS)
         raise CheckpointError(f"{folder / DETECTOR} is of an unknown kind; {known}")

@@ -1,0 +1,147 @@
+"""Packages that add to Diptych, by entry points of the group `diptych`:
+
+    [project.entry-points.diptych]
+    uniter = "uniter:register"
+
+`register` takes no arguments and fills the tables named below. It is called once a process, when something is first
+looked up: by `diptych.load`, by a verb of the command line (not by its `--help`), by processes that Diptych starts.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+from diptych.runtime.errors import CheckpointError, DiptychError
+
+GROUP = "diptych"
+TABLES = {  # what a package may add to: MODULE:NAME of the table, and the word for its entries
+    "diptych.systems:SYSTEMS": "systems",
+    "diptych.tasks:TASKS": "tasks",
+    "diptych.systems.objectives:OBJECTIVES": "objectives",
+    "diptych.models:HEADS": "heads",
+    "diptych.data.formats.table:FORMATS": "formats",
+    "diptych.vision.detectors.load:DETECTORS": "detectors",
+    "diptych.systems:RECIPES": "recipes",
+    "diptych.systems:STAGED": "recipes",
+}
+
+Entries = Mapping[str, Iterable[str]]  # names by the words of TABLES
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """An entry point, and what its function added."""
+
+    package: str  # as it is installed: `pip install PACKAGE`
+    version: str
+    module: str
+    adds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # names by the words of TABLES
+    error: Exception | None = None
+
+    @property
+    def title(self) -> str:
+        return f"{self.package} {self.version}"
+
+
+class PluginError(DiptychError):
+    """A package's `register` raised, or took a name that was taken."""
+
+    def __init__(self, plugin: Plugin) -> None:
+        found = str(plugin.error) if isinstance(plugin.error, DiptychError) else repr(plugin.error)
+        super().__init__(
+            f"plugin {plugin.title} failed: {found}; uninstall it (pip uninstall {plugin.package}), or report it to "
+            "its authors"
+        )
+
+
+_loaded: list[Plugin] = []
+_began, _lock = False, RLock()  # a register may itself look something up
+
+
+def load_plugins() -> tuple[Plugin, ...]:
+    """Call the `register` of each package once. Raises PluginError for the first one that failed."""
+    for plugin in (found := plugins()):
+        if plugin.error is not None:
+            raise PluginError(plugin) from plugin.error
+    return found
+
+
+def plugins() -> tuple[Plugin, ...]:
+    """As `load_plugins`, with those that failed among them."""
+    global _began  # noqa: PLW0603
+    with _lock:
+        if not _began:
+            _began = True
+            _loaded.extend(map(_registered, sorted(entry_points(group=GROUP))))
+        return tuple(_loaded)
+
+
+def _registered(entry: EntryPoint) -> Plugin:
+    """What an entry point adds; the tables are as before where it failed."""
+    package, version = (entry.dist.name, entry.dist.version) if entry.dist else (entry.name, "of no version")
+    tables = {place: _table(place) for place in TABLES}
+    before = {place: dict(table) for place, table in tables.items()}
+    try:
+        entry.load()()
+        adds: dict[str, tuple[str, ...]] = {}
+        for place, word in TABLES.items():
+            if taken := [name for name, value in before[place].items() if tables[place].get(name) is not value]:
+                raise DiptychError(
+                    f"the {word} {', '.join(taken)} are there already: of Diptych, of another package, or because its "
+                    "register was called by hand (diptych.runtime.plugins.load_plugins() calls it)"
+                )
+            adds[word] = (*adds.get(word, ()), *(name for name in tables[place] if name not in before[place]))
+    except (Exception, SystemExit) as error:
+        for place, table in tables.items():
+            table.clear()
+            table.update(before[place])
+        return Plugin(package, version, entry.module, error=error if isinstance(error, Exception) else _ended(error))
+    return Plugin(package, version, entry.module, adds)
+
+
+def _ended(error: SystemExit) -> Exception:
+    return DiptychError(f"it ended the program ({error.code})")
+
+
+def _table(place: str) -> dict[str, Any]:
+    module, _, name = place.partition(":")
+    table: dict[str, Any] = getattr(import_module(module), name)
+    return table
+
+
+def makers(entries: Entries) -> dict[str, str]:
+    """The packages that added any of these, with their versions."""
+    return {
+        plugin.package: plugin.version
+        for plugin in plugins()
+        if any(name in plugin.adds.get(word, ()) for word, names in entries.items() for name in names)
+    }
+
+
+def refuse_missing(packages: object, what: object) -> None:
+    """Raise CheckpointError if a package that `what` was made with is not installed here."""
+    for name, version in packages.items() if isinstance(packages, dict) else ():
+        if name not in {plugin.package for plugin in load_plugins()}:
+            raise CheckpointError(f"{what} was made with {name} {version}, which is not installed: pip install {name}")
+
+
+def blamed(error: BaseException) -> Plugin | None:
+    """The package whose code an error went through, here or in a process whose traceback came with it."""
+    text = "".join(traceback.format_exception(error))
+    return next((plugin for plugin in _loaded if any(f'File "{place}' in text for place in _places(plugin))), None)
+
+
+def _places(plugin: Plugin) -> Iterable[Path]:
+    """The folder of its package, or its only file."""
+    try:
+        file = Path(str(import_module(plugin.module.partition(".")[0]).__file__))
+    except ImportError:
+        return ()
+    return (file.parent if file.stem == "__init__" else file,)

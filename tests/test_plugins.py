@@ -1,0 +1,60 @@
+"""Packages from outside add to Diptych by their entry points, through the command line as a user runs it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.outside import SYSTEM, diptych, package
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    return package(tmp_path / "installed", SYSTEM)
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    return package(tmp_path / "broken", "def register():\n    raise KeyError('colour')\n", "broken", "1.3")
+
+
+def test_what_a_package_adds_is_listed(tiny: Path) -> None:
+    done = diptych("plugins", "--json", path=tiny)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["package"], found["version"], found["error"]) == ("tiny", "0.2", None)
+    added = {word: names for word, names in found["adds"].items() if names}
+    assert added == {
+        "systems": ["tiny"],
+        "objectives": ["tiny"],
+        "formats": ["tiny"],
+        "recipes": ["tiny/small/pretrain"],
+    }
+    shown = diptych("recipes", "--system", "tiny", path=tiny)
+    assert "tiny/small/pretrain" in shown.stdout, shown.stderr
+
+
+def test_a_package_that_fails_is_named_without_a_traceback(broken: Path) -> None:
+    done = diptych("recipes", path=broken)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "diptych: plugin broken 1.3 failed: KeyError('colour'); uninstall it (pip uninstall broken), or report it to "
+        "its authors\n"
+    )
+    listed = diptych("plugins", path=package(broken, SYSTEM))
+    assert listed.returncode == 1
+    assert "broken 1.3\n  failed: KeyError: 'colour'\n" in listed.stdout
+    assert "tiny 0.2\n  systems: tiny\n" in listed.stdout
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["recipes", "--help"]])
+def test_help_works_whatever_is_installed(broken: Path, arguments: list[str]) -> None:
+    done = diptych(*arguments, path=broken)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
+    code = "def register():\n    from diptych.systems import SYSTEMS\n    SYSTEMS['xgpt'] = SYSTEMS['tden']\n"
+    done = diptych("recipes", path=package(tmp_path, code))
+    assert done.returncode == 1
+    assert "plugin tiny 0.2 failed: the systems xgpt are there already" in done.stderr
