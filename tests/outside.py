@@ -61,9 +61,20 @@ def package(folder: Path, code: str, name: str = "tiny", version: str = "0.2") -
 
 def diptych(*arguments: object, path: Path | None = None) -> subprocess.CompletedProcess[str]:
     """The command line in a process of its own, where the packages in `path` are installed."""
+    return _run("-m", "diptych.cli", *map(str, arguments), path=path)
+
+
+def python(script: str, path: Path) -> str:
+    """What a script prints."""
+    done = _run("-c", script, path=path)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _run(*arguments: str, path: Path | None) -> subprocess.CompletedProcess[str]:
     places = [str(REPOSITORY / "src"), *([] if path is None else [str(path)])]
     return subprocess.run(
-        [sys.executable, "-m", "diptych.cli", *map(str, arguments)],
+        [sys.executable, *arguments],
         capture_output=True,
         text=True,
         check=False,

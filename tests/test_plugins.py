@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.outside import SYSTEM, diptych, package
+from tests.outside import SYSTEM, diptych, package, python
 
 
 @pytest.fixture
@@ -58,3 +58,27 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     done = diptych("recipes", path=package(tmp_path, code))
     assert done.returncode == 1
     assert "plugin tiny 0.2 failed: the systems xgpt are there already" in done.stderr
+
+
+def test_formats_of_a_package_are_tried_first(tmp_path: Path) -> None:
+    """A file that `lines` would read, too."""
+    code = SYSTEM.replace(".tiny", ".jsonl").replace("\n    add_system(", "\n    (")
+    (tmp_path / "mine.jsonl").write_text('{"image": "nothing.png", "captions": ["a kite"]}\n')
+    script = f"""if True:
+        from pathlib import Path
+        from diptych.data.formats.table import read
+        from diptych.runtime.plugins import load_plugins
+        load_plugins()
+        print([record.key for record in read(Path({str(tmp_path / "mine.jsonl")!r}))])
+    """
+    assert python(script, package(tmp_path / "installed", code)) == "['one']\n"
+
+
+def test_an_error_in_its_code_is_its_authors(tmp_path: Path) -> None:
+    code = SYSTEM.replace('lambda source: source.path.suffix == ".tiny"', "lambda source: source.colour")
+    (tmp_path / "mine.tiny").write_text("")
+    given = ("extract", tmp_path / "mine.tiny", tmp_path / "store", "--detector", "grid")
+    done = diptych(*given, path=package(tmp_path / "installed", code))
+    assert done.returncode == 1
+    assert "AttributeError" in done.stderr
+    assert "this was raised in code of tiny 0.2: please report it to the authors of that package" in done.stderr

@@ -6,9 +6,10 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand
@@ -17,6 +18,9 @@ from diptych.runtime.errors import Terminated
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Verb(TyperCommand):
@@ -32,7 +36,9 @@ class Verb(TyperCommand):
 class Verbs(typer.Typer):
     """Its commands are `Verb`s unless they name a class of their own."""
 
-    def command(self, name: str | None = None, *, cls: type[TyperCommand] | None = Verb, **settings: Any) -> Any:
+    def command(
+        self, name: str | None = None, *, cls: type[TyperCommand] | None = Verb, **settings: Any
+    ) -> Callable[[Function], Function]:
         return super().command(name, cls=cls, **settings)
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from diptych.core import Record
 from diptych.data.extract import CPU, LOCAL, Extraction, extract, is_another
 from diptych.data.formats.parsing import Skips
-from diptych.data.formats.table import FORMS, read
+from diptych.data.formats.table import forms, read
 from diptych.data.store.several import SeveralStores
 from diptych.data.store.store import DETECTOR, INDEX, Store, iterate
 from diptych.runs.detectors import open_detector
@@ -109,7 +109,7 @@ def store_of(
             raise RecipeError(f"{data} is a store and holds its regions already; leave out --features {features}")
         return Store(data)
     if not data.exists():
-        raise DataError(f"nothing at {data}; wanted a store, which `diptych extract DATA STORE` makes, or {FORMS}")
+        raise DataError(f"nothing at {data}; wanted a store, which `diptych extract DATA STORE` makes, or {forms()}")
     if detector is None and features is None:
         raise RecipeError(
             f"{data} is no store, and regions have to be found first: say with what (--model or --detector), give "

@@ -33,7 +33,7 @@ from diptych.data.formats.parsing import Pictures, Skips, uncollected
 from diptych.runtime.errors import DataError
 from diptych.vision.pictures import ENDINGS, find_pictures
 
-__all__ = ["FORMATS", "FORMS", "drawn_split", "read"]
+__all__ = ["FORMATS", "drawn_split", "forms", "read"]
 
 MINED = "mine.json"
 PICKLES = (".p", ".pkl", ".pickle")
@@ -57,7 +57,7 @@ def _mined(wanted: Wanted, folder: Source) -> list[Record]:
 def _pictures(_: Wanted, folder: Source) -> list[Record]:
     found = find_pictures(folder.path)
     if not found:
-        raise DataError(f"no pictures in {folder.path}; wanted {FORMS}")
+        raise DataError(f"no pictures in {folder.path}; wanted {forms()}")
     # A key is text, and a name need not be: what is no UTF-8 in it stands escaped.
     names = (os.fsencode(picture.relative_to(folder.path)).decode("utf-8", "backslashreplace") for picture in found)
     return [Record(name, image=picture) for name, picture in zip(names, found, strict=True)]
@@ -197,7 +197,16 @@ FORMATS: dict[str, Format] = {
         _pictures,
     ),
 }
-FORMS = f"{manifest.WHAT}, {', '.join(one.what for one in FORMATS.values())}"
+_OWN = frozenset(FORMATS)
+
+
+def known() -> dict[str, Format]:
+    """All formats in the order in which they are tried: first those that packages added, which are more particular."""
+    return {name: one for name, one in FORMATS.items() if name not in _OWN} | FORMATS
+
+
+def forms() -> str:
+    return f"{manifest.WHAT}, {', '.join(one.what for one in FORMATS.values())}"
 
 
 @uncollected()
@@ -218,15 +227,15 @@ def read(
     manifest's files name and that are not there.
     """
     if not path.exists():
-        raise DataError(f"nothing at {path}; wanted {FORMS}")
+        raise DataError(f"nothing at {path}; wanted {forms()}")
     if not path.is_file() and not path.is_dir():
         raise DataError(f"{path} is a pipe or a device, and data are read more than once; write them to a file first")
     source, skips = Source(path), Skips() if skips is None else skips
     if manifest.fits(source, FORMATS):
-        return manifest.read(source, FORMATS, Wanted(pictures, split, seed, skips), need_pictures)
-    found = one_of(FORMATS, source)
+        return manifest.read(source, known(), Wanted(pictures, split, seed, skips), need_pictures)
+    found = one_of(known(), source)
     if found is None:
-        raise not_known(source, FORMS)
+        raise not_known(source, forms())
     name, form = found
     if form.least > 1:
         missing = ", ".join(form.files[1 : form.least])
