@@ -7,17 +7,7 @@ from diptych.storybook.grammar import NUMBERS, describe, doing, noun, plural, re
 from diptych.storybook.layout import scene
 
 CAPTIONS = 5
-_CLUTTER = (
-    "photo",
-    "image",
-    "stock photo",
-    "clipart",
-    "free download",
-    "wallpaper",
-    "cute",
-    "best price",
-    "new",
-)
+_CLUTTER = ("photo", "image", "stock photo", "clipart", "free download", "wallpaper", "cute", "best price", "new")
 
 
 def captions(rng: Random, facts: Facts) -> tuple[str, ...]:

@@ -100,29 +100,16 @@ def _beach(p: Pencil, rng: Random, sky: tuple[str, str]) -> None:
     top, shore = HORIZON["beach"] - 30, HORIZON["beach"] + 2
     if rng.random() < 0.6:  # an island
         x = rng.uniform(20, 140)
-        p.chord(
-            x,
-            top,
-            rng.uniform(14, 30),
-            rng.uniform(6, 12),
-            _lit((112, 150, 122), sky, 0.5),
-            start=0,
-            end=180,
-            line=None,
-        )
+        p.chord(x, top, rng.uniform(14, 30), rng.uniform(6, 12), _lit((112, 150, 122), sky, 0.5), start=0,
+                end=180, line=None)  # fmt: skip
     far, near = _lit((58, 140, 196), sky), _lit((94, 190, 214), sky)
     for step in range(10):
         p.box(-1, top + 3.2 * step, SIDE + 1, shore + 4, mix(far, near, step / 10), line=None)
     foam = _lit(WHITE, sky)
     for _ in range(16):
         x, y, length = rng.uniform(-4, 158), rng.uniform(top + 4, shore - 3), rng.uniform(3, 11)
-        p.curve(
-            (x, y, x + length / 3, y - 1.4, x + 2 * length / 3, y - 1.4, x + length, y),
-            None,
-            line=foam,
-            width=0.7,
-            closed=False,
-        )
+        p.curve((x, y, x + length / 3, y - 1.4, x + 2 * length / 3, y - 1.4, x + length, y), None,
+                line=foam, width=0.7, closed=False)  # fmt: skip
     sand = _lit((246, 222, 164), sky, 0.6)
     wave = [-2.0, shore + 4.0]
     for x in range(-2, SIDE, 27):

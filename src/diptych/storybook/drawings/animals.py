@@ -29,37 +29,8 @@ def dog(p: Pencil, c: Colour, m: Manner) -> None:
     for number, (top, end) in enumerate(legs):
         p.stroke((top, 17, end, 25.4), dark if number % 2 else c, 3.2)
         p.ellipse(end + 0.7, 26, 2.4, 1.4, light, line=None)
-    p.curve(
-        (
-            5,
-            15,
-            5,
-            9,
-            12,
-            10.5,
-            17,
-            10.5,
-            22,
-            10.5,
-            29,
-            8,
-            29.5,
-            14,
-            29.5,
-            20,
-            24,
-            20.4,
-            20,
-            20,
-            15,
-            19.4,
-            5,
-            22,
-            5,
-            15,
-        ),
-        c,
-    )
+    p.curve((5, 15, 5, 9, 12, 10.5, 17, 10.5, 22, 10.5, 29, 8, 29.5, 14, 29.5, 20, 24, 20.4, 20, 20, 15,
+            19.4, 5, 22, 5, 15), c)  # fmt: skip
     _dog_head(p, c, dark, light, 27, 8)
 
 
