@@ -143,9 +143,9 @@ def _print_version(asked: bool) -> None:
 
 @app.callback()
 def main(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
-    ] = False,
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and end."
+    ),
 ) -> None:
     """Pre-train, fine-tune, evaluate and apply vision-language models."""
 

@@ -45,21 +45,17 @@ class TokenKind(StrEnum):
 
 @storybook.command("write")
 def storybook_write(
-    folder: Annotated[
-        Path, typer.Argument(help="Folder to write to; the same command continues where it was interrupted.")
-    ],
-    web: Annotated[
-        int, typer.Option(help="Scenes of the split web, with one careless caption each, as on the web.")
-    ] = 10_000,
-    train: Annotated[int, typer.Option(help="Scenes of the split train, with texts for all tasks.")] = 1000,
-    val: Annotated[int, typer.Option(help="Scenes of the split val, by which weights are chosen.")] = 200,
-    test: Annotated[int, typer.Option(help="Scenes of the split test, on which models are scored.")] = 600,
-    test_rare: Annotated[
-        int, typer.Option(help="Scenes of the split test_rare, with kinds in colours that training does not show.")
-    ] = 200,
-    processes: Annotated[
-        int, typer.Option(min=1, help="Processes that draw; the pictures are the same for any number.")
-    ] = PROCESSES,
+    folder: Path = typer.Argument(help="Folder to write to; the same command continues where it was interrupted."),
+    web: int = typer.Option(10_000, help="Scenes of the split web, with one careless caption each, as on the web."),
+    train: int = typer.Option(1000, help="Scenes of the split train, with texts for all tasks."),
+    val: int = typer.Option(200, help="Scenes of the split val, by which weights are chosen."),
+    test: int = typer.Option(600, help="Scenes of the split test, on which models are scored."),
+    test_rare: int = typer.Option(
+        200, help="Scenes of the split test_rare, with kinds in colours that training does not show."
+    ),
+    processes: int = typer.Option(
+        PROCESSES, min=1, help="Processes that draw; the pictures are the same for any number."
+    ),
     seed: Seed = 0,
 ) -> None:
     """Draw scenes and write their words in the forms of COCO, VQA v2, RefCOCO, VCR and NLVR."""
@@ -76,12 +72,12 @@ def storybook_write(
 
 @storybook.command("show")
 def storybook_show(
-    out: Annotated[Path, typer.Argument(help="PNG file to write the sheet to.")],
-    split: Annotated[str, typer.Option(help="Split to show: web, train, val, test or test_rare.")] = "train",
-    count: Annotated[int, typer.Option(min=1, max=200, help="Scenes on the sheet, at most 200.")] = 12,
-    detector: Annotated[
-        str | None, typer.Option(help="Detector folder, to show the regions that it finds instead of the true ones.")
-    ] = None,
+    out: Path = typer.Argument(help="PNG file to write the sheet to."),
+    split: str = typer.Option("train", help="Split to show: web, train, val, test or test_rare."),
+    count: int = typer.Option(12, min=1, max=200, help="Scenes on the sheet, at most 200."),
+    detector: str | None = typer.Option(
+        None, help="Detector folder, to show the regions that it finds instead of the true ones."
+    ),
     seed: Seed = 0,
 ) -> None:
     """Draw a sheet of scenes with their boxes and words, or with the regions that a detector finds."""
@@ -105,12 +101,11 @@ def storybook_show(
 
 @storybook.command("detector")
 def storybook_detector(
-    out: Annotated[Path, typer.Argument(help="Folder of the run; the detector is written to OUT/detector.")],
-    faster_rcnn: Annotated[
-        str | None,
-        typer.Option(help="Architecture of a torchvision Faster R-CNN to train instead, such as resnet18_fpn."),
-    ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Steps to train for; default: those of the recipe.")] = None,
+    out: Path = typer.Argument(help="Folder of the run; the detector is written to OUT/detector."),
+    faster_rcnn: str | None = typer.Option(
+        None, help="Architecture of a torchvision Faster R-CNN to train instead, such as resnet18_fpn."
+    ),
+    steps: int | None = typer.Option(None, min=1, help="Steps to train for; default: those of the recipe."),
     seed: Seed = 0,
 ) -> None:
     """Train a small detector on the drawn world."""
@@ -128,13 +123,11 @@ def storybook_detector(
 
 @app.command("data")
 def public_data(
-    name: Annotated[
-        str | None, typer.Argument(help="The set, such as coco or vqa2; without it, all are listed.")
-    ] = None,
-    root: Annotated[Path | None, typer.Argument(help="The folder of its files; without it, they are listed.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Write a manifest here, which other verbs take as DATA (default: none).")
-    ] = None,
+    name: str | None = typer.Argument(None, help="The set, such as coco or vqa2; without it, all are listed."),
+    root: Path | None = typer.Argument(None, help="The folder of its files; without it, they are listed."),
+    out: Path | None = typer.Option(
+        None, help="Write a manifest here, which other verbs take as DATA (default: none)."
+    ),
 ) -> None:
     """Say which files a public set is made of, and write a manifest of those that are there."""
     from diptych.runs.public import describe_folder, list_files, list_sets, write_set
@@ -151,10 +144,10 @@ def public_data(
 
 @app.command()
 def check(
-    data: Annotated[Path, typer.Argument(help="Store or model folder to check, or data that `extract` reads.")],
-    model: Annotated[
-        str | None, typer.Option(help="Model folder, to check that its features are of the same kind as these.")
-    ] = None,
+    data: Path = typer.Argument(help="Store or model folder to check, or data that `extract` reads."),
+    model: str | None = typer.Option(
+        None, help="Model folder, to check that its features are of the same kind as these."
+    ),
     pictures: PictureFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -184,46 +177,36 @@ def check(
 
 @app.command()
 def extract(
-    data: Annotated[
-        Path, typer.Argument(help="Manifest, .jsonl, file of a public data set, or folder of pictures, to read.")
-    ],
-    out: Annotated[Path, typer.Argument(help="Store to write; the same command continues where it was interrupted.")],
-    detector: Annotated[
-        str,
-        typer.Option(
-            help="Detector or model folder, torchvision name, grid:BACKBONE, hf:NAME, onnx:FILE, hub:NAME@COMMIT, "
-            "given or ground-truth."
-        ),
-    ],
+    data: Path = typer.Argument(help="Manifest, .jsonl, file of a public data set, or folder of pictures, to read."),
+    out: Path = typer.Argument(help="Store to write; the same command continues where it was interrupted."),
+    detector: str = typer.Option(
+        ...,
+        help="Detector or model folder, torchvision name, grid:BACKBONE, hf:NAME, onnx:FILE, hub:NAME@COMMIT, "
+        "given or ground-truth.",
+    ),
     weights: DetectorWeights = None,
     backbone: DetectorBackbone = None,
     settings: DetectorSettings = None,
-    region_selection: Annotated[
-        str | None,
-        typer.Option(help="Rule by which regions are selected, such as vl-bert or tden; default: the detector's own."),
-    ] = None,
+    region_selection: str | None = typer.Option(
+        None, help="Rule by which regions are selected, such as vl-bert or tden; default: the detector's own."
+    ),
     pictures: PictureFolder = None,
     features: Features = None,
-    boxes: Annotated[
-        str | None, typer.Option(help="Boxes of features that have none: `whole` gives each the whole picture.")
-    ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Split of data that name none; default: --split-seed divides them.")
-    ] = None,
+    boxes: str | None = typer.Option(
+        None, help="Boxes of features that have none: `whole` gives each the whole picture."
+    ),
+    split: str | None = typer.Option(None, help="Split of data that name none; default: --split-seed divides them."),
     split_seed: SplitSeed = 0,
-    image_feature: Annotated[
-        str | None,
-        typer.Option(help="Backbone of a feature of the whole picture, such as densenet121; default: no such feature."),
-    ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Pictures that the detector reads at a time.")] = 16,
-    processes: Annotated[
-        int | None,
-        typer.Option(min=1, help="Processes that extract, or open pictures for a GPU; default: one a core, 4 at most."),
-    ] = None,
-    engine: Annotated[
-        Extracting,
-        typer.Option(help="Engine that runs it, with the same result: local, or ray (the cluster of RAY_ADDRESS)."),
-    ] = Extracting.local,
+    image_feature: str | None = typer.Option(
+        None, help="Backbone of a feature of the whole picture, such as densenet121; default: no such feature."
+    ),
+    batch: int = typer.Option(16, min=1, help="Pictures that the detector reads at a time."),
+    processes: int | None = typer.Option(
+        None, min=1, help="Processes that extract, or open pictures for a GPU; default: one a core, 4 at most."
+    ),
+    engine: Extracting = typer.Option(
+        Extracting.local, help="Engine that runs it, with the same result: local, or ray (the cluster of RAY_ADDRESS)."
+    ),
     device: Device = "auto",
 ) -> None:
     """Extract the regions of every picture into a store, which training reads."""
@@ -245,21 +228,16 @@ def extract(
 
 @app.command()
 def tokens(
-    out: Annotated[Path, typer.Option(help="Folder to write tokenizer.json to.")],
-    data: Annotated[
-        Path | None, typer.Option(help="Store to learn from; its val and test splits are left out.")
-    ] = None,
-    text: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Text file to learn from, a sentence a line; may be given several times."),
-    ] = None,
-    size: Annotated[int, typer.Option(min=10, max=1_000_000, help="Size of the vocabulary at most, in tokens.")] = 8000,
-    keep_case: Annotated[
-        bool, typer.Option("--keep-case", help="Keep upper case, so that Dog and dog differ.")
-    ] = False,
-    kind: Annotated[
-        TokenKind, typer.Option(help="Kind of vocabulary: wordpiece as BERT's, or bpe on Moses' words as XGPT's.")
-    ] = (TokenKind.wordpiece),
+    out: Path = typer.Option(..., help="Folder to write tokenizer.json to."),
+    data: Path | None = typer.Option(None, help="Store to learn from; its val and test splits are left out."),
+    text: list[Path] | None = typer.Option(
+        None, metavar="FILE", help="Text file to learn from, a sentence a line; may be given several times."
+    ),
+    size: int = typer.Option(8000, min=10, max=1_000_000, help="Size of the vocabulary at most, in tokens."),
+    keep_case: bool = typer.Option(False, "--keep-case", help="Keep upper case, so that Dog and dog differ."),
+    kind: TokenKind = typer.Option(
+        TokenKind.wordpiece, help="Kind of vocabulary: wordpiece as BERT's, or bpe on Moses' words as XGPT's."
+    ),
 ) -> None:
     """Learn a vocabulary from the words of a store, of files of text, or of both."""
     from diptych.data.store.corpus import Lines

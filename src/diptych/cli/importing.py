@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -11,47 +10,37 @@ from diptych.cli.app import DetectorBackbone, DetectorSettings, DetectorWeights,
 from diptych.runtime.errors import RecipeError
 
 DETECTOR = "detector"
-Uncased = Annotated[
-    bool | None,
-    typer.Option(
-        "--uncased/--cased",
-        help="Whether texts are lower-cased for the vocabulary; default: as the system was released.",
-    ),
-]
 
 
 @app.command("import")
 def import_(
-    system: Annotated[
-        str, typer.Argument(help="System whose code wrote the checkpoint: unified-vlp, tden or vl-bert; or `detector`.")
-    ],
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help="Official checkpoint; of a detector its file, hub:NAME@COMMIT, grid:NAME, hf:NAME or onnx:FILE."
-        ),
-    ],
-    out: Annotated[Path, typer.Argument(help="Model folder or detector folder to write.")],
-    vocab: Annotated[
-        Path | None,
-        typer.Option(
-            help="Vocabulary file of the model: bert-base-cased's (unified-vlp), bert-base-uncased's (tden, vl-bert)."
-        ),
-    ] = None,
-    uncased: Uncased = None,
-    class_names: Annotated[
-        Path | None, typer.Option(help="File with the names of a detector's classes, one a line (objects_vocab.txt).")
-    ] = None,
-    detector: Annotated[
-        str | None,
-        typer.Option(help="For a model: the detector folder that makes its features, so that it reads photographs."),
-    ] = None,
-    any_detector: Annotated[
-        bool, typer.Option("--any-detector", help="Take a --detector that is not the one of the released models.")
-    ] = False,
-    answers: Annotated[
-        Path | None, typer.Option(help="For a model that answers: its list of answers, one a line, .json or .pkl.")
-    ] = None,
+    system: str = typer.Argument(
+        help="System whose code wrote the checkpoint: unified-vlp, tden or vl-bert; or `detector`."
+    ),
+    file: Path = typer.Argument(
+        help="Official checkpoint; of a detector its file, hub:NAME@COMMIT, grid:NAME, hf:NAME or onnx:FILE."
+    ),
+    out: Path = typer.Argument(help="Model folder or detector folder to write."),
+    vocab: Path | None = typer.Option(
+        None, help="Vocabulary file of the model: bert-base-cased's (unified-vlp), bert-base-uncased's (tden, vl-bert)."
+    ),
+    uncased: bool | None = typer.Option(
+        None,
+        "--uncased/--cased",
+        help="Whether texts are lower-cased for the vocabulary; default: as the system was released.",
+    ),
+    class_names: Path | None = typer.Option(
+        None, help="File with the names of a detector's classes, one a line (objects_vocab.txt)."
+    ),
+    detector: str | None = typer.Option(
+        None, help="For a model: the detector folder that makes its features, so that it reads photographs."
+    ),
+    any_detector: bool = typer.Option(
+        False, "--any-detector", help="Take a --detector that is not the one of the released models."
+    ),
+    answers: Path | None = typer.Option(
+        None, help="For a model that answers: its list of answers, one a line, .json or .pkl."
+    ),
     settings: DetectorSettings = None,
     weights: DetectorWeights = None,
     backbone: DetectorBackbone = None,

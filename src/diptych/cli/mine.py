@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from diptych.cli.app import AsJson, Seed, app, console, hold, storybook
+from diptych.cli.groups import grouped
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.processes import PROCESSES
 
@@ -25,135 +27,143 @@ mine = typer.Typer(
 app.add_typer(mine, name="mine")
 
 
-Inputs = Annotated[
-    list[Path],
-    typer.Argument(help="WARC files, folders of .html, lists of addresses, img2dataset tars or .jsonl to read."),
-]
-Base = Annotated[str | None, typer.Option(help="Base address of a folder of .html, such as https://example.org/.")]
-Engine = Annotated[str, typer.Option(help="Engine that runs the shards: local, daft or ray, with the same result.")]
-Processes = Annotated[int, typer.Option(min=1, help="Shards that run at once.")]
-Until = Annotated[str, typer.Option(help="Last stage to run: pages, fetch, decode, score or keep.")]
-Rule = Annotated[
-    list[str] | None,
-    typer.Option(
+@dataclass(frozen=True)
+class Running:
+    """What is run, and how."""
+
+    base: str | None = typer.Option(None, help="Base address of a folder of .html, such as https://example.org/.")
+    engine: str = typer.Option("local", help="Engine that runs the shards: local, daft or ray, with the same result.")
+    processes: int = typer.Option(PROCESSES, min=1, help="Shards that run at once.")
+    until: str = typer.Option("keep", help="Last stage to run: pages, fetch, decode, score or keep.")
+    assignments: list[str] | None = typer.Option(
+        None,
         "--set",
         metavar="KEY=VALUE",
         help="Set a rule, such as rules.sides=400 or rules.sides=off; may be given several times.",
-    ),
-]
-Offline = Annotated[
-    bool, typer.Option("--offline", help="Take only the pictures that the inputs hold, and fetch none.")
-]
-Retry = Annotated[
-    bool, typer.Option("--retry-failed", help="Fetch again what failed for a passing reason, such as a timeout.")
-]
-Chance = Annotated[int, typer.Option("--seed", help="Seed of the random draws.")]
-ScorerName = Annotated[
-    str, typer.Option("--scorer", help="Scorer folder from `diptych mine scorer`, or none to keep every pair.")
-]
-Realism = Annotated[
-    str | None, typer.Option(help="Judge of realism: a judge folder, hub:ID or module:function; default: none.")
-]
-Nsfw = Annotated[
-    str | None, typer.Option(help="Judge of unsafe pictures: a judge folder, hub:ID or module:function; default: none.")
-]
-NoNsfw = Annotated[
-    bool, typer.Option("--no-nsfw", help="Run without an NSFW judge; run and report then say «not judged».")
-]
-Contact = Annotated[
-    str, typer.Option(help="Page or e-mail address by which hosts can reach you, sent in the user agent.")
-]
-Licence = Annotated[
-    str | None, typer.Option(help="Keep only pictures of this licence; cc is any of Creative Commons; default: all.")
-]
-Refuse = Annotated[
-    list[Path] | None,
-    typer.Option(help="File of hosts, addresses, sha256 or dHash to drop; may be given several times."),
-]
-Exclude = Annotated[
-    list[Path] | None,
-    typer.Option(help="Store or data whose val and test pictures are dropped; may be given several times."),
-]
-Words = Annotated[Path | None, typer.Option(help="File of bad words, one a line, in place of the short list.")]
-Vocab = Annotated[Path | None, typer.Option(help="Vocabulary that texts are held against, such as BERT's vocab.txt.")]
-Tars = Annotated[
-    Path | None, typer.Option(help="Folder to write WebDataset tars to as well, named as img2dataset names them.")
-]
-PerHost = Annotated[
-    int | None, typer.Option("--max-pairs-per-host", min=1, help="Pairs of one host at most; default: no limit.")
-]
-Connections = Annotated[
-    int, typer.Option("--connections-per-host", min=1, help="Requests to one host that run at once.")
-]
-Rate = Annotated[float, typer.Option(min=0.001, help="Requests a second to one host.")]
-AtOnce = Annotated[int, typer.Option(min=1, help="Requests that run at once in one process.")]
-Allow = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NETWORK", help="Network to allow though it is not public, such as 127.0.0.0/8."),
-]
-Port = Annotated[list[int] | None, typer.Option(help="Port to allow besides 80 and 443; may be given several times.")]
-Resolve = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=ADDRESS:PORT", help="Address of a host name, such as *.test=127.0.0.1:8080 for many."),
-]
+    )
+    offline: bool = typer.Option(
+        False, "--offline", help="Take only the pictures that the inputs hold, and fetch none."
+    )
+    retry_failed: bool = typer.Option(
+        False, "--retry-failed", help="Fetch again what failed for a passing reason, such as a timeout."
+    )
+    seed: int = typer.Option(0, "--seed", help="Seed of the random draws.")
+
+
+@dataclass(frozen=True)
+class Judging:
+    """What scores pairs and pictures."""
+
+    scorer: str = typer.Option(
+        "none", "--scorer", help="Scorer folder from `diptych mine scorer`, or none to keep every pair."
+    )
+    realism: str | None = typer.Option(
+        None, help="Judge of realism: a judge folder, hub:ID or module:function; default: none."
+    )
+    nsfw: str | None = typer.Option(
+        None, help="Judge of unsafe pictures: a judge folder, hub:ID or module:function; default: none."
+    )
+    no_nsfw: bool = typer.Option(
+        False, "--no-nsfw", help="Run without an NSFW judge; run and report then say «not judged»."
+    )
+
+    def judges(self) -> dict[str, str]:
+        """By what they judge. Raises DiptychError where --nsfw and --no-nsfw do not agree."""
+        from diptych.mining.run import not_judged
+
+        named = {"realism": self.realism, "nsfw": self.nsfw}
+        judges = {place: name for place, name in named.items() if name is not None}
+        not_judged(self.no_nsfw, judges)
+        return judges
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """Which pictures and texts are kept."""
+
+    licence: str | None = typer.Option(
+        None, help="Keep only pictures of this licence; cc is any of Creative Commons; default: all."
+    )
+    refuse: list[Path] | None = typer.Option(
+        None, help="File of hosts, addresses, sha256 or dHash to drop; may be given several times."
+    )
+    exclude: list[Path] | None = typer.Option(
+        None, help="Store or data whose val and test pictures are dropped; may be given several times."
+    )
+    words: Path | None = typer.Option(None, help="File of bad words, one a line, in place of the short list.")
+    vocab: Path | None = typer.Option(None, help="Vocabulary that texts are held against, such as BERT's vocab.txt.")
+    tars: Path | None = typer.Option(
+        None, help="Folder to write WebDataset tars to as well, named as img2dataset names them."
+    )
+    max_pairs_per_host: int | None = typer.Option(
+        None, "--max-pairs-per-host", min=1, help="Pairs of one host at most; default: no limit."
+    )
+
+    def settings(self) -> dict[str, Any]:
+        """Those of the section `keep`."""
+        return {"licence": self.licence} | ({"host_pairs": self.max_pairs_per_host} if self.max_pairs_per_host else {})
+
+
+@dataclass(frozen=True)
+class Fetching:
+    """How pictures are fetched."""
+
+    contact: str = typer.Option("", help="Page or e-mail address by which hosts can reach you, sent in the user agent.")
+    connections_per_host: int = typer.Option(
+        2, "--connections-per-host", min=1, help="Requests to one host that run at once."
+    )
+    rate: float = typer.Option(1.0, min=0.001, help="Requests a second to one host.")
+    at_once: int = typer.Option(64, min=1, help="Requests that run at once in one process.")
+    allow: list[str] | None = typer.Option(
+        None, metavar="NETWORK", help="Network to allow though it is not public, such as 127.0.0.0/8."
+    )
+    port: list[int] | None = typer.Option(None, help="Port to allow besides 80 and 443; may be given several times.")
+    resolve: list[str] | None = typer.Option(
+        None, metavar="NAME=ADDRESS:PORT", help="Address of a host name, such as *.test=127.0.0.1:8080 for many."
+    )
+
+    def settings(self) -> dict[str, Any]:
+        """Those of the section `fetch`."""
+        lists = {name: tuple(value or ()) for name, value in vars(self).items() if name in ("allow", "resolve")}
+        asked = {name: value for name, value in vars(self).items() if name != "port"}
+        return asked | lists | {"ports": (80, 443, *(self.port or ()))}
 
 
 @mine.command("run")
+@grouped
 def mine_run(
-    inputs: Inputs,
-    out: Annotated[Path, typer.Option(help="Folder to write to; the same command continues where it was interrupted.")],
-    base: Base = None,
-    engine: Engine = "local",
-    processes: Processes = PROCESSES,
-    until: Until = "keep",
-    assignments: Rule = None,
-    offline: Offline = False,
-    retry_failed: Retry = False,
-    seed: Chance = 0,
-    scorer: ScorerName = "none",
-    realism: Realism = None,
-    nsfw: Nsfw = None,
-    no_nsfw: NoNsfw = False,
-    contact: Contact = "",
-    licence: Licence = None,
-    refuse: Refuse = None,
-    exclude: Exclude = None,
-    words: Words = None,
-    vocab: Vocab = None,
-    tars: Tars = None,
-    max_pairs_per_host: PerHost = None,
-    connections_per_host: Connections = 2,
-    rate: Rate = 1.0,
-    at_once: AtOnce = 64,
-    allow: Allow = None,
-    port: Port = None,
-    resolve: Resolve = None,
+    *,
+    inputs: list[Path] = typer.Argument(
+        help="WARC files, folders of .html, lists of addresses, img2dataset tars or .jsonl to read."
+    ),
+    out: Path = typer.Option(..., help="Folder to write to; the same command continues where it was interrupted."),
+    running: Running,
+    judging: Judging,
+    keeping: Keeping,
+    fetching: Fetching,
 ) -> None:
     """Make records from web pages: texts, pictures, scores, and the best pair of each picture."""
     from diptych.mining.report import write_page
-    from diptych.mining.run import Mine, not_judged
+    from diptych.mining.run import Mine
     from diptych.mining.settings import Settings, changed, checked
 
-    judges = {place: name for place, name in (("realism", realism), ("nsfw", nsfw)) if name is not None}
-    not_judged(no_nsfw, judges)
-    values = changed(Settings(), assignments or []).model_dump()
-    values |= {"offline": offline, "seed": seed}
-    values["fetch"] |= {
-        "contact": contact, "connections_per_host": connections_per_host, "rate": rate, "at_once": at_once,
-        "allow": tuple(allow or ()), "ports": (80, 443, *(port or ())), "resolve": tuple(resolve or ()),
-    }  # fmt: skip
-    values["keep"] |= {"licence": licence} | ({"host_pairs": max_pairs_per_host} if max_pairs_per_host else {})
+    judges = judging.judges()
+    values = changed(Settings(), running.assignments or []).model_dump()
+    values |= {"offline": running.offline, "seed": running.seed}
+    values["fetch"] |= fetching.settings()
+    values["keep"] |= keeping.settings()
     settings: Settings = checked(values)
-    hold(out, temporary=engine == "local")  # Ray's sockets have no room for a long path
+    hold(out, temporary=running.engine == "local")  # Ray's sockets have no room for a long path
     with _progress() as progress:
         job = Mine(
-            out, inputs, settings, base=base, engine=engine, workers=processes, until=until, retry_failed=retry_failed,
-            words=words, vocabulary=vocab, judges=judges, refuse=refuse or [], tars=tars,
-            exclude=_excluded(exclude or []),
-            tell=lambda line: print(f"diptych: {line}"), write_page=write_page, progress=progress, **_scorer(scorer),
+            out, inputs, settings, base=running.base, engine=running.engine, workers=running.processes,
+            until=running.until, retry_failed=running.retry_failed, words=keeping.words, vocabulary=keeping.vocab,
+            judges=judges, refuse=keeping.refuse or [], tars=keeping.tars, exclude=_excluded(keeping.exclude or []),
+            tell=lambda line: print(f"diptych: {line}"), write_page=write_page, progress=progress,
+            **_scorer(judging.scorer),
         )  # fmt: skip
         counts = job.run()
-    _tell(counts, until, out)
+    _tell(counts, running.until, out)
 
 
 def _tell(counts: dict[str, Any] | None, until: str, out: Path) -> None:
@@ -170,7 +180,7 @@ def _tell(counts: dict[str, Any] | None, until: str, out: Path) -> None:
 
 @mine.command("report")
 def mine_report(
-    out: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    out: Path = typer.Argument(help="Folder of a finished run."),
     as_json: AsJson = False,
 ) -> None:
     """Print the funnel of a run again, from its decisions on disk."""
@@ -227,17 +237,12 @@ def _progress() -> Any:
 
 @storybook.command("web")
 def storybook_web(
-    folder: Annotated[Path, typer.Argument(help="Folder to write the test web to.")],
-    pages: Annotated[
-        int, typer.Option(min=1, help="Pages to write; a folder that has them already is left as it is.")
-    ] = 5000,
-    serve: Annotated[
-        int | None,
-        typer.Option(metavar="PORT", help="Port of 127.0.0.1 on which to serve all its hosts; default: only write."),
-    ] = None,
-    processes: Annotated[
-        int, typer.Option(min=1, help="Processes that draw; the pages are the same for any number.")
-    ] = PROCESSES,
+    folder: Path = typer.Argument(help="Folder to write the test web to."),
+    pages: int = typer.Option(5000, min=1, help="Pages to write; a folder that has them already is left as it is."),
+    serve: int | None = typer.Option(
+        None, metavar="PORT", help="Port of 127.0.0.1 on which to serve all its hosts; default: only write."
+    ),
+    processes: int = typer.Option(PROCESSES, min=1, help="Processes that draw; the pages are the same for any number."),
     seed: Seed = 0,
 ) -> None:
     """Write a web to try mining on: drawn scenes on pages of made-up hosts, with the truth of each page."""
@@ -256,17 +261,15 @@ def storybook_web(
 
 @mine.command("scorer")
 def mine_scorer(
-    labelled: Annotated[list[Path], typer.Argument(help="Files from `diptych mine label` in which `true` is set.")],
-    out: Annotated[Path, typer.Option(help="Scorer folder to write.")],
-    model: Annotated[
-        str | None, typer.Option(help="Model that matches texts and pictures; default: no such feature.")
-    ] = None,
-    detector: Annotated[
-        str | None, typer.Option(help="Detector of the objects that texts name; default: no such feature.")
-    ] = None,
-    precision: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of the pairs kept that should be true, on labels held out.")
-    ] = 0.9,
+    labelled: list[Path] = typer.Argument(help="Files from `diptych mine label` in which `true` is set."),
+    out: Path = typer.Option(..., help="Scorer folder to write."),
+    model: str | None = typer.Option(None, help="Model that matches texts and pictures; default: no such feature."),
+    detector: str | None = typer.Option(
+        None, help="Detector of the objects that texts name; default: no such feature."
+    ),
+    precision: float = typer.Option(
+        0.9, min=0, max=1, help="Share of the pairs kept that should be true, on labels held out."
+    ),
 ) -> None:
     """Train the weak semantic model, which tells texts that are about their pictures, on a few labels."""
     from diptych.mining.scorer import train_scorer
@@ -287,17 +290,12 @@ def mine_scorer(
 
 @mine.command("judge")
 def mine_judge(
-    folder: Annotated[
-        Path, typer.Argument(help="Folder with one subfolder of pictures a class: natural or safe, and others.")
-    ],
-    out: Annotated[Path, typer.Option(help="Judge folder to write.")],
-    backbone: Annotated[
-        str | None,
-        typer.Option(help="Network whose features it learns on too: resnet18, timm/NAME, open_clip/NAME or hf/NAME."),
-    ] = None,
-    weights: Annotated[
-        Path | None, typer.Option(help="File with the backbone's weights, not to download them.")
-    ] = None,
+    folder: Path = typer.Argument(help="Folder with one subfolder of pictures a class: natural or safe, and others."),
+    out: Path = typer.Option(..., help="Judge folder to write."),
+    backbone: str | None = typer.Option(
+        None, help="Network whose features it learns on too: resnet18, timm/NAME, open_clip/NAME or hf/NAME."
+    ),
+    weights: Path | None = typer.Option(None, help="File with the backbone's weights, not to download them."),
 ) -> None:
     """Train a picture filter for --realism or --nsfw from a folder of examples."""
     from diptych.mining.judge.picture_judge import train_judge
@@ -314,12 +312,10 @@ def mine_judge(
 
 @mine.command("label")
 def mine_label(
-    run: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of a finished run.")],
-    sample: Annotated[int, typer.Option(min=1, help="Pairs to draw, evenly over their scores.")] = 400,
-    out: Annotated[Path, typer.Option(help="File to write the lines to; verdicts that it has are kept.")] = Path(
-        "labels.jsonl"
-    ),
-    seed: Annotated[int, typer.Option(help="Seed of the pairs that are drawn.")] = 0,
+    run: Path = typer.Argument(metavar="OUT", help="Folder of a finished run."),
+    sample: int = typer.Option(400, min=1, help="Pairs to draw, evenly over their scores."),
+    out: Path = typer.Option(Path("labels.jsonl"), help="File to write the lines to; verdicts that it has are kept."),
+    seed: int = typer.Option(0, help="Seed of the pairs that are drawn."),
 ) -> None:
     """Pairs for people to judge, drawn evenly over scores: set each line's `true`; OUT.html shows the pictures."""
     from diptych.mining.judge.labelling import sample as draw
@@ -332,10 +328,10 @@ def mine_label(
 
 @mine.command("forget")
 def mine_forget(
-    run: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of a finished run.")],
-    hosts: Annotated[list[Path] | None, typer.Option(help="File of hosts, whose subdomains go too.")] = None,
-    addresses: Annotated[list[Path] | None, typer.Option(help="File of addresses of pictures or pages.")] = None,
-    pictures: Annotated[list[Path] | None, typer.Option(help="File of pictures as sha256 or dHash.")] = None,
+    run: Path = typer.Argument(metavar="OUT", help="Folder of a finished run."),
+    hosts: list[Path] | None = typer.Option(None, help="File of hosts, whose subdomains go too."),
+    addresses: list[Path] | None = typer.Option(None, help="File of addresses of pictures or pages."),
+    pictures: list[Path] | None = typer.Option(None, help="File of pictures as sha256 or dHash."),
 ) -> None:
     """Take pictures out of a run, with their lines and verdicts; no later run into OUT brings them back."""
     from diptych.mining.forgetting import forget

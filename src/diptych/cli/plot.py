@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -12,13 +11,9 @@ from diptych.cli.app import app
 
 @app.command()
 def plot(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, drawn beside each other.")],
-    out: Annotated[Path, typer.Option(help="File to write: an HTML page, or an SVG where it ends in .svg.")] = Path(
-        "plot.html"
-    ),
-    smooth: Annotated[
-        int, typer.Option(min=1, help="Logged steps over which losses are averaged; 1 shows each by itself.")
-    ] = 20,
+    runs: list[Path] = typer.Argument(metavar="RUN", help="Folders of runs, drawn beside each other."),
+    out: Path = typer.Option(Path("plot.html"), help="File to write: an HTML page, or an SVG where it ends in .svg."),
+    smooth: int = typer.Option(20, min=1, help="Logged steps over which losses are averaged; 1 shows each by itself."),
 ) -> None:
     """Draw the losses, validation scores and learning rates of runs."""
     from diptych.runs.plots import write_plot

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from diptych.cli.app import AsJson, Device, Features, MaybeModel, Model, Precise, app
-from diptych.cli.writing import Writing, with_writing
+from diptych.cli.groups import Writing, grouped
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.terminal import printable
 
@@ -31,7 +31,7 @@ Show = Annotated[
 
 
 @app.command()
-@with_writing
+@grouped
 def caption(
     *,
     pictures: Annotated[list[str], typer.Argument(help="Picture files, folders, or patterns such as 'photos/*.jpg'.")],

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand
@@ -20,21 +20,15 @@ if TYPE_CHECKING:
 
 @app.command()
 def recipes(
-    pattern: Annotated[
-        str | None,
-        typer.Argument(
-            help="Part of a name or pattern such as 'tden/*/pretrain' to list, or a whole name to show; default: all."
-        ),
-    ] = None,
-    system: Annotated[
-        str | None, typer.Option(help="List those of one system, or the tables of its paper: such as xgpt.")
-    ] = None,
-    task: Annotated[str | None, typer.Option(help="List those that teach or score one task, such as caption.")] = None,
-    table: Annotated[
-        int | None,
-        typer.Option(min=1, help="List the rows of the papers' tables of this number, with what to type for each."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the list as one JSON array.")] = False,
+    pattern: str | None = typer.Argument(
+        None, help="Part of a name or pattern such as 'tden/*/pretrain' to list, or a whole name to show; default: all."
+    ),
+    system: str | None = typer.Option(None, help="List those of one system, or the tables of its paper: such as xgpt."),
+    task: str | None = typer.Option(None, help="List those that teach or score one task, such as caption."),
+    table: int | None = typer.Option(
+        None, min=1, help="List the rows of the papers' tables of this number, with what to type for each."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print the list as one JSON array."),
 ) -> None:
     """List the recipes or rows of the papers' tables, or show one recipe with all its keys as `--set` takes them."""
     from diptych.systems import RECIPES, STAGED

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -18,25 +17,23 @@ from diptych.runtime.terminal import printable
 
 @app.command()
 def search(
-    query: Annotated[str, typer.Argument(help="Text to search for, such as 'a red kite over a beach'.")],
-    pictures: Annotated[Path, typer.Option(help="Folder of pictures to search, with its subfolders.")],
+    *,
+    query: str = typer.Argument(help="Text to search for, such as 'a red kite over a beach'."),
+    pictures: Path = typer.Option(..., help="Folder of pictures to search, with its subfolders."),
     model: Model,
-    most: Annotated[int, typer.Option(min=1, help="Pictures to show, the best first.")] = 12,
-    out: Annotated[
-        Path | None, typer.Option(help="PNG file to write the pictures to, beside an HTML page of the same name.")
-    ] = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder that keeps the regions of the pictures for the next search; default: in the user's cache."
-        ),
-    ] = None,
-    shortlist: Annotated[
-        int | None, typer.Option(min=1, help="Pictures that --model ranks, picked by --shortlist-by; default: all.")
-    ] = None,
-    shortlist_by: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Model with vectors (such as tden) that picks the shortlist.")
-    ] = None,
+    most: int = typer.Option(12, min=1, help="Pictures to show, the best first."),
+    out: Path | None = typer.Option(
+        None, help="PNG file to write the pictures to, beside an HTML page of the same name."
+    ),
+    cache: Path | None = typer.Option(
+        None, help="Folder that keeps the regions of the pictures for the next search; default: in the user's cache."
+    ),
+    shortlist: int | None = typer.Option(
+        None, min=1, help="Pictures that --model ranks, picked by --shortlist-by; default: all."
+    ),
+    shortlist_by: str | None = typer.Option(
+        None, metavar="MODEL", help="Model with vectors (such as tden) that picks the shortlist."
+    ),
     gallery: Address = None,
     features: Features = None,
     device: Device = "auto",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -24,27 +24,25 @@ TOKEN = "DIPTYCH_TOKEN"
 
 @app.command()
 def serve(
-    models: Annotated[
-        list[str], typer.Argument(metavar="MODEL", help="Model folders, folders of runs, or user/name on the hub.")
-    ],
-    pictures: Annotated[
-        Path | None, typer.Option(help="A folder of pictures that can be searched; needs a model of retrieval.")
-    ] = None,
+    models: list[str] = typer.Argument(
+        metavar="MODEL", help="Model folders, folders of runs, or user/name on the hub."
+    ),
+    pictures: Path | None = typer.Option(
+        None, help="A folder of pictures that can be searched; needs a model of retrieval."
+    ),
     gallery: Address = None,
     features: Features = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; any but loopback needs a token.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")] = 8000,
-    deadline: Annotated[
-        float, typer.Option(min=0.1, help="Seconds within which a request is answered or refused.")
-    ] = 10,
-    queue: Annotated[int, typer.Option(min=1, help="Requests that may wait; more are refused with 503.")] = 64,
-    batch: Annotated[int, typer.Option(min=1, help="Requests that share a pass of a model.")] = 16,
-    token_file: Annotated[
-        Path | None, typer.Option(help=f"File with the token that requests have to carry; default: ${TOKEN}.")
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A name by which the service is asked, as behind a proxy.")
-    ] = None,
+    host: str = typer.Option("127.0.0.1", help="Address to listen on; any but loopback needs a token."),
+    port: int = typer.Option(8000, min=0, max=65535, help="Port to listen on; 0 takes any that is free."),
+    deadline: float = typer.Option(10, min=0.1, help="Seconds within which a request is answered or refused."),
+    queue: int = typer.Option(64, min=1, help="Requests that may wait; more are refused with 503."),
+    batch: int = typer.Option(16, min=1, help="Requests that share a pass of a model."),
+    token_file: Path | None = typer.Option(
+        None, help=f"File with the token that requests have to carry; default: ${TOKEN}."
+    ),
+    allow_host: list[str] | None = typer.Option(
+        None, metavar="NAME", help="A name by which the service is asked, as behind a proxy."
+    ),
     device: Device = "auto",
     precision: Precise = "auto",
 ) -> None:

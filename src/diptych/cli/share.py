@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
 
@@ -15,26 +15,21 @@ Format = Literal["torch", "onnx"]
 
 @app.command()
 def push(
-    model: Annotated[str, typer.Argument(metavar="RUN", help="Model folder, or folder of a run, to push.")],
-    repository: Annotated[str, typer.Argument(metavar="REPO", help="Name on the Hugging Face hub, as user/name.")],
-    licence: Annotated[
-        str | None, typer.Option(help="Licence of the weights, as the hub names it, such as cc-by-4.0.")
-    ] = None,
-    data: Annotated[str | None, typer.Option(help="What the model was trained on, in words, for its card.")] = None,
-    data_licence: Annotated[str | None, typer.Option(help="Licence of the data, in words, for the card.")] = None,
-    scores: Annotated[
-        list[Path] | None,
-        typer.Option(help="JSON file of `diptych evaluate --json` for the card; may be given several times."),
-    ] = None,
-    private: Annotated[
-        bool, typer.Option("--private", help="Make a new repository private; an old one stays what it is.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write the folder with its card to --out, and push nothing.")
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder that --dry-run writes; default: the name of REPO without its user.")
-    ] = None,
+    model: str = typer.Argument(metavar="RUN", help="Model folder, or folder of a run, to push."),
+    repository: str = typer.Argument(metavar="REPO", help="Name on the Hugging Face hub, as user/name."),
+    licence: str | None = typer.Option(None, help="Licence of the weights, as the hub names it, such as cc-by-4.0."),
+    data: str | None = typer.Option(None, help="What the model was trained on, in words, for its card."),
+    data_licence: str | None = typer.Option(None, help="Licence of the data, in words, for the card."),
+    scores: list[Path] | None = typer.Option(
+        None, help="JSON file of `diptych evaluate --json` for the card; may be given several times."
+    ),
+    private: bool = typer.Option(
+        False, "--private", help="Make a new repository private; an old one stays what it is."
+    ),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Write the folder with its card to --out, and push nothing."),
+    out: Path | None = typer.Option(
+        None, help="Folder that --dry-run writes; default: the name of REPO without its user."
+    ),
 ) -> None:
     """Put a model on the Hugging Face hub, with a card of its facts."""
     from diptych.runtime.errors import RecipeError
@@ -61,13 +56,11 @@ def push(
 
 @app.command()
 def export(
-    model: Annotated[
-        str, typer.Argument(metavar="RUN", help="Model folder, folder of a run, or user/name on the hub.")
-    ],
-    out: Annotated[Path, typer.Argument(help="Folder to write the programs, their runner and its facts to.")],
-    form: Annotated[
-        Format, typer.Option("--format", help="Form of the programs: torch (torch.export) or onnx (for onnxruntime).")
-    ] = "onnx",
+    model: str = typer.Argument(metavar="RUN", help="Model folder, folder of a run, or user/name on the hub."),
+    out: Path = typer.Argument(help="Folder to write the programs, their runner and its facts to."),
+    form: Format = typer.Option(
+        "onnx", "--format", help="Form of the programs: torch (torch.export) or onnx (for onnxruntime)."
+    ),
 ) -> None:
     """Write a model as programs that run without Diptych."""
     from diptych.serving.export.write import export

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -25,7 +24,7 @@ from diptych.cli.app import (
     hold,
     open_folder,
 )
-from diptych.cli.writing import Beams, DrawSeed, MaxWords, MinWords, NoRepeatNgram, Temperature, TopK, TopP
+from diptych.cli.groups import Beams, DrawSeed, MaxWords, MinWords, NoRepeatNgram, Temperature, TopK, TopP
 from diptych.runtime.errors import RecipeError
 
 NOTHING = "none"  # to begin from
@@ -33,24 +32,19 @@ NOTHING = "none"  # to begin from
 
 @app.command()
 def demo(
-    out: Annotated[
-        Path, typer.Option(help="Folder of the demo; the same command continues where it was interrupted.")
-    ] = Path("demo"),
-    fast: Annotated[
-        bool, typer.Option("--fast", help="Run a demo of under 60 seconds, which shows that it works, not how well.")
-    ] = False,
-    thorough: Annotated[
-        bool,
-        typer.Option(
-            "--thorough", help="Compare 100, 300 and 1,000 labelled scenes over 3 seeds, in about 3 CPU-hours."
-        ),
-    ] = False,
-    system: Annotated[
-        str,
-        typer.Option(
-            help="System to run: unified-vlp, vl-bert, image-bert, tden or xgpt, on the world and regions of OUT."
-        ),
-    ] = "unified-vlp",
+    out: Path = typer.Option(
+        Path("demo"), help="Folder of the demo; the same command continues where it was interrupted."
+    ),
+    fast: bool = typer.Option(
+        False, "--fast", help="Run a demo of under 60 seconds, which shows that it works, not how well."
+    ),
+    thorough: bool = typer.Option(
+        False, "--thorough", help="Compare 100, 300 and 1,000 labelled scenes over 3 seeds, in about 3 CPU-hours."
+    ),
+    system: str = typer.Option(
+        "unified-vlp",
+        help="System to run: unified-vlp, vl-bert, image-bert, tden or xgpt, on the world and regions of OUT.",
+    ),
     seed: Seed = 0,
 ) -> None:
     """Draw a world, find its regions, pre-train, fine-tune, caption and answer: the main job, end to end."""
@@ -75,25 +69,21 @@ def demo(
 
 @app.command()
 def pretrain(
-    recipe: Annotated[
-        str, typer.Argument(help="Recipe to train by, such as unified-vlp/small/pretrain; `diptych recipes` lists all.")
-    ],
-    data: Annotated[
-        list[str],
-        typer.Option(help="Store, or data of your own, whose regions are extracted first; several as NAME=STORE."),
-    ],
+    *,
+    recipe: str = typer.Argument(
+        help="Recipe to train by, such as unified-vlp/small/pretrain; `diptych recipes` lists all."
+    ),
+    data: list[str] = typer.Option(
+        ..., help="Store, or data of your own, whose regions are extracted first; several as NAME=STORE."
+    ),
     out: Out,
-    model: Annotated[str | None, typer.Option(help="Model folder to start from; default: random weights.")] = None,
-    init: Annotated[
-        str | None,
-        typer.Option(help="File, folder or hub id of BERT's or UniLM's weights to start from; default: random."),
-    ] = None,
-    vocab: Annotated[
-        str | None,
-        typer.Option(
-            help="Vocabulary file (vocab.txt) of --init; default: the one beside it, --model's, or a learnt one."
-        ),
-    ] = None,
+    model: str | None = typer.Option(None, help="Model folder to start from; default: random weights."),
+    init: str | None = typer.Option(
+        None, help="File, folder or hub id of BERT's or UniLM's weights to start from; default: random."
+    ),
+    vocab: str | None = typer.Option(
+        None, help="Vocabulary file (vocab.txt) of --init; default: the one beside it, --model's, or a learnt one."
+    ),
     detector: OwnDetector = None,
     features: Features = None,
     seed: TrainingSeed = None,
@@ -126,19 +116,18 @@ def pretrain(
 
 @app.command()
 def finetune(
-    task: Annotated[str, typer.Argument(help="Task to learn, such as caption or vqa; an unknown name lists them.")],
+    *,
+    task: str = typer.Argument(help="Task to learn, such as caption or vqa; an unknown name lists them."),
     data: OwnData,
-    model: Annotated[
-        str,
-        typer.Option(
-            help="Model folder, folder of a run, or user/name on the Hugging Face hub; "
-            "none: without pre-training, by --recipe."
-        ),
-    ],
+    model: str = typer.Option(
+        ...,
+        help="Model folder, folder of a run, or user/name on the Hugging Face hub; "
+        "none: without pre-training, by --recipe.",
+    ),
     out: Out,
-    recipe: Annotated[
-        str | None, typer.Option(help="Recipe to train by; default: SYSTEM/small/TASK, with the system of --model.")
-    ] = None,
+    recipe: str | None = typer.Option(
+        None, help="Recipe to train by; default: SYSTEM/small/TASK, with the system of --model."
+    ),
     detector: OwnDetector = None,
     features: Features = None,
     seed: TrainingSeed = None,
@@ -200,13 +189,12 @@ def _print(line: str) -> None:
 
 @app.command()
 def augment(
-    store: Annotated[Path, typer.Argument(help="Store whose captions are added to, made by `diptych extract`.")],
-    out: Annotated[
-        Path, typer.Argument(help="New store to write; the same command continues where it was interrupted.")
-    ],
+    *,
+    store: Path = typer.Argument(help="Store whose captions are added to, made by `diptych extract`."),
+    out: Path = typer.Argument(help="New store to write; the same command continues where it was interrupted."),
     model: Model,
-    captions: Annotated[int, typer.Option(min=1, help="New captions of each picture at most.")] = 2,
-    split: Annotated[str, typer.Option(help="Split whose records get new captions; the others are copied.")] = "train",
+    captions: int = typer.Option(2, min=1, help="New captions of each picture at most."),
+    split: str = typer.Option("train", help="Split whose records get new captions; the others are copied."),
     beams: Beams = None,
     temperature: Temperature = None,
     top_k: TopK = None,

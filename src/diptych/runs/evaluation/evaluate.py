@@ -123,10 +123,11 @@ def score_file(
     questions: Path | None = None,
     annotations: Path | None = None,
     training: Path | None = None,
-    extra_metrics: Sequence[str] = (),
+    extra_metrics: Sequence[str] | None = None,
     allow_missing: bool = False,
 ) -> Scores:
     """Captions against `references`, or answers against `questions` and `annotations`, all in the servers' forms."""
+    extra_metrics = extra_metrics or ()
     if references is not None and questions is None and annotations is None:
         _runnable(extra_metrics)
         return _caption_file(results, references, training, extra_metrics, allow_missing)

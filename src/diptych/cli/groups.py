@@ -1,18 +1,18 @@
-"""The options by which captions are written, for each verb that writes some."""
+"""Options that several verbs share as a group, and how a verb takes a group: `grouped`."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from diptych.cli.app import Device, Precise
+
 if TYPE_CHECKING:
     from diptych.models.decoding import DecodingOptions
-
-WRITING = "writing"  # the parameter in whose place the options stand
 
 Beams = Annotated[
     int | None, typer.Option(min=1, help="Beams of the search, 1 being greedy; default: the model's recipe.")
@@ -91,22 +91,30 @@ class Writing:
         return chosen_decoding(usual, captions, self.sample, **self.given)
 
 
-def with_writing(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of `Writing` in the place of its parameter `writing`."""
-    hints = get_type_hints(Writing, include_extras=True)
-    options = [
-        inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name])
-        for f in fields(Writing)
-    ]
+@dataclass(frozen=True)
+class Computing:
+    """Where a model computes, and how precisely."""
+
+    device: Device = "auto"
+    precision: Precise = "auto"
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each field of a parameter that is a dataclass, in the place of that parameter."""
     own = inspect.signature(command, eval_str=True)
-    names = list(own.parameters)
-    place = names.index(WRITING)
-    kept = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, p in own.parameters.items() if name != WRITING]
+    groups = {name: p.annotation for name, p in own.parameters.items() if is_dataclass(p.annotation)}
+    options: list[inspect.Parameter] = []
+    for name, parameter in own.parameters.items():
+        if name in groups:
+            options += inspect.signature(groups[name], eval_str=True).parameters.values()
+        else:
+            options.append(parameter)
 
     def verb(**given: Any) -> None:
-        writing = Writing(**{option.name: given.pop(option.name) for option in options})
-        command(**given, writing=writing)
+        made = {name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
+        command(**given, **made)
 
     verb.__name__, verb.__doc__ = command.__name__, command.__doc__
-    verb.__signature__ = own.replace(parameters=kept[:place] + options + kept[place:])  # type: ignore[attr-defined]
+    named = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options]
+    verb.__signature__ = own.replace(parameters=named)  # type: ignore[attr-defined]
     return verb
