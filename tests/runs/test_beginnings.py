@@ -5,8 +5,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from typer.testing import CliRunner
 
-from diptych.cli.train import finetune
+from diptych.cli import app
 from diptych.core import Vocabulary
 from diptych.data.extract import extract
 from diptych.data.store.store import Store
@@ -146,6 +147,8 @@ def test_finetune_reads_the_vocabulary_beside_the_weights(
 
     monkeypatch.setattr("diptych.runs.extraction.store_of", lambda *_: None)
     monkeypatch.setattr("diptych.runs.run.run", run)
-    with pytest.raises(RecipeError, match="far enough"):
-        finetune("vqa", tmp_path, "none", tmp_path / "run", "vl-bert/vqa", settings=[f"init={tmp_path}", *settings])
+    given = [word for one in (f"init={tmp_path}", *settings) for word in ("--set", one)]
+    places = ["--data", str(tmp_path), "--model", "none", "--out", str(tmp_path / "run"), "--recipe", "vl-bert/vqa"]
+    ended = CliRunner().invoke(app, ["finetune", "vqa", *places, *given])
+    assert str(ended.exception) == "far enough"
     assert Path(taught[0].data.vocabulary or "").name == wanted

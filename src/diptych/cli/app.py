@@ -57,32 +57,8 @@ app.add_typer(storybook, name="storybook")
 MOST_OF_A_PATH = 70  # characters: sockets lie below it, whose names may have 107
 holding = ExitStack()  # the folder that the command writes, held until it ends
 
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Set a key of the recipe, such as optimizer.lr=3e-4; may be given several times.",
-    ),
-]
-OwnData = Annotated[
-    Path, typer.Option(help="Store to train on, or data of your own, whose regions are then extracted first.")
-]
-OwnDetector = Annotated[
-    str | None,
-    typer.Option(
-        "--detector", help="Detector that extracts the regions of data that are no store; default: that of --model."
-    ),
-]
 SplitSeed = Annotated[
     int, typer.Option(help="Seed by which data that name no splits are divided into train, val and test.")
-]
-TrainingSeed = Annotated[
-    int | None,
-    typer.Option(
-        "--seed",
-        help="Seed of the weights, the order of the data and all that is drawn in training; default: the recipe's.",
-    ),
 ]
 Features = Annotated[
     Path | None, typer.Option(help="File or folder of region features made elsewhere, in any known format.")

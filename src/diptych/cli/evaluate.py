@@ -118,7 +118,7 @@ def evaluate(
     """Score a model, or a file of results: each figure with its interval, beside a blind baseline and a ceiling."""
     from diptych.runs.evaluation.evaluate import score_file
 
-    _refuse_idle(context, scored.model, of_results.results)
+    _refuse_idle(context, of_results.results, scored.model)
     _check_submit(scored, of_results, searching)
     if searching.pairs is not None:
         hold(searching.pairs)

@@ -102,7 +102,7 @@ class Computing:
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """The command with an option for each field of a parameter that is a dataclass, in the place of that parameter."""
     own = inspect.signature(command, eval_str=True)
-    groups = {name: p.annotation for name, p in own.parameters.items() if is_dataclass(p.annotation)}
+    groups: dict[str, Any] = {name: p.annotation for name, p in own.parameters.items() if is_dataclass(p.annotation)}
     options: list[inspect.Parameter] = []
     for name, parameter in own.parameters.items():
         if name in groups:

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import typer
 
-from diptych.cli.app import Address, AsJson, Device, Features, Model, Precise, app, console
+from diptych.cli.app import Address, AsJson, Features, Model, app, console
+from diptych.cli.groups import Computing, grouped
 from diptych.runtime.files import refuse_unwritable
 from diptych.runtime.terminal import printable
 
 
 @app.command()
+@grouped
 def search(
     *,
     query: str = typer.Argument(help="Text to search for, such as 'a red kite over a beach'."),
@@ -36,8 +38,7 @@ def search(
     ),
     gallery: Address = None,
     features: Features = None,
-    device: Device = "auto",
-    precision: Precise = "auto",
+    computing: Computing,
     as_json: AsJson = False,
 ) -> None:
     """Rank a folder of pictures by how well they fit a text."""
@@ -46,8 +47,8 @@ def search(
     from diptych.serving.messages import Hit
 
     refuse_unwritable(out)
-    by = None if shortlist_by is None else load(shortlist_by, device=device, precision=precision)
-    predictor = load(model, features, device=device, precision=precision)
+    by = None if shortlist_by is None else load(shortlist_by, **vars(computing))
+    predictor = load(model, features, **vars(computing))
     searched = predictor.search(
         query, pictures, cache, progress=_progress, shortlist=shortlist, by=by, gallery=gallery, most=most
     )

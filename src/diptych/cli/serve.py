@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from diptych.cli.app import Address, Device, Features, Precise, app
+from diptych.cli.app import Address, Features, app
+from diptych.cli.groups import Computing, grouped
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.extras import wanted
 from diptych.runtime.files import text_of
@@ -23,7 +24,9 @@ TOKEN = "DIPTYCH_TOKEN"
 
 
 @app.command()
+@grouped
 def serve(
+    *,
     models: list[str] = typer.Argument(
         metavar="MODEL", help="Model folders, folders of runs, or user/name on the hub."
     ),
@@ -43,8 +46,7 @@ def serve(
     allow_host: list[str] | None = typer.Option(
         None, metavar="NAME", help="A name by which the service is asked, as behind a proxy."
     ),
-    device: Device = "auto",
-    precision: Precise = "auto",
+    computing: Computing,
 ) -> None:
     """Answer requests over HTTP, and show a page to try the models."""
     token = _token(token_file)
@@ -61,7 +63,7 @@ def serve(
         )
     limits = Limits(deadline=deadline, queue=queue, batch=min(batch, queue))
     with bind(host, port) as bound:
-        opened = _opened(models, features, device, precision)
+        opened = _opened(models, features, computing)
         service = Service(opened, None if pictures is None else Gallery(pictures, gallery), limits)
         _prepare(service)
         where = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
@@ -98,7 +100,7 @@ def _token(file: Path | None) -> str | None:
     return token
 
 
-def _opened(models: list[str], features: Path | None, device: str, precision: str) -> dict[str, Predictor]:
+def _opened(models: list[str], features: Path | None, computing: Computing) -> dict[str, Predictor]:
     """By the last part of its path, with a number where that is there already; features go to those that read such."""
     from diptych.serving import load
 
@@ -110,7 +112,7 @@ def _opened(models: list[str], features: Path | None, device: str, precision: st
         name, number = stem, 2
         while name in opened:
             name, number = f"{stem}-{number}", number + 1
-        opened[name] = load(source, device=device, precision=precision)
+        opened[name] = load(source, **vars(computing))
         if features is not None and _reads_given(opened[name]):
             opened[name].features = features
     if not opened:

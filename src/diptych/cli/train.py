@@ -3,31 +3,67 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from diptych.cli.app import (
-    Device,
-    Features,
-    Model,
-    Out,
-    OwnData,
-    OwnDetector,
-    Precise,
-    Seed,
-    Set,
-    SplitSeed,
-    TrainingSeed,
-    app,
-    console,
-    hold,
-    open_folder,
+from diptych.cli.app import Features, Model, Out, Seed, SplitSeed, app, console, hold, open_folder
+from diptych.cli.groups import (
+    Beams,
+    Computing,
+    DrawSeed,
+    MaxWords,
+    MinWords,
+    NoRepeatNgram,
+    Temperature,
+    TopK,
+    TopP,
+    grouped,
 )
-from diptych.cli.groups import Beams, DrawSeed, MaxWords, MinWords, NoRepeatNgram, Temperature, TopK, TopP
 from diptych.runtime.errors import RecipeError
 
+if TYPE_CHECKING:
+    from diptych.models.decoding import DecodingOptions
+    from diptych.runs.folder import ModelFolder
+
 NOTHING = "none"  # to begin from
+
+
+@dataclass(frozen=True)
+class Given:
+    """What both ways of training take: where regions come from, seeds, keys of the recipe."""
+
+    detector: str | None = typer.Option(
+        None,
+        "--detector",
+        help="Detector that extracts the regions of data that are no store; default: that of --model.",
+    )
+    features: Features = None
+    seed: int | None = typer.Option(
+        None,
+        "--seed",
+        help="Seed of the weights, the order of the data and all that is drawn in training; default: the recipe's.",
+    )
+    split_seed: SplitSeed = 0
+    settings: list[str] | None = typer.Option(
+        None,
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set a key of the recipe, such as optimizer.lr=3e-4; may be given several times.",
+    )
+
+    def assignments(self, **options: str | None) -> list[str]:
+        """Options that stand for keys of the recipe (`data__vocabulary`), before what --set says."""
+        keys = {name.replace("__", "."): value for name, value in options.items()} | {"training.seed": self.seed}
+        given = {key: value for key, value in keys.items() if value not in (None, "")}
+        return [*(f"{key}={json.dumps(value)}" for key, value in given.items()), *(self.settings or [])]
+
+    def regions(self, start: ModelFolder | None) -> tuple[Any, ...]:
+        """How `store_of` finds regions in data that are no store."""
+        own = str(start.folder) if start is not None else None
+        return self.detector or own, console(), self.split_seed, self.features
 
 
 @app.command()
@@ -68,6 +104,7 @@ def demo(
 
 
 @app.command()
+@grouped
 def pretrain(
     *,
     recipe: str = typer.Argument(
@@ -84,11 +121,7 @@ def pretrain(
     vocab: str | None = typer.Option(
         None, help="Vocabulary file (vocab.txt) of --init; default: the one beside it, --model's, or a learnt one."
     ),
-    detector: OwnDetector = None,
-    features: Features = None,
-    seed: TrainingSeed = None,
-    split_seed: SplitSeed = 0,
-    settings: Set = None,
+    given: Given,
 ) -> None:
     """Pre-train a model on pictures and their captions."""
     from diptych.runs.extraction import stores_of
@@ -96,29 +129,30 @@ def pretrain(
     from diptych.runs.starts import words_of
     from diptych.systems import find_stages
 
-    given = _assignments({"init": init, "data.vocabulary": vocab, "training.seed": seed}, settings)
-    given = [*words_of(given), *given]
+    settings = given.assignments(init=init, data__vocabulary=vocab)
     hold(out)
     start = open_folder(model) if model is not None else None
     named, lost = find_stages(recipe), ""
     if start is not None:
         named, lost = fit_stages(named, start)
-    chosen = named.override(given)
+    chosen = named.override([*words_of(settings), *settings])
     chosen.check_pretrains()
     chosen.recipes[0].check_begun()
     chosen.claimed(out)
     _print(lost)
-    own = str(start.folder) if start is not None else None
-    store = stores_of(data, out, detector or own, console(), split_seed, features)
+    store = stores_of(data, out, *given.regions(start))
     made = run_stages(chosen, store, out, start=start, console=console())
     print(f"model folder: {made.folder}")
 
 
 @app.command()
+@grouped
 def finetune(
     *,
     task: str = typer.Argument(help="Task to learn, such as caption or vqa; an unknown name lists them."),
-    data: OwnData,
+    data: Path = typer.Option(
+        ..., help="Store to train on, or data of your own, whose regions are then extracted first."
+    ),
     model: str = typer.Option(
         ...,
         help="Model folder, folder of a run, or user/name on the Hugging Face hub; "
@@ -128,11 +162,7 @@ def finetune(
     recipe: str | None = typer.Option(
         None, help="Recipe to train by; default: SYSTEM/small/TASK, with the system of --model."
     ),
-    detector: OwnDetector = None,
-    features: Features = None,
-    seed: TrainingSeed = None,
-    split_seed: SplitSeed = 0,
-    settings: Set = None,
+    given: Given,
 ) -> None:
     """Teach a pre-trained model a task, on a store or on data of your own."""
     from diptych.runs.extraction import store_of
@@ -163,23 +193,15 @@ def finetune(
         raise RecipeError(f"{chosen.name} teaches {chosen.task}, and the task is {spec.name}; choose one of the two")
     if start is not None:
         chosen, lost = fit_named(chosen, start) if recipe is not None else (fit_to(chosen, start), "")
-    given = _assignments({"training.seed": seed}, settings)
-    chosen = chosen.override([*words_of(given), *given] if start is None else given)
+    settings = given.assignments()
+    chosen = chosen.override([*words_of(settings), *settings] if start is None else settings)
     chosen.check_begun()
     hold(out)
     claimed(out, chosen)
     _print(lost)
-    own = str(start.folder) if start is not None else None
-    store = store_of(data, out / "store", detector or own, console(), split_seed, features)
+    store = store_of(data, out / "store", *given.regions(start))
     made = run(chosen, store, out, start=start, console=console())
     print(f"model folder: {made.model.folder}")
-
-
-def _assignments(options: dict[str, object], settings: list[str] | None) -> list[str]:
-    """Options that stand for keys of the recipe, where they are given, before what --set says."""
-    return [f"{key}={json.dumps(value)}" for key, value in options.items() if value not in (None, "")] + (
-        settings or []
-    )
 
 
 def _print(line: str) -> None:
@@ -187,7 +209,28 @@ def _print(line: str) -> None:
         console().print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+@dataclass(frozen=True)
+class Drawing:
+    """How new captions are drawn; what is left out is the recipe's."""
+
+    beams: Beams = None
+    temperature: Temperature = None
+    top_k: TopK = None
+    top_p: TopP = None
+    min_words: MinWords = None
+    max_words: MaxWords = None
+    no_repeat_ngram: NoRepeatNgram = None
+
+    def options(self, usual: DecodingOptions, captions: int) -> DecodingOptions:
+        """Drawn by chance, or with --beams the likeliest."""
+        from diptych.systems.decoding import chosen_decoding
+
+        free = self.beams is None and self.top_k is None and self.top_p is None
+        return chosen_decoding(usual, captions, self.beams is None, **vars(self) | ({"top_p": 0.9} if free else {}))
+
+
 @app.command()
+@grouped
 def augment(
     *,
     store: Path = typer.Argument(help="Store whose captions are added to, made by `diptych extract`."),
@@ -195,32 +238,18 @@ def augment(
     model: Model,
     captions: int = typer.Option(2, min=1, help="New captions of each picture at most."),
     split: str = typer.Option("train", help="Split whose records get new captions; the others are copied."),
-    beams: Beams = None,
-    temperature: Temperature = None,
-    top_k: TopK = None,
-    top_p: TopP = None,
-    min_words: MinWords = None,
-    max_words: MaxWords = None,
-    no_repeat_ngram: NoRepeatNgram = None,
+    drawing: Drawing,
     seed: DrawSeed = 0,
-    device: Device = "auto",
-    precision: Precise = "auto",
+    computing: Computing,
 ) -> None:
     """Write new captions for a training set, drawn by chance, or with --beams the likeliest."""
     from diptych.data.store.store import Store
     from diptych.models.decoding import DecodingOptions
     from diptych.runs.evaluation.augment import SPARE
     from diptych.runs.evaluation.augment import augment as write_captions
-    from diptych.systems.decoding import chosen_decoding
 
     hold(out)
-    start = open_folder(model, device, precision)
+    start = open_folder(model, **vars(computing))
     usual = start.recipe.decoding if start.recipe is not None else DecodingOptions()
-    if beams is None and top_k is None and top_p is None:
-        top_p = 0.9
-    decoding = chosen_decoding(
-        usual, SPARE * captions, beams is None,
-        beams=beams, temperature=temperature, top_k=top_k, top_p=top_p, min_words=min_words, max_words=max_words,
-        no_repeat_ngram=no_repeat_ngram,
-    )  # fmt: skip
+    decoding = drawing.options(usual, SPARE * captions)
     print(f"{write_captions(start, Store(store), out, captions, decoding, split, seed).summary()}; {out}")
