@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -10,53 +11,44 @@ from pathlib import Path
 
 from diptych.runtime.errors import DiptychError
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
-FILE = ".lock"  # who holds it, for the message alone
+FILE = ".lock"  # names its holder, for the error message alone
+WAIT = 0.1  # seconds, in case the holder is just leaving
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP)  # network disks without locks: the folder is used without one
 
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """The folder is there, and this command's alone; under torchrun the first process holds it for all.
+    """Make the folder and hold it for this command alone. Under torchrun the first process holds it for all.
 
-    What was made for the lock goes again, where nothing was written. Raises DiptychError, which says who holds it.
+    Folders made for the lock are removed if nothing was written. Raises DiptychError, which names the holder.
     """
-    if fcntl is None or os.environ.get("RANK", "0") != "0":
+    if os.name == "nt" or os.environ.get("RANK", "0") != "0":
         yield
         return
+    from filelock import FileLock, Timeout  # here, as it takes 0.1 s to import
+
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    handle = _taken(folder / FILE)
+    path, holder = folder / FILE, ""
+    lock = FileLock(path, timeout=WAIT, mode=0o644, fallback_to_soft=False)
+    try:
+        lock.acquire()
+        path.write_text(f"process {os.getpid()} of {socket.gethostname()}")
+    except Timeout as error:
+        with suppress(OSError):  # it has just ended
+            holder = path.read_text("utf-8", "replace")[:1000]
+        raise DiptychError(
+            f"{folder} is being written to by {holder or 'another process'}; wait until it has ended, or give another "
+            "folder"
+        ) from error
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
     try:
         yield
     finally:
-        (folder / FILE).unlink(missing_ok=True)
-        os.close(handle)
+        path.unlink(missing_ok=True)
+        lock.release()
         with suppress(OSError):  # something was written
-            for path in made:
-                path.rmdir()
-
-
-def _taken(path: Path) -> int:
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.read(handle, 1000).decode("utf-8", "replace")
-            os.close(handle)
-            raise DiptychError(
-                f"{path.parent} is being written to by {holder or 'another process'}; wait until it has ended, or give "
-                "another folder"
-            ) from error
-        except OSError:  # a disk of the network without locks
-            return handle
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(handle), path.stat()):
-                os.ftruncate(handle, 0)
-                os.write(handle, f"process {os.getpid()} of {socket.gethostname()}".encode())
-                return handle
-        os.close(handle)  # of a holder that has just ended and took the file away
+            for one in made:
+                one.rmdir()
