@@ -105,6 +105,7 @@ def test_calls_are_refused_and_not_made(evil: Any, protocol: int, tmp_path: Path
         (b"P1\n.", "refers to something outside"),
         (b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f.", "no pickle that can be read"),
         (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.", "no pickle that can be read|more memory"),
+        (b"\x80\x05\x96\x00\x00\x00\x00\x00\x10\x00\x00.", "no pickle that can be read"),  # 16 TiB of a bytearray
         (b"]r\xff\xff\xff\x7f0", "no pickle that can be read"),
         (b"", "no pickle"), (b"]" * 100_000 + b"a" * 99_999 + b".", "no pickle that can be read"),
     ],

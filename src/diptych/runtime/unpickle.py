@@ -1,9 +1,9 @@
 """Foreign pickles without running them: numpy arrays, numbers, texts and plain containers come out, and nothing else.
 
-A pickle is a program that may name any function of any module. Here every name stands for one of the few builders
-below, or is refused before anything is called; arrays and their dtypes are built from the parts that the pickle spells
-out, never by numpy's own `__setstate__`, which trusts them. The interpreter of pickles is the one in Python: that in
-C has a table of remembered objects that one number can make take all memory.
+A pickle is a program that may name any function of any module. Here every name is one of the few builders below, or is
+refused before anything is called. State is set for arrays and their types alone, and checked before, as numpy's own
+`__setstate__` trusts it. The interpreter of pickles is the one in Python: that in C has a table of remembered
+objects that one number can make take all memory.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import io
 import math
 import pickle
-from collections.abc import Callable
+import re
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,13 @@ import numpy.typing as npt
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
 
-SIMPLE = "?bBiufcSUO"  # kinds of numbers, texts and objects; no records, no times
+SIMPLE = re.compile(r"[<>|=]?[?bBiufcSUO]\d{0,6}", re.ASCII)  # types of numbers, texts, objects; no records, no times
+PLAIN = (type(None), bool, int, float, str, bytes, bytearray, np.generic)
 Array = npt.NDArray[Any]
 
 
 class Refused(Exception):
-    """What the pickle wants; `loads` says where."""
+    """What the pickle wants; `loads` adds where."""
 
 
 def load(path: Path) -> Any:
@@ -44,7 +45,9 @@ def loads(content: bytes | memoryview, where: str) -> Any:
     Raises DataError, which begins with `where`, for a pickle that asks for anything else, is cut short or is none.
     """
     try:
-        return _finished(_Unpickler(io.BytesIO(content), encoding="latin1").load(), {})
+        found = _Unpickler(io.BytesIO(content), encoding="latin1").load()
+        _check(found, set())
+        return found
     except Refused as refused:
         raise DataError(
             f"{where}: found a pickle that {refused}, wanted numpy arrays, numbers, texts and plain containers, and "
@@ -60,157 +63,95 @@ def loads(content: bytes | memoryview, where: str) -> Any:
 
 
 class _Dtype:
-    """A dtype as the pickle spells it: `dtype("f4", 0, 1)`, then the byte order."""
+    """A type of numbers as the pickle spells it: `dtype("f4", 0, 1)`, then the byte order."""
 
     __slots__ = ("found",)
 
-    def __init__(self, *parts: object) -> None:
-        spec = parts[0] if parts else None
-        if isinstance(spec, bytes):
-            spec = spec.decode("latin1")
-        if not isinstance(spec, str) or spec.lstrip("<>|=")[:1] not in tuple(SIMPLE) or not _is_plain(spec):
-            raise Refused(f"wants the numpy type {str(spec)[:40]!r}")
-        self.found = np.dtype(spec)
+    def __init__(self, spec: object, *_: object) -> None:
+        text = spec.decode("latin1") if isinstance(spec, bytes) else str(spec)
+        if not SIMPLE.fullmatch(text) or not np.dtype(text).itemsize:
+            raise Refused(f"wants the numpy type {text[:40]!r}")
+        self.found = np.dtype(text)
 
-    def __setstate__(self, state: object) -> None:
+    def set_order(self, state: object) -> None:
         if not isinstance(state, tuple) or len(state) < 5 or any(part is not None for part in state[2:5]):
             raise Refused("wants a numpy type made of others")
-        order = state[1].decode("latin1") if isinstance(state[1], bytes) else state[1]
+        order: Any = state[1].decode("latin1") if isinstance(state[1], bytes) else state[1]
         if order not in ("<", ">", "|", "="):
             raise Refused(f"wants a numpy type of the byte order {str(order)[:40]!r}")
-        if order in ("<", ">"):
-            self.found = np.dtype(order + self.found.str[1:])
+        self.found = self.found.newbyteorder(order)
 
 
-def _is_plain(spec: str) -> bool:
-    size = spec.lstrip("<>|=")[1:]
-    return not size or (size.isascii() and size.isdigit() and len(size) < 7)
-
-
-class _Array:
-    """An array that is still without its numbers; `__setstate__` brings them."""
-
-    __slots__ = ("found",)
-
-    def __init__(self, found: Array | None = None) -> None:
-        self.found = found
-
-    def __setstate__(self, state: object) -> None:
-        if not isinstance(state, tuple) or len(state) not in (4, 5):
-            raise Refused("wants an array of an unknown version")
-        shape, dtype, fortran, raw = state[-4:]
-        self.found = _array(raw, dtype, shape, "F" if fortran else "C")
-
-
-def _array(raw: object, dtype: object, shape: object, order: object) -> Array:
-    if not isinstance(dtype, _Dtype) or not isinstance(shape, tuple):
-        raise Refused("wants an array without a type or a shape")
+def _filled(array: Any, raw: object, dtype: object, shape: object, fortran: bool) -> Array:
+    """The empty array, given these numbers in the machine's byte order: in place, as the pickle may hold it already."""
+    if not isinstance(dtype, _Dtype) or not isinstance(shape, tuple) or array.size:
+        raise Refused("wants an array without a type or a shape, or to fill one twice")
     if not all(isinstance(side, int) and side >= 0 for side in shape) or len(shape) > 32:
         raise Refused(f"wants an array of the shape {str(shape)[:40]}")
-    if dtype.found.hasobject:
-        if not isinstance(raw, list) or len(raw) != math.prod(shape):
-            raise Refused("wants an array of objects from something else than their list")
-        objects = np.empty(len(raw), object)
-        for place, one in enumerate(raw):
-            objects[place] = one
-        return objects.reshape(shape, order="F" if order == "F" else "C")
-    content = raw.encode("latin1") if isinstance(raw, str) else raw
-    if not isinstance(content, bytes | bytearray):
-        raise Refused("wants an array from something else than bytes")
-    if math.prod(shape) * dtype.found.itemsize != len(content):
-        raise Refused(f"wants an array {shape} of {dtype.found} from {len(content)} bytes")
-    if not content:
-        return np.empty(shape, dtype.found)
-    # A copy, so that it may be written to, and in the machine's byte order.
-    array = np.frombuffer(content, dtype.found).astype(dtype.found.newbyteorder("="))
-    return array.reshape(shape, order="F" if order == "F" else "C")
+    native = dtype.found.newbyteorder("=")
+    content: Any = raw.encode("latin1") if isinstance(raw, str) else raw
+    if not isinstance(content, list if native.hasobject else bytes | bytearray):
+        raise Refused("wants an array from something else than its bytes, or its list of objects")
+    if math.prod(shape) * (1 if native.hasobject else native.itemsize) != len(content):
+        raise Refused(f"wants an array {shape} of {native} from {len(content)} bytes")
+    if native != dtype.found:
+        content = np.frombuffer(bytes(content), dtype.found).astype(native).tobytes()
+    array.__setstate__((1, shape, native, fortran, content if native.hasobject else bytes(content)))
+    filled: Array = array
+    return filled
 
 
-def _reconstruct(kind: object, *_: object) -> _Array:
-    if kind is not _ALLOWED["numpy", "ndarray"]:
+def _empty() -> Array:
+    return np.empty(0, np.uint8)
+
+
+def _ndarray(*_: object) -> NoReturn:
+    raise Refused("wants an array that is not filled")
+
+
+def _reconstruct(kind: object, *_: object) -> Array:
+    if kind is not _ndarray:
         raise Refused("wants an array of a class of its own")
-    return _Array()
+    return _empty()
 
 
-def _from_buffer(raw: object, dtype: object, shape: object, order: object = "C") -> _Array:
-    return _Array(_array(raw, dtype, shape, order))
+def _from_buffer(raw: object, dtype: object, shape: object, order: object = "C") -> Array:
+    return _filled(_empty(), raw, dtype, shape, order == "F")
 
 
 def _scalar(dtype: object, raw: object) -> object:
-    if isinstance(dtype, _Dtype) and dtype.found.hasobject:
-        raise Refused("wants a numpy number that is an object")
-    return _array(raw, dtype, (), "C")[()]
+    return _filled(_empty(), raw, dtype, (), False)[()]
 
 
-def _encoded(text: object, encoding: object = "latin1") -> bytes:
+def _encoded(text: str, encoding: object = "latin1") -> bytes:
     """`bytes` as Python 3 writes them for Python 2."""
-    if not isinstance(text, str) or encoding != "latin1":
+    if encoding != "latin1":
         raise Refused(f"wants the encoding {str(encoding)[:40]!r}")
     return text.encode("latin1")
 
 
-def _ordered(items: object = ()) -> dict[Any, Any]:
-    if not isinstance(items, list | tuple):
-        raise Refused("wants a dictionary from something else than a list of pairs")
-    return {key: value for key, value in items}  # noqa: C416  each pair is unpacked, or refused
-
-
-def _set(items: object = ()) -> set[Any]:
-    if not isinstance(items, list | tuple):
-        raise Refused("wants a set from something else than a list")
-    return set(items)
-
-
-def _no_bytes(*parts: object) -> bytes:
-    if parts:
-        raise Refused("wants bytes from something else than bytes")
+def _no_bytes() -> bytes:
+    """`b""` as Python 3 writes it for Python 2."""
     return b""
 
 
-def _bare(*_: object) -> NoReturn:
-    raise Refused("wants an array that is not filled")
-
-
-class _Builder:
-    """One allowed name. It can be called, and neither changed nor looked into by a pickle."""
-
-    __slots__ = ("_build",)
-
-    def __init__(self, build: Callable[..., object]) -> None:
-        object.__setattr__(self, "_build", build)
-
-    def __call__(self, *parts: object) -> object:
-        build: Callable[..., object] = object.__getattribute__(self, "_build")
-        return build(*parts)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise Refused(f"changes {name[:40]!r} of a function")
-
-    def __setstate__(self, state: object) -> None:
-        raise Refused("changes a function")
-
-
-_ALLOWED = {
-    ("numpy", "ndarray"): _Builder(_bare),
-    ("numpy", "dtype"): _Builder(_Dtype),
-    ("_codecs", "encode"): _Builder(_encoded),
-    ("collections", "OrderedDict"): _Builder(_ordered),
-} | {
-    (f"numpy.{core}.{module}", name): _Builder(build)
-    for core in ("core", "_core")  # as numpy 1 and as numpy 2 write it
-    for module, name, build in (
-        ("multiarray", "_reconstruct", _reconstruct),
-        ("multiarray", "scalar", _scalar),
-        ("numeric", "_frombuffer", _from_buffer),
-    )
-} | {
-    (module, name): _Builder(build)
-    for module in ("builtins", "__builtin__")
-    for name, build in (("set", _set), ("bytes", _no_bytes))  # no bytes: as Python 3 writes b"" for Python 2
-}  # fmt: skip
+_ALLOWED: dict[tuple[str, str], Any] = {
+    ("numpy", "ndarray"): _ndarray,
+    ("numpy", "dtype"): _Dtype,
+    ("_codecs", "encode"): _encoded,
+    ("collections", "OrderedDict"): dict,
+    **{(module, "set"): set for module in ("builtins", "__builtin__")},
+    **{(module, "bytes"): _no_bytes for module in ("builtins", "__builtin__")},
+}
+for _core in ("numpy.core", "numpy._core"):  # as numpy 1 and as numpy 2 write it
+    _ALLOWED[f"{_core}.multiarray", "_reconstruct"] = _reconstruct
+    _ALLOWED[f"{_core}.multiarray", "scalar"] = _scalar
+    _ALLOWED[f"{_core}.numeric", "_frombuffer"] = _from_buffer
 
 
 class _Unpickler(pickle._Unpickler):
+    dispatch: ClassVar[dict[int, Any]] = {**pickle._Unpickler.dispatch}
+
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
             raise Refused(f"calls {module[:60]}.{name[:60]}")
@@ -222,36 +163,37 @@ class _Unpickler(pickle._Unpickler):
     def get_extension(self, code: int) -> None:
         raise Refused(f"uses the extension {code} of a program")
 
+    def load_build(self: Any) -> None:
+        state, built = self.stack.pop(), self.stack[-1]
+        if isinstance(built, _Dtype):
+            built.set_order(state)
+        elif not isinstance(built, np.ndarray):
+            raise Refused("changes a function")
+        elif not isinstance(state, tuple) or len(state) not in (4, 5):
+            raise Refused("wants an array of an unknown version")
+        else:
+            shape, dtype, fortran, raw = state[-4:]
+            _filled(built, raw, dtype, shape, bool(fortran))
 
-def _finished(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
-    """The same with arrays in place of what stood for them; what is there once stays once.
+    def load_bytearray8(self: Any) -> None:
+        """Of the bytes that are there; to make room for as many as it says could take all memory."""
+        self.append(bytearray(self.read(int.from_bytes(self.read(8), "little"))))
 
-    `done` keeps what was replaced as well, or another object could come to have its id.
-    """
-    if isinstance(value, _Builder | _Dtype) or (isinstance(value, _Array) and value.found is None):
-        raise Refused("holds a function, a type or an array that is not filled")
-    made: Any = value.found if isinstance(value, _Array) else value
-    objects = isinstance(made, np.ndarray) and made.dtype.hasobject
-    if not objects and not isinstance(made, dict | list | tuple | set):
-        return made
-    if id(value) in done:
-        return done[id(value)][1]
-    if isinstance(made, tuple):  # which can hold itself through one of the others alone
-        made = tuple(_finished(one, done) for one in made)
-        done[id(value)] = value, made
-        return made
-    done[id(value)] = value, made
-    if isinstance(made, dict):
-        pairs = [(_finished(key, done), _finished(one, done)) for key, one in made.items()]
-        made.clear()
-        made.update(pairs)
-    elif isinstance(made, list):
-        made[:] = [_finished(one, done) for one in made]
-    elif isinstance(made, set):
-        found = {_finished(one, done) for one in made}
-        made.clear()
-        made.update(found)
+    dispatch |= {pickle.BUILD[0]: load_build, pickle.BYTEARRAY8[0]: load_bytearray8}
+
+
+def _check(value: object, seen: set[int]) -> None:
+    """Raises Refused where a name or a type is left among the values. Each value is looked at once."""
+    if isinstance(value, PLAIN) or id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, np.ndarray):
+        inner: Any = value.ravel().tolist() if value.dtype.hasobject else ()
+    elif isinstance(value, dict):
+        inner = [*value, *value.values()]
+    elif isinstance(value, list | tuple | set | frozenset):
+        inner = value
     else:
-        for place in np.ndindex(made.shape):
-            made[place] = _finished(made[place], done)
-    return made
+        raise Refused("holds a function or a type")
+    for one in inner:
+        _check(one, seen)
