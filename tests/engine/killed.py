@@ -5,7 +5,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from diptych.runtime.engine import Counts, Work
+from diptych.runtime.engine.outcome import Counts, Work
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from threading import Thread
 
 import pytest
 
-from diptych.runtime.engine import Counts, quiet, run
+from diptych.runtime.engine import quiet, run
 from diptych.runtime.engine.on_ray import STARTS
-from diptych.runtime.engine.outcome import counts_of, outcome_of
+from diptych.runtime.engine.outcome import Counts, counts_of, outcome_of
 from diptych.runtime.errors import DiptychError, RecipeError
 
 

@@ -19,7 +19,7 @@ from diptych.core import FeatureContract, Object, Record, Regions
 from diptych.data import extract as extraction
 from diptych.data.extract import extract
 from diptych.data.store.store import Store
-from diptych.runtime.engine import Counts, Work
+from diptych.runtime.engine.outcome import Counts, Work
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.storybook.detector.detector import StorybookDetector
 from diptych.storybook.detector.network import DetectorConfig, SmallDetector

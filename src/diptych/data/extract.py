@@ -25,7 +25,8 @@ from torch import Tensor
 from diptych.core import Record, Regions
 from diptych.data.store.record_json import record_from_json, record_to_json
 from diptych.data.store.store import FAILURES, StoreWriter
-from diptych.runtime.engine import Counts, run
+from diptych.runtime.engine import run
+from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DataError, RecipeError, nearest
 from diptych.runtime.files import write_atomically
 from diptych.runtime.processes import shared

@@ -29,8 +29,8 @@ from diptych.mining.saved import Object, PageCounts, Parts, Retries, read_json
 from diptych.mining.settings import Settings
 from diptych.mining.tables import digest, holds_json, read_rows, write_json
 from diptych.runtime.claims import differences, refuse_other
-from diptych.runtime.engine import Work
 from diptych.runtime.engine import run as run_shards
+from diptych.runtime.engine.outcome import Work
 from diptych.runtime.engine.stopping import stoppable
 from diptych.runtime.errors import DataError, DiptychError, RecipeError
 from diptych.runtime.files import holds_something, refuse_links_out, text_of

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from diptych.runtime.errors import DiptychError
+from diptych.runtime.files import text_of
 
 FILE = ".lock"  # names its holder, for the error message alone
 WAIT = 0.1  # seconds, in case the holder is just leaving
@@ -36,7 +37,7 @@ def held(folder: Path) -> Iterator[None]:
         path.write_text(f"process {os.getpid()} of {socket.gethostname()}")
     except Timeout as error:
         with suppress(OSError):  # it has just ended
-            holder = path.read_text("utf-8", "replace")[:1000]
+            holder = text_of(path, errors="replace")[:1000]
         raise DiptychError(
             f"{folder} is being written to by {holder or 'another process'}; wait until it has ended, or give another "
             "folder"

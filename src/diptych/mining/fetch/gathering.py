@@ -25,7 +25,7 @@ from diptych.mining.pages.tars import HERE, tar_pictures
 from diptych.mining.saved import Object, Times, read_json
 from diptych.mining.settings import Fetch
 from diptych.mining.tables import Row, digest, write_json, write_rows
-from diptych.runtime.engine import Counts
+from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.files import bytes_of
 

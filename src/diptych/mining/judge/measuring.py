@@ -15,7 +15,7 @@ from diptych.mining.layout import Layout
 from diptych.mining.saved import Measured, read_json
 from diptych.mining.settings import PictureRules
 from diptych.mining.tables import Row, read_rows, write_json, write_rows
-from diptych.runtime.engine import Counts
+from diptych.runtime.engine.outcome import Counts
 
 AT_ONCE = 64  # pictures that a judge sees in one batch
 

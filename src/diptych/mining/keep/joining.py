@@ -18,7 +18,7 @@ from diptych.mining.pages.reading import body_of
 from diptych.mining.saved import Object, read_json
 from diptych.mining.settings import Settings
 from diptych.mining.tables import Row, read_rows, write_json, write_rows
-from diptych.runtime.engine import Counts
+from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DiptychError
 
 AT_ONCE = 256  # pairs that a scorer sees at once

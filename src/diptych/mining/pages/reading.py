@@ -17,7 +17,7 @@ from diptych.mining.pages.texts import LONGEST, Vocabularies, judged
 from diptych.mining.saved import Object, read_json
 from diptych.mining.settings import Settings
 from diptych.mining.tables import read_rows, write_json, write_rows
-from diptych.runtime.engine import Counts
+from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
 

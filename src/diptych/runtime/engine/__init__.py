@@ -8,15 +8,13 @@ shard that is made twice (Ray does so when a worker dies) is harmless.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from diptych.runtime.engine.outcome import Counts, Work
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.processes import LOADED_ONCE, shared
 
 ENGINES = ("local", "daft", "ray")
-Counts = dict[str, Any]
-Work = Callable[[str], Counts]
 
 
 def quiet() -> None:

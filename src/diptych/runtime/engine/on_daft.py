@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from diptych.runtime.engine import Counts, Work
-from diptych.runtime.engine.outcome import Outcome, counts_of, outcome_of
+from diptych.runtime.engine.outcome import Counts, Outcome, Work, counts_of, outcome_of
 from diptych.runtime.extras import wanted
 
 

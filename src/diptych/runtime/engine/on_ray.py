@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
-from diptych.runtime.engine import Counts, Work
-from diptych.runtime.engine.outcome import Outcome, counts_of, outcome_of
+from diptych.runtime.engine.outcome import Counts, Outcome, Work, counts_of, outcome_of
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.extras import wanted
 

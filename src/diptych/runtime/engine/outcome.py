@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from diptych.runtime.engine import Counts, Work
 from diptych.runtime.errors import DiptychError
+
+Counts = dict[str, Any]
+Work = Callable[[str], Counts]
 
 
 @dataclass(frozen=True)
