@@ -8,18 +8,16 @@ import json
 import pickle
 import zipfile
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from PIL import Image
 
-from diptych.core import Choices, Expression, GeneratedCaption, Object, Question, Record, Regions, Statement
+from diptych.core import Record
 from diptych.data.formats import table as formats
 from diptych.data.formats.format import Format, Source, Wanted
-from diptych.data.formats.parsing import Skips, combined
+from diptych.data.formats.parsing import Skips
 from diptych.data.formats.table import FORMATS, read
 from diptych.runtime.errors import DataError
 from diptych.vision.pictures import open_picture
@@ -233,22 +231,6 @@ def test_what_is_wrong_with_a_manifest_is_named(value: Any, message: str, folder
     saved(folder, "q.json", QUESTIONS)
     with pytest.raises(DataError, match=message):
         read(saved(folder, "m.json", value))
-
-
-def test_nothing_that_a_record_knows_is_lost_when_it_is_joined() -> None:
-    """Each field of a record, one by one, on the second that is joined to a bare first."""
-    box = (0.0, 0.0, 0.5, 0.5)
-    full = Record(
-        "a", "train", Path("a.jpg"), (1, 2), ("x",), (Question("q", "q", ("a",)),), (Expression("e", "e", box),),
-        (Choices("c", "c", ("a",) * 4, 0),), (Statement("s", "t", True),), (Object("dog", box),), ((0, "on", 1),),
-        Regions(torch.tensor([box]), torch.ones(1), (1, 2)), (GeneratedCaption("x", "tden/0", -1.0),),
-    )  # fmt: skip
-    assert all(getattr(full, f.name) not in (None, ()) for f in fields(Record))
-    (joined,) = combined([Record("a")], [full])
-    assert all(
-        getattr(joined, f.name) is getattr(full, f.name) or getattr(joined, f.name) == getattr(full, f.name)
-        for f in fields(Record)
-    )
 
 
 def test_a_format_of_ones_own_needs_no_change_of_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,17 @@ from diptych.core.protocols import (
     Update,
     Writer,
 )
-from diptych.core.record import MASK_CELLS, Choices, Expression, GeneratedCaption, Object, Question, Record, Statement
+from diptych.core.record import (
+    MASK_CELLS,
+    Choices,
+    Expression,
+    GeneratedCaption,
+    Object,
+    Question,
+    Record,
+    Statement,
+    TaskItem,
+)
 from diptych.core.regions import Regions, iou
 from diptych.core.sample import IGNORE, Partners, Sample
 from diptych.core.states import States, Stream
@@ -74,6 +84,7 @@ __all__ = [
     "States",
     "Stream",
     "Task",
+    "TaskItem",
     "Update",
     "Vocabulary",
     "Writer",

@@ -195,7 +195,7 @@ class _Check:
         self.found: dict[str, Finding] = {}
         self.records = 0
         self.splits: Counter[str] = Counter()
-        self.covered: Counter[str] = Counter()
+        self.covered: Counter[str] = Counter(captions=0, questions=0)
         self.keys: dict[str, str] = {}  # key -> its split
         self.seen: dict[bytes, str] = {}  # digest of features -> key of their first record
         self.files: dict[str, str] = {}  # key -> sha256 of the picture
@@ -253,8 +253,7 @@ class _Check:
             self.covered["regions"] += len(record.regions) > 0
             self._regions(record.key, record.regions)
             self._pointing(record, record.regions)
-        boxes = [thing.box for thing in record.objects] + [expression.box for expression in record.expressions]
-        for box in boxes:
+        for box in record.marked("box"):
             if not (0 - SLACK <= box[0] <= box[2] <= 1 + SLACK and 0 - SLACK <= box[1] <= box[3] <= 1 + SLACK):
                 self.add("true box wrong", f"{record.key}: {tuple(box)}")
 
@@ -262,21 +261,18 @@ class _Check:
         return self.found["key twice"].count if "key twice" in self.found else 0
 
     def _words(self, record: Record) -> None:
-        self.covered["captions"] += bool(record.captions)
-        self.covered["questions"] += bool(record.questions)
+        words = record.words()
+        self.covered.update({name: 1 for name, items in words.items() if items})
         for caption in record.captions:
             if not caption.strip():
                 self.add("caption empty", record.key)
-        for name in ("expressions", "choices", "statements"):
-            if getattr(record, name):
-                self.covered[name] += 1
         for choices in record.choices:
             if nothing := [number for number in choices.named if number >= len(record.objects)]:
                 self.add("tag of nothing", f"{choices.key}: [{nothing[0]}] of {len(record.objects)} objects")
         for question in record.questions:
             if not question.answers:
                 self.add("question without answers", question.key)
-        if not (record.captions or record.questions or record.expressions or record.choices or record.statements):
+        if not any(words.values()):
             self.add("no words", record.key)
 
     def _pointing(self, record: Record, regions: Regions) -> None:

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from diptych.core import Record, Task, names_for_tags
+from diptych.core.record import READ
 from diptych.data.store.corpus import Corpus, Lines
 from diptych.data.store.loader import Loader, ToSamples, Updates
 from diptych.data.store.store import Store, iterate, splits_in
@@ -196,20 +197,24 @@ def in_split(store: Store, split: str, option: str) -> list[int]:
 
 def words_of(record: Record) -> list[str]:
     """All that is said about a picture and that a vocabulary should know; tags are told by what they name."""
-    choices = [text for c in record.choices for text in (c.question, *c.answers, *c.rationales)]
-    return [
-        *record.captions,
-        *(question.text for question in record.questions),
-        *(expression.text for expression in record.expressions),
-        *(names_for_tags(text, record.objects) for text in choices),
-        *(statement.text for statement in record.statements),
-    ]
+    return record.changed({"tagged": lambda text: names_for_tags(text, record.objects)}).marked(*READ)
 
 
 def taught_texts(store: Store, validation: str = "val") -> list[str]:
-    """Of all splits that are trained on, now or when the model is fine-tuned; never of those that score it."""
+    """Of all splits that are trained on, now or when the model is fine-tuned; never of those that score it.
+
+    The texts of `Record.more` are among them where they have a word that no other text has: data that get one task
+    more keep their vocabulary as long as it has all words.
+    """
     scored = splits_in(validation) | {"test", "test_rare"}
-    return [text for record in iterate(store) if record.split not in scored for text in words_of(record)]
+    texts: list[str] = []
+    more: list[str] = []
+    for record in iterate(store):
+        if record.split not in scored:
+            texts += words_of(replace(record, more={}))
+            more += words_of(Record(record.key, more=record.more))
+    known = {word for text in texts for word in text.split()} if more else set()
+    return texts + [text for text in more if not known.issuperset(text.split())]
 
 
 def _choose(recipe: Recipe, store: Store) -> list[int]:

@@ -12,11 +12,6 @@ from diptych.data.formats.public import SETS_KNOWN, Layout, Piece, known, write_
 from diptych.data.formats.table import read
 from diptych.runtime.errors import DataError
 
-WORDS = {
-    "captions": "captions", "questions": "questions", "expressions": "expressions", "choices": "choices",
-    "statements": "statements",
-}  # fmt: skip
-
 
 def list_sets() -> str:
     return "\n".join(f"{name:20}{one.title}" for name, one in SETS_KNOWN.items())
@@ -58,7 +53,9 @@ def write_set(name: str, root: Path, out: Path, console: Console) -> str:
     there = sum(record.image is not None for record in records)
     lines = [f"{out}: {', '.join(f'{split} {count:,}' for split, count in splits.items())}"]
     lines.append(f"{there:,} of {len(records):,} pictures are there")
-    words = {what: sum(len(getattr(record, field)) for record in records) for field, what in WORDS.items()}
+    words: Counter[str] = Counter()
+    for record in records:
+        words.update({name: len(items) for name, items in record.words().items()})
     lines.append(", ".join(f"{count:,} {what}" for what, count in words.items() if count))
     if skips.counts:
         lines.append(f"left out: {skips}")

@@ -88,7 +88,7 @@ class TaskSpec:
     title: str  # heading of its part of a report
     learns: str  # a verb: "a model that learns to ..."
     noun: str  # what is scored, in the plural
-    field: str  # of a Record: what there is to learn from
+    field: str  # of `Record.words`: what there is to learn from
     key: str  # of a prediction: what was predicted, beside its "key"
     head: str  # of the model, by which it predicts
     watched: str  # the score that validation wants to rise
@@ -132,7 +132,7 @@ class TaskSpec:
 
     def texts(self, record: Record) -> list[str]:
         """The words of a record that the task reads."""
-        return [entry if isinstance(entry, str) else entry.text for entry in getattr(record, self.field)]
+        return [entry if isinstance(entry, str) else entry.text for entry in record.words().get(self.field, ())]
 
 
 def of_the_first(records: int) -> str:

@@ -5,11 +5,13 @@
     {"image": "a.jpg", "expression": "the small dog", "box": [10, 20, 30, 40]}
     {"image": "a.jpg", "statement": "there are two dogs", "true": false}
     {"image": "a.jpg", "objects": [{"kind": "dog", "box": [10, 20, 30, 40]}]}
+    {"image": "a.jpg", "more": {"entailment": [{"text": "a dog sleeps", "answers": ["neutral"]}]}}
     {"image": "a.jpg", "question": "why does [0] run", "choices": ["it plays", "it rests", "it eats", "it hides"],
      "answer": 0, "rationales": ["[0] has a ball", "...", "...", "..."], "rationale": 0}
 
 Boxes are COCO's: left, top, width, height in pixels. `[0]` is the first of the picture's `objects`. `split` may be left
-out. Several lines may speak of one picture.
+out. Several lines may speak of one picture. `more` has the words of further tasks by their names; an entry may have
+`boxes` too.
 
 Captions that a model wrote say so (`diptych augment`):
 
@@ -21,7 +23,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from diptych.core import Choices, Expression, GeneratedCaption, Object, Question, Record, Statement, tags
+from diptych.core import Choices, Expression, GeneratedCaption, Object, Question, Record, Statement, TaskItem, tags
+from diptych.core.record import WORDED
 from diptych.data.formats.masks import mask_of
 from diptych.data.formats.parsing import Entry, Pictures, Skips, answer_kind, picture_at, read_json_lines
 from diptych.runtime.errors import DataError
@@ -32,7 +35,7 @@ class Unreadable(DataError):
     """A picture whose size cannot be told."""
 
 
-KINDS = ("captions", "question", "expression", "statement", "objects")
+KINDS = ("captions", "question", "expression", "statement", "objects", "more")
 
 
 def read(
@@ -60,7 +63,7 @@ def read(
         found[name] = _with_words(old, entry, skips, lines.parent)
     for record in found.values():
         _named(record, lines.name)
-    kept = [record for record in found.values() if _says_something(record)]
+    kept = [record for record in found.values() if any(record.words().values())]
     if not kept:
         raise DataError(
             f"{lines.name}: found nothing to learn from ({skips if skips.counts else 'no lines'}), wanted lines with "
@@ -77,7 +80,7 @@ def _with_words(record: Record, entry: Entry, skips: Skips, beside: Path) -> Rec
         entry.refuse(
             f"an object with {has}",
             "one with `captions`, or with `question` and `answers` (or `choices`), `expression` and `box`, `statement` "
-            "and `true`, or `objects`",
+            "and `true`, `objects`, or `more`",
         )
     if texts is not None:
         captions = _texts(texts, "empty captions", skips)
@@ -88,7 +91,7 @@ def _with_words(record: Record, entry: Entry, skips: Skips, beside: Path) -> Rec
         record = replace(record, captions=record.captions + captions, generated=record.generated + by_models)
     if entry.get("width") is not None and entry.get("height") is not None:
         record = replace(record, size=(entry["width"].size(), entry["height"].size()))
-    record = _with_boxes(record, entry, skips, beside)
+    record = _with_more(_with_boxes(record, entry, skips, beside), entry, skips, beside)
     if (statement := entry.get("statement")) is not None:
         key = f"{record.key}/{len(record.statements)}"
         claim = Statement(key, statement.text(), entry["true"].flag())
@@ -126,6 +129,31 @@ def _with_boxes(record: Record, entry: Entry, skips: Skips, beside: Path) -> Rec
         meant = Expression(key, expression.text(), entry["box"].corners(*size))
         record = replace(record, expressions=(*record.expressions, meant))
     return record
+
+
+def _with_more(record: Record, entry: Entry, skips: Skips, beside: Path) -> Record:
+    """Words of further tasks. The picture's size is needed for boxes alone."""
+    more, found = entry.get("more"), dict[str, tuple[TaskItem, ...]]()
+    try:
+        for name in more.names() if more is not None else ():
+            if name in WORDED:
+                entry.refuse(f"`{name}` in `more`", "the name of a further task there, and this in the line itself")
+            first = len(record.more.get(name, ()))
+            found[name] = tuple(
+                TaskItem(
+                    f"{record.key}/{number}",
+                    item["text"].text(),
+                    _texts(item["answers"], "empty answers", skips) if item.get("answers") else (),
+                    tuple(box.corners(*_size(record, entry, beside)) for box in item["boxes"].items())
+                    if item.get("boxes")
+                    else (),
+                )
+                for number, item in enumerate(entry["more"][name].items(), start=first)
+            )
+    except Unreadable:
+        skips.add("boxes on pictures that cannot be read", entry.where)
+        return record
+    return record.joined(Record(record.key, record.split, more=found))
 
 
 def _thing(entry: Entry, size: tuple[int, int]) -> Object:
@@ -179,10 +207,6 @@ def _named(record: Record, file: str) -> None:
                         f"{file}: found [{tag}] in “{text}”, wanted one of the {len(record.objects)} objects of "
                         f"{record.key}, counted from 0; add it to the `objects` of a line with that picture"
                     )
-
-
-def _says_something(record: Record) -> bool:
-    return bool(record.captions or record.questions or record.expressions or record.choices or record.statements)
 
 
 def _generated(entry: Entry, captions: tuple[str, ...]) -> GeneratedCaption:

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -351,17 +351,4 @@ def _joined(first: Record, second: Record) -> Record:
             "or name it in data of its own",
             key=first.key,
         )
-    return replace(
-        first,
-        image=first.image or second.image,
-        size=first.size or second.size,
-        captions=first.captions + second.captions,
-        questions=first.questions + second.questions,
-        expressions=first.expressions + second.expressions,
-        choices=first.choices + second.choices,
-        statements=first.statements + second.statements,
-        generated=first.generated + second.generated,
-        objects=first.objects or second.objects,
-        relations=first.relations or second.relations,
-        regions=second.regions if first.regions is None else first.regions,
-    )
+    return first.joined(second)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Callable
+from typing import Any
 
-from diptych.core import Choices, Record
+from diptych.core import Record, Regions
+from diptych.core.record import Mark
 
 SIDE = re.compile(r"\b(left|right)(?=(?:most|ward|wards|hand)?\b)", re.IGNORECASE)
 Box = tuple[float, float, float, float]
@@ -16,25 +18,7 @@ def mirrored(record: Record) -> Record:
 
     A word is swapped wherever it stands, as in the code: that somebody is right becomes that somebody is left.
     """
-    return replace(
-        record,
-        captions=tuple(map(swapped, record.captions)),
-        generated=tuple(replace(one, text=swapped(one.text)) for one in record.generated),
-        questions=tuple(
-            replace(one, text=swapped(one.text), answers=tuple(map(swapped, one.answers))) for one in record.questions
-        ),
-        expressions=tuple(
-            replace(one, text=swapped(one.text), box=mirrored_box(one.box)) for one in record.expressions
-        ),
-        choices=tuple(map(_mirrored_choices, record.choices)),
-        statements=tuple(replace(one, text=swapped(one.text)) for one in record.statements),
-        objects=tuple(
-            replace(thing, box=mirrored_box(thing.box), mask=tuple(row[::-1] for row in thing.mask))
-            for thing in record.objects
-        ),
-        relations=tuple((subject, swapped(relation), other) for subject, relation, other in record.relations),
-        regions=None if record.regions is None else record.regions.mirrored(),
-    )
+    return record.changed(_CHANGES)
 
 
 def swapped(text: str) -> str:
@@ -53,10 +37,11 @@ def _other(found: re.Match[str]) -> str:
     return other.upper() if word.isupper() else other.capitalize() if word[0].isupper() else other
 
 
-def _mirrored_choices(choices: Choices) -> Choices:
-    return replace(
-        choices,
-        question=swapped(choices.question),
-        answers=tuple(map(swapped, choices.answers)),
-        rationales=tuple(map(swapped, choices.rationales)),
-    )
+_CHANGES: dict[Mark, Callable[[Any], Any]] = {
+    "text": swapped,
+    "tagged": swapped,
+    "label": swapped,
+    "box": mirrored_box,
+    "cells": lambda row: row[::-1],
+    "regions": Regions.mirrored,
+}

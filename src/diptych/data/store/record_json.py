@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass
 from math import isfinite
 from pathlib import Path
@@ -14,8 +15,9 @@ from diptych.core import Record
 from diptych.runtime.files import parse_json
 
 UNSAID = "regions"  # they lie beside
+_HINTS = get_type_hints(Record)
 _FIELDS: Any = {
-    one.name: (get_type_hints(Record)[one.name], ... if one.name in ("key", "split") else one.default)
+    one.name: (_HINTS[one.name], ... if one.name in ("key", "split") else None)
     for one in fields(Record)
     if one.name != UNSAID
 }
@@ -24,7 +26,7 @@ _Said: type[BaseModel] = create_model("_Said", __config__=ConfigDict(extra="forb
 
 def record_to_json(record: Record) -> dict[str, Any]:
     """The record without its regions; empty fields left out."""
-    told = {f.name: value for f in fields(record) if (value := getattr(record, f.name)) not in (None, (), [])}
+    told = {f.name: value for f in fields(record) if (value := getattr(record, f.name)) not in (None, (), [], {})}
     return {name: _plain(value) for name, value in told.items() if name != UNSAID}
 
 
@@ -32,6 +34,8 @@ def _plain(value: Any) -> Any:
     """As JSON has it."""
     if isinstance(value, Path):
         return str(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, tuple) and value and is_dataclass(value[0]):
         return [asdict(noun) for noun in value]
     return value
@@ -59,8 +63,7 @@ def _refuse_nonsense(record: Record) -> None:
         raise ValueError("image: no name of a file")
     if record.size is not None and min(record.size) < 1:
         raise ValueError(f"size: found {record.size}")
-    boxes = [*(one.box for one in record.objects), *(one.box for one in record.expressions)]
-    if not all(isfinite(side) for box in boxes for side in box):
+    if not all(isfinite(side) for box in record.marked("box") for side in box):
         raise ValueError("box: found numbers that are not finite")
     for one in record.choices:
         for right, among in ((one.answer, one.answers), (one.rationale, one.rationales)):
