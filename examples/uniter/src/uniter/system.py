@@ -1,0 +1,40 @@
+"""UNITER's entry in the table of systems."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from diptych.models.checkpoint import start_from_bert
+from diptych.systems import Importer, System
+from diptych.systems.system import BOTTOM_UP, BOTTOM_UP_CAFFE
+from diptych.vision.detectors.selection import Selection
+
+from uniter.checkpoint import import_uniter
+from uniter.model import Uniter, UniterConfig, UniterResolvedConfig
+from uniter.objectives import UniterObjectives
+
+
+def _recipes() -> Sequence[Callable[[], Any]]:
+    from uniter.presets import MAKERS
+
+    return MAKERS
+
+
+SYSTEM = System(
+    name="uniter",
+    title="UNITER",
+    paper="1909.11740",
+    config=UniterConfig,
+    resolved=UniterResolvedConfig,
+    model=Uniter,
+    selection=Selection(most=100, least=10, score=0.2),  # conf_th, max_bb, min_bb of all configurations
+    objectives=UniterObjectives,
+    recipes=_recipes,
+    start=start_from_bert,
+    importer=Importer(
+        read=import_uniter,
+        extractor=BOTTOM_UP,
+        selection="10 to 100 by score over 0.2",
+        lowercase=False,
+        detector=BOTTOM_UP_CAFFE,
+    ),
+)
