@@ -7,11 +7,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+
 from diptych.models.checkpoint import head_names, heads_for, in_full, renamed, vocabulary_for
 from diptych.models.weights import Report
 from diptych.runtime.errors import CheckpointError
 from diptych.runtime.weight_files import Tensors, read_weights
-
 from uniter.model import UniterResolvedConfig
 
 WORDS = "bert.embeddings.word_embeddings.weight"

@@ -4,17 +4,21 @@
               [CLS]  w1  w2 ... [SEP]   r1  r2 ... rN
     segment    0     0   0  ...  0      1   1  ...  1     (2 in the second picture of a pair, NLVR2)
 
-A region is LN(LN(W f) + LN(P b) + segment); b is the box as seven numbers: corners, width, height and area, fractions of
-the picture. A hidden region has a learnt vector for its feature and keeps its box (model/model.py).
+A region is LN(LN(W f) + LN(P b) + segment); b is the box as seven numbers: corners, width, height and area, fractions
+of the picture. A hidden region has a learnt vector for its feature and keeps its box (model/model.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
 from diptych.core import Batch, Capability, States, Vocabulary, attention_mask
 from diptych.core.shares import Layers, Size
 from diptych.models import HeadSizes, ModelConfig, ResolvedConfig, SystemModel, make_heads
@@ -25,9 +29,8 @@ from diptych.models.system import as_bert
 from diptych.models.transformer import LayerSizes, Transformer
 from diptych.models.visual import refuse_more_regions, region_features
 from diptych.runtime.errors import DataError
-from jaxtyping import Float, Int
-from torch import Tensor, nn
-from torch.nn import functional as F
+
+POOLED = ("pooled", "pooled right")  # in `States.special`: of a picture; of the right one of a pair
 
 
 class UniterConfig(ModelConfig):
@@ -88,7 +91,7 @@ class Uniter(SystemModel):
             "match": lambda: MatchHead(nn.Linear(width, 2)),
             "answer": lambda: pooled_classes(width, config.answers, eps),
             "entailment": lambda: pooled_classes(width, 3, eps),
-            "nlvr": lambda: PooledHead(nn.Linear(width * config.pictures, 2)),
+            "nlvr": lambda: PooledHead(nn.Linear(width * config.pictures, 2), of=POOLED[: config.pictures]),
             "region_feature": lambda: FeatureHead(self.regions.feature, eps),
         }
         self.heads = make_heads({"pooler", *heads}, HeadSizes.of(config), self.text.words, own)
@@ -127,7 +130,7 @@ class Uniter(SystemModel):
         )
         x = self.encoder.last(torch.cat([seen, text], 1), allowed, present, asked)
         cls, sep = x[:, count], x[torch.arange(len(x), device=x.device), last]
-        special = {"cls": cls, "sep": sep, "pooled": self.heads["pooler"](cls)}
+        special = {"cls": cls, "sep": sep, POOLED[0]: self.heads["pooler"](cls)}
         return States(regions=x[:, :count], text=x[:, count + 1 :], special=special)
 
 
@@ -155,16 +158,16 @@ class RegionEmbedding(nn.Module):
 
 
 class PooledHead(nn.Module):
-    """Scores from the pooled [CLS]."""
+    """Scores from the pooled [CLS], or those of two pictures behind each other."""
 
     reads = frozenset({"cls"})
 
-    def __init__(self, *layers: nn.Module) -> None:
+    def __init__(self, *layers: nn.Module, of: Sequence[str] = POOLED[:1]) -> None:
         super().__init__()
-        self.layers = nn.Sequential(*layers)
+        self.layers, self.of = nn.Sequential(*layers), of
 
     def forward(self, states: States) -> Tensor:
-        scores: Tensor = self.layers(states.special["pooled"])
+        scores: Tensor = self.layers(torch.cat([states.special[name] for name in self.of], -1))
         return scores
 
 
@@ -208,8 +211,7 @@ def halves(batch: Batch) -> Batch:
 
 
 def joined(states: States, pair: Batch) -> States:
-    """Back to a row for each: a region's state is of its half, the words' of the left one; both are pooled."""
-    left, right = states.regions[::2], states.regions[1::2]
+    """Back to a row for each: a region's state is of its half, the words' of the left one."""
+    regions = torch.where(pair.regions_present[1::2, :, None], states.regions[1::2], states.regions[::2])
     special = {name: value[::2] for name, value in states.special.items()}
-    special["pooled"] = states.special["pooled"].flatten().view(len(left), -1)  # (B, 2 D)
-    return States(torch.where(pair.regions_present[1::2, :, None], right, left), states.text[::2], special=special)
+    return States(regions, states.text[::2], special={**special, POOLED[1]: states.special[POOLED[0]][1::2]})

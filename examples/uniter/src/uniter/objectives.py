@@ -4,11 +4,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import ClassVar, Literal
 
 import torch
+from jaxtyping import Bool, Float
+from pydantic import NonNegativeFloat, model_validator
+from torch import Tensor
+from torch.nn import functional as F
+
 from diptych.core import BIDIRECTIONAL, Asked, Batch, Capability, Model, Sample, States, Vocabulary
 from diptych.core.shares import Share
 from diptych.objectives import (
@@ -20,16 +25,12 @@ from diptych.objectives import (
     Schedule,
 )
 from diptych.systems.objectives import Objectives
-from jaxtyping import Bool, Float
-from pydantic import NonNegativeFloat, model_validator
-from torch import Tensor
-from torch.nn import functional as F
 
 
 @dataclass(frozen=True)
 class WordRegionAlignment:
-    """WRA: the cost of moving the words ([CLS] and [SEP] among them) onto the regions, by cosine distance; low for pairs
-    that belong together, high for the others.
+    """WRA: the cost of moving the words ([CLS] and [SEP] among them) onto the regions, by cosine distance; low for
+    pairs that belong together, high for the others.
 
     The plan is IPOT's (Xie et al. 2019), 50 proximal steps of strength 0.5, one inner step each, without a gradient of
     its own (model/ot.py). The others' distance counts as minus (pretrain.py). Text alone is not asked.
@@ -126,10 +127,8 @@ class UniterObjectives(Objectives):
         matching = ImageTextMatching(self.broken, "pictures")
         alignment = (WordRegionAlignment(),) if self.alignment else ()
         weights = {one.name: self.alignment for one in alignment}
-        hard, soft = (
-            MaskedRegionClass(self.rate, 1.0, labels=labels, name=name)
-            for labels, name in (("hard", "masked_region_class"), ("divergence", "masked_region_divergence"))
-        )
+        hard = MaskedRegionClass(self.rate, 1.0)
+        soft = replace(hard, labels="divergence", name="masked_region_divergence")
         drawn = (
             (OneForward((words,)), self.words),
             (OneForward((matching, *alignment), weights), self.matching),

@@ -1,7 +1,6 @@
 """UNITER's recipes: the released code's numbers (config/*.json), and small ones for worlds such as Storybook.
 
-The code counts a batch in tokens; batches here are that number over about 50 words and regions of a pair. Learning rates
-of new heads are ten times those of the rest in VQA (train_vqa.py).
+The code counts a batch in tokens; batches here are that number over about 50 words and regions of a pair.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from diptych.systems.objectives import NlvrObjectives, RetrievalObjectives, VqaO
 from diptych.systems.presets.small import PAIRS, TRAINING, muon
 from diptych.systems.recipe import DataConfig, Recipe
 from diptych.training.config import OptimizerConfig, TrainingConfig
-
 from uniter.model import UniterConfig
 from uniter.objectives import UniterObjectives
 
@@ -56,7 +54,9 @@ def tuned(task: str, lr: float, steps: int, batch: int, objectives: Any, **chang
 def vqa() -> Recipe:
     """The code's VQA 2.0, of train and val."""
     data = {"split": "train+val", "answers_most": 3129}
-    return tuned("vqa", 8e-5, 6000, 2048, VqaObjectives(), data=data, optimizer={"lr_multipliers": {"heads.answer": 10.0}})
+    return tuned(
+        "vqa", 8e-5, 6000, 2048, VqaObjectives(), data=data, optimizer={"lr_multipliers": {"heads.answer": 10.0}}
+    )
 
 
 def nlvr() -> Recipe:

@@ -7,7 +7,6 @@ from diptych.models.checkpoint import start_from_bert
 from diptych.systems import Importer, System
 from diptych.systems.system import BOTTOM_UP, BOTTOM_UP_CAFFE
 from diptych.vision.detectors.selection import Selection
-
 from uniter.checkpoint import import_uniter
 from uniter.model import Uniter, UniterConfig, UniterResolvedConfig
 from uniter.objectives import UniterObjectives
