@@ -27,9 +27,9 @@ from diptych.models.decoding import DecodingOptions
 from diptych.objectives import SelfCritical
 from diptych.runs.self_critical import FREQUENCIES, CorpusCider
 from diptych.storybook import record, scene
-from diptych.systems.objectives import SelfCriticalObjectives
 from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPResolvedConfig
 from diptych.tasks.caption import Captioning
+from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.vision.detectors.ground_truth import GroundTruth
 
 PICTURES, BATCH, SAMPLES, WORDS = 1000, 64, 5, 20

@@ -1,4 +1,4 @@
-"""A sixth system, as docs/add-a-model.md adds one: its model, its objectives, its recipes, and a line in each table."""
+"""A sixth system, as docs/add-a-model.md adds one: its model, its objectives, its recipe, and its entry."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from diptych.core import BIDIRECTIONAL, Batch, Capability, States, Vocabulary
 from diptych.models import HeadSizes, ModelConfig, ResolvedConfig, SystemModel, make_heads
 from diptych.models.visual import refuse_more_regions, region_features
 from diptych.objectives import MaskedLanguage, Schedule
+from diptych.objectives.settings import Objectives, weighed
 from diptych.runtime.configs import derive
-from diptych.systems import RECIPES, SYSTEMS, System
-from diptych.systems.objectives import OBJECTIVES, Objectives, VqaObjectives
-from diptych.systems.objectives.kind import weighed
-from diptych.systems.presets.small import ADAMW, TRAINING
-from diptych.systems.recipe import DataConfig, Recipe
+from diptych.systems import System, add_system
+from diptych.systems.preset import preset
+from diptych.systems.recipe import DataConfig
+from diptych.systems.shared import ADAMW, TRAINING
 from diptych.vision.detectors.selection import EXACTLY_100
+from tests.tables import added
 
 NAME = "sixth"
 
@@ -71,27 +72,30 @@ class SixthObjectives(Objectives):
         return weighed((MaskedLanguage(vocabulary, rate=self.rate, attention=((BIDIRECTIONAL, 1.0),)), 1.0))
 
 
-def pretrain() -> Recipe:
-    return Recipe(
-        name=f"{NAME}/small/pretrain",
-        system=NAME,
-        task="pretrain",
-        model=SixthConfig(width=16, heads=2, ffn=32, positions=24, max_regions=8),
-        objectives=SixthObjectives(),
-        optimizer=ADAMW,
-        training=derive(TRAINING, batch=4, steps=4, precision="fp32", validate_every=2, checkpoint_every=4),
-        data=DataConfig(split="train"),
-    )
-
-
-def vqa() -> Recipe:
-    return derive(pretrain(), name=f"{NAME}/small/vqa", task="vqa", objectives=VqaObjectives())
+PRETRAIN = preset(
+    f"{NAME}/small/pretrain",
+    "Pre-training of the sixth system.",
+    system=NAME,
+    task="pretrain",
+    model=SixthConfig(width=16, heads=2, ffn=32, positions=24, max_regions=8),
+    objectives=SixthObjectives(),
+    optimizer=ADAMW,
+    training=derive(TRAINING, batch=4, steps=4, precision="fp32", validate_every=2, checkpoint_every=4),
+    data=DataConfig(split="train"),
+)
+ENTRY = System(
+    name=NAME,
+    title="Sixth",
+    paper="0000.00000",
+    config=SixthConfig,
+    resolved=SixthResolvedConfig,
+    model=Sixth,
+    selection=EXACTLY_100,
+    objectives=SixthObjectives,
+    recipes=(PRETRAIN,),
+)
 
 
 def add(tables: pytest.MonkeyPatch) -> None:
-    """All that has to be told of it."""
-    entry = System("Sixth", "0000.00000", SixthConfig, SixthResolvedConfig, Sixth, selection=EXACTLY_100)
-    tables.setitem(SYSTEMS, NAME, entry)
-    tables.setitem(OBJECTIVES, NAME, SixthObjectives)
-    for make in (pretrain, vqa):
-        tables.setitem(RECIPES, make().name, make)
+    """All that has to be done."""
+    added(tables, lambda: add_system(ENTRY))

@@ -8,8 +8,9 @@ import torch
 
 from diptych.core import Batch, Record, Sample
 from diptych.data.store.tokens import Tokens
+from diptych.tasks.nlvr import NlvrObjectives
 from diptych.tasks.scores import Baselines, Scores, share_scores
-from diptych.tasks.spec import TaskSpec
+from diptych.tasks.spec import Small, TaskSpec
 
 
 @dataclass(frozen=True)
@@ -67,4 +68,5 @@ BROKEN_OFF = TaskSpec(
     build=lambda given: BrokenOff(given.tokens, given.max_words),
     score=score_broken_off,
     baselines=lambda records, training: Baselines({"accuracy": 0.5}, {}, ("blind: at random",)),
+    small=Small(NlvrObjectives(), max_words=24),
 )

@@ -14,7 +14,7 @@ from diptych.runs.folder import open_model
 from diptych.runs.run import predict
 from diptych.runtime.errors import RecipeError
 from diptych.systems import RECIPES, find_recipe
-from diptych.systems.objectives import OBJECTIVES
+from diptych.systems.system import OBJECTIVES
 from tests import sixth, toy
 from tests.journeys.conftest import Result
 

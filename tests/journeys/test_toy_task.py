@@ -10,27 +10,32 @@ import pytest
 
 from diptych.data.store.store import Store
 from diptych.runs.demo.measure import measure, report_arms
-from diptych.runtime.configs import derive
-from diptych.systems import RECIPES
-from diptych.systems.objectives import NlvrObjectives
-from diptych.tasks import TASKS
+from diptych.systems import RECIPES, SYSTEMS, add_task
 from tests.journeys.broken_off import BROKEN_OFF, score_broken_off
 from tests.journeys.conftest import Result, tiny
+from tests.tables import added
 
 NAME = BROKEN_OFF.name
 
 
 @pytest.fixture
-def added(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one line, and its recipe."""
-    small = RECIPES["unified-vlp/small/nlvr"]()
-    monkeypatch.setitem(TASKS, NAME, BROKEN_OFF)
-    made = derive(small, name=f"unified-vlp/small/{NAME}", task=NAME, objectives=NlvrObjectives())
-    monkeypatch.setitem(RECIPES, made.name, lambda: made)
+def with_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one line."""
+    added(monkeypatch, lambda: add_task(BROKEN_OFF))
+
+
+@pytest.mark.usefixtures("with_broken_off")
+def test_every_system_has_a_small_recipe_of_a_task_that_it_can_learn() -> None:
+    for system in SYSTEMS:
+        made = RECIPES[f"{system}/small/{NAME}"]()
+        assert (made.task, made.model) == (NAME, RECIPES[f"{system}/small/pretrain"]().model)
+        assert (made.training.batch, made.data.max_words) == (64, 24)
+    with pytest.raises(KeyError):
+        RECIPES["vl-bert/small/caption"]  # it writes nothing
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("added")
+@pytest.mark.usefixtures("with_broken_off")
 def test_a_toy_task_goes_the_whole_way(run: Callable[..., Result], world: Path, tmp_path: Path) -> None:
     start, out, kept = tmp_path / "start", tmp_path / "out", tmp_path / "kept.json"
     steps = {"data.split": "train", "training.steps": 2}
@@ -65,7 +70,7 @@ def test_a_toy_task_goes_the_whole_way(run: Callable[..., Result], world: Path, 
     assert "has not learnt vcr; teach it: diptych finetune vcr" in another.error
 
 
-@pytest.mark.usefixtures("added")
+@pytest.mark.usefixtures("with_broken_off")
 def test_a_toy_task_stands_in_tables_and_reports(world: Path, tmp_path: Path) -> None:
     records = [Store(world).record(index) for index in Store(world).split("test")]
     keys = [f"{r.key}#{n}/{o}" for r in records for n in range(len(r.captions)) for o in (True, False)]

@@ -10,9 +10,9 @@ from diptych.core import Sample, Update, collate
 from diptych.models.decoding import DecodingOptions, decode
 from diptych.models.heads import answer_probabilities
 from diptych.objectives import AnswerQuestion, OneForward
-from diptych.systems.objectives import CaptionObjectives
 from diptych.systems.tden.model import Tden
 from diptych.systems.tden.objectives import TdenObjectives
+from diptych.tasks.caption import CaptionObjectives
 from tests import toy
 
 V = toy.VOCABULARY

@@ -19,7 +19,7 @@ from diptych.objectives import (
     region_of,
     split_candidates,
 )
-from diptych.systems.objectives import VcrObjectives
+from diptych.tasks.vcr import VcrObjectives
 from tests import toy
 
 BOX = (0.0, 0.0, 0.5, 1.0)

@@ -5,20 +5,18 @@ from typing import Any
 import pytest
 
 from diptych.core import Vocabulary
+from diptych.objectives.settings import Objectives
 from diptych.runs.run import fingerprint
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import RecipeError
 from diptych.systems import find_recipe
 from diptych.systems.image_bert.objectives import ImageBertObjectives
-from diptych.systems.objectives import (
-    Objectives,
-    ReferringObjectives,
-    RetrievalObjectives,
-    VcrObjectives,
-    VqaObjectives,
-)
 from diptych.systems.recipe import Recipe, claim
 from diptych.systems.vl_bert.objectives import VLBertObjectives
+from diptych.tasks.referring import ReferringObjectives
+from diptych.tasks.retrieval import RetrievalObjectives
+from diptych.tasks.vcr import VcrObjectives
+from diptych.tasks.vqa import VqaObjectives
 
 SMALL = "unified-vlp/small/pretrain"
 

@@ -10,8 +10,9 @@ from diptych.runs.prepare import plan
 from diptych.runtime.errors import RecipeError
 from diptych.storybook import record, scene
 from diptych.systems import Recipe, find_recipe
-from diptych.systems.objectives import ReferringObjectives, VcrObjectives
 from diptych.systems.vl_bert.model import VLBertConfig
+from diptych.tasks.referring import ReferringObjectives
+from diptych.tasks.vcr import VcrObjectives
 from diptych.training.optimizer import highest_rate, learning_rate
 from diptych.vision.detectors.ground_truth import GroundTruth
 

@@ -12,10 +12,9 @@ from diptych.core import Question, Record, Task, collate
 from diptych.models import SystemModel
 from diptych.runs.tasks import make_task
 from diptych.systems import RECIPES, SYSTEMS, Recipe
-from diptych.systems.objectives import RetrievalObjectives
-from diptych.systems.presets.decisions import TASKS
 from diptych.tasks import TASKS as SPECS
 from diptych.tasks.answers import Answers
+from diptych.tasks.retrieval import RetrievalObjectives
 from diptych.tasks.run import ask
 from tests import toy
 from tests.deciding import KINDS, RECORDS, TOKENS
@@ -30,6 +29,7 @@ SIZES = {
     "attention_dropout": 0.0,
     "init_std": 0.1,
 }
+TASKS = ("vcr", "referring", "nlvr")
 # A system joins by a line: what makes its small shape smaller.
 SMALLER: dict[str, dict[str, Any]] = {
     "unified-vlp": {"layers": 2},

@@ -16,8 +16,8 @@ from diptych.metrics.retrieval import recalls, retrieval_ranks
 from diptych.models import SystemModel
 from diptych.runs.tasks import make_task
 from diptych.systems import RECIPES, SYSTEMS
-from diptych.systems.objectives import RetrievalObjectives
 from diptych.tasks.matching import match_scores
+from diptych.tasks.retrieval import RetrievalObjectives
 from diptych.tasks.two_towers import TwoTowerRetrieval
 from tests.tasks.test_overfit import EIGHT, SMALLER, TOKENS, built
 

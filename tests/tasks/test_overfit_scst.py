@@ -13,7 +13,7 @@ from diptych.models import SystemModel
 from diptych.runs.self_critical import FREQUENCIES, CorpusCider
 from diptych.runs.tasks import make_task
 from diptych.systems import RECIPES
-from diptych.systems.objectives import SelfCriticalObjectives
+from diptych.tasks.self_critical import SelfCriticalObjectives
 from tests.tasks.test_overfit import EIGHT, SMALLER, TOKENS, built
 
 GENERATORS = tuple(system for system in SMALLER if f"{system}/small/scst" in RECIPES)

@@ -1,6 +1,6 @@
-"""Numbers in configs, with their bounds: shares from 0 to 1, by which of the two may be taken, and sizes."""
+"""What configs share: choices, and numbers with their bounds (shares by which of 0 and 1 may be taken, sizes)."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -14,3 +14,6 @@ MaybeLayers = Annotated[int, Field(ge=0, le=1000)]
 Count = Annotated[int, Field(ge=0, le=10_000_000)]  # of words, classes or answers; 0: none
 Epsilon = Annotated[float, Field(gt=0, le=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+Source = Literal["paper", "official"]  # as the paper has it, or the code that was released
+AnswerForm = Literal["binary", "softmax"]  # each answer by itself, or all against each other

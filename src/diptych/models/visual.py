@@ -9,11 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from diptych.core import Batch
+from diptych.core.shares import Source
 from diptych.models.dropout import Dropout
 from diptych.runtime.devices import sent
 from diptych.runtime.errors import DataError, RecipeError
-
-Source = Literal["paper", "official"]
 
 
 def refuse_more_regions(batch: Batch, most: int) -> None:

@@ -25,10 +25,10 @@ from diptych.runs.teaching import Teaching, more_regions
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.runtime.files import bytes_of, checksum, write_atomically
 from diptych.systems import SYSTEMS
-from diptych.systems.objectives import SelfCriticalObjectives
 from diptych.systems.recipe import Recipe, claimed
 from diptych.tasks import TaskSpec, find_task
 from diptych.tasks.answers import Answers
+from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.tasks.spec import LeavesOut, TrainingRecords
 
 VOCABULARY_SIZE = 8000

@@ -23,8 +23,8 @@ from diptych.runs.teaching import Teaching
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import sha256_of_json
 from diptych.systems import RECIPES
-from diptych.systems.objectives import SelfCriticalObjectives
 from diptych.tasks import CAPTION, TaskSpec
+from diptych.tasks.self_critical import SelfCriticalObjectives
 
 FAR_ABOVE = 5  # times the recipe's learning rate, from where on it is warned of
 FREQUENCIES = "frequencies.json"  # in the folder of the run

@@ -3,46 +3,76 @@
 `SYSTEMS` is the only list of systems: the recipes, objectives, importers and tables follow from its entries.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.systems.image_bert import SYSTEM as IMAGE_BERT
-from diptych.systems.objectives import OBJECTIVES
-from diptych.systems.recipe import Recipe
+from diptych.systems.preset import Preset, StagedPreset
+from diptych.systems.recipe import ANY_WORDS, Recipe
+from diptych.systems.shared import small_task
 from diptych.systems.stages import Stages
-from diptych.systems.system import SYSTEMS, Importer, System, papers
+from diptych.systems.system import OBJECTIVES, SYSTEMS, Importer, System, papers
 from diptych.systems.tden import SYSTEM as TDEN
 from diptych.systems.unified_vlp import SYSTEM as UNIFIED_VLP
 from diptych.systems.vl_bert import SYSTEM as VL_BERT
 from diptych.systems.xgpt import SYSTEM as XGPT
+from diptych.tasks import TASKS, TaskSpec
 
 __all__ = [
     "LISTED",
+    "OBJECTIVES",
     "RECIPES",
     "STAGED",
     "SYSTEMS",
     "Importer",
+    "Preset",
     "Recipe",
     "Stages",
     "System",
     "add_system",
+    "add_task",
     "find_recipe",
     "find_stages",
     "papers",
 ]
 
 LISTED = "`diptych recipes` lists all"
-RECIPES: dict[str, Callable[[], Recipe]] = {}
-STAGED: dict[str, Callable[[], Stages]] = {}  # recipes of several stages
+RECIPES: dict[str, Preset] = {}
+STAGED: dict[str, StagedPreset] = {}  # recipes of several stages
 
 
 def add_system(system: System) -> None:
-    """Add a system, its objectives and its recipes to the tables."""
+    """Add a system, its objectives and its recipes to the tables, and those of the tasks that it can learn."""
     SYSTEMS[system.name] = system
-    OBJECTIVES[system.name] = system.objectives
-    for make in system.recipes():
-        made = make()
-        (STAGED if isinstance(made, Stages) else RECIPES)[made.name] = make
+    OBJECTIVES[system.objectives.model_fields["kind"].default] = system.objectives
+    for preset in system.recipes:
+        if isinstance(preset, StagedPreset):
+            STAGED[preset.name] = preset
+        else:
+            assert isinstance(preset, Preset), f"{system.name}: {preset!r} is no Preset"
+            RECIPES[preset.name] = preset
+    for spec in TASKS.values():
+        _add_small(system, spec)
+
+
+def add_task(spec: TaskSpec) -> None:
+    """Add a task, its objectives, and a small recipe of it for all systems that can learn it."""
+    TASKS[spec.name] = spec
+    OBJECTIVES.update({kind.model_fields["kind"].default: kind for kind in spec.objectives})
+    for system in SYSTEMS.values():
+        _add_small(system, spec)
+
+
+def _add_small(system: System, spec: TaskSpec) -> None:
+    """`SYSTEM/small/TASK` by what the task says of itself, where the system can learn it and has none of its own."""
+    name, pretrain = f"{system.name}/small/{spec.name}", RECIPES.get(f"{system.name}/small/pretrain")
+    if spec.small is None or pretrain is None or name in RECIPES:
+        return
+    try:
+        spec.small.objectives.schedule(ANY_WORDS).check(system.model.provided(pretrain.model), system.name)
+    except RecipeError:
+        return
+    RECIPES[name] = small_task(pretrain, spec.name)
 
 
 for _system in (UNIFIED_VLP, VL_BERT, IMAGE_BERT, TDEN, XGPT):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
@@ -14,6 +12,7 @@ from pydantic_core import to_jsonable_python
 
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.systems import LISTED, RECIPES, STAGED, SYSTEMS, find_stages, ledger, papers
+from diptych.systems.preset import Preset, StagedPreset
 from diptych.tasks import TASKS
 
 
@@ -38,7 +37,7 @@ def entries(pattern: str = "", system: str | None = None, task: str | None = Non
 
     Raises RecipeError where there is none.
     """
-    known = {**RECIPES, **STAGED}
+    known: dict[str, Preset | StagedPreset] = {**RECIPES, **STAGED}
     _known("--system", system, SYSTEMS)
     _known("--task", task, TASKS)
     names = [name for name in known if _fits(name, pattern)]
@@ -118,7 +117,7 @@ def command_of(name: str) -> str:
     return f"diptych finetune {first.task} --recipe {name} --data STORE --model MODEL --out OUT"
 
 
-def _entry(name: str, maker: Callable[[], Any]) -> Entry:
+def _entry(name: str, maker: Preset | StagedPreset) -> Entry:
     recipes = find_stages(name).recipes
     first = recipes[0]
     authors = next((paper.costs[name] for paper in papers() if name in paper.costs), "")
@@ -127,7 +126,7 @@ def _entry(name: str, maker: Callable[[], Any]) -> Entry:
         name,
         first.system,
         first.task,
-        _about(maker),
+        maker.about,
         sum(recipe.training.steps for recipe in recipes),
         first.training.batch,
         sum(recipe.training.steps * recipe.training.batch for recipe in recipes),
@@ -144,13 +143,6 @@ def _known(option: str, name: str | None, known: Iterable[str]) -> None:
 
 def _fits(name: str, pattern: str) -> bool:
     return pattern.lower() in name or fnmatchcase(name, pattern.lower())
-
-
-def _about(maker: Callable[[], Any]) -> str:
-    """The first sentence of the maker's docstring, where it has one."""
-    text = inspect.getdoc(maker.func if isinstance(maker, partial) else maker) or ""
-    first = " ".join(text.split("\n\n")[0].split()).partition(". ")[0]
-    return f"{first.rstrip('.')}." if first else ""
 
 
 def _settings(config: BaseModel, before: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -22,12 +22,12 @@ from diptych.core.shares import PartialShare, PositiveShare
 from diptych.data.store.pixels import Colours
 from diptych.models import ModelConfig, ResolvedConfig
 from diptych.models.decoding import DecodingOptions
+from diptych.objectives.settings import Objectives
 from diptych.runtime.claims import differences, refuse_other
 from diptych.runtime.configs import assignment, explain, value_of
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.files import parse_json, text_of, write_atomically
-from diptych.systems.objectives import OBJECTIVES, Objectives
-from diptych.systems.system import SYSTEMS, System
+from diptych.systems.system import OBJECTIVES, SYSTEMS, System
 from diptych.tasks import TASKS
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
@@ -65,7 +65,7 @@ PUBLISHED: dict[str | None, str] = {
     "paper: xgpt/pretrain": "a model of pairs: diptych pretrain xgpt/pretrain --out PAIRS, then --model PAIRS",
     "paper: xgpt/in-domain": "a model of COCO's own: diptych pretrain xgpt/in-domain --out COCO, then --model COCO",
 }
-_ANY_WORDS = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)  # what objectives need, no word decides
+ANY_WORDS = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)  # what objectives need, no word decides
 
 
 class DataConfig(BaseModel):
@@ -185,7 +185,7 @@ class Recipe(BaseModel):
             _assign(values, *assignment(text, "optimizer.lr=3e-4"))
         made = parse(type(self), values, "--set " + " --set ".join(assignments))
         provided = SYSTEMS[made.system].model.provided(made.model)
-        made.objectives.schedule(_ANY_WORDS).check(provided, made.system)
+        made.objectives.schedule(ANY_WORDS).check(provided, made.system)
         return made
 
     def save(self, folder: Path) -> None:

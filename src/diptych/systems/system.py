@@ -5,22 +5,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from diptych.data.store.pixels import Colours
 from diptych.models.system import Imported, ModelConfig, ResolvedConfig, SystemModel
 from diptych.models.weights import Report
+from diptych.objectives.settings import Objectives
 from diptych.systems.ledger import Paper
-from diptych.systems.objectives import Objectives
+from diptych.tasks import TASKS
 from diptych.vision.detectors.selection import Selection
 
 # Names of the features that released models were trained on; docs/fidelity.md has the sources of the selections.
 BOTTOM_UP = "bottom-up attention ResNet-101 on Visual Genome (Anderson et al. 2018)"
 BOTTOM_UP_CAFFE = "bottom-up attention (caffe)"
 
-Presets = Sequence[Callable[[], Any]]  # each makes a Recipe, or the Stages of several
+
+class Named(Protocol):
+    """A recipe, or the stages of several, made when it is called (`diptych.systems.preset`)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def about(self) -> str: ...
+    def __call__(self) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,7 @@ class System:
     model: type[SystemModel]
     selection: Selection  # of regions, as in the paper
     objectives: type[Objectives]  # settings of its pre-training
-    recipes: Callable[[], Presets]  # called once the system is in the table, since recipes look it up
+    recipes: tuple[Named, ...]  # its own; NAME/small/pretrain is what NAME/small/TASK is made of
     tables: Paper | None = None  # the tables of its paper, row by row
     start: Callable[[Any, str], Report] | None = None  # (model, file, folder or hub id): from other systems' weights
     start_network: Callable[[Any, str, Colours], Report] | None = None  # the part that reads pixels, if it has one
@@ -54,6 +63,10 @@ class System:
 
 
 SYSTEMS: dict[str, System] = {}
+# What a recipe can train, by `kind`: any goes with any model that provides what it needs. Systems add theirs.
+OBJECTIVES: dict[str, type[Objectives]] = {
+    kind.model_fields["kind"].default: kind for spec in TASKS.values() for kind in spec.objectives
+}
 
 
 def papers() -> tuple[Paper, ...]:

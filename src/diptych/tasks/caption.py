@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
-from diptych.core import Batch, Record, Sample, Task
+from diptych.core import Batch, Record, Sample, Task, Vocabulary
+from diptych.core.shares import PartialShare
 from diptych.data.store.tokens import Tokens
 from diptych.metrics.bleu import bleu_scores
 from diptych.metrics.bootstrap import Interval, bootstrap_interval, paired_interval, rows_by_picture
 from diptych.metrics.captions import CaptionItems, caption_items, caption_scores, java_scores
 from diptych.models.decoding import DecodingOptions, decode
+from diptych.objectives import GenerateText, Schedule, together
+from diptych.objectives.settings import Objectives
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import DataError
 from diptych.tasks.baselines import best_blind_caption, caption_ceiling, most_frequent_caption
 from diptych.tasks.scores import Baselines, Score, Scores, score_of
-from diptych.tasks.spec import LIKELIHOOD, TaskSpec
+from diptych.tasks.self_critical import SelfCriticalObjectives
+from diptych.tasks.spec import LIKELIHOOD, Small, TaskSpec
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,18 @@ def greedily(task: Task, records: list[Record]) -> tuple[Task, list[Record]]:
     return replace(task, decoding=greedy), records
 
 
+class CaptionObjectives(Objectives):
+    """Fine-tuning of an encoder-decoder for captions: the next word, by cross-entropy."""
+
+    kind: Literal["caption"] = "caption"
+    """Kind of objectives."""
+    label_smoothing: PartialShare = 0.0
+    """Label smoothing of the words."""
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        return together(GenerateText(vocabulary, reads="nothing", label_smoothing=self.label_smoothing))
+
+
 CAPTION = TaskSpec(
     name="caption",
     title="Captions",
@@ -164,6 +180,8 @@ CAPTION = TaskSpec(
     extra_scores=lambda written, records, names: extra_caption_scores(written, references_of(records), names),
     learnt=lambda model: "decode" in model.provides and "word" in model.heads,
     validation=greedily,
+    objectives=(CaptionObjectives, SelfCriticalObjectives),
+    small=Small(CaptionObjectives()),
 )
 
-PRETRAIN = replace(CAPTION, name="pretrain", title="Pre-training", watched=LIKELIHOOD)
+PRETRAIN = replace(CAPTION, name="pretrain", title="Pre-training", watched=LIKELIHOOD, objectives=(), small=None)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from diptych.core import Batch, Question, Record, Sample, Statement
+from diptych.core import Batch, Question, Record, Sample, Statement, Vocabulary
 from diptych.data.store.tokens import Tokens
 from diptych.metrics.bootstrap import paired_interval, rows_by_picture
+from diptych.objectives import ClassifyStatement, Schedule, together
+from diptych.objectives.settings import Objectives
 from diptych.runtime.errors import DataError
 from diptych.tasks.baselines import BlindAnswers
 from diptych.tasks.scores import Baselines, Score, Scores, score_of, share_scores
-from diptych.tasks.spec import TaskSpec
+from diptych.tasks.spec import Small, TaskSpec
 from diptych.tasks.vcr import finite
 
 STATEMENT = "statement"  # the kind of a question that stands for one
@@ -104,6 +106,16 @@ def _word(true: bool) -> str:
     return "yes" if true else "no"
 
 
+class NlvrObjectives(Objectives):
+    """Statements that are true or false."""
+
+    kind: Literal["nlvr"] = "nlvr"
+    """Kind of objectives."""
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        return together(ClassifyStatement())
+
+
 NLVR = TaskSpec(
     name="nlvr",
     title="Statements",
@@ -118,6 +130,8 @@ NLVR = TaskSpec(
     score=score_nlvr,
     baselines=nlvr_baselines,
     gain=nlvr_gain,
+    objectives=(NlvrObjectives,),
+    small=Small(NlvrObjectives(), max_words=24),
     questions=lambda record: map(as_question, record.statements),
     answered=lambda judged: {f"{key}/{STATEMENT}": _word(true) for key, true in judged.items()},
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,12 +12,15 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from diptych.core import Asked, Batch, Expression, Record, Regions, Sample, Task, iou
+from diptych.core import Asked, Batch, Expression, Record, Regions, Sample, Task, Vocabulary, iou
+from diptych.core.shares import Share
 from diptych.data.store.tokens import Tokens
 from diptych.models.heads import RegionScoreHead
+from diptych.objectives import GroundExpression, Schedule, SeenRegionClass
+from diptych.objectives.settings import SeenClasses, weighed
 from diptych.runtime.errors import DataError
 from diptych.tasks.scores import Baselines, Scores, share_scores
-from diptych.tasks.spec import Start, TaskSpec, TrainingRecords
+from diptych.tasks.spec import Small, Start, TaskSpec, TrainingRecords
 from diptych.tasks.vcr import finite
 
 FOUND = 0.5  # IoU with the true box from which on it counts as found
@@ -162,6 +165,18 @@ def _begin_as_class(_: Task, heads: nn.ModuleDict, start: Start) -> None:
             ours.dense.load_state_dict(theirs[0].state_dict())
 
 
+class ReferringObjectives(SeenClasses):
+    """Referring expressions."""
+
+    kind: Literal["referring"] = "referring"
+    """Kind of objectives."""
+    overlap: Share = 0.5
+    """IoU with the true box over which a region is a right one."""
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        return weighed((GroundExpression(self.overlap), 1.0), (SeenRegionClass(), self.seen_classes))
+
+
 REFERRING = TaskSpec(
     name="referring",
     title="Referring expressions",
@@ -178,4 +193,6 @@ REFERRING = TaskSpec(
     baseline_regions=500,
     begin=_begin_as_class,
     notes=_not_to_be_found,
+    objectives=(ReferringObjectives,),
+    small=Small(ReferringObjectives()),
 )

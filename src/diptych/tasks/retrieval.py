@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from diptych.core import Record, Task
+from pydantic import Field, NonNegativeFloat, model_validator
+
+from diptych.core import Objective, Record, Task, Vocabulary
+from diptych.objectives import MatchGroups, OneForward, Schedule
+from diptych.objectives.settings import Objectives
 from diptych.tasks.gallery import Gallery
 from diptych.tasks.matching import Retrieval, can_match
 from diptych.tasks.recall import recall_scores
 from diptych.tasks.scores import Baselines, Scores
-from diptych.tasks.spec import Predicted, Prediction, TaskOptions, TaskSpec
+from diptych.tasks.spec import Predicted, Prediction, Small, TaskOptions, TaskSpec
 from diptych.tasks.two_towers import TwoTowerRetrieval, TwoTowers, score_vectors
 
 VALIDATION_GALLERY = 64  # pictures with a caption each: 4,096 pairs, which a small model reads in seconds
@@ -43,6 +47,47 @@ def _score(found: Predicted, records: Sequence[Record], _: Baselines | None) -> 
     return recall_scores(Gallery.of(records), predictions)
 
 
+class RetrievalObjectives(Objectives):
+    """Weights of the three losses of ImageBERT's section 4.4; 0: off. Table 4 finds binary alone the best."""
+
+    kind: Literal["retrieval"] = "retrieval"
+    """Kind of objectives."""
+    binary: NonNegativeFloat = 1.0
+    """Weight of the binary loss of each pair; 0: off."""
+    choice: NonNegativeFloat = 0.0
+    """Weight of the multi-class loss over the pairs of a group; 0: off."""
+    triplet: NonNegativeFloat = 0.0
+    """Weight of the triplet loss against the hardest wrong pair; 0: off."""
+    margin: NonNegativeFloat = 0.2
+    """Margin of the triplet loss; the paper's formula has none."""
+    on: Literal["probability", "log-odds"] = "probability"
+    """What the margin is a margin of."""
+    pairs: Annotated[int, Field(ge=2)] = 4
+    """Pairs of a group: a right one, and the others wrong."""
+    negatives: Literal["captions", "pictures", "both"] = "both"
+    """What a wrong pair gets from another: captions, pictures, or half of each."""
+
+    @model_validator(mode="after")
+    def _some(self) -> RetrievalObjectives:
+        if not (self.binary or self.choice or self.triplet):
+            raise ValueError("binary, choice and triplet all have weight 0, so there is nothing to train")
+        return self
+
+    @property
+    def reads_pairs(self) -> bool:
+        return True
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        weights = {form: getattr(self, form) for form in ("binary", "choice", "triplet")}
+        losses = tuple(
+            MatchGroups(form, self.pairs, self.negatives, self.margin, self.on)  # type: ignore[arg-type]
+            for form, weight in weights.items()
+            if weight
+        )
+        named: tuple[Objective, ...] = losses
+        return Schedule(((OneForward(named, {one.name: weights[one.form] for one in losses}), 1.0),))
+
+
 RETRIEVAL = TaskSpec(
     name="retrieval",
     title="Retrieval",
@@ -58,5 +103,7 @@ RETRIEVAL = TaskSpec(
     collect=_numbered,
     learnt=lambda model: can_match(model) or isinstance(model, TwoTowers),
     validation=_small_gallery,
+    objectives=(RetrievalObjectives,),
+    small=Small(RetrievalObjectives(), batch=16),  # a pair comes with its wrong ones
     gallery=True,
 )

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
 from diptych.core import Question, Record, Task
+from diptych.core.shares import AnswerForm
 from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
 from diptych.models.decoding import DecodingOptions
+from diptych.objectives.settings import Objectives
 from diptych.tasks.answers import Answers
 from diptych.tasks.scores import Baselines, Score, Scores
 
-AnswerForm = Literal["binary", "softmax"]  # each answer by itself, or all against each other
 LIKELIHOOD = "likelihood"  # of what the objectives ask: what validation watches where nothing is predicted
 SAMPLED = 1000  # records that are read to count; more would keep a large run waiting
 Prediction = Mapping[str, Any]
@@ -42,6 +43,17 @@ class Start:
 
     heads: nn.ModuleDict
     answers: Answers | None
+
+
+@dataclass(frozen=True)
+class Small:
+    """What the recipes SYSTEM/small/TASK have of the task's own; the rest is each system's small recipe of
+    pre-training. Systems whose model provides what the objectives need have one."""
+
+    objectives: Objectives
+    batch: int = 64
+    max_words: int = 20
+    about: str = ""  # what a user should know of it: "pairs are told apart"
 
 
 @dataclass(frozen=True)
@@ -108,6 +120,8 @@ class TaskSpec:
     begin: Callable[[Task, nn.ModuleDict, Start], None] | None = None  # new heads begin as something that is known
     validation: Callable[[Task, list[Record]], tuple[Task, list[Record]]] | None = None  # how it asks, and of what
     notes: Callable[[Task, TrainingRecords], Iterator[str]] | None = None  # what a user should know before the run
+    objectives: tuple[type[Objectives], ...] = ()  # kinds of settings that teach it, beside those of the systems
+    small: Small | None = None  # recipe for small worlds that all systems share which can learn it
     separators: int = 1  # [SEP]s that stand with the words
     cuts_texts: bool = True  # at data.max_words, each by itself
     gallery: bool = False  # a query is asked of all pictures at once (--queries, --shortlist, --pairs)

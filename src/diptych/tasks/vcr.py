@@ -10,14 +10,27 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import NonNegativeFloat
 
-from diptych.core import IGNORE, Batch, Choices, Object, Record, Sample, Task, split_at_tags
+from diptych.core import BIDIRECTIONAL, IGNORE, Batch, Choices, Object, Record, Sample, Task, Vocabulary, split_at_tags
+from diptych.core.shares import Share, Source
 from diptych.data.store.tokens import Tokens
-from diptych.objectives import Candidate, Named, region_of, split_candidates
+from diptych.objectives import (
+    Candidate,
+    ChooseText,
+    MaskedLanguage,
+    MaskedRegionClass,
+    Named,
+    Schedule,
+    SeenRegionClass,
+    region_of,
+    split_candidates,
+)
+from diptych.objectives.settings import SCHEMES, SeenClasses, weighed
 from diptych.runtime.errors import DataError
 from diptych.tasks.baselines import BlindChoice
 from diptych.tasks.scores import Baselines, Scores, share_scores
-from diptych.tasks.spec import TaskSpec, TrainingRecords
+from diptych.tasks.spec import Small, TaskSpec, TrainingRecords
 
 Part = Literal["answer", "rationale"]
 PARTS: tuple[Part, ...] = ("answer", "rationale")
@@ -251,6 +264,45 @@ def _shown(record: Record, thing: int) -> bool:
     return region_of(thing, record.objects[thing].box, record.regions) != IGNORE
 
 
+class VcrObjectives(SeenClasses):
+    """VCR. VL-BERT's paper adds masked region classification; its code asks the class of every region, none hidden."""
+
+    kind: Literal["vcr"] = "vcr"
+    """Kind of objectives."""
+    vcr_loss: Literal["softmax", "sigmoid"] = "softmax"
+    """softmax: the texts of a question against each other; sigmoid: each by itself."""
+    region_classes: Literal["none", "masked", "every"] = "none"
+    """Which regions' classes are asked beside: none, masked ones, or every one with none hidden."""
+    region_weight: NonNegativeFloat = 1.0
+    """Weight of the regions' classes."""
+    words: NonNegativeFloat = 0.0
+    """Weight of masked words of all four texts; 0: none is hidden."""
+    masking: Source = "paper"
+    """paper: a chosen piece becomes [MASK]; official: 80/10/10, as VL-BERT's code does in pre-training."""
+    rate: Share = 0.15
+    """Share of the words and of the regions that are hidden."""
+    region_hidden: Share = 1.0
+    """Share of the chosen regions that are hidden, where masked ones are asked; the others keep their feature."""
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        """What makes the groups comes first, or four texts would share what is hidden."""
+        hidden = MaskedLanguage(
+            vocabulary,
+            rate=self.rate,
+            scheme=SCHEMES[self.masking],
+            attention=((BIDIRECTIONAL, 1.0),),
+            hides_end=False,
+        )
+        every = self.region_classes == "every"
+        regions = MaskedRegionClass(*(1.0, 0.0) if every else (self.rate, self.region_hidden))
+        return weighed(
+            (ChooseText(self.vcr_loss), 1.0),
+            (hidden, self.words),
+            (regions, self.region_weight if self.region_classes != "none" else 0.0),
+            (SeenRegionClass(), self.seen_classes),
+        )
+
+
 VCR = TaskSpec(
     name="vcr",
     title="Visual commonsense reasoning",
@@ -266,6 +318,10 @@ VCR = TaskSpec(
     baselines=vcr_baselines,
     collect=chosen,
     notes=_unshown,
+    objectives=(VcrObjectives,),
+    # Texts are long (a question, its answer, a rationale), and a question is read four times; in batches of 16 it
+    # stays at chance all the same (docs/log.md).
+    small=Small(VcrObjectives(), max_words=48),
     separators=2,
     cuts_texts=False,  # two sentences together, by a rule of their own
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,16 +12,19 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from diptych.core import Batch, Question, Record, Sample, Task
+from diptych.core import Batch, Question, Record, Sample, Task, Vocabulary
+from diptych.core.shares import AnswerForm
 from diptych.data.store.tokens import Tokens
 from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
 from diptych.metrics.vqa import answer_accuracy, vqa_scores
 from diptych.models.heads import SlotAnswerHead, WordHead, answer_probabilities
+from diptych.objectives import AnswerQuestion, Schedule, SeenRegionClass
+from diptych.objectives.settings import SeenClasses, weighed
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.tasks.answers import UNKNOWN, Answers
 from diptych.tasks.baselines import BlindAnswers, answer_ceiling
 from diptych.tasks.scores import Baselines, Score, Scores, score_of
-from diptych.tasks.spec import AnswerForm, Start, TaskOptions, TaskSpec, TrainingRecords
+from diptych.tasks.spec import Small, Start, TaskOptions, TaskSpec, TrainingRecords
 from diptych.tasks.vcr import finite
 
 
@@ -204,6 +207,25 @@ def _outside(task: Task, records: TrainingRecords) -> Iterator[str]:
         )
 
 
+class VqaObjectives(SeenClasses):
+    """Fine-tuning for questions: one class an answer."""
+
+    kind: Literal["vqa"] = "vqa"
+    """Kind of objectives."""
+    form: AnswerForm = "binary"
+    """How answers are learnt: each by itself (binary), or against each other (softmax)."""
+    masks_a_word: bool = False
+    """Whether a word of each question is masked in training (Unified VLP's code, vqa_mask_one)."""
+
+    @property
+    def answer_form(self) -> AnswerForm:
+        return self.form
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        answer = AnswerQuestion(vocabulary, self.masks_a_word, form=self.form)
+        return weighed((answer, 1.0), (SeenRegionClass(), self.seen_classes))
+
+
 VQA = TaskSpec(
     name="vqa",
     title="Questions",
@@ -221,6 +243,8 @@ VQA = TaskSpec(
     answers=Answers.of,
     begin=_begin_in_words,
     notes=_outside,
+    objectives=(VqaObjectives,),
+    small=Small(VqaObjectives(form="softmax")),
     questions=lambda record: record.questions,
     answered=dict,
 )

@@ -4,15 +4,9 @@ from diptych.models.checkpoint import start_from_bert
 from diptych.systems.image_bert.model import ImageBert, ImageBertConfig, ImageBertResolvedConfig
 from diptych.systems.image_bert.objectives import ImageBertObjectives
 from diptych.systems.image_bert.paper import IMAGE_BERT
-from diptych.systems.system import Presets, System
+from diptych.systems.image_bert.presets import RECIPES
+from diptych.systems.system import System
 from diptych.vision.detectors.selection import EXACTLY_100
-
-
-def _recipes() -> Presets:
-    from diptych.systems.image_bert.presets import MAKERS, STAGED
-
-    return (*MAKERS, *STAGED)
-
 
 SYSTEM = System(
     name="image-bert",
@@ -23,7 +17,7 @@ SYSTEM = System(
     model=ImageBert,
     selection=EXACTLY_100,
     objectives=ImageBertObjectives,
-    recipes=_recipes,
+    recipes=RECIPES,
     tables=IMAGE_BERT,
     start=start_from_bert,
 )

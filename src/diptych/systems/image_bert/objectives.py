@@ -9,7 +9,7 @@ from pydantic import NonNegativeFloat, model_validator
 from diptych.core import BIDIRECTIONAL, Vocabulary
 from diptych.core.shares import Share
 from diptych.objectives import ImageTextMatching, MaskedLanguage, MaskedRegionClass, MaskedRegionFeature, Schedule
-from diptych.systems.objectives.kind import LossPer, Objectives, per, weighed
+from diptych.objectives.settings import LossPer, Objectives, per, weighed
 
 
 class ImageBertObjectives(Objectives):

@@ -1,18 +1,12 @@
 """TDEN (Li et al., AAAI 2021)."""
 
-from diptych.systems.system import BOTTOM_UP, BOTTOM_UP_CAFFE, Importer, Presets, System
+from diptych.systems.system import BOTTOM_UP, BOTTOM_UP_CAFFE, Importer, System
 from diptych.systems.tden.checkpoint import import_tden, start_tden
 from diptych.systems.tden.model import Tden, TdenConfig, TdenResolvedConfig
 from diptych.systems.tden.objectives import TdenObjectives
 from diptych.systems.tden.paper import TDEN
+from diptych.systems.tden.presets import RECIPES
 from diptych.vision.detectors.selection import Selection
-
-
-def _recipes() -> Presets:
-    from diptych.systems.tden.presets import MAKERS
-
-    return MAKERS
-
 
 SYSTEM = System(
     name="tden",
@@ -23,7 +17,7 @@ SYSTEM = System(
     model=Tden,
     selection=Selection(most=100, score=0.2),
     objectives=TdenObjectives,
-    recipes=_recipes,
+    recipes=RECIPES,
     tables=TDEN,
     start=start_tden,
     importer=Importer(

@@ -30,7 +30,7 @@ from pydantic import model_validator
 from torch import Tensor, nn
 
 from diptych.core import Batch, Capability, States, Stream, Vocabulary
-from diptych.core.shares import Epsilon, MaybeLayers, Size
+from diptych.core.shares import Epsilon, MaybeLayers, Size, Source
 from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, causal, closed_of, run_decoder, write_word
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
@@ -38,7 +38,7 @@ from diptych.models.pooling import SimilarityHead
 from diptych.models.rows import asked_mask
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import Layer, LayerSizes
-from diptych.models.visual import Source, refuse_more_regions
+from diptych.models.visual import refuse_more_regions
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.systems.tden.layers import (
     CrossModalLayer,

@@ -7,8 +7,7 @@ from typing import Any, Literal
 from pydantic import NonNegativeFloat, model_validator
 
 from diptych.core import BIDIRECTIONAL, Objective, Vocabulary
-from diptych.core.shares import Share
-from diptych.models.visual import Source
+from diptych.core.shares import Share, Source
 from diptych.objectives import (
     GenerateText,
     ImageTextMatching,
@@ -20,7 +19,7 @@ from diptych.objectives import (
     Similarity,
     two_pass_c,
 )
-from diptych.systems.objectives.kind import SCHEMES, Objectives
+from diptych.objectives.settings import SCHEMES, Objectives
 
 OVERLAP = 0.4  # IoU, func_pretrain.py:44
 

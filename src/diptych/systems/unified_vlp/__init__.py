@@ -1,19 +1,13 @@
 """Unified VLP (Zhou et al., AAAI 2020)."""
 
 from diptych.models.checkpoint import start_from_bert
-from diptych.systems.system import Importer, Presets, System
+from diptych.systems.system import Importer, System
 from diptych.systems.unified_vlp.checkpoint import import_unified_vlp
 from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPResolvedConfig
 from diptych.systems.unified_vlp.objectives import UnifiedVLPObjectives
 from diptych.systems.unified_vlp.paper import UNIFIED_VLP
+from diptych.systems.unified_vlp.presets import RECIPES
 from diptych.vision.detectors.selection import EXACTLY_100
-
-
-def _recipes() -> Presets:
-    from diptych.systems.unified_vlp.presets import MAKERS
-
-    return MAKERS
-
 
 SYSTEM = System(
     name="unified-vlp",
@@ -24,7 +18,7 @@ SYSTEM = System(
     model=UnifiedVLP,
     selection=EXACTLY_100,
     objectives=UnifiedVLPObjectives,
-    recipes=_recipes,
+    recipes=RECIPES,
     tables=UNIFIED_VLP,
     start=start_from_bert,
     importer=Importer(

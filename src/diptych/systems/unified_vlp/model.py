@@ -25,7 +25,7 @@ from torch import Tensor
 
 from diptych.core import Batch, Capability, States, Vocabulary, attention_mask
 from diptych.core.attention import TEXT_AFTER_REGIONS, Attention
-from diptych.core.shares import Epsilon, Layers, Size
+from diptych.core.shares import Epsilon, Layers, Size, Source
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
 from diptych.models.rows import asked_mask
@@ -33,7 +33,6 @@ from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_b
 from diptych.models.transformer import LayerSizes, Memory, Transformer
 from diptych.models.visual import (
     RegionEmbedding,
-    Source,
     WholeRegion,
     refuse_more_regions,
     whole_region,

@@ -9,7 +9,7 @@ from pydantic import NonNegativeFloat, PositiveInt
 from diptych.core import BIDIRECTIONAL, TEXT_AFTER_REGIONS, Attention, Objective, Vocabulary
 from diptych.core.shares import PartialShare, Share
 from diptych.objectives import MaskedLanguage, MaskedQueries, MaskedRegionClass, OneForward, Schedule
-from diptych.systems.objectives.kind import Objectives
+from diptych.objectives.settings import Objectives
 
 
 class UnifiedVLPObjectives(Objectives):

@@ -1,18 +1,12 @@
 """VL-BERT (Su et al., ICLR 2020)."""
 
-from diptych.systems.system import BOTTOM_UP, BOTTOM_UP_CAFFE, Importer, Presets, System
+from diptych.systems.system import BOTTOM_UP, BOTTOM_UP_CAFFE, Importer, System
 from diptych.systems.vl_bert.checkpoint import import_vl_bert, start_network, start_vl_bert
 from diptych.systems.vl_bert.model import VLBert, VLBertConfig, VLBertResolvedConfig
 from diptych.systems.vl_bert.objectives import VLBertObjectives
 from diptych.systems.vl_bert.paper import VL_BERT
+from diptych.systems.vl_bert.presets import RECIPES
 from diptych.vision.detectors.selection import Selection
-
-
-def _recipes() -> Presets:
-    from diptych.systems.vl_bert.presets import MAKERS
-
-    return MAKERS
-
 
 SYSTEM = System(
     name="vl-bert",
@@ -23,7 +17,7 @@ SYSTEM = System(
     model=VLBert,
     selection=Selection(most=100, least=10, score=0.5),
     objectives=VLBertObjectives,
-    recipes=_recipes,
+    recipes=RECIPES,
     tables=VL_BERT,
     start=start_vl_bert,
     start_network=start_network,

@@ -28,14 +28,14 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from diptych.core import IGNORE, Batch, Capability, States, attention_mask
-from diptych.core.shares import Layers, Size
+from diptych.core.shares import Layers, Size, Source
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, PooledMatchHead, answer_slot, answer_slot_state, make_heads
 from diptych.models.rows import Rows, asked_mask
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Transformer
-from diptych.models.visual import Source, refuse_more_regions, region_features
+from diptych.models.visual import refuse_more_regions, region_features
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import sent
 from diptych.runtime.errors import DataError

@@ -8,10 +8,9 @@ from typing import Literal
 from pydantic import NonNegativeFloat, model_validator
 
 from diptych.core import BIDIRECTIONAL, Vocabulary
-from diptych.core.shares import Share
-from diptych.models.visual import Source
+from diptych.core.shares import Share, Source
 from diptych.objectives import ImageTextMatching, MaskedLanguage, MaskedRegionClass, Schedule, SeenRegionClass
-from diptych.systems.objectives.kind import SCHEMES, SeenClasses, weighed
+from diptych.objectives.settings import SCHEMES, SeenClasses, weighed
 
 
 class VLBertObjectives(SeenClasses):

@@ -17,7 +17,7 @@ from diptych.objectives import (
     OneForward,
     Schedule,
 )
-from diptych.systems.objectives.kind import LossPer, Objectives, per
+from diptych.objectives.settings import LossPer, Objectives, per
 
 
 class XgptObjectives(Objectives):

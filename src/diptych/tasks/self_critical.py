@@ -13,7 +13,7 @@ from diptych.core import Batch, Objective, Vocabulary
 from diptych.models.decoding import DecodingOptions, decode
 from diptych.objectives import GenerateText, MaskedQueries, Schedule, SelfCritical
 from diptych.objectives.self_critical import Caption, Draw, Reward
-from diptych.systems.objectives.kind import Objectives
+from diptych.objectives.settings import Objectives
 
 
 class SelfCriticalObjectives(Objectives):

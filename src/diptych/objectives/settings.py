@@ -5,11 +5,12 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat
 
 from diptych.core import Objective, Vocabulary
-from diptych.models.visual import Source
-from diptych.objectives import OneForward, Schedule, SummedByPair
+from diptych.core.shares import AnswerForm, Source
+from diptych.objectives.per_pair import SummedByPair
+from diptych.objectives.schedule import Schedule
+from diptych.objectives.updates import OneForward
 from diptych.objectives.words import Scheme
 from diptych.runtime.configs import derive
-from diptych.tasks.spec import AnswerForm
 
 SCHEMES: dict[Source, Scheme] = {"paper": (1.0, 0.0, 0.0), "official": (0.8, 0.1, 0.1)}
 

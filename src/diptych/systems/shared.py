@@ -1,0 +1,79 @@
+"""What presets of all systems share: the small size, photographs of one's own, self-critical training.
+
+The small recipes are for worlds such as Storybook, whose captions have about ten words out of few hundred: minutes on
+two cores. docs/photographs.md says what was measured of those for photographs, and on what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from diptych.runtime.configs import derive
+from diptych.systems.preset import Preset
+from diptych.tasks import TASKS
+from diptych.tasks.self_critical import SelfCriticalObjectives
+from diptych.training.config import OptimizerConfig, TrainingConfig
+
+ADAMW = OptimizerConfig(
+    kind="adamw", lr=1e-3, weight_decay=0.01, betas=(0.9, 0.98), clip=1.0, schedule="linear", warmup_share=0.05
+)
+TRAINING = TrainingConfig(steps=1200, batch=64, validate_every=200, checkpoint_every=200)
+# Dropout of 0.1 is what holds networks of this width back: without it questions are learnt in half of the steps, and
+# pre-training reads words better at the same step (docs/log.md).
+NO_DROPOUT: dict[str, float] = {"dropout": 0.0, "attention_dropout": 0.0}
+PHOTO_WORDS = 30  # of a caption at most, as the tokeniser cuts them
+
+
+def muon(*stacks: str) -> OptimizerConfig:
+    """For the layers of `stacks`: on Storybook it learns in half of AdamW's steps, and more (docs/log.md)."""
+    return derive(ADAMW, kind="muon", muon_params=stacks, lr=2e-3)
+
+
+def small_task(pretrain: Preset, task: str) -> Preset:
+    """`SYSTEM/small/TASK`: the small recipe of pre-training, with what the task says of itself (`TaskSpec.small`)."""
+    spec = TASKS[task]
+    if spec.small is None:
+        raise ValueError(f"the task {task} says nothing of small recipes (TaskSpec.small)")
+    return pretrain.but(
+        pretrain.name.replace("/small/pretrain", f"/small/{task}"),
+        f"{spec.title}, for small worlds and one core.",
+        task=task,
+        objectives=spec.small.objectives,
+        training={"steps": TRAINING.steps, "batch": spec.small.batch},
+        data={"max_words": spec.small.max_words},
+    )
+
+
+def photos(*presets: Preset) -> Iterator[Preset]:
+    """For some thousand photographs of one's own: words of people, and runs as long as they help.
+
+    `presets` are those of the same tasks for drawn scenes.
+    """
+    for preset in presets:
+        title = TASKS[preset.name.rpartition("/")[2]].title
+        yield preset.but(
+            preset.name.replace("/small/", "/photos/"),
+            f"{title}, for some thousand photographs: longer captions; the run ends when validation rises no more.",
+            model={"positions": 96, "dropout": 0.1, "attention_dropout": 0.1},
+            training={"steps": 6000, "validate_every": 500, "checkpoint_every": 500, "patience": 4},
+            data={"max_words": PHOTO_WORDS, "validation_records": 500},
+            decoding={"beams": 3, "max_words": PHOTO_WORDS, "no_repeat_ngram": 3},
+        )
+
+
+def small_scst(caption: Preset, writes: Literal["queries", "decoder"]) -> Preset:
+    """Self-critical training (Rennie et al. 2017) of a small captioner, at a constant rate far below what captions are
+    learnt with. The mean of five drawn captions is the baseline, which needs no greedy caption beside them.
+
+    diptych finetune caption --data STORE --model CAPTIONER --out OUT --recipe unified-vlp/small/scst
+    """
+    return caption.but(
+        caption.name.removesuffix("caption") + "scst",
+        "Captions rewarded (SCST) after they were learnt, for small worlds and one core.",
+        init=None,
+        objectives=SelfCriticalObjectives(writes=writes, baseline="mean", samples=5),
+        optimizer={"kind": "adamw", "lr": 1e-4, "weight_decay": 0.0, "schedule": "constant"}
+        | {"warmup_share": None, "warmup_steps": 10},
+        training={"steps": 300, "validate_every": 50, "checkpoint_every": 50},
+    )
