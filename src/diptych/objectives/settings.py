@@ -12,7 +12,7 @@ from diptych.objectives.updates import OneForward
 from diptych.objectives.words import Scheme
 from diptych.runtime.configs import derive
 
-O = TypeVar("O", bound="Objectives")
+K = TypeVar("K", bound="Objectives")
 SCHEMES: dict[Source, Scheme] = {"paper": (1.0, 0.0, 0.0), "official": (0.8, 0.1, 0.1)}
 
 
@@ -38,7 +38,7 @@ class Objectives(BaseModel):
         """Tasks of pictures that take turns with whole batches, so that text alone wants a stage of its own."""
         return []
 
-    def without_pixels(self: O) -> O:
+    def without_pixels(self: K) -> K:
         """For a model that reads stored features: nothing is asked of pixels."""
         return self
 
@@ -52,7 +52,7 @@ class SeenClasses(Objectives):
     seen_classes: NonNegativeFloat = 0.0
     """Weight of the classification of regions from pixels alone (model.network); 0: off."""
 
-    def without_pixels(self: O) -> O:
+    def without_pixels(self: K) -> K:
         return derive(self, seen_classes=0.0)
 
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.systems.image_bert import SYSTEM as IMAGE_BERT
+from diptych.systems.ledger import papers
 from diptych.systems.preset import Preset, StagedPreset
 from diptych.systems.recipe import ANY_WORDS, Recipe
 from diptych.systems.shared import small_task
 from diptych.systems.stages import Stages
-from diptych.systems.system import OBJECTIVES, SYSTEMS, Importer, System, papers
+from diptych.systems.system import OBJECTIVES, SYSTEMS, Importer, System
 from diptych.systems.tden import SYSTEM as TDEN
 from diptych.systems.unified_vlp import SYSTEM as UNIFIED_VLP
 from diptych.systems.vl_bert import SYSTEM as VL_BERT

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from diptych.data.store.pixels import Colours
 from diptych.models.system import Imported, ModelConfig, ResolvedConfig, SystemModel
 from diptych.models.weights import Report
 from diptych.objectives.settings import Objectives
-from diptych.systems.ledger import Paper
 from diptych.tasks import TASKS
 from diptych.vision.detectors.selection import Selection
 
@@ -56,7 +56,7 @@ class System:
     selection: Selection  # of regions, as in the paper
     objectives: type[Objectives]  # settings of its pre-training
     recipes: tuple[Named, ...]  # its own; NAME/small/pretrain is what NAME/small/TASK is made of
-    tables: Paper | None = None  # the tables of its paper, row by row
+    tables: Path | None = None  # paper.toml: the tables of its paper, row by row
     start: Callable[[Any, str], Report] | None = None  # (model, file, folder or hub id): from other systems' weights
     start_network: Callable[[Any, str, Colours], Report] | None = None  # the part that reads pixels, if it has one
     importer: Importer | None = None  # None: its authors published no weights
@@ -67,9 +67,3 @@ SYSTEMS: dict[str, System] = {}
 OBJECTIVES: dict[str, type[Objectives]] = {
     kind.model_fields["kind"].default: kind for spec in TASKS.values() for kind in spec.objectives
 }
-
-
-def papers() -> tuple[Paper, ...]:
-    """The tables of the systems' papers, by year."""
-    by_year = sorted(SYSTEMS.values(), key=lambda system: system.paper[:2])
-    return tuple(system.tables for system in by_year if system.tables is not None)

@@ -1,9 +1,10 @@
 """ImageBERT (Qi et al., 2020)."""
 
+from pathlib import Path
+
 from diptych.models.checkpoint import start_from_bert
 from diptych.systems.image_bert.model import ImageBert, ImageBertConfig, ImageBertResolvedConfig
 from diptych.systems.image_bert.objectives import ImageBertObjectives
-from diptych.systems.image_bert.paper import IMAGE_BERT
 from diptych.systems.image_bert.presets import RECIPES
 from diptych.systems.system import System
 from diptych.vision.detectors.selection import EXACTLY_100
@@ -18,6 +19,6 @@ SYSTEM = System(
     selection=EXACTLY_100,
     objectives=ImageBertObjectives,
     recipes=RECIPES,
-    tables=IMAGE_BERT,
+    tables=Path(__file__).with_name("paper.toml"),
     start=start_from_bert,
 )

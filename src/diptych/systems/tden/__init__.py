@@ -1,10 +1,11 @@
 """TDEN (Li et al., AAAI 2021)."""
 
+from pathlib import Path
+
 from diptych.systems.system import BOTTOM_UP, BOTTOM_UP_CAFFE, Importer, System
 from diptych.systems.tden.checkpoint import import_tden, start_tden
 from diptych.systems.tden.model import Tden, TdenConfig, TdenResolvedConfig
 from diptych.systems.tden.objectives import TdenObjectives
-from diptych.systems.tden.paper import TDEN
 from diptych.systems.tden.presets import RECIPES
 from diptych.vision.detectors.selection import Selection
 
@@ -18,7 +19,7 @@ SYSTEM = System(
     selection=Selection(most=100, score=0.2),
     objectives=TdenObjectives,
     recipes=RECIPES,
-    tables=TDEN,
+    tables=Path(__file__).with_name("paper.toml"),
     start=start_tden,
     importer=Importer(
         read=import_tden,

@@ -1,11 +1,12 @@
 """Unified VLP (Zhou et al., AAAI 2020)."""
 
+from pathlib import Path
+
 from diptych.models.checkpoint import start_from_bert
 from diptych.systems.system import Importer, System
 from diptych.systems.unified_vlp.checkpoint import import_unified_vlp
 from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPResolvedConfig
 from diptych.systems.unified_vlp.objectives import UnifiedVLPObjectives
-from diptych.systems.unified_vlp.paper import UNIFIED_VLP
 from diptych.systems.unified_vlp.presets import RECIPES
 from diptych.vision.detectors.selection import EXACTLY_100
 
@@ -19,7 +20,7 @@ SYSTEM = System(
     selection=EXACTLY_100,
     objectives=UnifiedVLPObjectives,
     recipes=RECIPES,
-    tables=UNIFIED_VLP,
+    tables=Path(__file__).with_name("paper.toml"),
     start=start_from_bert,
     importer=Importer(
         read=import_unified_vlp,

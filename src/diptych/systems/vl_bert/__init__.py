@@ -1,10 +1,11 @@
 """VL-BERT (Su et al., ICLR 2020)."""
 
+from pathlib import Path
+
 from diptych.systems.system import BOTTOM_UP, BOTTOM_UP_CAFFE, Importer, System
 from diptych.systems.vl_bert.checkpoint import import_vl_bert, start_network, start_vl_bert
 from diptych.systems.vl_bert.model import VLBert, VLBertConfig, VLBertResolvedConfig
 from diptych.systems.vl_bert.objectives import VLBertObjectives
-from diptych.systems.vl_bert.paper import VL_BERT
 from diptych.systems.vl_bert.presets import RECIPES
 from diptych.vision.detectors.selection import Selection
 
@@ -18,7 +19,7 @@ SYSTEM = System(
     selection=Selection(most=100, least=10, score=0.5),
     objectives=VLBertObjectives,
     recipes=RECIPES,
-    tables=VL_BERT,
+    tables=Path(__file__).with_name("paper.toml"),
     start=start_vl_bert,
     start_network=start_network,
     importer=Importer(

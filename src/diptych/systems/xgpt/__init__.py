@@ -1,9 +1,10 @@
 """XGPT (Xia et al., 2020)."""
 
+from pathlib import Path
+
 from diptych.systems.system import System
 from diptych.systems.xgpt.model import Xgpt, XgptConfig, XgptResolvedConfig
 from diptych.systems.xgpt.objectives import XgptObjectives
-from diptych.systems.xgpt.paper import XGPT
 from diptych.systems.xgpt.presets import RECIPES
 from diptych.vision.detectors.selection import EXACTLY_100
 
@@ -17,5 +18,5 @@ SYSTEM = System(
     selection=EXACTLY_100,
     objectives=XgptObjectives,
     recipes=RECIPES,
-    tables=XGPT,
+    tables=Path(__file__).with_name("paper.toml"),
 )
