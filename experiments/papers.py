@@ -88,7 +88,7 @@ MEASURED: Mapping[str, tuple[Ours, ...]] = {
 
 HEAD = """# The papers' tables
 
-Made by `make docs` from `diptych.systems.*.paper` and the committed results. A guard (`tests/guards/test_papers.py`)
+Made by `make docs` from `systems/NAME/paper.toml` and the committed results. A guard (`tests/guards/test_papers.py`)
 holds the numbers against those of the papers' texts and builds every command. {count} rows: {own} of the five systems,
 {other} another system's; {measured} have figures of ours.
 

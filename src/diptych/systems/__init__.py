@@ -28,6 +28,7 @@ __all__ = [
     "Importer",
     "Preset",
     "Recipe",
+    "StagedPreset",
     "Stages",
     "System",
     "add_system",

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from diptych.runtime.configs import first_problem
 from diptych.runtime.errors import RecipeError
+from diptych.runtime.files import text_of
 from diptych.systems.system import SYSTEMS
 
 NOT_REPORTED = "-"
@@ -184,9 +185,9 @@ class _Word(str):
 def read_paper(system: str, path: Path) -> Paper:
     """Raises RecipeError where the file is no such paper."""
     try:
-        paper = Paper(system, Written.model_validate(tomllib.loads(path.read_text("utf-8"))))
+        paper = Paper(system, Written.model_validate(tomllib.loads(text_of(path))))
         paper.tables  # noqa: B018  # expanded, so that a name which is not there is found here
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise RecipeError(f"{path}: {first_problem(error)}") from error
     except KeyError as error:
         raise RecipeError(
