@@ -21,8 +21,7 @@ from diptych.core import Batch, Regions, Sample, collate
 from diptych.models import HEADS
 from diptych.models.checkpoint import load_checkpoint
 from diptych.models.weights import Report
-from diptych.systems import RECIPES, SYSTEMS
-from diptych.systems.objectives import OBJECTIVES
+from diptych.systems import OBJECTIVES, RECIPES, SYSTEMS
 
 GIVEN = Path(os.environ.get("DIPTYCH_PARITY", "")) / "uniter"  # further sets in the same form
 SETS = [Path(__file__).parent / "uniter_data", *([GIVEN] if GIVEN.is_dir() else [])]

@@ -24,7 +24,7 @@ from diptych.objectives import (
     OneForward,
     Schedule,
 )
-from diptych.systems.objectives import Objectives
+from diptych.objectives.settings import Objectives
 
 
 @dataclass(frozen=True)

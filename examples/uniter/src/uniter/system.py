@@ -1,8 +1,5 @@
 """UNITER's entry in the table of systems."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 from diptych.models.checkpoint import start_from_bert
 from diptych.systems import Importer, System
 from diptych.systems.system import BOTTOM_UP, BOTTOM_UP_CAFFE
@@ -10,13 +7,7 @@ from diptych.vision.detectors.selection import Selection
 from uniter.checkpoint import import_uniter
 from uniter.model import Uniter, UniterConfig, UniterResolvedConfig
 from uniter.objectives import UniterObjectives
-
-
-def _recipes() -> Sequence[Callable[[], Any]]:
-    from uniter.presets import MAKERS
-
-    return MAKERS
-
+from uniter.presets import RECIPES
 
 SYSTEM = System(
     name="uniter",
@@ -27,7 +18,7 @@ SYSTEM = System(
     model=Uniter,
     selection=Selection(most=100, least=10, score=0.2),  # conf_th, max_bb, min_bb of all configurations
     objectives=UniterObjectives,
-    recipes=_recipes,
+    recipes=RECIPES,
     start=start_from_bert,
     importer=Importer(
         read=import_uniter,
