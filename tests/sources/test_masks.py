@@ -9,7 +9,6 @@ from PIL import Image
 from diptych.core import MASK_CELLS
 from diptych.data.formats import jsonl, vcr
 from diptych.data.formats.masks import mask_of
-from diptych.data.formats.parsing import Entry
 from diptych.data.store.store import Store
 from diptych.runs.extraction import extract_regions
 from diptych.vision.detectors.ground_truth import GroundTruth
@@ -21,16 +20,16 @@ UPPER = [[0, 0], [40, 0], [40, 20], [0, 20]]  # half of the box
 
 def test_cells_whose_middle_lies_inside() -> None:
     box = (0.0, 0.0, 0.4, 0.8)  # 40 x 40 pixels
-    assert mask_of(Entry([TRIANGLE], "f"), box, 100, 50, cells=4) == ("###.", "##..", "#...", "....")
+    assert mask_of([TRIANGLE], box, 100, 50, cells=4) == ("###.", "##..", "#...", "....")
     hole = [[0, 0], [40, 0], [40, 40], [0, 40], [0, 0], [10, 10], [10, 30], [30, 30], [30, 10], [10, 10]]
-    assert mask_of(Entry([hole], "f"), box, 100, 50, cells=4) == ("####", "#..#", "#..#", "####")
+    assert mask_of([hole], box, 100, 50, cells=4) == ("####", "#..#", "#..#", "####")
     two = [TRIANGLE, [[30, 30], [40, 30], [40, 40], [30, 40]]]  # of one thing, behind a pole
-    assert mask_of(Entry(two, "f"), box, 100, 50, cells=4) == ("###.", "##..", "#...", "...#")
+    assert mask_of(two, box, 100, 50, cells=4) == ("###.", "##..", "#...", "...#")
 
 
 def test_what_tells_nothing_is_not_known() -> None:
     for outlines in ([], [[]], [[[1, 1], [9, 9]]], [[[0, 0], [40, 0], [40, 1], [0, 1]]]):
-        assert mask_of(Entry(outlines, "f"), (0.0, 0.0, 0.4, 0.8), 100, 50, cells=4) == ()
+        assert mask_of(outlines, (0.0, 0.0, 0.4, 0.8), 100, 50, cells=4) == ()
 
 
 def test_vcr_s_outlines(tmp_path: Path) -> None:

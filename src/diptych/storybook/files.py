@@ -19,7 +19,7 @@ from PIL import Image
 
 from diptych.core import Record
 from diptych.data.formats.parsing import key_of, read_json
-from diptych.data.formats.storybook import MANIFEST
+from diptych.data.formats.storybook import MANIFEST, StorybookManifest
 from diptych.runtime.errors import DataError, nearest
 from diptych.runtime.files import aside
 from diptych.runtime.processes import shared
@@ -78,14 +78,14 @@ def _begun(folder: Path, seed: int) -> dict[str, int]:
     """How much of each split an earlier call finished."""
     if not (folder / MANIFEST).exists():
         return {}
-    manifest = read_json(folder / MANIFEST)
-    found = manifest["world"].integer(), manifest["seed"].integer()
+    manifest = read_json(folder / MANIFEST).read(StorybookManifest)
+    found = manifest.world, manifest.seed
     if found != (WORLD, seed):
         raise DataError(
             f"{folder}: found a Storybook of world {found[0]} and seed {found[1]}, wanted world {WORLD} and "
             f"seed {seed}; give another folder, or delete this one"
         )
-    return {split: manifest["splits"][split].integer() for split in manifest["splits"].names()}
+    return manifest.splits
 
 
 def _pictures(folder: Path, part: tuple[Storybook, bool, range]) -> list[Record]:

@@ -4,14 +4,55 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
+from msgspec import Struct
+
 from diptych.core import Object, Record
-from diptych.data.formats.parsing import Entry, Once, Pictures, Skips, key_of_name, picture_at, read_json
+from diptych.data.formats.parsing import Once, Pictures, Skips, key_of_name, picture_at, read_json
+from diptych.data.formats.values import Corners, JsonValue, Number, Side, Text, Words, box_of, refuse
 from diptych.runtime.errors import DataError
 
 
+class CocoImage(Struct, gc=False):
+    id: int
+    file_name: Text
+    width: Side
+    height: Side
+    relations: list[tuple[int, Text, int]] = []
+
+
+class _Caption(Struct, gc=False):
+    image_id: int
+    caption: Words
+
+
+class _Captions(Struct):
+    images: list[CocoImage]
+    annotations: list[_Caption]
+
+
+class _Instance(Struct, gc=False):
+    id: int
+    image_id: int
+    category_id: int
+    bbox: Corners
+    attributes: dict[str, Text] = {}
+    visible: Number = 1.0
+
+
+class _Category(Struct):
+    id: int
+    name: Text
+
+
+class _Instances(Struct):
+    images: list[CocoImage]
+    annotations: list[_Instance]
+    categories: list[_Category]
+
+
 def read(
-    captions: Path | Entry | None = None,
-    instances: Path | Entry | None = None,
+    captions: Path | JsonValue | None = None,
+    instances: Path | JsonValue | None = None,
     pictures: Path | Pictures | None = None,
     split: str | Callable[[str], str] = "train",
     skips: Skips | None = None,
@@ -25,84 +66,68 @@ def read(
     """
     if captions is None and instances is None:
         raise DataError("found neither captions nor instances, wanted at least one file; give its path")
-    words = None if captions is None else read_json(captions)
-    boxes = None if instances is None else read_json(instances)
-    images: dict[int, Entry] = {}
-    for file in (file for file in (words, boxes) if file is not None):
-        once = Once("image id")
-        for image in file["images"].each():
-            number = image.integer_of("id")
-            once.check(number, image)
-            if boxes is file or number not in images:  # only the one with boxes may have relations
-                images[number] = image
-    by_image = _captions(words, images, Skips() if skips is None else skips)
-    objects = _things(boxes, images)
+    words: dict[int, list[str]] = {}
+    objects: dict[int, list[Object]] = {}
+    images: dict[int, CocoImage] = {}
+    places: dict[int, str] = {}
+    if captions is not None:
+        noted = (file := read_json(captions)).read(_Captions)
+        images, places = images_by_id(noted.images, file)
+        words = _captions(noted.annotations, images, file, Skips() if skips is None else skips)
+    if instances is not None:  # only this file may have relations
+        seen = (file := read_json(instances)).read(_Instances)
+        with_boxes, where = images_by_id(seen.images, file)
+        images, places = images | with_boxes, places | where
+        objects = _things(seen, images, file)
     records, once = [], Once("file name")
-    split_of = split if callable(split) else lambda _: split
     for number, image in images.items():
-        name = image.text_of("file_name")
-        once.check(name, image)
-        picture = picture_at(pictures, name, image)
-        size = (image["width"].size(), image["height"].size())
-        relations = tuple(_relation(entry, len(objects[number])) for entry in _optional(image, "relations"))
+        once.check(image.file_name, places[number])
+        key, things = key_of_name(image.file_name), tuple(objects.get(number, ()))
+        for at, (subject, _, other) in enumerate(image.relations):
+            if amiss := [end for end in (subject, other) if not 0 <= end < len(things)]:
+                refuse(f"{places[number]}.relations[{at}]", f"thing {amiss[0]}", f"one of the picture's {len(things)}")
         records.append(
-            Record(key_of_name(name), split_of(key_of_name(name)), picture, size, captions=tuple(by_image[number]),
-                   objects=tuple(objects[number]), relations=relations)
+            Record(key, split(key) if callable(split) else split, picture_at(pictures, image.file_name, places[number]),
+                   (image.width, image.height), captions=tuple(words.get(number, ())), objects=things,
+                   relations=tuple(image.relations))
         )  # fmt: skip
     return records
 
 
-def _optional(entry: Entry, name: str) -> list[Entry]:
-    value = entry.get(name)
-    return [] if value is None else value.items()
+def images_by_id(images: list[CocoImage], file: JsonValue) -> tuple[dict[int, CocoImage], dict[int, str]]:
+    """And where each is."""
+    once = Once("image id")
+    for at, image in enumerate(images):
+        once.check(image.id, file.where(f"images[{at}]"))
+    return {image.id: image for image in images}, once.seen
 
 
-def _captions(file: Entry | None, images: dict[int, Entry], skips: Skips) -> dict[int, list[str]]:
+def _captions(
+    notes: list[_Caption], images: dict[int, CocoImage], file: JsonValue, skips: Skips
+) -> dict[int, list[str]]:
     by_image: dict[int, list[str]] = defaultdict(list)
-    for note in [] if file is None else file["annotations"].each():
-        number = _known(note, images)
-        if words := note.words_of("caption"):
-            by_image[number].append(words)
+    for at, note in enumerate(notes):
+        if note.image_id not in images:
+            file.refuse(f"the image id {note.image_id}", "one that `images` has", f"annotations[{at}].image_id")
+        if words := note.caption.strip():
+            by_image[note.image_id].append(words)
         else:
-            skips.add("empty captions", note.where)
+            skips.add("empty captions", file.where(f"annotations[{at}]"))
     return by_image
 
 
-def _known(note: Entry, images: dict[int, Entry]) -> int:
-    """The image id of an annotation, which `images` must have."""
-    number = note.integer_of("image_id")
-    if number not in images:
-        note["image_id"].refuse(f"the image id {number}", "one that `images` has")
-    return number
-
-
-def _things(file: Entry | None, images: dict[int, Entry]) -> dict[int, list[Object]]:
+def _things(seen: _Instances, images: dict[int, CocoImage], file: JsonValue) -> dict[int, list[Object]]:
     objects: dict[int, list[Object]] = defaultdict(list)
-    if file is None:
-        return objects
-    kinds = {kind["id"].integer(): kind["name"].text() for kind in file["categories"].items()}
+    kinds = {kind.id: kind.name for kind in seen.categories}
     once = Once("annotation id")
-    for note in file["annotations"].each():
-        once.check(note.integer_of("id"), note)
-        image = images[_known(note, images)]
-        kind = note.integer_of("category_id")
-        if kind not in kinds:
-            note["category_id"].refuse(f"the category {kind}", "one that `categories` has")
-        box = note["bbox"].corners(image["width"].size(), image["height"].size())
-        objects[note.integer_of("image_id")].append(Object(kinds[kind], box, *_own(note)))
+    for at, note in enumerate(seen.annotations):
+        where = file.where(f"annotations[{at}]")
+        once.check(note.id, where)
+        if note.image_id not in images:
+            refuse(f"{where}.image_id", f"the image id {note.image_id}", "one that `images` has")
+        if note.category_id not in kinds:
+            refuse(f"{where}.category_id", f"the category {note.category_id}", "one that `categories` has")
+        image = images[note.image_id]
+        box = box_of(note.bbox, image.width, image.height, f"{where}.bbox")
+        objects[note.image_id].append(Object(kinds[note.category_id], box, note.attributes, note.visible))
     return objects
-
-
-def _own(note: Entry) -> tuple[dict[str, str], float]:
-    """The attributes and the visible share, where the file has them."""
-    own, visible = note.get("attributes"), note.get("visible")
-    attributes = {} if own is None else {name: own[name].text() for name in own.names()}
-    return attributes, 1.0 if visible is None else visible.number()
-
-
-def _relation(entry: Entry, count: int) -> tuple[int, str, int]:
-    subject, relation, other = entry.items(3)
-    for end in (subject, other):
-        if not 0 <= end.integer() < count:
-            end.refuse(f"thing {end.value}", f"one of the picture's {count}")
-    return subject.integer(), relation.text(), other.integer()

@@ -4,8 +4,11 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from msgspec import Struct
+
 from diptych.core import Record
 from diptych.data.formats.parsing import Once, Pictures, key_of_name, picture_at, read_json_lines, read_text
+from diptych.data.formats.values import Text
 from diptych.runtime.errors import DataError
 
 ADDRESS = re.compile(r"\s*https?://\S+\s*$", re.I)
@@ -40,18 +43,23 @@ def read(
     return records
 
 
+class _CaptionLine(Struct):
+    image: Text
+    caption: list[Text]
+
+
 def read_lines(lines: Path, pictures: Path | Pictures | None = None, split: str = "train") -> list[Record]:
     """One record a line of VL-BERT's: {"image": "val_image.zip@/00000000.jpg", "caption": ["a", "dog"], "frcnn": ...}.
 
     The key is the picture's name; `ARCHIVE.zip@/NAME` is a picture in a zip.
     """
     records, once = [], Once("picture")
-    for entry in read_json_lines(lines):
-        name = entry["image"].text().replace("@/", "/", 1)
-        once.check(name, entry)
-        words = " ".join(word.text() for word in entry["caption"].items())
-        if not words:
-            entry["caption"].refuse("no words", "at least one")
-        key = key_of_name(name.rpartition("/")[2])
-        records.append(Record(key, split, picture_at(pictures, name, entry), captions=(words,)))
+    for value in read_json_lines(lines):
+        line = value.read(_CaptionLine)
+        name = line.image.replace("@/", "/", 1)
+        once.check(name, value.where())
+        if not line.caption:
+            value.refuse("no words", "at least one", "caption")
+        picture = picture_at(pictures, name, value.where())
+        records.append(Record(key_of_name(name.rpartition("/")[2]), split, picture, captions=(" ".join(line.caption),)))
     return records

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import TypeAlias
 from xml.etree import ElementTree
 
 from diptych.core import Expression, Record
-from diptych.data.formats.parsing import Entry, Once, Pictures, picture_at, read_text
+from diptych.data.formats.parsing import Once, Pictures, picture_at, read_text
+from diptych.data.formats.values import Box, corner_box
 from diptych.runtime.errors import DataError
 
-Box: TypeAlias = tuple[float, float, float, float]
 _LONGEST = 1_000_000  # pixels
 _PHRASE = re.compile(r"\[/EN#(\d+)((?:/[a-z]+)+) ([^\[\]]+)\]")
 
@@ -85,8 +84,8 @@ def _boxes(file: Path | None) -> tuple[tuple[int, int], dict[str, Box]]:
     around = {}
     for entity, corners_of in found.items():
         left, top, right, bottom = zip(*corners_of, strict=True)
-        whole = Entry([min(left), min(top), max(right), max(bottom)], f"{file.name}, entity {entity}")
-        around[entity] = whole.corner_pixels(int(width), int(height))
+        whole = (min(left), min(top), max(right), max(bottom))
+        around[entity] = corner_box(whole, int(width), int(height), f"{file.name}, entity {entity}")
     return (int(width), int(height)), around
 
 

@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 from diptych.core import Record
-from diptych.data.formats.parsing import Entry, Pictures, Skips, first_line, parsed_line, read_json
+from diptych.data.formats.parsing import Pictures, Skips, first_line, parsed_line, read_json
+from diptych.data.formats.values import JsonValue
 from diptych.runtime.errors import DataError
 
 SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
@@ -58,7 +59,7 @@ class Source:
         return self.path.suffix.lower() == ".jsonl" or (more and line.startswith("{") and line.endswith("}"))
 
     @cached_property
-    def json(self) -> Entry:
+    def json(self) -> JsonValue:
         """All of a JSON file, which is read once; of JSON lines the first."""
         return parsed_line(self.path) if self.is_lines else read_json(self.path)
 
@@ -86,12 +87,13 @@ class Source:
         first = next(iter(self.json.value.values()))
         return isinstance(first, dict) and set(names) <= set(first)
 
-    def first(self, name: str = "") -> Entry | None:
-        """The first value of the list in a JSON file, or of the list `name` in its object; None where there is none."""
+    def first_has(self, name: str, list_of: str = "") -> bool:
+        """Whether the first value of the list in a JSON file, or of the list in its object, has this name."""
         if self.path.suffix.lower() != ".json" or not self.path.is_file() or self.is_lines:
-            return None
-        found = self.json.get(name) if name else self.json
-        return next(found.each(), None) if found is not None and isinstance(found.value, list) else None
+            return False
+        found = self.json.value
+        found = found.get(list_of) if list_of and isinstance(found, dict) else found
+        return isinstance(found, list) and bool(found) and isinstance(found[0], dict) and name in found[0]
 
 
 @dataclass(frozen=True)

@@ -22,17 +22,96 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
 
 from diptych.core import Choices, Expression, GeneratedCaption, Object, Question, Record, Statement, TaskItem, tags
 from diptych.core.record import WORDED
-from diptych.data.formats.masks import mask_of
-from diptych.data.formats.parsing import Entry, Pictures, Skips, answer_kind, picture_at, read_json_lines
+from diptych.data.formats.masks import Outlines, mask_of
+from diptych.data.formats.parsing import Pictures, Skips, answer_kind, picture_at, read_json_lines
+from diptych.data.formats.values import (
+    Corners,
+    Flag,
+    Four,
+    JsonValue,
+    Number,
+    Option,
+    Side,
+    Text,
+    Words,
+    box_of,
+    is_true,
+)
 from diptych.runtime.errors import DataError
 from diptych.vision.pictures import picture_size
 
 
 class Unreadable(DataError):
     """A picture whose size cannot be told."""
+
+
+class _Line(Struct):
+    image: Text
+    split: Text | UnsetType = UNSET
+
+
+class _Generated(Struct):
+    text: Text
+    by: Text
+    score: Number
+
+
+class _CaptionsOfLine(Struct):
+    captions: list[Words]
+    generated: list[_Generated] = []
+
+
+class _Size(Struct):
+    width: Side
+    height: Side
+
+
+class _Thing(Struct):
+    kind: Text
+    box: Corners
+    outline: Outlines | UnsetType = UNSET
+
+
+class _Things(Struct):
+    objects: list[_Thing]
+
+
+class _Pointed(Struct):
+    expression: Text
+    box: Corners
+
+
+class _Stated(Struct):
+    statement: Text
+    true: Flag
+
+
+class _Question(Struct):
+    question: Text
+    answers: list[Words]
+
+
+class _ChoicesOfLine(Struct):
+    question: Text
+    choices: Four
+    answer: Option
+
+
+class _Item(Struct):
+    text: Text
+    answers: list[Words] = []
+    boxes: list[Corners] = []
+
+
+class _Rationales(Struct):
+    rationales: Four
+    rationale: Option
 
 
 KINDS = ("captions", "question", "expression", "statement", "objects", "more")
@@ -53,14 +132,13 @@ def read(
     skips = Skips() if skips is None else skips
     found: dict[str, Record] = {}
     splits: dict[str, str] = {}
-    for entry in read_json_lines(lines):
-        name = entry["image"].text()
-        if (named := entry.get("split")) is not None:
-            earlier = splits.setdefault(name, named.text())
-            if named.text() != earlier:
-                named.refuse(f"`{named.text()}`", f"`{earlier}`, the split of an earlier line with {name}")
-        old = found.get(name) or Record(name, image=picture_at(pictures, name, entry.where))
-        found[name] = _with_words(old, entry, skips, lines.parent)
+    for value in read_json_lines(lines):
+        line = value.read(_Line)
+        name = line.image
+        if line.split is not UNSET and (earlier := splits.setdefault(name, line.split)) != line.split:
+            value.refuse(f"`{line.split}`", f"`{earlier}`, the split of an earlier line with {name}", "split")
+        old = found.get(name) or Record(name, image=picture_at(pictures, name, value.where()))
+        found[name] = _with_words(old, value, skips, lines.parent)
     for record in found.values():
         _named(record, lines.name)
     kept = [record for record in found.values() if any(record.words().values())]
@@ -73,128 +151,122 @@ def read(
     return [replace(record, split=splits.get(record.key) or drawn(record.key)) for record in kept]
 
 
-def _with_words(record: Record, entry: Entry, skips: Skips, beside: Path) -> Record:
-    texts, asked = entry.get("captions"), entry.get("question")
-    if not any(key in KINDS for key in entry.names()):
-        has = ", ".join(f"`{key}`" for key in entry.names())
-        entry.refuse(
+def _with_words(record: Record, value: JsonValue, skips: Skips, beside: Path) -> Record:
+    line = value.value
+    if not any(key in KINDS for key in line):
+        has = ", ".join(f"`{key}`" for key in line)
+        value.refuse(
             f"an object with {has}",
             "one with `captions`, or with `question` and `answers` (or `choices`), `expression` and `box`, `statement` "
             "and `true`, `objects`, or `more`",
         )
-    if texts is not None:
-        captions = _texts(texts, "empty captions", skips)
-        if texts.is_empty():
-            skips.add("lines with no captions", texts.where)
-        generated = entry.get("generated")
-        by_models = tuple(_generated(one, captions) for one in generated.items()) if generated is not None else ()
-        record = replace(record, captions=record.captions + captions, generated=record.generated + by_models)
-    if entry.get("width") is not None and entry.get("height") is not None:
-        record = replace(record, size=(entry["width"].size(), entry["height"].size()))
-    record = _with_more(_with_boxes(record, entry, skips, beside), entry, skips, beside)
-    if (statement := entry.get("statement")) is not None:
-        key = f"{record.key}/{len(record.statements)}"
-        claim = Statement(key, statement.text(), entry["true"].flag())
+    if "width" in line and "height" in line:
+        size = value.read(_Size)
+        record = replace(record, size=(size.width, size.height))
+    if "captions" in line:
+        record = _with_captions(record, value, skips)
+    if "expression" in line or "objects" in line:
+        record = _with_boxes(record, value, skips, beside)
+    if "more" in line:
+        record = _with_more(record, value, skips, beside)
+    if "statement" in line:
+        said = value.read(_Stated)
+        claim = Statement(f"{record.key}/{len(record.statements)}", said.statement, is_true(said.true))
         record = replace(record, statements=(*record.statements, claim))
-    if asked is not None and entry.get("choices") is not None:
-        return replace(record, choices=(*record.choices, _choices(entry, f"{record.key}/{len(record.choices)}")))
-    if asked is not None:
-        text, answers = asked.text(), _texts(entry["answers"], "empty answers", skips)
-        if not answers:
-            skips.add("questions with no answers", entry.where)
+    if "question" in line and "choices" in line:
+        return replace(record, choices=(*record.choices, _choices(value, f"{record.key}/{len(record.choices)}")))
+    if "question" in line:
+        asked = value.read(_Question)
+        if not (answers := _texts(asked.answers, "answers", value, skips)):
+            skips.add("questions with no answers", value.where())
             return record
         key = f"{record.key}/{len(record.questions)}"
-        record = replace(record, questions=(*record.questions, Question(key, text, answers, answer_kind(answers))))
+        question = Question(key, asked.question, answers, answer_kind(answers))
+        record = replace(record, questions=(*record.questions, question))
     return record
 
 
-def _with_boxes(record: Record, entry: Entry, skips: Skips, beside: Path) -> Record:
+def _with_captions(record: Record, value: JsonValue, skips: Skips) -> Record:
+    line = value.read(_CaptionsOfLine)
+    captions = _texts(line.captions, "captions", value, skips)
+    if not line.captions:
+        skips.add("lines with no captions", value.where("captions"))
+    for at, one in enumerate(line.generated):
+        if one.text not in captions:
+            value.refuse(f"`{one.text}`", "one of the line's captions", f"generated[{at}].text")
+    by_models = tuple(GeneratedCaption(one.text, one.by, one.score) for one in line.generated)
+    return replace(record, captions=record.captions + captions, generated=record.generated + by_models)
+
+
+def _with_boxes(record: Record, value: JsonValue, skips: Skips, beside: Path) -> Record:
     """What a line says of places in the picture."""
-    expression, objects = entry.get("expression"), entry.get("objects")
-    if expression is None and objects is None:
-        return record
     try:
-        size = _size(record, entry, beside)
+        size = _size(record, value, beside)
     except Unreadable:  # extraction leaves such a picture out, by name
-        skips.add("boxes on pictures that cannot be read", entry.where)
+        skips.add("boxes on pictures that cannot be read", value.where())
         return record
     record = replace(record, size=size)
-    if objects is not None:
-        there = tuple(_thing(thing, size) for thing in objects.items())
+    if "objects" in value.value:
+        things = enumerate(value.read(_Things).objects)
+        there = tuple(_object(thing, size, value.where(f"objects[{at}].box")) for at, thing in things)
         if record.objects and record.objects != there:
-            objects.refuse("other objects", f"those of an earlier line with {record.key}: say them once")
+            value.refuse("other objects", f"those of an earlier line with {record.key}: say them once", "objects")
         record = replace(record, objects=there)
-    if expression is not None:
-        key = f"{record.key}/{len(record.expressions)}"
-        meant = Expression(key, expression.text(), entry["box"].corners(*size))
-        record = replace(record, expressions=(*record.expressions, meant))
+    if "expression" in value.value:
+        said = value.read(_Pointed)
+        key, box = f"{record.key}/{len(record.expressions)}", box_of(said.box, *size, value.where("box"))
+        record = replace(record, expressions=(*record.expressions, Expression(key, said.expression, box)))
     return record
 
 
-def _with_more(record: Record, entry: Entry, skips: Skips, beside: Path) -> Record:
+def _with_more(record: Record, value: JsonValue, skips: Skips, beside: Path) -> Record:
     """Words of further tasks. The picture's size is needed for boxes alone."""
-    more, found = entry.get("more"), dict[str, tuple[TaskItem, ...]]()
+    more, found = value.inner("more"), dict[str, tuple[TaskItem, ...]]()
     try:
-        for name in more.names() if more is not None else ():
+        for name in more.read(dict[str, Any]):
             if name in WORDED:
-                entry.refuse(f"`{name}` in `more`", "the name of a further task there, and this in the line itself")
-            first = len(record.more.get(name, ()))
-            found[name] = tuple(
-                TaskItem(
-                    f"{record.key}/{number}",
-                    item["text"].text(),
-                    _texts(item["answers"], "empty answers", skips) if item.get("answers") else (),
-                    tuple(box.corners(*_size(record, entry, beside)) for box in item["boxes"].items())
-                    if item.get("boxes")
-                    else (),
-                )
-                for number, item in enumerate(entry["more"][name].items(), start=first)
-            )
+                value.refuse(f"`{name}` in `more`", "the name of a further task there, and this in the line itself")
+            items, first = [], len(record.more.get(name, ()))
+            for at, item in enumerate((listed := more.inner(name)).read(list[_Item])):
+                size = _size(record, value, beside) if item.boxes else (1, 1)
+                boxes = tuple(box_of(box, *size, listed.where(f"[{at}].boxes")) for box in item.boxes)
+                answers = _texts(item.answers, "answers", listed, skips, f"[{at}].answers")
+                items.append(TaskItem(f"{record.key}/{first + at}", item.text, answers, boxes))
+            found[name] = tuple(items)
     except Unreadable:
-        skips.add("boxes on pictures that cannot be read", entry.where)
+        skips.add("boxes on pictures that cannot be read", value.where())
         return record
     return record.joined(Record(record.key, record.split, more=found))
 
 
-def _thing(entry: Entry, size: tuple[int, int]) -> Object:
-    box, outlines = entry["box"].corners(*size), entry.get("outline")
-    return Object(entry["kind"].text(), box, mask=mask_of(outlines, box, *size) if outlines is not None else ())
+def _object(thing: _Thing, size: tuple[int, int], where: str) -> Object:
+    box = box_of(thing.box, *size, where)
+    return Object(thing.kind, box, mask=() if thing.outline is UNSET else mask_of(thing.outline, box, *size))
 
 
-def _size(record: Record, entry: Entry, beside: Path) -> tuple[int, int]:
+def _size(record: Record, value: JsonValue, beside: Path) -> tuple[int, int]:
     """Of the picture, in pixels: as the line says, as an earlier one did, or of the file.
 
     Where pictures are not asked for (their features are given), one beside the lines tells its size all the same.
     """
-    if entry.get("width") is not None:
-        return entry["width"].size(), entry["height"].size()
     if record.size is not None:
         return record.size
     picture = record.image
     if picture is None:
         with suppress(DataError):
-            picture = picture_at(beside, record.key, entry.where)
+            picture = picture_at(beside, record.key, value.where())
     if picture is None:
-        entry.refuse("a box of a picture that is not there", "its `width` and `height` in the line")
+        value.refuse("a box of a picture that is not there", "its `width` and `height` in the line")
     try:
         return picture_size(picture)
     except DataError as error:
         raise Unreadable(str(error)) from error
 
 
-def _choices(entry: Entry, key: str) -> Choices:
-    answers, answer = _options(entry, "choices", "answer")
-    rationales, rationale = _options(entry, "rationales", "rationale") if entry.get("rationales") else ((), None)
-    assert answer is not None
-    return Choices(key, entry["question"].text(), answers, answer, rationales, rationale)
-
-
-def _options(entry: Entry, texts: str, right: str) -> tuple[tuple[str, ...], int | None]:
-    options = tuple(text.text() for text in entry[texts].items(4))
-    label = entry[right]
-    if not 0 <= label.integer() < len(options):
-        label.refuse(str(label.value), "0, 1, 2 or 3")
-    return options, label.integer()
+def _choices(value: JsonValue, key: str) -> Choices:
+    asked, why = value.read(_ChoicesOfLine), value.read(_Rationales) if "rationales" in value.value else None
+    rationales, rationale = ((), None) if why is None else (why.rationales, why.rationale)
+    return Choices(key, asked.question, asked.choices, asked.answer, rationales, rationale)
 
 
 def _named(record: Record, file: str) -> None:
@@ -209,14 +281,9 @@ def _named(record: Record, file: str) -> None:
                     )
 
 
-def _generated(entry: Entry, captions: tuple[str, ...]) -> GeneratedCaption:
-    text = entry["text"].text()
-    if text not in captions:
-        entry["text"].refuse(f"`{text}`", "one of the line's captions")
-    return GeneratedCaption(text, entry["by"].text(), entry["score"].number())
-
-
-def _texts(entries: Entry, what: str, skips: Skips) -> tuple[str, ...]:
-    for empty in (entry for entry in entries.items() if entry.is_empty()):
-        skips.add(what, empty.where)
-    return tuple(entry.text() for entry in entries.items() if not entry.is_empty())
+def _texts(texts: list[str], name: str, value: JsonValue, skips: Skips, place: str = "") -> tuple[str, ...]:
+    """Those with words; others are counted, by default in the list of this name."""
+    for at, text in enumerate(texts):
+        if not text.strip():
+            skips.add(f"empty {name}", value.where(f"{place or name}[{at}]"))
+    return tuple(text for text in texts if text.strip())

@@ -2,29 +2,45 @@
 
 from pathlib import Path
 
+from msgspec import UNSET, Struct, UnsetType
+
 from diptych.core import Record
-from diptych.data.formats.parsing import Entry, Once, Pictures, Skips, key_of_name, picture_at, read_json
+from diptych.data.formats.parsing import Once, Pictures, Skips, key_of_name, picture_at, read_json
+from diptych.data.formats.values import JsonValue, Text, Words
 
 SPLITS = {"restval": "train"}  # what was left of COCO's validation set, which all train on
 
 
-def read(file: Path | Entry, pictures: Path | Pictures | None = None, skips: Skips | None = None) -> list[Record]:
+class _Sentence(Struct, gc=False):
+    raw: Words
+
+
+class _KarpathyImage(Struct):
+    filename: Text
+    sentences: list[_Sentence]
+    split: Text
+    filepath: Text | UnsetType = UNSET
+
+
+class _KarpathyFile(Struct):
+    images: list[_KarpathyImage]
+
+
+def read(file: Path | JsonValue, pictures: Path | Pictures | None = None, skips: Skips | None = None) -> list[Record]:
     """One record a picture with its captions and its own split; `restval` is `train`.
 
     Of COCO a picture lies in its `filepath`, such as val2014; its key is its name without that.
     """
     skips = Skips() if skips is None else skips
-    once, records = Once("file name"), []
-    for image in read_json(file)["images"].each():
-        name, folder = image["filename"].text(), image.get("filepath")
-        once.check(name, image)
-        captions = []
-        for sentence in image["sentences"].each():
-            if sentence.lacks_words("raw"):
-                skips.add("empty captions", sentence.where)
-            else:
-                captions.append(sentence.text_of("raw").strip())
-        split = image["split"].text()
-        picture = picture_at(pictures, name if folder is None else f"{folder.text()}/{name}", image)
-        records.append(Record(key_of_name(name), SPLITS.get(split, split), picture, captions=tuple(captions)))
+    once, records, value = Once("file name"), [], read_json(file)
+    for at, image in enumerate(value.read(_KarpathyFile).images):
+        name, where = image.filename, value.where(f"images[{at}]")
+        once.check(name, where)
+        captions = tuple(words for sentence in image.sentences if (words := sentence.raw.strip()))
+        for place, sentence in enumerate(image.sentences):
+            if not sentence.raw.strip():
+                skips.add("empty captions", f"{where}.sentences[{place}]")
+        picture = picture_at(pictures, name if image.filepath is UNSET else f"{image.filepath}/{name}", where)
+        split = SPLITS.get(image.split, image.split)
+        records.append(Record(key_of_name(name), split, picture, captions=captions))
     return records

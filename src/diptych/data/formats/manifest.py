@@ -16,10 +16,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from diptych.core import Record
 from diptych.data.formats.format import Format, Source, Wanted, one_of
-from diptych.data.formats.parsing import Entry, Pictures, Skips, combined
+from diptych.data.formats.parsing import Pictures, Skips, combined
+from diptych.data.formats.values import JsonValue, Text
 from diptych.runtime.errors import DataError, nearest
 from diptych.vision.archives import is_there
 
@@ -27,6 +29,7 @@ WHAT = "a manifest .json that names the files of a set"
 SETS, IMAGES, SPLIT, ABOUT = "sets", "images", "split", "about"
 OWN = (IMAGES, SPLIT, ABOUT)
 Formats = Mapping[str, Format]
+_Name: Any = Text
 
 
 def fits(source: Source, formats: Formats) -> bool:
@@ -50,57 +53,61 @@ def example(name: str, form: Format) -> str:
 
 def read(source: Source, formats: Formats, wanted: Wanted, need_pictures: bool) -> list[Record]:
     """All records of all sets. `wanted.pictures` overrules `images`, and `wanted.split` is of sets that name none."""
-    sets = source.json[SETS].items() if SETS in source.json.names() else [source.json]
+    sets = source.json.inner(SETS).items() if SETS in source.json.value else [source.json]
     if not sets:
-        source.json[SETS].refuse("no sets", "at least one")
+        source.json.refuse("no sets", "at least one", SETS)
     found = [record for one in sets for record in _set(one, source.path.parent, formats, wanted, need_pictures)]
     joined = combined(_named_alike(found))
     return _there(joined, wanted.skips, source.path) if need_pictures else joined
 
 
-def _set(entry: Entry, folder: Path, formats: Formats, wanted: Wanted, need_pictures: bool) -> list[Record]:
-    for name in entry.names():
+def _set(entry: JsonValue, folder: Path, formats: Formats, wanted: Wanted, need_pictures: bool) -> list[Record]:
+    for name in entry.read(dict[str, Any]):
         if name not in (*formats, *OWN):
             entry.refuse(f"`{name}`", f"{IMAGES}, {SPLIT} or the name of a format; {nearest(name, (*formats, *OWN))}")
-    named = [name for name in entry.names() if name in formats]
+    named = [name for name in entry.value if name in formats]
     if not named:
         entry.refuse("no file of data", f"at least one, under {', '.join(formats)}")
-    split = entry.get(SPLIT)
+    split = entry.inner(SPLIT).read(_Name) if SPLIT in entry.value else wanted.split
     pictures = _pictures(entry, folder, wanted.pictures, need_pictures)
-    mine = replace(wanted, pictures=pictures, split=wanted.split if split is None else split.text())
-    return [record for name in named for record in _read(name, entry[name], folder, formats, mine)]
+    mine = replace(wanted, pictures=pictures, split=split)
+    return [record for name in named for record in _read(name, entry.inner(name), folder, formats, mine)]
 
 
-def _pictures(entry: Entry, folder: Path, given: Path | Pictures | None, need_pictures: bool) -> Pictures:
+def _pictures(entry: JsonValue, folder: Path, given: Path | Pictures | None, need_pictures: bool) -> Pictures:
     if isinstance(given, Path):
         return Pictures((given,), need_pictures)
-    images = entry.get(IMAGES)
-    if images is None:
+    if IMAGES not in entry.value:
         return Pictures((folder,), need_pictures)
-    paths = images.items() if isinstance(images.value, list) else [images]
-    for path in paths:
-        if need_pictures and not (folder / path.text()).exists():
-            path.refuse(f"no folder {folder / path.text()}", "that of the pictures (or give it: --pictures FOLDER)")
+    paths = _paths(images := entry.inner(IMAGES), folder)
+    for path, where in paths:
+        if need_pictures and not path.exists():
+            where.refuse(f"no folder {path}", "that of the pictures (or give it: --pictures FOLDER)")
     if not paths:
         images.refuse("no folder", "at least one")
-    return Pictures(tuple(folder / path.text() for path in paths), need_pictures)
+    return Pictures(tuple(path for path, _ in paths), need_pictures)
 
 
-def _read(name: str, entry: Entry, folder: Path, formats: Formats, wanted: Wanted) -> list[Record]:
+def _paths(entry: JsonValue, folder: Path) -> list[tuple[Path, JsonValue]]:
+    """Of one file or folder, or of a list of some."""
+    named = entry.items() if isinstance(entry.value, list) else [entry]
+    return [(folder / one.read(_Name), one) for one in named]
+
+
+def _read(name: str, entry: JsonValue, folder: Path, formats: Formats, wanted: Wanted) -> list[Record]:
     form = formats[name]
-    entries = entry.items() if isinstance(entry.value, list) else [entry]
+    entries = _paths(entry, folder)
     if not form.least <= len(entries) <= len(form.files):
         entry.refuse(f"{len(entries)} files", f"{', '.join(form.files)}: {form.least} to {len(form.files)}")
     files = []
-    for one, what in zip(entries, form.files, strict=False):
-        path = folder / one.text()
+    for (path, one), what in zip(entries, form.files, strict=False):
         if not path.exists():
             one.refuse(f"nothing at {path}", f"the {what} of {name}")
         files.append(Source(path))
     if not form.fits(files[0]):
         other = one_of(dict(formats), files[0])
         hint = f"; it looks like `{other[0]}`" if other is not None else ""
-        entries[0].refuse(f"{files[0].path.name}, which is something else", f"{form.what}{hint}")
+        entries[0][1].refuse(f"{files[0].path.name}, which is something else", f"{form.what}{hint}")
     return form.read(wanted, *files)
 
 

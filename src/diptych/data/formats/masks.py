@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diptych.core import MASK_CELLS
-from diptych.data.formats.parsing import Entry
+from diptych.data.formats.values import Number
+
+Outlines: TypeAlias = list[list[tuple[Number, Number]]]  # polygons [[[x, y], ...], ...] in pixels
 
 
-def mask_of(outlines: Entry, box: Sequence[float], width: int, height: int, cells: int = MASK_CELLS) -> tuple[str, ...]:
-    """`Object.mask` of polygons [[[x, y], ...], ...] in pixels, beside the thing's box in fractions.
+def mask_of(
+    outlines: Outlines, box: Sequence[float], width: int, height: int, cells: int = MASK_CELLS
+) -> tuple[str, ...]:
+    """`Object.mask` of polygons in pixels, given the thing's box in fractions.
 
     A cell shows the thing where its middle lies in any of the polygons. An outline of less than three corners, or so
     thin that no middle lies in it, tells nothing: then the mask is not known.
@@ -22,10 +27,9 @@ def mask_of(outlines: Entry, box: Sequence[float], width: int, height: int, cell
     middles = (np.arange(cells) + 0.5) / cells
     across, down = (start[axis] + middles * (end - start)[axis] for axis in (0, 1))
     shown = np.zeros((cells, cells), dtype=bool)
-    for outline in outlines.items():
-        corners = [[number.number() for number in corner.items(2)] for corner in outline.items()]
-        if len(corners) > 2:
-            shown |= _inside(np.array(corners), *np.meshgrid(across, down))
+    for outline in outlines:
+        if len(outline) > 2:
+            shown |= _inside(np.array(outline), *np.meshgrid(across, down))
     return tuple("".join("#" if cell else "." for cell in row) for row in shown) if shown.any() else ()
 
 

@@ -3,9 +3,29 @@
 from collections import defaultdict
 from pathlib import Path
 
+from msgspec import UNSET, Struct, UnsetType
+
 from diptych.core import Record, Statement
-from diptych.data.formats.parsing import Entry, Once, Pictures, key_of_name, picture_at, read_json_lines
+from diptych.data.formats.parsing import Once, Pictures, key_of_name, picture_at, read_json_lines
+from diptych.data.formats.values import Flag, Text, is_true
 from diptych.vision.archives import BESIDE
+
+
+class _Claim(Struct):
+    identifier: Text
+    sentence: Text
+    label: Flag
+
+    def statement(self) -> Statement:
+        return Statement(self.identifier, self.sentence, is_true(self.label))
+
+
+class _OnePicture(_Claim):
+    image: Text
+
+
+class _Pair(_Claim):
+    directory: int | UnsetType = UNSET
 
 
 def read(lines: Path, pictures: Path | Pictures | None = None, split: str = "train") -> list[Record]:
@@ -13,10 +33,11 @@ def read(lines: Path, pictures: Path | Pictures | None = None, split: str = "tra
     once = Once("identifier")
     found: dict[str, list[Statement]] = defaultdict(list)
     first: dict[str, str] = {}
-    for entry in read_json_lines(lines):
-        name = entry["image"].text()
-        first.setdefault(name, entry.where)
-        found[name].append(_statement(entry, once))
+    for value in read_json_lines(lines):
+        line = value.read(_OnePicture)
+        once.check(line.identifier, value.where())
+        first.setdefault(line.image, value.where())
+        found[line.image].append(line.statement())
     return [
         Record(key_of_name(name), split, picture_at(pictures, name, first[name]), statements=tuple(statements))
         for name, statements in found.items()
@@ -30,27 +51,17 @@ def read_pairs(lines: Path, pictures: Path | Pictures | None = None, split: str 
     """
     once = Once("identifier")
     found: dict[str, list[Statement]] = defaultdict(list)
-    first: dict[str, Entry] = {}
-    for entry in read_json_lines(lines):
-        statement = _statement(entry, once)
-        stem = statement.key.rpartition("-")[0]
+    first: dict[str, tuple[str, str]] = {}
+    for value in read_json_lines(lines):
+        line = value.read(_Pair)
+        once.check(line.identifier, value.where())
+        stem = line.identifier.rpartition("-")[0]
         if not stem:
-            entry["identifier"].refuse(f"`{statement.key}`", "one such as dev-850-0-1")
-        first.setdefault(stem, entry)
-        found[stem].append(statement)
+            value.refuse(f"`{line.identifier}`", "one such as dev-850-0-1", "identifier")
+        folder = "" if line.directory is UNSET else f"{line.directory}/"
+        first.setdefault(stem, (f"{folder}{stem}-img0.png{BESIDE}{stem}-img1.png", value.where()))
+        found[stem].append(line.statement())
     return [
-        Record(stem, split, picture_at(pictures, _name(stem, first[stem]), first[stem]), statements=tuple(statements))
+        Record(stem, split, picture_at(pictures, *first[stem]), statements=tuple(statements))
         for stem, statements in found.items()
     ]
-
-
-def _name(stem: str, entry: Entry) -> str:
-    directory = entry.get("directory")
-    folder = "" if directory is None else f"{directory.integer()}/"
-    return f"{folder}{stem}-img0.png{BESIDE}{stem}-img1.png"
-
-
-def _statement(entry: Entry, once: Once) -> Statement:
-    key = entry["identifier"].text()
-    once.check(key, entry.where)
-    return Statement(key, entry["sentence"].text(), entry["label"].flag())

@@ -15,17 +15,59 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
 
 from diptych.core import Expression, Record
-from diptych.data.formats.parsing import Entry, Once, Pictures, key_of_name, picture_at, read_json
+from diptych.data.formats.coco import CocoImage, images_by_id
+from diptych.data.formats.parsing import Once, Pictures, key_of_name, picture_at, read_json
+from diptych.data.formats.values import Corners, JsonValue, Text, box_of
 from diptych.runtime import unpickle
 
 
+class _RefSentence(Struct, gc=False):
+    sent_id: int
+    sent: Text
+
+
+class _Ref(Struct, kw_only=True):
+    ref_id: int
+    image_id: int
+    sentences: list[_RefSentence]
+    split: Text | UnsetType = UNSET
+
+
+class _BoxedRef(_Ref, kw_only=True):
+    bbox: Corners
+
+
+class _OfficialRef(_Ref, kw_only=True):
+    ann_id: int
+
+
+class _RefImages(Struct):
+    images: list[CocoImage]
+
+
+class _RefBox(Struct, gc=False):
+    id: int
+    bbox: Corners
+
+
+class _RefInstances(_RefImages):
+    annotations: list[_RefBox]
+
+
+class _WithRefs(Struct):
+    refs: list[Any]
+
+
 def read(
-    refs: Path | Entry,
+    refs: Path | JsonValue,
     pictures: Path | Pictures | None = None,
     split: str | Callable[[str], str] = "train",
-    instances: Path | Entry | None = None,
+    instances: Path | JsonValue | None = None,
 ) -> list[Record]:
     """One record a picture that has expressions, its key the picture's name.
 
@@ -34,65 +76,61 @@ def read(
     Raises DataError also where one picture is in two splits.
     """
     file = read_refs(refs)
-    boxes = None if instances is None else read_json(instances)
-    if boxes is None and isinstance(file.value, list):
+    if instances is None and isinstance(file.value, list):
         file.refuse("refs without boxes", "`instances.json` of the same folder beside them, as a second file")
-    images = _images(file if boxes is None else boxes)
-    notes = {} if boxes is None else {note["id"].integer(): note for note in boxes["annotations"].each()}
+    boxes: dict[int, Corners] = {}
+    with_images = file if instances is None else read_json(instances)
+    if instances is not None:
+        boxes = {note.id: note.bbox for note in with_images.read(_RefInstances).annotations}
+    images, places = images_by_id(with_images.read(_RefImages).images, with_images)
+    if not isinstance(file.value, list):
+        file.read(_WithRefs)
+        file = file.inner("refs")
     found: dict[int, list[Expression]] = defaultdict(list)
     splits: dict[int, str] = {}
     once, once_sentence = Once("ref id"), Once("sentence id")
-    for ref in (file if isinstance(file.value, list) else file["refs"]).each():
-        once.check(ref["ref_id"].integer(), ref)
-        number = ref["image_id"].integer()
-        if number not in images:
-            ref["image_id"].refuse(f"the image id {number}", "one that `images` has")
-        own = _split(ref, images[number], split)
+    listed: Sequence[_BoxedRef | _OfficialRef]
+    listed = file.read(list[_BoxedRef]) if instances is None else file.read(list[_OfficialRef])
+    for at, ref in enumerate(listed):
+        once.check(ref.ref_id, file.where(f"[{at}]"))
+        if ref.image_id not in images:
+            file.refuse(f"the image id {ref.image_id}", "one that `images` has", f"[{at}].image_id")
+        image = images[ref.image_id]
+        own = ref.split
+        if own is UNSET:
+            own = split if isinstance(split, str) else split(key_of_name(image.file_name))
         if isinstance(split, str) and own != split:
             continue
-        if splits.setdefault(number, own) != own:
-            ref.refuse(
-                f"a ref of {own!r} on a picture with refs of {splits[number]!r}",
+        if splits.setdefault(image.id, own) != own:
+            file.refuse(
+                f"a ref of {own!r} on a picture with refs of {splits[image.id]!r}",
                 "a picture in one split, as in all of RefCOCO but the google split of RefCOCOg (its umd split is so)",
+                f"[{at}]",
             )
-        box = _box(ref, notes, boxes).corners(images[number]["width"].size(), images[number]["height"].size())
-        for sentence in ref["sentences"].items():
-            once_sentence.check(sentence["sent_id"].integer(), sentence)
-            found[number].append(Expression(str(sentence["sent_id"].integer()), sentence["sent"].text(), box))
-    return [_record(images[number], splits[number], expressions, pictures) for number, expressions in found.items()]
+        if isinstance(ref, _BoxedRef):
+            corners = ref.bbox
+        elif ref.ann_id in boxes:
+            corners = boxes[ref.ann_id]
+        else:
+            wanted = f"one that {with_images.where()} has"
+            file.refuse(f"the annotation id {ref.ann_id}", wanted, f"[{at}].ann_id")
+        box = box_of(corners, image.width, image.height, file.where(f"[{at}].bbox"))
+        for place, sentence in enumerate(ref.sentences):
+            once_sentence.check(sentence.sent_id, file.where(f"[{at}].sentences[{place}]"))
+            found[image.id].append(Expression(str(sentence.sent_id), sentence.sent, box))
+    return [_record(images[number], splits[number], said, pictures, places) for number, said in found.items()]
 
 
-def _record(image: Entry, split: str, expressions: Sequence[Expression], pictures: Path | Pictures | None) -> Record:
-    name, size = image["file_name"].text(), (image["width"].size(), image["height"].size())
-    return Record(key_of_name(name), split, picture_at(pictures, name, image), size, expressions=tuple(expressions))
+def _record(
+    image: CocoImage, split: str, said: list[Expression], pictures: Path | Pictures | None, places: dict[int, str]
+) -> Record:
+    picture = picture_at(pictures, image.file_name, places[image.id])
+    size = (image.width, image.height)
+    return Record(key_of_name(image.file_name), split, picture, size, expressions=tuple(said))
 
 
-def _split(ref: Entry, image: Entry, split: str | Callable[[str], str]) -> str:
-    """Its own where it names one."""
-    if (named := ref.get("split")) is not None:
-        return named.text()
-    return split if isinstance(split, str) else split(key_of_name(image["file_name"].text()))
-
-
-def read_refs(refs: Path | Entry) -> Entry:
+def read_refs(refs: Path | JsonValue) -> JsonValue:
     """The refs of a file as they lie there: JSON, or the official pickle."""
-    if isinstance(refs, Entry) or refs.suffix.lower() not in (".p", ".pkl", ".pickle"):
+    if isinstance(refs, JsonValue) or refs.suffix.lower() not in (".p", ".pkl", ".pickle"):
         return read_json(refs)
-    return Entry(unpickle.load(refs), refs.name)
-
-
-def _images(file: Entry) -> dict[int, Entry]:
-    once = Once("image id")
-    images = {}
-    for image in file["images"].each():
-        once.check(image["id"].integer(), image)
-        images[image["id"].integer()] = image
-    return images
-
-
-def _box(ref: Entry, notes: dict[int, Entry], boxes: Entry | None) -> Entry:
-    if boxes is None:
-        return ref["bbox"]
-    if ref["ann_id"].integer() not in notes:
-        ref["ann_id"].refuse(f"the annotation id {ref['ann_id'].value}", f"one that {boxes.where} has")
-    return notes[ref["ann_id"].integer()]["bbox"]
+    return JsonValue(unpickle.load(refs), refs.name)

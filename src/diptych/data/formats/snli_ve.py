@@ -3,10 +3,20 @@
 from collections import defaultdict
 from pathlib import Path
 
+from msgspec import Struct, field
+
 from diptych.core import Record, Statement
-from diptych.data.formats.parsing import Entry, Once, Pictures, Skips, picture_at, read_json_lines
+from diptych.data.formats.parsing import Once, Pictures, Skips, picture_at, read_json_lines
+from diptych.data.formats.values import Text
 
 LABELS = {"entailment": True, "contradiction": False, "neutral": None, "-": None}
+
+
+class _Premise(Struct):
+    picture: Text = field(name="Flickr30K_ID")
+    label: Text = field(name="gold_label")
+    key: Text = field(name="pairID")
+    sentence: Text = field(name="sentence2")
 
 
 def read(
@@ -20,18 +30,18 @@ def read(
     skips = Skips() if skips is None else skips
     once = Once("pair id")
     found: dict[str, list[Statement]] = defaultdict(list)
-    first: dict[str, Entry] = {}
-    for entry in read_json_lines(lines):
-        name, label, key = entry["Flickr30K_ID"].text(), entry["gold_label"], entry["pairID"].text()
-        once.check(key, entry)
-        if label.text() not in LABELS:
-            label.refuse(f"`{label.value}`", f"one of {', '.join(LABELS)}")
-        first.setdefault(name, entry)
-        true = LABELS[label.text()]
+    first: dict[str, str] = {}
+    for value in read_json_lines(lines):
+        line = value.read(_Premise)
+        once.check(line.key, value.where())
+        if line.label not in LABELS:
+            value.refuse(f"`{line.label}`", f"one of {', '.join(LABELS)}", "gold_label")
+        first.setdefault(line.picture, value.where())
+        true = LABELS[line.label]
         if true is None:
-            skips.add("neutral sentences, and some without an agreed label", entry.where)
+            skips.add("neutral sentences, and some without an agreed label", value.where())
         else:
-            found[name].append(Statement(key, entry["sentence2"].text(), true))
+            found[line.picture].append(Statement(line.key, line.sentence, true))
     return [
         Record(name, split, picture_at(pictures, f"{name}.jpg", first[name]), statements=tuple(statements))
         for name, statements in found.items()

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import Struct
+
 from diptych.core import Record
 from diptych.data.formats import coco, conceptual, nlvr, refcoco, vcr, vqa2
 from diptych.data.formats.parsing import combined, key_of, read_json
 
-MANIFEST = "storybook.json"  # the seed and how much of each split is complete
+MANIFEST = "storybook.json"
+
+
+class StorybookManifest(Struct):
+    world: int
+    seed: int
+    splits: dict[str, int]  # how much of each is complete
 
 
 def read_all(folder: Path) -> list[Record]:
     """All splits."""
-    names = read_json(folder / MANIFEST)["splits"].names()
-    return [record for split in names for record in read(folder, split)]
+    world = read_json(folder / MANIFEST).read(StorybookManifest)
+    return [record for split in world.splits for record in read(folder, split)]
 
 
 def read(folder: Path, split: str) -> list[Record]:

@@ -39,12 +39,6 @@ MINED = "mine.json"
 PICKLES = (".p", ".pkl", ".pickle")
 
 
-def _holds(source: Source, list_of: str, name: str) -> bool:
-    """Whether the first entry of a list in a JSON file has this name."""
-    first = source.first(list_of)
-    return first is not None and first.get(name) is not None
-
-
 def _mined(wanted: Wanted, folder: Source) -> list[Record]:
     """Pictures stand in the folder itself."""
     files = sorted((folder.path / "records").glob("*.jsonl"))
@@ -88,7 +82,7 @@ FORMATS: dict[str, Format] = {
     ),
     "karpathy": Format(
         "Karpathy's dataset_NAME.json",
-        lambda source: source.has("images") and _holds(source, "images", "sentences"),
+        lambda source: source.has("images") and source.first_has("sentences", "images"),
         lambda wanted, file: karpathy.read(file.json, wanted.pictures, wanted.skips),
     ),
     "instances": Format(
@@ -116,20 +110,20 @@ FORMATS: dict[str, Format] = {
     ),
     "visual-genome": Format(
         "Visual Genome's region_descriptions.json",
-        lambda source: _holds(source, "", "regions"),
+        lambda source: source.first_has("regions"),
         lambda wanted, regions: wanted.splitting(
             visual_genome.read_regions(regions.json, wanted.pictures, skips=wanted.skips)
         ),
     ),
     "visual-genome-qa": Format(
         "its question_answers.json",
-        lambda source: _holds(source, "", "qas"),
+        lambda source: source.first_has("qas"),
         lambda wanted, questions: wanted.splitting(visual_genome.read_questions(questions.json, wanted.pictures)),
     ),
     "refcoco": Format(
         "RefCOCO's refs, a .p or .json",
         lambda source: (
-            source.path.suffix.lower() in PICKLES or source.has("images", "refs") or _holds(source, "", "ref_id")
+            source.path.suffix.lower() in PICKLES or source.has("images", "refs") or source.first_has("ref_id")
         ),
         lambda wanted, refs, instances=None: refcoco.read(
             refs.path, wanted.pictures, wanted.split_of, instances and instances.json

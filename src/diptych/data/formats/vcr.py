@@ -3,12 +3,37 @@
 import re
 from collections import defaultdict
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from diptych.core import Choices, Object, Record
-from diptych.data.formats.masks import mask_of
-from diptych.data.formats.parsing import Entry, Once, Pictures, key_of_name, picture_at, read_json, read_json_lines
+from diptych.data.formats.masks import Outlines, mask_of
+from diptych.data.formats.parsing import Once, Pictures, key_of_name, picture_at, read_json, read_json_lines
+from diptych.data.formats.values import JsonValue, Number, Option, Side, Text, corner_box, refuse
 
-_FOUR = 4
+_Tokens = list[Text | list[int]]  # indices are of `objects`
+_FourTexts = tuple[_Tokens, _Tokens, _Tokens, _Tokens]
+
+
+class _VcrLine(Struct):
+    annot_id: Text
+    img_fn: Text
+    objects: list[Text]
+    question: _Tokens
+    answer_choices: _FourTexts
+    answer_label: Option | UnsetType = UNSET
+    rationale_choices: _FourTexts | UnsetType = UNSET
+    rationale_label: Option | UnsetType = UNSET
+    metadata_fn: Text | UnsetType = UNSET
+
+
+class _Metadata(Struct):
+    width: Side
+    height: Side
+    names: list[Text]
+    boxes: list[Annotated[list[Number], Meta(min_length=4, max_length=5)]]
+    segms: list[Outlines] | UnsetType = UNSET
 
 
 def read(
@@ -21,52 +46,47 @@ def read(
     """
     once = Once("annotation id")
     found: dict[str, list[Choices]] = defaultdict(list)
-    first: dict[str, Entry] = {}
-    for entry in read_json_lines(lines):
-        once.check(entry["annot_id"].text(), entry.where)
-        name = entry["img_fn"].text()
-        first.setdefault(name, entry)
-        found[name].append(_choices(entry))
+    first: dict[str, tuple[_VcrLine, JsonValue]] = {}
+    for value in read_json_lines(lines):
+        line = value.read(_VcrLine)
+        once.check(line.annot_id, value.where())
+        first.setdefault(line.img_fn, (line, value))
+        found[line.img_fn].append(_choices(line, value))
     records = []
     for name, choices in found.items():
-        entry = first[name]
-        size, objects = (None, ()) if metadata is None else _metadata(entry, metadata)
-        picture = picture_at(pictures, name, entry)
-        key = key_of_name(name)
-        records.append(Record(key, split, picture, size, choices=tuple(choices), objects=objects))
+        line, value = first[name]
+        size, objects = (None, ()) if metadata is None else _metadata(line, value, metadata)
+        picture = picture_at(pictures, name, value.where())
+        records.append(Record(key_of_name(name), split, picture, size, choices=tuple(choices), objects=objects))
     return records
 
 
-def _choices(entry: Entry) -> Choices:
-    count = len(entry["objects"].items())
-    answers, answer = _options(entry, "answer", count)
-    rationales, rationale = _options(entry, "rationale", count) if entry.get("rationale_choices") else ((), None)
-    if answer is None:  # the test set
-        answer = -1
-    return Choices(entry["annot_id"].text(), words(entry["question"], count), answers, answer, rationales, rationale)
+def _choices(line: _VcrLine, value: JsonValue) -> Choices:
+    count = len(line.objects)
+
+    def texts(choices: _FourTexts, name: str) -> tuple[str, ...]:
+        return tuple(words(choice, count, value.where(f"{name}[{at}]")) for at, choice in enumerate(choices))
+
+    rationales = () if line.rationale_choices is UNSET else texts(line.rationale_choices, "rationale_choices")
+    rationale = line.rationale_label if rationales and line.rationale_label is not UNSET else None
+    answer = -1 if line.answer_label is UNSET else line.answer_label  # -1: of the test set
+    question = words(line.question, count, value.where("question"))
+    answers = texts(line.answer_choices, "answer_choices")
+    return Choices(line.annot_id, question, answers, answer, rationales, rationale)
 
 
-def _options(entry: Entry, what: str, count: int) -> tuple[tuple[str, ...], int | None]:
-    texts = tuple(words(choice, count) for choice in entry[f"{what}_choices"].items(_FOUR))
-    label = entry.get(f"{what}_label")
-    if label is not None and not 0 <= label.integer() < _FOUR:
-        label.refuse(str(label.value), "0, 1, 2 or 3")
-    return texts, None if label is None else label.integer()
-
-
-def words(entry: Entry, count: int) -> str:
+def words(tokens: _Tokens, count: int, where: str) -> str:
     """VCR's tokens as text: a list of indices, such as [0, 2], becomes `[0] and [2]`."""
     texts = []
-    for token in entry.items():
-        if isinstance(token.value, str):
-            texts.append(token.text())
+    for at, token in enumerate(tokens):
+        if isinstance(token, str):
+            texts.append(token)
             continue
-        for index in token.items():
-            if not 0 <= index.integer() < count:
-                index.refuse(f"object {index.value}", f"one of the {count} in `objects`")
-        texts.append(" and ".join(f"[{index.value}]" for index in token.items()))
+        if unknown := [index for index in token if not 0 <= index < count]:
+            refuse(f"{where}[{at}]", f"object {unknown[0]}", f"one of the {count} in `objects`")
+        texts.append(" and ".join(f"[{index}]" for index in token))
     if not texts:
-        entry.refuse("no words", "at least one")
+        refuse(where, "no words", "at least one")
     return " ".join(texts)
 
 
@@ -75,16 +95,20 @@ def tokens(text: str) -> list[str | list[int]]:
     return [[int(word[1:-1])] if re.fullmatch(r"\[\d+\]", word) else word for word in text.split()]
 
 
-def _metadata(entry: Entry, folder: Path) -> tuple[tuple[int, int], tuple[Object, ...]]:
-    path = picture_at(folder, entry["metadata_fn"].text(), entry.where)
+def _metadata(line: _VcrLine, value: JsonValue, folder: Path) -> tuple[tuple[int, int], tuple[Object, ...]]:
+    if line.metadata_fn is UNSET:
+        value.refuse("an object without it", "one with `metadata_fn`")
+    path = picture_at(folder, line.metadata_fn, value.where())
     assert path is not None
     file = read_json(path)
-    width, height = file["width"].size(), file["height"].size()
-    names = [name.text() for name in file["names"].items()]
-    boxes = [box.corner_pixels(width, height) for box in file["boxes"].items(len(names))]
-    if names != [name.text() for name in entry["objects"].items()]:
-        file["names"].refuse(f"{len(names)} names", f"the `objects` of {entry.where}")
-    outlines = file["segms"].items(len(names)) if file.get("segms") is not None else ()
-    masks = [mask_of(outline, box, width, height) for outline, box in zip(outlines, boxes, strict=False)]
-    objects = zip(names, boxes, masks or [()] * len(names), strict=True)
-    return (width, height), tuple(Object(name, box, mask=mask) for name, box, mask in objects)
+    known = file.read(_Metadata)
+    names, size = known.names, (known.width, known.height)
+    outlines = [[]] * len(names) if known.segms is UNSET else known.segms
+    for name, listed in (("boxes", known.boxes), ("segms", outlines)):
+        if len(listed) != len(names):
+            file.refuse(f"a list of {len(listed)}", f"one of {len(names)}", name)
+    if names != line.objects:
+        file.refuse(f"{len(names)} names", f"the `objects` of {value.where()}", "names")
+    boxes = [corner_box(box, *size, file.where(f"boxes[{at}]")) for at, box in enumerate(known.boxes)]
+    things = zip(names, boxes, outlines, strict=True)
+    return size, tuple(Object(name, box, mask=mask_of(outline, box, *size)) for name, box, outline in things)
