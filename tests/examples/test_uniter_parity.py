@@ -16,6 +16,7 @@ from uniter.objectives import WordRegionAlignment
 from diptych.core import Objective, Regions, States, collate
 from diptych.objectives import ImageTextMatching, MaskedRegionClass, MaskedRegionFeature
 from diptych.runtime.errors import CheckpointError
+from diptych.systems import SYSTEMS
 
 pytestmark = pytest.mark.parity
 HEADS = {"vqa": "answer", "ve": "entailment", "retrieval": "match"}
@@ -140,3 +141,21 @@ def test_half_precision_and_names_of_data_parallel_training(official: Any, tmp_p
     assert isinstance(model, Uniter)
     assert not report.missing
     assert all(name.startswith("module.") for name in report.renamed)
+
+
+def test_it_begins_from_bert(official: Any, tmp_path: Path) -> None:
+    """The same weights under BERT's names, without those of regions."""
+    model, _ = official.model("pretrain")
+    theirs = {
+        name: value for name, value in load_file(official.folder / "pretrain.safetensors").items() if "img" not in name
+    }
+    renamed = {name.replace("uniter.", "bert."): value for name, value in theirs.items()}
+    save_file(
+        {name: value for name, value in renamed.items() if name.startswith(("bert.", "cls."))},
+        tmp_path / "bert.safetensors",
+    )
+    fresh = Uniter(model.config, ("word", "match"))
+    report = SYSTEMS["uniter"].start(fresh, str(tmp_path / "bert.safetensors"))
+    assert all(name.startswith(("regions.", "heads.match.")) for name in report.missing)
+    for name in ("text.words.weight", "encoder.layers.1.outer.weight", "heads.pooler.0.weight", "heads.word.bias"):
+        torch.testing.assert_close(fresh.state_dict()[name], model.state_dict()[name])
