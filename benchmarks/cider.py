@@ -18,7 +18,7 @@ import numpy as np
 from pycocoevalcap.cider.cider import Cider
 
 from benchmarks.machine import save_result
-from diptych.metrics import CiderD, DocumentFrequencies, cider_scores
+from diptych.metrics.cider import CiderD, DocumentFrequencies, cider_scores
 
 WORDS = 800  # drawn by Zipf's law, so that n-grams repeat about as they do in captions
 REFERENCES = 5

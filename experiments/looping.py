@@ -25,8 +25,8 @@ from rich.console import Console
 from benchmarks.machine import of_score
 from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
-from diptych.metrics import repeated_ngrams, tokens_of
-from diptych.metrics.hallucination import mentions
+from diptych.metrics.hallucination import mentions, repeated_ngrams
+from diptych.metrics.tokenise import tokens_of
 from diptych.runs.distributed import workers
 from diptych.runs.run import predict, run
 from diptych.runtime.configs import derive

@@ -26,7 +26,8 @@ from rich.console import Console
 from benchmarks.machine import Figure
 from diptych.core import Record
 from diptych.data.store.store import Store
-from diptych.metrics import hallucinations, repeated_ngrams, tokens_of
+from diptych.metrics.hallucination import hallucinations, repeated_ngrams
+from diptych.metrics.tokenise import tokens_of
 from diptych.runs.demo.thorough import spread
 from diptych.runs.distributed import workers
 from diptych.runs.folder import open_model

@@ -16,7 +16,7 @@ from diptych.data.check import check
 from diptych.data.extract import extract
 from diptych.data.formats import jsonl
 from diptych.data.store.store import Store, StoreWriter
-from diptych.metrics import tokens_of
+from diptych.metrics.tokenise import tokens_of
 from diptych.models.decoding import DecodingOptions, Hypothesis
 from diptych.runs.evaluation import augment as augmenting
 from diptych.runs.evaluation.augment import augment

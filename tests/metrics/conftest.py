@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from diptych.metrics import unavailable
+from diptych.metrics.java import unavailable
 
 
 @pytest.fixture(scope="session")

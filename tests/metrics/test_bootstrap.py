@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
-from diptych.metrics import bleu_scores, bootstrap_interval, caption_items, paired_interval, rows_by_picture
+from diptych.metrics.bleu import bleu_scores
+from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
+from diptych.metrics.captions import caption_items
 from diptych.runtime.errors import DataError
 
 

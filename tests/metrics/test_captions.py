@@ -9,20 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diptych.metrics import (
-    CiderD,
-    DocumentFrequencies,
-    bleu_counts,
-    bleu_scores,
-    caption_items,
-    caption_scores,
-    cider_scores,
-    java,
-    read_caption_results,
-    read_references,
-    rouge_l,
-    unavailable,
-)
+from diptych.metrics import java
+from diptych.metrics.bleu import bleu_counts, bleu_scores
+from diptych.metrics.captions import caption_items, caption_scores
+from diptych.metrics.cider import CiderD, DocumentFrequencies, cider_scores
+from diptych.metrics.java import unavailable
+from diptych.metrics.results import read_caption_results, read_references
+from diptych.metrics.rouge import rouge_l
 from diptych.runtime.errors import DataError, DiptychError, RecipeError
 
 PUBLISHED = {f"Bleu_{n}": f"BLEU-{n}" for n in range(1, 5)} | {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from diptych.metrics import hallucinations, repeated_ngrams
+from diptych.metrics.hallucination import hallucinations, repeated_ngrams
 from diptych.runtime.errors import DataError
 from diptych.storybook import names_of_kinds, record, scene
 

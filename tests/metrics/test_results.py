@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from diptych.metrics import read_answer_results, read_caption_results, read_references
+from diptych.metrics.results import read_answer_results, read_caption_results, read_references
 from diptych.runtime.errors import DataError
 
 ONE = '[{"image_id": 1, "caption": "a dog"}]'

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from diptych.metrics import recalls, retrieval_ranks
+from diptych.metrics.retrieval import recalls, retrieval_ranks
 from diptych.runtime.errors import DataError
 
 # Two pictures with two captions each, and a third with one.

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from diptych.metrics import tokens_of
+from diptych.metrics.tokenise import tokens_of
 
 TRICKY = """
 A man isn't riding a horse. | The dog's bone; I'm "here" (now) -- 3.5% of $5.00. | a man on plan a.
@@ -95,7 +95,7 @@ def test_equals_java_on_made_up_captions(java_tokenise) -> None:
 
 
 def test_equals_java_on_real_captions(java_tokenise, data_folder) -> None:
-    from diptych.metrics import read_references
+    from diptych.metrics.results import read_references
 
     references = read_references(data_folder / "metrics/coco_fakecap/references_val2017_overlap126.json")
     captions = [caption for of_picture in references.values() for caption in of_picture]

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.core import Question
-from diptych.metrics import answer_accuracy, normalise_answer, soft_targets, vqa_scores
+from diptych.metrics.vqa import answer_accuracy, normalise_answer, soft_targets, vqa_scores
 from diptych.runtime.errors import DataError
 
 

@@ -19,7 +19,7 @@ from diptych.core import GeneratedCaption, Record, Sample, collate
 from diptych.data.extract import extract
 from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
-from diptych.metrics import tokens_of
+from diptych.metrics.tokenise import tokens_of
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.prepare import plan
 from diptych.runs.run import fit_to, run
@@ -104,7 +104,7 @@ def test_frequencies_are_counted_once(tokens: Tokens, tmp_path: Path, monkeypatc
     batch, caption = asked(tokens, x="a dog"), [*tokens.encode("a dog"), tokens.vocabulary.sep]
     first = CorpusCider(tokens, references, True, cache)(batch, [[caption]])
     assert json.loads(cache.read_text())["pictures"] == 2
-    from diptych.metrics import DocumentFrequencies
+    from diptych.metrics.cider import DocumentFrequencies
 
     def count_again(*_: object) -> None:
         raise AssertionError("counted again")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from diptych.data.formats import flickr30k, nlvr, vcr, vqa2
-from diptych.metrics import answer_accuracy
+from diptych.metrics.vqa import answer_accuracy
 
 DATA = Path(__file__).parent / "data"
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from diptych.core import Question
-from diptych.metrics import caption_scores
+from diptych.metrics.captions import caption_scores
 from diptych.runtime.errors import DataError
 from diptych.tasks.baselines import (
     BlindAnswers,

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from diptych.core import Question, Record
-from diptych.metrics import caption_scores
+from diptych.metrics.captions import caption_scores
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.tasks.caption import caption_baselines, caption_gain, extra_caption_scores, score_captions
 from diptych.tasks.scores import Scores, over_seeds

@@ -28,6 +28,7 @@ from diptych.runtime.files import parse_json, text_of
 from diptych.runtime.terminal import printable
 from diptych.vision.archives import read_bytes
 from diptych.vision.detectors.ground_truth import KIND as TRUTH
+from diptych.vision.features.profile import differences
 from diptych.vision.pictures import open_picture
 
 Severity = Literal["error", "warning"]
@@ -164,7 +165,7 @@ def check(data: Store | Iterable[Record], model: FeatureContract | None = None, 
         for key, reason in _failures(data.folder):
             found.add("not extracted", f"{key}: {reason}")
         if model is not None:
-            for line in data.contract.differences(model):
+            for line in differences(data.contract, model):
                 found.add("contract", line)
     return found.report()
 

@@ -48,6 +48,7 @@ from diptych.systems.recipe import Recipe, named_system, parse, system_of
 from diptych.tasks.answers import FILE as ANSWERS
 from diptych.tasks.answers import Answers
 from diptych.vision.detectors.weights import check_detector, read_detector
+from diptych.vision.features.profile import differences
 
 WEIGHTS, CONFIG, FEATURES, CHECKS = "model.safetensors", "config.json", "features.json", "weights.json"
 VALIDATION = "validation.json"
@@ -162,7 +163,7 @@ class ModelFolder:
                     "--features PATH"
                 )
             return
-        if different := self.contract.differences(contract):
+        if different := differences(self.contract, contract):
             again = (
                 f"diptych extract DATA OUT --detector given --features PATH, {self.contract.feature_size} values each"
                 if self.contract.is_given

@@ -15,7 +15,8 @@ from torch import Tensor
 from diptych.core import Batch, Record, Sample, Task
 from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
-from diptych.metrics import CiderD, DocumentFrequencies, tokens_of
+from diptych.metrics.cider import CiderD, DocumentFrequencies
+from diptych.metrics.tokenise import tokens_of
 from diptych.objectives import Schedule
 from diptych.objectives.self_critical import Caption
 from diptych.runs.folder import ModelFolder

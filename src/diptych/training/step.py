@@ -29,9 +29,7 @@ class Report:
     total: float = 0.0
     gradient_norm: float = 0.0
     stop: bool = False  # some rank was asked to stop
-    examples: list[dict[str, Any]] = field(
-        default_factory=list
-    )  # captions that this rank's model drew, where it draws any
+    examples: list[dict[str, Any]] = field(default_factory=list)  # captions that this rank's model drew, if it draws
 
 
 @dataclass
@@ -85,7 +83,7 @@ class StepFound:
         return report
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Stepper:
     module: nn.Module
     updates: Updates

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -87,68 +87,50 @@ def train(
         torch.set_num_threads(training.threads)
     with join_ranks(choose_device(training.device)) as ranks:
         console = console or make_console()
-        run = _Run(
-            module=module,
-            updates=updates,
-            batches=batches,
-            optimizer=optimizer,
-            training=training,
-            folder=folder,
-            validate=validate,
-            score=score or "",
-            fingerprint=fingerprint,
-            ranks=ranks,
-        )
+        run = _Run(module.to(ranks.device), optimizer, training, folder, validate, score or "", fingerprint, ranks)
+        run.prepare(updates, batches)
         if begin is not None:
             begin()
         return run.go(console)
 
 
+@dataclass
 class _Run:
-    def __init__(
-        self,
-        *,
-        module: nn.Module,
-        updates: Updates,
-        batches: Batches[Any],
-        optimizer: OptimizerConfig,
-        training: TrainingConfig,
-        folder: Path,
-        validate: Validate | None,
-        score: str,
-        fingerprint: str,
-        ranks: Ranks,
-    ) -> None:
-        self.ranks, self.optimizer_config, self.training, self.folder = ranks, optimizer, training, folder
-        self.validate, self.score, self.fingerprint = validate, score, fingerprint
+    module: nn.Module
+    config: OptimizerConfig
+    training: TrainingConfig
+    folder: Path
+    validate: Validate | None
+    score: str
+    fingerprint: str
+    ranks: Ranks
+    step: int = 0  # steps done
+    saved: int = 0  # the step of the last checkpoint
+    history: list[Validation] = field(default_factory=list)
+    losses: dict[str, float] = field(default_factory=dict)  # the last of each since the last line
+    unread: list[StepFound] = field(default_factory=list)
+
+    def prepare(self, updates: Updates, batches: Batches[Any]) -> None:
+        """What steps are made with: the optimizer, the processes' way to share them, and parts that fit."""
+        training, ranks = self.training, self.ranks
         if (parts := training.accumulation(ranks.world) * ranks.world) > training.batch:
             raise RecipeError(
                 f"training.batch: {training.batch} samples cannot be cut into {parts} parts for {ranks.world} processes"
                 ": raise the batch or start fewer processes"
             )
-        self.module = module.to(ranks.device)
         # The first rank's choice: of two processors each would measure its own.
-        self.precision: Precision = ranks.from_first(chosen_precision(training, module, ranks.device))
+        self.precision: Precision = ranks.from_first(chosen_precision(training, self.module, ranks.device))
         self.way = distribute(self.module, ranks, training.distributed, self.precision, training.compile)
-        self.optimizer = build_optimizer(self.module, optimizer, ranks.device)
+        self.optimizer = build_optimizer(self.module, self.config, ranks.device)
         self.ema = Ema(self.module, training.ema) if training.ema is not None else None
-        self.step, self.saved, self.history = 0, 0, list[Validation]()
         self.wish = StopWish()
-        stepper = Stepper(
-            module=self.module,
-            updates=updates,
-            batches=batches,
-            way=self.way,
-            optimizer=self.optimizer,
-            config=optimizer,
-            training=training,
-            ranks=ranks,
-            wish=self.wish,
-            sender=Sender(ranks.device),
-            late=ranks.device.type in READ_LATE,
-        )
-        self.stepper = fitted(stepper)
-        self.unread, self.losses = list[StepFound](), dict[str, float]()  # losses: the last of each since the last line
+        late = ranks.device.type in READ_LATE
+        self.stepper = fitted(
+            Stepper(
+                self.module, updates, batches, self.way, self.optimizer, self.config, training, ranks, self.wish,
+                Sender(ranks.device), late,
+            )
+        )  # fmt: skip
 
     @property
     def root(self) -> Path:
@@ -191,7 +173,7 @@ class _Run:
         since, done = time.monotonic(), self.step
         of_steps = by_step(parts, len(self.stepper.mine), ahead=self.ranks.device.type == "cuda")
         while not self._finished():
-            rate = learning_rate(self.optimizer_config, self.step, self.training.steps, self.training.batch)
+            rate = learning_rate(self.config, self.step, self.training.steps, self.training.batch)
             mine, following = next(of_steps)
             for part in mine:  # another process may have made it
                 getattr(self.stepper.batches, "corrupt", {}).update(part.left_out)
@@ -385,7 +367,7 @@ class _Run:
     # ---- telling -------------------------------------------------------------------------------------
 
     def _opening(self, resumed_from: int | None) -> str:
-        config, training = self.optimizer_config, self.training
+        config, training = self.config, self.training
         rate = f"learning rate {highest_rate(config, training.batch):g}"
         if config.lr_times_batch:
             rate += f" = {config.lr:g} x batch {training.batch}"

@@ -11,6 +11,7 @@ import numpy as np
 from diptych.core import Record, Regions
 from diptych.data.store.store import Store
 from diptych.runtime.errors import DataError
+from diptych.vision.features.profile import differences
 
 TRAIN = "train"
 
@@ -26,7 +27,7 @@ class SeveralStores(Store):
         first, *others = self.stores.items()
         self.folder, self.contract = first[1].folder, first[1].contract
         for name, store in others:
-            if different := self.contract.differences(store.contract):
+            if different := differences(self.contract, store.contract):
                 raise DataError(
                     f"the features of {name} ({store.folder}) are not made as those of {first[0]} ({self.folder}): "
                     f"{'; '.join(different)}; extract one of them again with the other's detector"

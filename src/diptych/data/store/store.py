@@ -38,6 +38,7 @@ from diptych.runtime.configs import first_problem
 from diptych.runtime.errors import DataError, Terminated
 from diptych.runtime.files import check_name, parse_json, refuse_endless, text_of, write_atomically
 from diptych.vision.detectors.weights import check_detector
+from diptych.vision.features.profile import differences
 
 INDEX, FAILURES, DETECTOR = "store.json", "failures.jsonl", "detector"
 FORMAT = 2  # of store.json and its shards; 1 had no checks of words and tables
@@ -124,7 +125,7 @@ class StoreWriter:
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / INDEX).exists():
             before = Store(folder)
-            if different := before.contract.differences(contract):
+            if different := differences(before.contract, contract):
                 raise DataError(
                     f"{folder} holds features made in another way ({'; '.join(different)}); extract to another folder, "
                     f"or delete this one"

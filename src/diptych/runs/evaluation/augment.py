@@ -14,7 +14,7 @@ from typing import Any
 
 from diptych.core import GeneratedCaption, Record, Writer, collate
 from diptych.data.store.store import DETECTOR, INDEX, Store, StoreWriter, splits_in
-from diptych.metrics import tokens_of
+from diptych.metrics.tokenise import tokens_of
 from diptych.models.decoding import DecodingOptions, Hypothesis, decode
 from diptych.models.weights import digest
 from diptych.runs.folder import ModelFolder

@@ -3,18 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import sqrt
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from diptych.core.contract import NAMED_IN, FeatureProfile
+from diptych.core import FeatureContract
+from diptych.core.contract import FeatureProfile
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import text_of
 
 PICTURES = 32  # that are looked at, evenly spaced over the names
 MEANS = 256
 LONGEST_NAME = 200
+NAMED_IN = "extractor.txt"
+NAME_IT = f"where it is the same, write its name to {NAMED_IN} beside both"
+# Between sets of one extractor, measured on drawn pictures (docs/log.md).
+MOST_TIMES = 3.0  # by which values may be larger
+FEWEST_MEANS = 32  # fewer correlate by chance
+LEAST_EXPECTED = 0.4  # below, too few pictures were looked at
+LEAST_SHARE = 0.4  # of the correlation that is to be expected
+
+
+def differences(one: FeatureContract, other: FeatureContract) -> list[str]:
+    """What speaks against mixing features of two contracts: fields, or else the profiles of features that were given
+    and that nobody named."""
+    lines = one.differences(other)
+    if not lines and one.profile is not None and other.profile is not None and not one.named:
+        found = unlike(one.profile, other.profile)
+        lines += [] if found is None else [f"profile: {found}, as if of another extractor; {NAME_IT}"]
+    return lines
+
+
+def unlike(one: FeatureProfile, other: FeatureProfile) -> str | None:
+    """What speaks against the same extractor; None where nothing does.
+
+    Means of the values differ from picture to picture, but their order is the extractor's own: over other pictures
+    they correlate as well as so few pictures allow, and those of another extractor by chance alone.
+    """
+    if min(one.size, other.size) * MOST_TIMES < max(one.size, other.size):
+        return f"values of a size of {one.size:.3g}, not {other.size:.3g}"
+    if len(one.means) != len(other.means) or len(one.means) < FEWEST_MEANS:
+        return None
+    spread = max(one.spread, other.spread)  # of one picture nothing is known of it
+    expected = 1.0
+    for profile in (one, other):
+        variance = float(np.var(profile.means))
+        share = 1 - spread / max(1, profile.pictures) / variance if variance > 0 else 0.0
+        expected *= sqrt(max(0.0, share))
+    if expected < LEAST_EXPECTED:
+        return None
+    found = float(np.corrcoef(one.means, other.means)[0, 1])
+    if found >= expected * LEAST_SHARE:
+        return None
+    return f"means of values that correlate by {found:.2f}, where {expected:.2f} is to be expected"
 
 
 def profile_of(features: Sequence[npt.NDArray[np.float32]]) -> FeatureProfile | None:
