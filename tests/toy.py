@@ -4,28 +4,17 @@ from random import Random
 from typing import Any
 
 import torch
-from torch.nn.functional import one_hot
 
-from diptych.core import Regions, Sample, Vocabulary
+from diptych.core import Sample, Vocabulary
 from diptych.systems.tden.model import Tden, TdenResolvedConfig
 from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPResolvedConfig
 from diptych.systems.xgpt.model import Xgpt, XgptResolvedConfig
+from diptych.testing.case import KINDS
+from diptych.testing.case import toy_regions as regions
+
+__all__ = ["KINDS", "VOCABULARY", "config", "model", "regions", "sample", "tden", "xgpt"]
 
 VOCABULARY = Vocabulary(size=20, pad=0, unknown=1, cls=2, sep=3, mask=4)
-KINDS = 4
-
-
-def regions(count: int, seed: int = 0) -> Regions:
-    random = torch.Generator().manual_seed(seed)
-    corner = torch.rand(count, 2, generator=random) * 0.5
-    kinds = torch.randint(0, KINDS, (count,), generator=random)
-    return Regions(
-        boxes=torch.cat([corner, corner + 0.1 + torch.rand(count, 2, generator=random) * 0.4], 1),
-        scores=torch.rand(count, generator=random),
-        size=(100, 80),
-        classes=one_hot(kinds, KINDS).float() * 0.9 + 0.025,
-        features=one_hot(kinds, 6).float() + 0.1 * torch.rand(count, 6, generator=random),
-    )
 
 
 def sample(seed: int, count: int | None = None) -> Sample:

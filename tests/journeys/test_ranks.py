@@ -7,23 +7,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
+from diptych.testing.runs import ALIKE, assert_alike
 from diptych.training.checkpoint import steps_in
 from tests.journeys.conftest import ENVIRONMENT
 
 PROGRAM = Path(__file__).with_name("ranks.py")
-SETTINGS = {
-    "training.steps": 6, "training.checkpoint_every": 3, "training.batch": 8, "training.log_every": 1,
-    "training.validate_every": "null", "training.patience": "null", "training.average_best": 1,
-    "training.precision": "fp32", "training.device": "cpu", "data.split": "train",
-    "model.dropout": 0, "model.attention_dropout": 0,
-    "optimizer.kind": "sgd", "optimizer.lr": 0.02,  # Adam would make much of rounding
-}  # fmt: skip
 START = {  # recipe -> of the model that it begins from
     "unified-vlp/small/pretrain": None,
     "vl-bert/small/pretrain": None,
@@ -37,7 +28,7 @@ TOGETHER = "tden/small/pretrain"  # compares the pairs of a batch: of all proces
 
 
 def asked(recipe: str, out: Path, start: Path | None, **more: object) -> str:
-    settings = [f"{key}={value}" for key, value in {**SETTINGS, **more}.items()]
+    settings = [f"{key}={value}" for key, value in {**ALIKE, **more}.items()]
     return json.dumps({"recipe": recipe, "out": str(out), "start": str(start or ""), "settings": settings})
 
 
@@ -77,11 +68,6 @@ def shorten(whole: Path, copy: Path) -> None:
     assert steps_in(copy / "checkpoints") == [3]
 
 
-def losses(out: Path) -> list[tuple[int, Any]]:
-    lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
-    return [(line["step"], [line["losses"], line["gradient_norm"]]) for line in lines]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "name"),
@@ -93,10 +79,4 @@ def losses(out: Path) -> list[tuple[int, Any]]:
     ],
 )
 def test_equal_one_process(runs: Path, recipe: str, name: str) -> None:
-    for (step, one), (again, other) in zip(losses(runs / "1" / recipe), losses(runs / name / recipe), strict=True):
-        assert step == again
-        assert other[0] == pytest.approx(one[0], rel=1e-4)
-        assert other[1] == pytest.approx(one[1], rel=1e-4)
-    weights, others = (load_file(runs / folder / recipe / "model" / "model.safetensors") for folder in ("1", name))
-    for tensor, wanted in weights.items():
-        torch.testing.assert_close(others[tensor], wanted, rtol=1e-3, atol=1e-5, msg=f"{recipe}: {tensor}")
+    assert_alike(runs / "1" / recipe, runs / name / recipe)

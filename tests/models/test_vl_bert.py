@@ -1,6 +1,7 @@
 """VL-BERT: what its sequence is, and what a hidden region tells nobody."""
 
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -12,8 +13,8 @@ from diptych.runtime.errors import DataError
 from diptych.systems import find_recipe
 from diptych.systems.vl_bert.model import VLBert, VLBertConfig, VLBertResolvedConfig
 from diptych.systems.vl_bert.objectives import VLBertObjectives
+from diptych.testing.checks import costs, rows_cut, uncut
 from tests import toy
-from tests.rows import costs, everything, rows_cut
 
 SEP = toy.VOCABULARY.sep
 OFFICIAL = find_recipe("vl-bert/official/pretrain").objectives
@@ -251,7 +252,7 @@ def test_text_beside_pairs_is_asked_by_itself_in_the_code() -> None:
     assert float(losses["masked_text"].detach()) > 0
 
 
-def test_text_alone_costs_its_own_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_alone_costs_its_own_length() -> None:
     """A text of the corpus beside pairs: no layer is run for places of regions that it has not, no feature is read,
     and losses and gradients are those of a batch that is padded."""
     schedule = VLBertObjectives(relation=0.0, text_alone=1.0, rate=0.5, region_rate=0.5).schedule(toy.VOCABULARY)
@@ -260,9 +261,8 @@ def test_text_alone_costs_its_own_length(monkeypatch: pytest.MonkeyPatch) -> Non
     pairs = [toy.sample(seed, 5) for seed in range(3)]
     seen = collate(update.prepare([*pairs, *alone], Random(0)))
     vlbert = model("word", "region_class", dropout=0.0, attention_dropout=0.0)
-    with monkeypatch.context() as patch:
-        everything(patch)
-        wanted = costs(vlbert, update, seen)
+    run = partial(costs, vlbert, update, seen)
+    wanted = uncut(run)
     rows = {"encoder.layers.0.inner": 0, "regions.out": 0}
     for name in rows:
 
@@ -270,7 +270,7 @@ def test_text_alone_costs_its_own_length(monkeypatch: pytest.MonkeyPatch) -> Non
             rows[name] += inputs[0].shape[:-1].numel()
 
         vlbert.get_submodule(name).register_forward_pre_hook(count)
-    assert rows_cut(monkeypatch, lambda: costs(vlbert, update, seen), wanted) > 0
+    assert rows_cut(run, wanted) > 0
     of_pairs = sum(len(sample.text) + 5 + 3 for sample in pairs)  # [CLS], the whole picture, [END]
     of_texts = sum(len(sample.text) + 1 for sample in alone)  # [END]
     assert rows == {"encoder.layers.0.inner": of_pairs + of_texts, "regions.out": 3 * 6}

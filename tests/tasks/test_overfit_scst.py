@@ -1,7 +1,6 @@
 """Eight captions that only the picture tells: every generator, half taught them, learns the rest by their reward."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -11,12 +10,13 @@ import torch
 from diptych.core import Batch, Update, collate
 from diptych.models import SystemModel
 from diptych.runs.self_critical import FREQUENCIES, CorpusCider
-from diptych.runs.tasks import make_task
-from diptych.systems import RECIPES
+from diptych.systems import RECIPES, SYSTEMS
 from diptych.tasks.self_critical import SelfCriticalObjectives
-from tests.tasks.test_overfit import EIGHT, SMALLER, TOKENS, built
+from diptych.testing import EIGHT
+from tests.deciding import TOKENS
+from tests.tasks.test_overfit import case_of
 
-GENERATORS = tuple(system for system in SMALLER if f"{system}/small/scst" in RECIPES)
+GENERATORS = tuple(system for system in SYSTEMS if f"{system}/small/scst" in RECIPES)
 HALF_TAUGHT = 0.5  # nats a word
 MAX_WORDS = 6
 Done = Callable[[list[float]], bool]
@@ -46,8 +46,8 @@ def test_the_reward_reaches_all_there_is(system: str, tmp_path: Path) -> None:
     assert isinstance(rewarded.objectives, SelfCriticalObjectives)
     references = {record.key: record.captions for record in EIGHT}
     reward = CorpusCider(TOKENS, references, counts_end=True, cache=tmp_path / FREQUENCIES)
-    task, model = make_task(taught, TOKENS, None), built(taught).train()
-    samples = [replace(sample, regions=record.regions) for record in EIGHT for sample in task.samples(record)]
+    case = case_of(taught)
+    model, samples = case.model.train(), case.samples
     telling = taught.objectives.schedule(TOKENS.vocabulary).at(0)
     ready = collate(telling.prepare(samples, Random(0)))
     learn(model, telling, ready, 3e-3, telling.objectives[0].name, lambda seen: seen[-1] < HALF_TAUGHT)

@@ -18,20 +18,20 @@ from diptych.tasks.answers import Answers
 from diptych.tasks.run import ask
 from diptych.tasks.spec import TrainingRecords
 from diptych.tasks.vqa import VQA, score_vqa, vqa_baselines
+from diptych.testing import EIGHT
 from diptych.vision.detectors.ground_truth import GroundTruth
 from tests.deciding import TOKENS
-from tests.tasks.test_overfit import EIGHT, built
+from tests.tasks.test_overfit import case_of
 
 
 def test_features_that_are_not_finite_are_named_and_not_answered() -> None:
-    recipe, answers = RECIPES["vl-bert/small/vqa"](), Answers.of(EIGHT)
-    task, model = make_task(recipe, TOKENS, answers), built(recipe, answers)
+    case = case_of("vl-bert/small/vqa")
     seen = EIGHT[1].regions
     assert seen is not None
     assert seen.features is not None
     broken = replace(EIGHT[1], regions=replace(seen, features=torch.full_like(seen.features, torch.nan)))
     with pytest.raises(DataError, match=r"scores are not finite.*record p1"):
-        ask(task, model, [EIGHT[0], broken])
+        ask(case.task, case.model, [EIGHT[0], broken])
 
 
 @pytest.mark.parametrize("form", ["binary", "softmax"])

@@ -1,0 +1,131 @@
+"""A recipe's model made small, and records for it to learn by heart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.nn.functional import one_hot
+
+from diptych.core import Batch, Question, Record, Regions, Sample, Task, collate
+from diptych.data.store.tokens import Tokens
+from diptych.models import ModelConfig, SystemModel
+from diptych.objectives import Schedule
+from diptych.runs.prepare import words_of
+from diptych.runs.tasks import make_task
+from diptych.runtime.plugins import load_plugins
+from diptych.systems import SYSTEMS, Recipe, find_recipe
+from diptych.tasks import TaskSpec, find_task
+from diptych.tasks.run import ask
+
+KINDS, FEATURES = 4, 6  # classes of a region, and values that describe it
+SIZES = {
+    "width": 32,
+    "heads": 2,
+    "ffn": 64,
+    "max_regions": 5,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+    "init_std": 0.1,
+}
+LAYERS = 2  # of each stack at most
+
+
+def toy_regions(count: int, seed: int = 0) -> Regions:
+    """Random boxes, each with a class and features that tell the class."""
+    random = torch.Generator().manual_seed(seed)
+    corner = torch.rand(count, 2, generator=random) * 0.5
+    kinds = torch.randint(0, KINDS, (count,), generator=random)
+    return Regions(
+        boxes=torch.cat([corner, corner + 0.1 + torch.rand(count, 2, generator=random) * 0.4], 1),
+        scores=torch.rand(count, generator=random),
+        size=(100, 80),
+        classes=one_hot(kinds, KINDS).float() * 0.9 + 0.025,
+        features=one_hot(kinds, FEATURES).float() + 0.1 * torch.rand(count, FEATURES, generator=random),
+    )
+
+
+# Eight pictures, each with a caption of its own and one question for all: only the picture tells the answer.
+_WORDS = ("dog", "bird", "tree", "person")
+NAMES = tuple(f"{first} {second}" for first in _WORDS for second in _WORDS)[:8]
+EIGHT = tuple(
+    Record(
+        f"p{number}",
+        captions=(f"the {name}",),
+        questions=(Question(f"p{number}/0", "what does it do", (name,)),),
+        regions=toy_regions(1 + number % 5, seed=number),
+    )
+    for number, name in enumerate(NAMES)
+)
+
+
+def small(model: ModelConfig, shape: Mapping[str, Any]) -> ModelConfig:
+    """Of the sizes of a test; `shape` has other ones by name."""
+    layers = {name: min(value, LAYERS) for name, value in model if name.endswith("layers")}
+    return model.model_copy(update={**SIZES, **layers, **shape})
+
+
+@dataclass(frozen=True)
+class Case:
+    """A recipe, its model made small, and what it trains on."""
+
+    recipe: Recipe
+    spec: TaskSpec
+    task: Task
+    tokens: Tokens
+    model: SystemModel
+    schedule: Schedule
+    records: Sequence[Record]
+    samples: list[Sample]
+
+    @classmethod
+    def of(
+        cls,
+        recipe: Recipe | str,
+        records: Sequence[Record] = EIGHT,
+        tokens: Tokens | None = None,
+        schedule: Schedule | None = None,
+        shape: Mapping[str, Any] | None = None,
+    ) -> Case:
+        """`recipe` may be a name; `tokens` default to the words of the records, `schedule` to the recipe's; `shape`
+        has settings of the model that the test needs smaller."""
+        load_plugins()
+        recipe = find_recipe(recipe) if isinstance(recipe, str) else recipe
+        spec, system = find_task(recipe.task), SYSTEMS[recipe.system]
+        tokens = tokens or Tokens.train([text for record in records for text in words_of(record)])
+        schedule = schedule or recipe.objectives.schedule(tokens.vocabulary)
+        answers = None if spec.answers is None else spec.answers(iter(records), 1, recipe.data.answers_most)
+        task = make_task(recipe, tokens, answers, spec)
+        features, classes = sizes(records)
+        config = system.resolved(
+            **small(recipe.model, shape or {}).fitted(whole=False).model_dump(),
+            vocabulary=tokens.vocabulary,
+            feature_size=features,
+            classes=classes,
+            answers=0 if answers is None else len(answers.names),
+        )
+        torch.manual_seed(0)
+        model = system.model(config, {"word", *schedule.heads})
+        samples = [replace(sample, regions=record.regions) for record in records for sample in task.samples(record)]
+        return cls(recipe, spec, task, tokens, model, schedule, records, samples)
+
+    def questions(self) -> Batch:
+        """What the task asks of all records."""
+        return collate([replace(q, regions=r.regions) for r in self.records for q in self.task.queries(r)])
+
+    def predictions(self) -> list[dict[str, Any]]:
+        said = ask(self.task, self.model.eval(), list(self.records), batch_size=3)  # groups are cut apart
+        self.model.train()
+        return said
+
+    def scores(self) -> dict[str, float]:
+        return self.task.score(self.predictions(), self.records)
+
+
+def sizes(records: Iterable[Record]) -> tuple[int, int]:
+    """Values of a region's features, and classes of regions."""
+    seen = next(record.regions for record in records if record.regions is not None)
+    assert seen.features is not None, "the records need regions with features"
+    return seen.features.shape[1], 0 if seen.classes is None else seen.classes.shape[1]

@@ -1,0 +1,111 @@
+"""Whether a run that is killed resumes to the same bits, and whether two processes train as one."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+
+from diptych.core import FeatureContract, Record
+from diptych.data.store.store import Store, StoreWriter
+from diptych.runs.distributed import together
+from diptych.runs.folder import INNER, WEIGHTS, open_model
+from diptych.runs.run import run
+from diptych.runtime.configs import derive
+from diptych.runtime.plugins import load_plugins
+from diptych.runtime.processes import fresh
+from diptych.systems import Recipe, find_recipe
+from diptych.testing.case import EIGHT, sizes, small
+from diptych.training.checkpoint import steps_in
+from diptych.training.devices import join_ranks
+from diptych.training.trainer import CHECKPOINTS
+
+# With these, 1, 2 or 4 processes train to the same weights.
+ALIKE = {
+    "training.steps": 6, "training.checkpoint_every": 3, "training.batch": 8, "training.log_every": 1,
+    "training.validate_every": "null", "training.patience": "null", "training.average_best": 1,
+    "training.precision": "fp32", "training.device": "cpu", "data.split": "train",
+    "model.dropout": 0, "model.attention_dropout": 0,
+    "optimizer.kind": "sgd", "optimizer.lr": 0.02,  # Adam would make much of rounding
+}  # fmt: skip
+KILLED = {"training.steps": 12, "training.checkpoint_every": 2, "optimizer.kind": "adamw", "optimizer.lr": 1e-3}
+
+
+def toy_store(folder: Path, records: Sequence[Record] = EIGHT) -> Path:
+    """A store of records whose regions are there: the last one is to validate on, the others to train on."""
+    features, classes = sizes(records)
+    contract = FeatureContract("given", "", features, tuple(f"class {number}" for number in range(classes)))
+    with StoreWriter(folder, contract) as writer:
+        for record in records:
+            writer.add(replace(record, split="val" if record is records[-1] else "train"))
+    return folder
+
+
+def toy_recipe(recipe: Recipe | str, shape: Mapping[str, Any] | None = None, **settings: Any) -> Recipe:
+    """Of a recipe, or of one by its name, a few steps of a small model with the settings ALIKE and these."""
+    load_plugins()
+    recipe = find_recipe(recipe) if isinstance(recipe, str) else recipe
+    made = derive(recipe, model=small(recipe.model, shape or {}).model_dump(), init=None)
+    return made.override([f"{key}={value}" for key, value in {**ALIKE, **settings}.items()])
+
+
+def check_resume(
+    recipe: Recipe | str, folder: Path, records: Sequence[Record] = EIGHT, start: Path | None = None, **options: Any
+) -> None:
+    """A run that is killed (SIGKILL) and resumed ends with the losses and weights of one that was not, bit by bit.
+
+    `start` is a model folder to begin from; `options` are those of `toy_recipe`.
+    """
+    store, chosen = toy_store(folder / "store", records), toy_recipe(recipe, **{**KILLED, **options})
+    _train(chosen, store, folder / "whole", start)
+    given = (chosen, store, folder / "killed", start)
+    killed = fresh().Process(target=_in_process, args=(torch.get_num_threads(), *given))
+    killed.start()
+    while killed.is_alive() and not steps_in(folder / "killed" / CHECKPOINTS):
+        time.sleep(0.005)
+    killed.kill()
+    killed.join()
+    assert not (folder / "killed" / INNER).exists(), "the run ended before it was killed: give more training.steps"
+    _train(*given)
+    assert_alike(folder / "whole", folder / "killed", exactly=True)
+
+
+def check_ranks(
+    recipe: Recipe | str, folder: Path, records: Sequence[Record] = EIGHT, start: Path | None = None, **options: Any
+) -> None:
+    """Two processes train to the losses and weights of one, but for rounding; arguments as of `check_resume`."""
+    store, chosen = toy_store(folder / "store", records), toy_recipe(recipe, **{"training.batch": 4, **options})
+    _train(chosen, store, folder / "one", start)
+    together(_train, chosen, store, folder / "two", start, processes=2)
+    assert_alike(folder / "one", folder / "two")
+
+
+def assert_alike(one: Path, other: Path, exactly: bool = False) -> None:
+    """Two runs have the same losses, gradient norms and weights."""
+    same = torch.testing.assert_close
+    same(_losses(other), _losses(one), rtol=0 if exactly else 1e-4, atol=0)
+    found, wanted = (load_file(folder / INNER / WEIGHTS) for folder in (other, one))
+    same(found, wanted, rtol=0 if exactly else 1e-3, atol=0 if exactly else 1e-5)
+
+
+def _train(recipe: Recipe, store: Path, out: Path, start: Path | None) -> None:
+    with join_ranks(torch.device("cpu")):
+        run(recipe, Store(store), out, None if start is None else open_model(start), Console(quiet=True))
+
+
+def _in_process(threads: int, *given: Any) -> None:
+    torch.set_num_threads(threads)
+    load_plugins()
+    _train(*given)
+
+
+def _losses(out: Path) -> list[dict[str, Any]]:
+    lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+    return [{**line["losses"], **{name: line[name] for name in ("step", "gradient_norm")}} for line in lines]
