@@ -14,34 +14,34 @@ SYSTEM = '''
 """All that the package adds."""
 
 from dataclasses import replace
-from pathlib import Path
+from typing import Literal
 
+from diptych.core import Record
 from diptych.data.formats.format import Format
 from diptych.data.formats.table import FORMATS
-from diptych.core import Record
-from diptych.runtime.configs import derive
-from diptych.systems import SYSTEMS, add_system
-from diptych.systems.recipe import Recipe
+from diptych.systems import RECIPES, SYSTEMS, add_system
+from diptych.systems.image_bert.objectives import ImageBertObjectives
 
 
-def pretrain() -> Recipe:
-    """The smallest recipe that trains."""
-    from diptych.systems import find_recipe
+class TinyObjectives(ImageBertObjectives):
+    kind: Literal["tiny"] = "tiny"
 
-    values = find_recipe("image-bert/small/pretrain").model_dump(mode="json")
-    small = {"width": 16, "layers": 1, "heads": 2, "ffn": 32, "positions": 32, "dropout": 0.0}
-    training = {"batch": 4, "steps": 2, "micro_batch": 4, "validate_every": 2, "checkpoint_every": 2}
-    return Recipe.model_validate(
-        values
-        | {"name": "tiny/small/pretrain", "system": "tiny", "model": values["model"] | small}
-        | {"training": values["training"] | training}
-    )
+
+SIZES = {"width": 16, "layers": 1, "heads": 2, "ffn": 32, "positions": 32, "dropout": 0.0}
+TRAINING = {"batch": 4, "steps": 2, "validate_every": 2, "checkpoint_every": 2, "precision": "fp32"}
 
 
 def register() -> None:
-    add_system(
-        replace(SYSTEMS["image-bert"], name="tiny", title="Tiny", tables=None, recipes=lambda: (pretrain,))
+    smallest = RECIPES["image-bert/small/pretrain"].but(
+        "tiny/small/pretrain",
+        "The smallest recipe that trains.",
+        system="tiny",
+        model=SIZES,
+        objectives=TinyObjectives(),
+        training=TRAINING,
     )
+    named = {"name": "tiny", "title": "Tiny", "tables": None, "objectives": TinyObjectives, "recipes": (smallest,)}
+    add_system(replace(SYSTEMS["image-bert"], **named))
     FORMATS["tiny"] = Format(
         "a .tiny file", lambda source: source.path.suffix == ".tiny", lambda wanted, file: [Record("one", "train")]
     )

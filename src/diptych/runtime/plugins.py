@@ -24,7 +24,7 @@ GROUP = "diptych"
 TABLES = {  # what a package may add to: MODULE:NAME of the table, and the word for its entries
     "diptych.systems:SYSTEMS": "systems",
     "diptych.tasks:TASKS": "tasks",
-    "diptych.systems.objectives:OBJECTIVES": "objectives",
+    "diptych.systems:OBJECTIVES": "objectives",
     "diptych.models:HEADS": "heads",
     "diptych.data.formats.table:FORMATS": "formats",
     "diptych.vision.detectors.load:DETECTORS": "detectors",
