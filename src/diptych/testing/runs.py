@@ -19,6 +19,7 @@ from diptych.runs.distributed import together
 from diptych.runs.folder import INNER, WEIGHTS, open_model
 from diptych.runs.run import run
 from diptych.runtime.configs import derive
+from diptych.runtime.files import text_of
 from diptych.runtime.plugins import load_plugins
 from diptych.runtime.processes import fresh
 from diptych.systems import Recipe, find_recipe
@@ -107,5 +108,5 @@ def _in_process(threads: int, *given: Any) -> None:
 
 
 def _losses(out: Path) -> list[dict[str, Any]]:
-    lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+    lines = map(json.loads, text_of(out / "metrics.jsonl").splitlines())
     return [{**line["losses"], **{name: line[name] for name in ("step", "gradient_norm")}} for line in lines]
