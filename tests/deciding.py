@@ -1,7 +1,8 @@
 """Four toy pictures with all that VCR, referring expressions and statements ask of them."""
 
-from diptych.core import Choices, Expression, Object, Record, Statement
+from diptych.core import Choices, Expression, Object, Record, Statement, TaskItem
 from diptych.data.store.tokens import Tokens
+from diptych.tasks.entailment import LABELS
 from tests import toy
 
 KINDS = ("dog", "bird", "tree", "person")
@@ -32,6 +33,11 @@ def record(number: int) -> Record:
             Statement(f"{key}/0", f"there is a {KINDS[0]}", number % 2 == 0),
             Statement(f"{key}/1", f"there is a {KINDS[1]}", number < 2),
         ),
+        more={
+            "entailment": tuple(
+                TaskItem(f"{key}/{at}", f"there is a {KINDS[at]}", (LABELS[(number + at) % 3],)) for at in range(2)
+            )
+        },
     )
 
 

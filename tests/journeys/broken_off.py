@@ -31,7 +31,7 @@ class BrokenOff:
             words = self.tokens.encode(caption)[: self.max_words]
             for whole, ids in ((True, words), (False, words[:2])):
                 key, text = f"{record.key}#{number}/{whole}", torch.tensor([*ids, self.tokens.vocabulary.sep])
-                made.append(Sample(key, record.key, record.regions, text, truth={"true": whole}))
+                made.append(Sample(key, record.key, record.regions, text, truth={"class": int(whole)}))
         return made
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:

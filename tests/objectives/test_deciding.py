@@ -163,7 +163,7 @@ def test_each_region_is_asked_by_itself() -> None:
 
 def test_a_statement_is_one_of_two_classes() -> None:
     judge = ClassifyStatement()
-    said = [Sample("s", "p", regions(BOX), torch.tensor([5, 3]), truth={"true": true}) for true in (True, False)]
+    said = [Sample("s", "p", regions(BOX), torch.tensor([5, 3]), truth={"class": int(true)}) for true in (True, False)]
     batch = collate(judge.prepare(said, Random(0)))
     scores = torch.tensor([[0.0, 1.0], [2.0, -1.0]])
     wanted = -(scores[0].log_softmax(0)[1] + scores[1].log_softmax(0)[0])

@@ -23,6 +23,7 @@ from rich.console import Console
 from diptych.core import Record
 from diptych.data.formats.parsing import Skips
 from diptych.data.formats.public import SETS_KNOWN, Layout
+from diptych.data.formats.snli_ve import LABELS
 from diptych.data.formats.table import read
 from diptych.runs.public import describe_folder, list_files, list_sets, write_set
 from diptych.runtime.errors import DataError, RecipeError
@@ -175,7 +176,7 @@ SETS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "refcocog": (lambda folder: refs(folder, "refcocog", "umd"), "testA 1|1 of 1 pictures|1 expressions"),
     "visual-genome": (visual_genome, "train 2|1 of 2 pictures|1 captions, 1 questions"),
     "nlvr2": (nlvr2, "train 1, val 1|2 of 2 pictures|4 statements"),
-    "snli-ve": (snli, "val 1|1 of 1 pictures|2 statements|neutral .*: 2"),
+    "snli-ve": (snli, "val 1|1 of 1 pictures|3 entailment|without an agreed label: 1"),
 }  # fmt: skip
 
 
@@ -291,7 +292,9 @@ def test_folders_that_img2dataset_made(tmp_path: Path) -> None:
 
 def test_real_samples(data_folder: Path, tmp_path: Path) -> None:
     found = read(data_folder / "formats/snli_ve/sample_pairs.jsonl", need_pictures=False)
-    assert Counter(said.true for one in found for said in one.statements).keys() == {True, False}
+    assert Counter(said.answers for one in found for said in one.more["entailment"]).keys() == {
+        (one,) for one in LABELS
+    }
     (first, *_) = read(data_folder / "formats/nlvr2/tiny-dev.json", need_pictures=False)
     assert (first.key, first.statements[0].key) == ("dev-850-0", "dev-850-0-0")
     (one,) = read(data_folder / "formats/vcr/train_one.jsonl", need_pictures=False)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from diptych.core import Record
 from diptych.storybook import COLOURS, Storybook, record, scene
+from diptych.tasks import ENTAILMENT
 
 ENOUGH = 40  # times that a form must have been seen before its usual answer is trusted
 
@@ -30,6 +31,7 @@ def sentences(one: Record) -> Iterator[str]:
     yield from (question.text for question in one.questions)
     yield from (expression.text for expression in one.expressions)
     yield from (statement.text for statement in one.statements)
+    yield from (hypothesis.text for hypothesis in one.more.get("entailment", ()))
     for choices in one.choices:
         yield from (choices.question, *choices.answers, *choices.rationales)
 
@@ -174,6 +176,27 @@ def test_choices_without_the_picture_are_chance(train: list[Record], test: list[
 def test_statements_are_balanced(train: list[Record]) -> None:
     truths = [statement.true for one in train for statement in one.statements]
     assert 0.46 < sum(truths) / len(truths) < 0.54
+
+
+def test_hypotheses_are_what_their_labels_say(train: list[Record]) -> None:
+    """Of each class as many, of one form in a scene; neutral ones are about what is not there."""
+    labels = Counter(hypothesis.answers[0] for one in train for hypothesis in one.more.get("entailment", ()))
+    assert len(labels) == 3
+    assert len(set(labels.values())) == 1
+    assert labels["neutral"] > 0.8 * len(train)
+    for one in train:
+        there = {thing.kind: thing for thing in one.objects}
+        for hypothesis in one.more.get("entailment", ()):
+            (label,), (_, kind, _, *said) = hypothesis.answers, hypothesis.text.split()
+            assert (kind in there) == (label != "neutral")
+            if kind in there and said[-1] in COLOURS:
+                assert (there[kind].attributes["colour"] == said[-1]) == (label == "entailment")
+
+
+def test_words_alone_do_not_tell_what_is_entailed(train: list[Record], test: list[Record]) -> None:
+    blind = ENTAILMENT.baselines(test, train) if ENTAILMENT.baselines is not None else None
+    assert blind is not None
+    assert blind.blind["accuracy"] < 0.4  # chance is a third
 
 
 def test_expressions_single_out(train: list[Record]) -> None:

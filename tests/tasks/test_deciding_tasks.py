@@ -8,14 +8,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diptych.core import IGNORE, Choices, Expression, Object, Record, Statement, collate, iou
+from diptych.core import IGNORE, Choices, Expression, Object, Record, Statement, TaskItem, collate, iou
 from diptych.runtime.errors import DataError
+from diptych.tasks import ENTAILMENT, NLVR
 from diptych.tasks.baselines import BlindChoice
-from diptych.tasks.nlvr import Nlvr, nlvr_baselines, score_nlvr
 from diptych.tasks.referring import Referring, referring_baselines, score_referring
+from diptych.tasks.spec import TaskOptions
 from diptych.tasks.vcr import Vcr, chosen, cut, names_of, score_vcr, vcr_baselines
 from tests.deciding import ANSWERS, REASONS, RECORDS, TOKENS
 
+VERDICTS = [spec.build(TaskOptions(TOKENS)) for spec in (NLVR, ENTAILMENT)]
 SEP = TOKENS.vocabulary.sep
 LEFT, RIGHT = (0.0, 0.0, 0.4, 1.0), (0.6, 0.0, 1.0, 1.0)
 
@@ -153,12 +155,34 @@ def test_verdicts_beside_words_alone() -> None:
         Record(f"r{n}", statements=(Statement(f"s{n}", "there is a dog" if n < 2 else "it rains", n < 2),))
         for n in range(4)
     ]
+    baselines = NLVR.baselines
+    assert baselines is not None
     said = {"s0": True, "s1": True, "s2": True, "s3": False}
-    scores = score_nlvr(said, records, nlvr_baselines(records, records * 3))
+    scores = NLVR.score(said, records, baselines(records, records * 3))
     assert (scores["accuracy"].value, scores["accuracy"].blind) == (75, 100)
-    assert score_nlvr(said, records, nlvr_baselines(records))["accuracy"].blind == 50
+    assert NLVR.score(said, records, baselines(records, []))["accuracy"].blind == 50
     with pytest.raises(DataError, match="no record has statements"):
-        score_nlvr({}, [Record("a")])
+        NLVR.score({}, [Record("a")], None)
+
+
+def test_hypotheses_of_three_classes() -> None:
+    """What has no label that people agreed on is asked, and neither learnt nor scored."""
+    labels = ("entailment", "neutral", "contradiction")
+    known = [
+        Record(f"r{n}", more={"entailment": (TaskItem(f"h{n}", "a dog sleeps", (label,)),)})
+        for n, label in enumerate(labels)
+    ]
+    records = [*known, Record("r3", more={"entailment": (TaskItem("h3", "a dog"), TaskItem("h4", "a dog", ("-",)))})]
+    task = ENTAILMENT.build(TaskOptions(TOKENS))
+    assert [[len(task.queries(one)), len(task.samples(one))] for one in records] == [[1, 1]] * 3 + [[2, 0]]
+    assert [task.samples(one)[0].truth for one in known] == [{"class": number} for number in range(3)]
+    said = {"h0": "entailment", "h1": "entailment", "h2": "contradiction", "h3": "neutral", "h4": "neutral"}
+    assert ENTAILMENT.baselines is not None
+    blind = ENTAILMENT.baselines(records, [known[1]])
+    scores = ENTAILMENT.score(said, records, blind)
+    assert (scores["accuracy"].value, scores["accuracy"].blind) == pytest.approx((200 / 3, 100 / 3))
+    assert ENTAILMENT.baselines(records, []).blind == {"accuracy": pytest.approx(1 / 3)}
+    assert ENTAILMENT.texts(records[0]) == ["a dog sleeps"]
 
 
 class Broken:
@@ -169,6 +193,7 @@ class Broken:
         self.heads = {
             "choice": lambda states: torch.full((states,), nan),
             "nlvr": lambda states: torch.full((states, 2), nan),
+            "entailment": lambda states: torch.full((states, 3), nan),
             "region_score": lambda states: torch.full((len(states), 5, 1), nan)[:, : states.shape[1]],
         }
 
@@ -179,7 +204,7 @@ class Broken:
         return Rows(len(batch))
 
 
-@pytest.mark.parametrize("task", [Vcr(TOKENS), Referring(TOKENS), Nlvr(TOKENS)], ids=lambda t: t.name)
+@pytest.mark.parametrize("task", [Vcr(TOKENS), Referring(TOKENS), *VERDICTS], ids=lambda t: t.name)
 def test_features_that_are_not_finite_are_named(task: Any) -> None:
     with pytest.raises(DataError, match=r"scores are not finite.*diptych check.*record p1"):
         task.predict(Broken(), collate(task.queries(RECORDS[1])))

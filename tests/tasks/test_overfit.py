@@ -9,7 +9,7 @@ from diptych.tasks.retrieval import RetrievalObjectives
 from diptych.testing import EIGHT, Case, check_heads, check_overfit
 from tests.deciding import RECORDS, TOKENS
 
-TASKS = ("vcr", "referring", "nlvr")
+TASKS = ("vcr", "referring", "nlvr", "entailment")
 # What makes the small shape of a system smaller, where the helper's own sizes do not.
 SMALLER: dict[str, dict[str, Any]] = {
     "vl-bert": {"coordinates": 4},

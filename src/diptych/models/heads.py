@@ -42,7 +42,7 @@ class HeadSizes:
     answer_width: int = 0  # of the pooled vectors from which answers are told
     class_layers: int = 2  # of the head "region_class"
     class_norm: bool = True  # between them
-    dropout: float = 0.0  # before the last layer of the heads "choice" and "nlvr"
+    dropout: float = 0.0  # before the last layer of the heads "choice", "nlvr" and "entailment"
 
     @classmethod
     def of(cls, config: ResolvedConfig, **others: Any) -> HeadSizes:
@@ -191,13 +191,10 @@ class ChoiceHead(PooledHead):
         return self.scores(states)[:, 0]
 
 
-class NlvrHead(PooledHead):
-    """Whether a statement is false (first) or true of the picture."""
+class SentenceClassHead(PooledHead):
+    """The class of a sentence about the picture, such as false (first) or true."""
 
-    def __init__(self, sizes: HeadSizes) -> None:
-        super().__init__(sizes, 2)
-
-    def forward(self, states: States) -> Float[Tensor, "B 2"]:
+    def forward(self, states: States) -> Float[Tensor, "B S"]:
         return self.scores(states)
 
 
@@ -260,7 +257,8 @@ HEADS: dict[str, Callable[[HeadSizes, nn.Embedding], nn.Module]] = {
     "similarity": lambda sizes, _: SimilarityHead(sizes),
     "choice": lambda sizes, _: ChoiceHead(sizes),
     "region_score": lambda sizes, _: RegionScoreHead(sizes),
-    "nlvr": lambda sizes, _: NlvrHead(sizes),
+    "nlvr": lambda sizes, _: SentenceClassHead(sizes, 2),
+    "entailment": lambda sizes, _: SentenceClassHead(sizes, 3),
 }
 
 

@@ -1,4 +1,4 @@
-"""Whether a statement is true of a picture (NLVR and the like)."""
+"""In which class a sentence about a picture is (NLVR's two, visual entailment's three)."""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -14,13 +14,17 @@ from diptych.runtime.devices import sent
 
 @dataclass(frozen=True)
 class ClassifyStatement:
-    """Cross-entropy over two classes, false and true; `truth["true"]` says which is right."""
+    """Cross-entropy over the classes of the head; `truth["class"]` is the number of the right one."""
 
+    head: str = "nlvr"
     name: str = "classify_statement"
 
     needs: ClassVar[frozenset[Capability]] = frozenset({"regions", "text"})
-    heads: ClassVar = frozenset({"nlvr"})
     changes: ClassVar = "nothing"
+
+    @property
+    def heads(self) -> frozenset[str]:
+        return frozenset({self.head})
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
         return [replace(sample, attention=BIDIRECTIONAL) for sample in samples]
@@ -29,9 +33,9 @@ class ClassifyStatement:
         return torch.tensor(len(batch))
 
     def asked(self, batch: Batch) -> Asked:
-        return Asked(heads=frozenset({"nlvr"}))
+        return Asked(heads=self.heads)
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        scores: Tensor = model.heads["nlvr"](states).float()
-        wanted = sent([int(truth["true"]) for truth in batch.truths], scores.device)
+        scores: Tensor = model.heads[self.head](states).float()
+        wanted = sent([truth["class"] for truth in batch.truths], scores.device)
         return F.cross_entropy(scores, wanted, reduction="sum")

@@ -7,10 +7,12 @@ from random import Random
 from typing import overload
 
 from diptych.core import Object, Record
+from diptych.data.formats.snli_ve import ENTAILMENT
 from diptych.storybook.captions import alt_text, captions
 from diptych.storybook.choices import choices
 from diptych.storybook.expressions import expressions
 from diptych.storybook.facts import Facts
+from diptych.storybook.hypotheses import hypotheses
 from diptych.storybook.layout import scene
 from diptych.storybook.questions import questions, statements
 from diptych.storybook.world import SIDE, Figure, Scene
@@ -62,6 +64,7 @@ def record(scene: Scene, picture: Path | None = None) -> Record:
     )
     if scene.split == "web":
         return replace(made, captions=(alt_text(rng, facts),))
+    drawn = hypotheses(Random(f"hypotheses {scene.seed} {scene.split} {scene.index}"), facts)
     return replace(
         made,
         captions=captions(rng, facts),
@@ -69,4 +72,5 @@ def record(scene: Scene, picture: Path | None = None) -> Record:
         expressions=expressions(rng, facts),
         choices=choices(rng, facts),
         statements=statements(rng, facts),
+        more={ENTAILMENT: drawn} if drawn else {},
     )

@@ -4,6 +4,7 @@ pictures/train/000012.png
 coco/captions_train.json  coco/instances_train.json  conceptual/web.tsv
 vqa2/questions_train.json vqa2/annotations_train.json refcoco/refs_train.json
 vcr/train.jsonl           vcr/train/000012.json       nlvr/train.jsonl
+snli-ve/train.jsonl
 storybook.json            the seed and how much of each split is complete
 """
 
@@ -120,6 +121,7 @@ def _words(folder: Path, split: str, records: list[Record]) -> None:
         if one.choices:
             _save(folder / "vcr" / f"{one.key}.json", official.vcr_metadata(one))
     _save_lines(folder / "nlvr" / f"{split}.jsonl", map(json.dumps, official.statements(records)))
+    _save_lines(folder / "snli-ve" / f"{split}.jsonl", map(json.dumps, official.hypotheses(records)))
 
 
 def _unfinished(path: Path) -> Path:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from diptych.core import Expression, Object, Record
+from diptych.data.formats.snli_ve import ENTAILMENT
 from diptych.data.formats.vcr import tokens
 from diptych.storybook.kinds import KINDS, NAMES
 from diptych.storybook.world import SIDE
@@ -143,6 +144,21 @@ def vcr_metadata(record: Record) -> Json:
         "width": SIDE,
         "height": SIDE,
     }
+
+
+def hypotheses(records: Sequence[Record]) -> list[Json]:
+    """SNLI-VE's lines: the premise is the first caption, and its picture."""
+    return [
+        {
+            "Flickr30K_ID": record.key,
+            "pairID": hypothesis.key,
+            "sentence1": record.captions[0],
+            "sentence2": hypothesis.text,
+            "gold_label": hypothesis.answers[0],
+        }
+        for record in records
+        for hypothesis in record.more.get(ENTAILMENT, ())
+    ]
 
 
 def statements(records: Sequence[Record]) -> list[Json]:

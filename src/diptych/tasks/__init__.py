@@ -2,6 +2,7 @@
 
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.tasks.caption import CAPTION, PRETRAIN
+from diptych.tasks.entailment import ENTAILMENT
 from diptych.tasks.nlvr import NLVR
 from diptych.tasks.referring import REFERRING
 from diptych.tasks.retrieval import RETRIEVAL
@@ -11,6 +12,7 @@ from diptych.tasks.vqa import VQA
 
 __all__ = [
     "CAPTION",
+    "ENTAILMENT",
     "NLVR",
     "PRETRAIN",
     "REFERRING",
@@ -33,6 +35,7 @@ TASKS: dict[str, TaskSpec] = {
         VCR,
         REFERRING,
         NLVR,
+        ENTAILMENT,
     )
 }
 

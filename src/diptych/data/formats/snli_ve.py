@@ -5,11 +5,13 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from diptych.core import Record, Statement
+from diptych.core import Record, TaskItem
 from diptych.data.formats.parsing import Once, Pictures, Skips, picture_at, read_json_lines
 from diptych.data.formats.values import Text
 
-LABELS = {"entailment": True, "contradiction": False, "neutral": None, "-": None}
+ENTAILMENT = "entailment"  # the name of its words in `Record.more`
+LABELS = ("entailment", "neutral", "contradiction")
+NOT_AGREED = "-"
 
 
 class _Premise(Struct):
@@ -20,29 +22,28 @@ class _Premise(Struct):
 
 
 def read(
-    lines: Path, pictures: Path | Pictures | None = None, split: str = "train", skips: Skips | None = None
+    lines: Path,
+    pictures: Path | Pictures | None = None,
+    split: str = "train",
+    skips: Skips | None = None,
+    ending: str = ".jpg",
 ) -> list[Record]:
-    """One record a picture. A sentence that the picture entails is true, one that it contradicts false.
-
-    Neutral ones, which a picture neither shows nor denies, and those that people could not agree on are counted and
-    left out: a statement here is true or false.
-    """
+    """One record a picture. Sentences that people could not agree on are counted and left out."""
     skips = Skips() if skips is None else skips
     once = Once("pair id")
-    found: dict[str, list[Statement]] = defaultdict(list)
+    found: dict[str, list[TaskItem]] = defaultdict(list)
     first: dict[str, str] = {}
     for value in read_json_lines(lines):
         line = value.read(_Premise)
         once.check(line.key, value.where())
-        if line.label not in LABELS:
-            value.refuse(f"`{line.label}`", f"one of {', '.join(LABELS)}", "gold_label")
         first.setdefault(line.picture, value.where())
-        true = LABELS[line.label]
-        if true is None:
-            skips.add("neutral sentences, and some without an agreed label", value.where())
+        if line.label in LABELS:
+            found[line.picture].append(TaskItem(line.key, line.sentence, (line.label,)))
+        elif line.label == NOT_AGREED:
+            skips.add("sentences without an agreed label", value.where())
         else:
-            found[line.picture].append(Statement(line.key, line.sentence, true))
+            value.refuse(f"`{line.label}`", f"one of {', '.join((*LABELS, NOT_AGREED))}", "gold_label")
     return [
-        Record(name, split, picture_at(pictures, f"{name}.jpg", first[name]), statements=tuple(statements))
-        for name, statements in found.items()
+        Record(name, split, picture_at(pictures, f"{name}{ending}", first[name]), more={ENTAILMENT: tuple(items)})
+        for name, items in found.items()
     ]

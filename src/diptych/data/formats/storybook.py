@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from diptych.core import Record
-from diptych.data.formats import coco, conceptual, nlvr, refcoco, vcr, vqa2
+from diptych.data.formats import coco, conceptual, nlvr, refcoco, snli_ve, vcr, vqa2
 from diptych.data.formats.parsing import combined, key_of, read_json
 
 MANIFEST = "storybook.json"
@@ -32,6 +32,7 @@ def read(folder: Path, split: str) -> list[Record]:
     if split == "web":
         table = conceptual.read(folder / "conceptual" / "web.tsv", pictures, split)
         return combined(coco.read(instances=instances, pictures=pictures, split=split), table)
+    hypotheses = folder / "snli-ve" / f"{split}.jsonl"
     return combined(
         coco.read(folder / "coco" / f"captions_{split}.json", instances, pictures, split),
         vqa2.read(
@@ -44,4 +45,6 @@ def read(folder: Path, split: str) -> list[Record]:
         refcoco.read(folder / "refcoco" / f"refs_{split}.json", pictures, split),
         vcr.read(folder / "vcr" / f"{split}.jsonl", pictures, folder / "vcr", split),
         nlvr.read(folder / "nlvr" / f"{split}.jsonl", pictures, split),
+        # Worlds drawn before there were hypotheses lack the file.
+        snli_ve.read(hypotheses, pictures, split, ending=".png") if hypotheses.is_file() else (),
     )

@@ -1,0 +1,68 @@
+"""Sentences that a scene entails, contradicts or leaves open, as SNLI-VE has them.
+
+All are of one form in a scene: something is said of `the dog`. Where there is one dog, it is true or false of it; where
+there is none, nothing in the picture can decide. So the words alone do not give the class away.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from diptych.core import TaskItem
+from diptych.data.formats.snli_ve import LABELS
+from diptych.storybook.claims import decoy
+from diptych.storybook.facts import Facts
+from diptych.storybook.grammar import with_article
+from diptych.storybook.kinds import KINDS, colours_of
+
+_TRIES = 8
+
+
+def hypotheses(rng: Random, facts: Facts) -> tuple[TaskItem, ...]:
+    """One of each class in a drawn order; none where the scene does not allow what the dice say."""
+    for _ in range(_TRIES):
+        form = rng.choices(tuple(_FORMS), tuple(_FORMS.values()))[0]
+        texts = {label: _sentence(rng, facts, form, label) for label in LABELS}
+        if all(texts.values()):
+            order = enumerate(rng.sample(LABELS, len(LABELS)))
+            return tuple(TaskItem(f"{facts.scene.key}/{at}", texts[label], (label,)) for at, label in order)
+    return ()
+
+
+def _sentence(rng: Random, facts: Facts, form: "Form", label: str) -> str:
+    """Something of this form and class, of a thing that is alone of its kind or of an absent one; or nothing."""
+    absent = decoy(rng, facts)
+    if absent is None or not facts.alone:
+        return ""
+    number = None if label == "neutral" else rng.choice(facts.alone)
+    kind = absent[0] if number is None else facts.of(number).kind
+    fits = [said for said, true in form(facts, kind, number) if number is None or true == (label == "entailment")]
+    return f"the {kind} is {rng.choice(fits)}" if fits else ""
+
+
+def _colour(facts: Facts, kind: str, number: int | None) -> list[tuple[str, bool]]:
+    wears = "wearing " if KINDS[kind].family == "person" else ""
+    true = None if number is None else facts.of(number).colour
+    return [(f"{wears}{colour}", colour == true) for colour in dict.fromkeys((*colours_of(kind), true)) if colour]
+
+
+def _pose(facts: Facts, kind: str, number: int | None) -> list[tuple[str, bool]]:
+    return [(pose, number is not None and pose == facts.of(number).pose) for pose in KINDS[kind].poses]
+
+
+def _side(facts: Facts, _: str, number: int | None) -> list[tuple[str, bool]]:
+    known = {(relation, b) for a, relation, b in facts.sides if a == number}
+    others = [b for b in facts.alone if number is None or known & {("left of", b), ("right of", b)}]
+    return [(f"{side} the {facts.of(b).kind}", (side, b) in known) for b in others for side in ("left of", "right of")]
+
+
+def _holding(facts: Facts, kind: str, number: int | None) -> list[tuple[str, bool]]:
+    held = {facts.of(b).kind for a, relation, b in facts.links if relation == "holding" and a == number}
+    if KINDS[kind].family != "person" or (number is not None and not held):
+        return []
+    things = [one.name for one in KINDS.values() if one.grip and facts.scene.place in one.places]
+    return [(f"holding {with_article(name)}", name in held) for name in things]
+
+
+# All that can be said in one form of a kind, and whether it is true of the thing with this number, where it is there.
+Form = Callable[[Facts, str, int | None], list[tuple[str, bool]]]
+_FORMS: dict[Form, int] = {_colour: 6, _pose: 2, _side: 2, _holding: 1}  # colours: a small model can learn them
