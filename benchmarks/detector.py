@@ -19,9 +19,9 @@ import torch
 from benchmarks.machine import save_result
 from diptych.metrics.detection import detection_scores
 from diptych.runs.detector import DetectorRecipe, SceneBatches, drawn, storybook_shape, train_detector, truth
-from diptych.storybook import scene
 from diptych.storybook.detector.network import SmallDetector
 from diptych.storybook.detector.training import Detection
+from diptych.storybook.layout import scene
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.selection import Selection

@@ -24,9 +24,10 @@ from benchmarks.machine import save_result
 from diptych.core import Record
 from diptych.data.extract import extract
 from diptych.runs.detector import storybook_shape
-from diptych.storybook import render, scene
 from diptych.storybook.detector.detector import StorybookDetector
 from diptych.storybook.detector.network import SmallDetector
+from diptych.storybook.layout import scene
+from diptych.storybook.render import render
 from diptych.vision.pictures import open_picture
 
 PICTURES, ROUNDS, BATCH = 1000, 3, 16

@@ -28,7 +28,8 @@ from diptych.runs.demo.demo import DemoConfig, pretraining
 from diptych.runs.detector import storybook_shape
 from diptych.runs.prepare import Plan, plan
 from diptych.runtime.devices import autocast
-from diptych.storybook import record, scene
+from diptych.storybook.book import record
+from diptych.storybook.layout import scene
 from diptych.training import train
 from diptych.training.config import TrainingConfig
 from diptych.training.fitting import chosen_precision

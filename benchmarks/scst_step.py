@@ -26,7 +26,8 @@ from diptych.data.store.tokens import Tokens
 from diptych.models.decoding import DecodingOptions
 from diptych.objectives import SelfCritical
 from diptych.runs.self_critical import FREQUENCIES, CorpusCider
-from diptych.storybook import record, scene
+from diptych.storybook.book import record
+from diptych.storybook.layout import scene
 from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPResolvedConfig
 from diptych.tasks.caption import Captioning
 from diptych.tasks.self_critical import SelfCriticalObjectives

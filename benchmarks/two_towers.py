@@ -23,7 +23,8 @@ from torch.nn import functional as F
 from benchmarks.machine import save_result
 from benchmarks.steps import seconds
 from diptych.data.store.tokens import Tokens
-from diptych.storybook import record, scene
+from diptych.storybook.book import record
+from diptych.storybook.layout import scene
 from diptych.systems.tden.model import Tden, TdenConfig, TdenResolvedConfig
 from diptych.tasks.two_towers import Gallery, embed_sentences
 

@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from diptych import storybook
 from diptych.data.formats.table import read
 from diptych.data.store.store import Store, iterate
 from diptych.metrics.detection import detection_scores
@@ -27,7 +26,8 @@ from diptych.runs.demo.measure import baselines_of
 from diptych.runs.detector import drawn, truth
 from diptych.runs.extraction import extract_regions
 from diptych.runs.run import evaluate, run
-from diptych.storybook import scene
+from diptych.storybook.files import write as write_world
+from diptych.storybook.layout import scene
 from diptych.systems import find_recipe
 from diptych.tasks import CAPTION
 from diptych.vision.detectors.detector import Detector
@@ -56,7 +56,7 @@ def detected(detector: Detector) -> dict[str, float]:
 
 def captioned(detector: Path, root: Path) -> dict[str, Any]:
     """CIDEr and BLEU-4 on test, beside the blind baseline and the ceiling."""
-    storybook.write(root / "world", SPLITS)
+    write_world(root / "world", SPLITS)
     began = time.perf_counter()
     extract_regions(read(root / "world"), load_detector(detector), root / "store")
     seconds = time.perf_counter() - began

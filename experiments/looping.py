@@ -31,7 +31,7 @@ from diptych.runs.distributed import workers
 from diptych.runs.run import predict, run
 from diptych.runtime.configs import derive
 from diptych.runtime.files import write_atomically
-from diptych.storybook import names_of_kinds
+from diptych.storybook.kinds import names_of_kinds
 from diptych.systems import find_recipe
 from diptych.tasks.caption import score_captions
 from experiments.figures import save

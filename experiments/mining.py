@@ -33,7 +33,6 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from diptych import storybook
 from diptych.core import Record
 from diptych.data.formats import table as formats
 from diptych.data.store.store import INDEX, Store, StoreWriter
@@ -57,6 +56,7 @@ from diptych.runs.run import fit_to, run
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import write_atomically
 from diptych.storybook import web
+from diptych.storybook.files import write as write_world
 from diptych.systems import find_recipe
 from diptych.tasks.matching import AT
 from experiments.claiming import claim
@@ -131,7 +131,7 @@ def make_labelled(plan: GainStudy) -> Store:
     """The scenes that teach retrieval, choose the weights, and are searched."""
     world, out = plan.folder / WORLD, plan.folder / LABELLED
     if not (out / INDEX).exists():
-        storybook.write(world, {"train": plan.labelled, "val": plan.held_out, "test": plan.gallery}, 0)
+        write_world(world, {"train": plan.labelled, "val": plan.held_out, "test": plan.gallery}, 0)
         extract_regions(formats.read(world), open_detector(plan.detector, []), out)
     return Store(out)
 

@@ -31,7 +31,8 @@ from diptych.mining.scorer import MEASURED, Reader
 from diptych.mining.settings import Settings
 from diptych.runs.detectors import open_detector
 from diptych.runs.folder import open_model
-from diptych.storybook import Storybook, render
+from diptych.storybook.book import Storybook
+from diptych.storybook.render import render
 from diptych.storybook.web import plan
 from diptych.storybook.web.pictures import UNNATURAL, file_of, unnatural
 from diptych.storybook.web.plan import true_caption

@@ -34,7 +34,7 @@ from diptych.runs.folder import open_model
 from diptych.runs.run import fit_to, predict, run
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import write_atomically
-from diptych.storybook import names_of_kinds
+from diptych.storybook.kinds import names_of_kinds
 from diptych.systems import find_recipe
 from experiments.figures import save
 

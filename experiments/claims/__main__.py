@@ -41,7 +41,8 @@ from diptych.runs.starts import words_of
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.files import write_atomically
 from diptych.runtime.processes import PROCESSES
-from diptych.storybook import record, scene
+from diptych.storybook.book import record
+from diptych.storybook.layout import scene
 from experiments.claims.arms import Arm, Place, Stage, describe, in_turns, key_of, scores_of
 from experiments.claims.claim import Claim
 from experiments.claims.table import CLAIMS

@@ -34,7 +34,8 @@ PATIENCE = 300.0  # seconds for a run, and for a stage to begin
 COMMAND = """
 import sys
 from diptych.cli import main
-from diptych.mining import gathering, inputs
+from diptych.mining.fetch import gathering
+from diptych.mining.pages import inputs
 gathering.ADDRESSES, gathering.HOSTS, inputs.IN_A_SHARD = 6, 6, 12
 if __name__ == "__main__":
     main()

@@ -25,7 +25,8 @@ from diptych.runs.folder import ModelFolder
 from diptych.runs.prepare import taught_texts, words_of
 from diptych.runs.run import run
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
-from diptych.storybook import record, scene
+from diptych.storybook.book import record
+from diptych.storybook.layout import scene
 from diptych.systems import find_recipe
 from diptych.systems.decoding import chosen_decoding
 from diptych.vision.detectors.ground_truth import GroundTruth

@@ -12,9 +12,10 @@ import torch
 from diptych.data.extract import extract
 from diptych.runs.detector import storybook_shape
 from diptych.runs.folder import open_model
-from diptych.storybook import record, scene
+from diptych.storybook.book import record
 from diptych.storybook.detector.detector import StorybookDetector
 from diptych.storybook.detector.network import SmallDetector
+from diptych.storybook.layout import scene
 from diptych.tasks import find_task
 from diptych.vision.detectors.ground_truth import GroundTruth
 from diptych.vision.detectors.selection import Selection

@@ -10,7 +10,8 @@ import pytest
 
 from diptych.data.extract import extract
 from diptych.runtime.errors import RecipeError
-from diptych.storybook import record, scene
+from diptych.storybook.book import record
+from diptych.storybook.layout import scene
 from diptych.vision.detectors.ground_truth import GroundTruth
 from experiments import flickr8k
 from experiments.claims.arms import Arm, Place, recipe_of

@@ -10,7 +10,8 @@ import torch
 from diptych.core import Record
 from diptych.data.extract import extract
 from diptych.data.store.store import Store
-from diptych.storybook import record, scene
+from diptych.storybook.book import record
+from diptych.storybook.layout import scene
 from diptych.vision.detectors.ground_truth import GroundTruth
 from experiments.hard_world import goes_round, long_captions
 from experiments.looping import (

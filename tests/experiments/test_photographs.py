@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from diptych.data.extract import extract
-from diptych.storybook import record, scene
+from diptych.storybook.book import record
+from diptych.storybook.layout import scene
 from diptych.systems import find_recipe
 from diptych.vision.detectors.ground_truth import GroundTruth
 from experiments.photographs import CHAINS, Photographs, learn

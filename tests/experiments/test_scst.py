@@ -12,7 +12,8 @@ from diptych.data.extract import extract
 from diptych.data.store.store import Store
 from diptych.runs.run import run
 from diptych.runtime.errors import DataError
-from diptych.storybook import record, scene
+from diptych.storybook.book import record
+from diptych.storybook.layout import scene
 from diptych.systems import find_recipe
 from diptych.vision.detectors.ground_truth import GroundTruth
 from experiments.scst import ARMS, LONGER, REWARDED, ROW, TAUGHT, Study, about_captions, run_arm, study

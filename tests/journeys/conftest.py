@@ -20,9 +20,11 @@ from diptych.data.formats.table import read
 from diptych.data.store.store import Store
 from diptych.runs.extraction import extract_regions
 from diptych.runs.run import run as train
-from diptych.storybook import record, render, scene
+from diptych.storybook.book import record
 from diptych.storybook.detector.detector import StorybookDetector
 from diptych.storybook.detector.network import DetectorConfig, SmallDetector
+from diptych.storybook.layout import scene
+from diptych.storybook.render import render
 from diptych.storybook.world import SIDE
 from diptych.systems import find_recipe
 from diptych.vision.detectors.ground_truth import GroundTruth

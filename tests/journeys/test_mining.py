@@ -11,7 +11,8 @@ from random import Random
 import pytest
 from PIL import Image
 
-from diptych.storybook import Storybook, render
+from diptych.storybook.book import Storybook
+from diptych.storybook.render import render
 from diptych.storybook.web.pictures import unnatural
 from tests.conftest import REPOSITORY
 from tests.journeys.conftest import Result, tiny

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from diptych.data.extract import extract
-from diptych.storybook import record, scene
+from diptych.storybook.book import record
+from diptych.storybook.layout import scene
 from diptych.vision.detectors.ground_truth import GroundTruth
 from tests.journeys.conftest import Result, tiny
 

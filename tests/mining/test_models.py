@@ -28,7 +28,8 @@ from diptych.mining.lists import lists_of
 from diptych.mining.scorer import load_scorer, scorer_version, train_scorer
 from diptych.mining.settings import Settings
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError
-from diptych.storybook import Storybook, render
+from diptych.storybook.book import Storybook
+from diptych.storybook.render import render
 from diptych.storybook.web.pictures import unnatural
 from diptych.vision.pictures import to_picture
 

@@ -21,7 +21,8 @@ from diptych.mining.keep.writing import write_tars
 from diptych.mining.layout import Layout
 from diptych.mining.settings import Settings, changed
 from diptych.runtime.errors import DataError, DiptychError, RecipeError
-from diptych.storybook import Storybook, render
+from diptych.storybook.book import Storybook
+from diptych.storybook.render import render
 from diptych.storybook.web.serve import Live
 
 from .conftest import digest, run

@@ -11,7 +11,8 @@ from diptych.data.store.store import Store
 from diptych.objectives import OneForward, ScheduledSampling
 from diptych.runs.prepare import plan
 from diptych.runtime.errors import RecipeError
-from diptych.storybook import record, scene
+from diptych.storybook.book import record
+from diptych.storybook.layout import scene
 from diptych.systems import RECIPES, find_recipe
 from diptych.systems.tden.objectives import TdenObjectives
 from diptych.training.optimizer import learning_rate

@@ -8,7 +8,8 @@ from diptych.data.extract import extract
 from diptych.data.store.store import Store
 from diptych.runs.prepare import plan
 from diptych.runtime.errors import RecipeError
-from diptych.storybook import record, scene
+from diptych.storybook.book import record
+from diptych.storybook.layout import scene
 from diptych.systems import Recipe, find_recipe
 from diptych.systems.vl_bert.model import VLBertConfig
 from diptych.tasks.referring import ReferringObjectives

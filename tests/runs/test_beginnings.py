@@ -16,7 +16,8 @@ from diptych.runs.folder import ModelFolder
 from diptych.runs.prepare import plan
 from diptych.runs.run import fit_named, fit_to
 from diptych.runtime.errors import CheckpointError, RecipeError
-from diptych.storybook import record, scene
+from diptych.storybook.book import record
+from diptych.storybook.layout import scene
 from diptych.systems import RECIPES, SYSTEMS, find_recipe, find_stages
 from diptych.systems.recipe import Recipe
 from diptych.vision.detectors.ground_truth import GroundTruth

@@ -17,8 +17,10 @@ from diptych.runs.detector import (
     truth,
 )
 from diptych.runtime.errors import CheckpointError
-from diptych.storybook import KINDS, record, scene
+from diptych.storybook.book import record
 from diptych.storybook.detector.detector import StorybookDetector
+from diptych.storybook.kinds import KINDS
+from diptych.storybook.layout import scene
 from diptych.vision.detectors.load import load_detector
 
 

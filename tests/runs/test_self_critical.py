@@ -25,7 +25,8 @@ from diptych.runs.prepare import plan
 from diptych.runs.run import fit_to, run
 from diptych.runs.self_critical import FREQUENCIES, BatchCider, CorpusCider, references_of
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError, TrainingError
-from diptych.storybook import record, scene
+from diptych.storybook.book import record
+from diptych.storybook.layout import scene
 from diptych.systems import RECIPES, Recipe, find_recipe
 from diptych.vision.detectors.ground_truth import GroundTruth
 

@@ -12,9 +12,14 @@ from PIL import Image
 from pycocotools.coco import COCO
 
 from diptych.core import Record
+from diptych.data.formats.storybook import read
 from diptych.runtime.errors import DataError
 from diptych.storybook import files as files_module
-from diptych.storybook import read, record, render, scene, show, write
+from diptych.storybook.book import record
+from diptych.storybook.files import write
+from diptych.storybook.layout import scene
+from diptych.storybook.render import render
+from diptych.storybook.sheet import show
 
 
 @pytest.fixture(scope="module")

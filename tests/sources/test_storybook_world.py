@@ -9,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diptych.runtime.errors import DataError
-from diptych.storybook import COLOURS, KINDS, SPLITS, Scene, Storybook, record, render, scene
-from diptych.storybook.kinds import SIZES, colours_of, is_rare
+from diptych.storybook.book import Storybook, record
+from diptych.storybook.kinds import COLOURS, KINDS, SIZES, colours_of, is_rare
+from diptych.storybook.layout import scene
+from diptych.storybook.render import render
 from diptych.storybook.sprites import sprite
-from diptych.storybook.world import SIDE, Figure
+from diptych.storybook.world import SIDE, SPLITS, Figure, Scene
 
 numbers = st.integers(0, 10**6)
 splits = st.sampled_from(SPLITS)

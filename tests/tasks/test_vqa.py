@@ -12,7 +12,8 @@ from diptych.data.store.store import Store
 from diptych.runs.prepare import plan
 from diptych.runs.tasks import make_task
 from diptych.runtime.errors import DataError
-from diptych.storybook import record, scene
+from diptych.storybook.book import record
+from diptych.storybook.layout import scene
 from diptych.systems import RECIPES, find_recipe
 from diptych.tasks.answers import Answers
 from diptych.tasks.run import ask

@@ -60,7 +60,7 @@ def storybook_write(
 ) -> None:
     """Draw scenes and write their words in the forms of COCO, VQA v2, RefCOCO, VCR and NLVR."""
     from diptych.runtime.progress import bar
-    from diptych.storybook import write
+    from diptych.storybook.files import write
 
     hold(folder)
     splits = {"web": web, "train": train, "val": val, "test": test, "test_rare": test_rare}
@@ -81,7 +81,9 @@ def storybook_show(
     seed: Seed = 0,
 ) -> None:
     """Draw a sheet of scenes with their boxes and words, or with the regions that a detector finds."""
-    from diptych.storybook import SPLITS, Storybook, show
+    from diptych.storybook.book import Storybook
+    from diptych.storybook.sheet import show
+    from diptych.storybook.world import SPLITS
 
     if split not in SPLITS:
         raise RecipeError(f"no split {split!r}; {nearest(split, SPLITS)}")

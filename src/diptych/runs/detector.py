@@ -15,12 +15,14 @@ from torch import nn
 
 from diptych.core import Record
 from diptych.runtime.configs import derive
-from diptych.storybook import COLOURS, KINDS, Scene, render, scene
 from diptych.storybook.book import thing
 from diptych.storybook.detector.detector import StorybookDetector
 from diptych.storybook.detector.network import DetectorConfig, SmallDetector
 from diptych.storybook.detector.training import Detection, detection_batch
-from diptych.storybook.kinds import PLACES, SIZES
+from diptych.storybook.kinds import COLOURS, KINDS, PLACES, SIZES
+from diptych.storybook.layout import scene
+from diptych.storybook.render import render
+from diptych.storybook.world import Scene
 from diptych.training import OptimizerConfig, TrainingConfig, train
 from diptych.training.feeding import Updates
 from diptych.vision.detectors.detection_batch import DetectionBatch

@@ -18,7 +18,6 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 from rich.console import Console
 
-from diptych import storybook
 from diptych.data.formats.table import read
 from diptych.data.store.store import DETECTOR, Store, iterate
 from diptych.runs.demo.comparison import Cell, Row, compare, read_predictions
@@ -39,6 +38,7 @@ from diptych.runtime.files import text_of, write_atomically
 from diptych.runtime.processes import PROCESSES, peak_memory
 from diptych.runtime.progress import bar
 from diptych.runtime.terminal import heading
+from diptych.storybook.files import write as write_world
 from diptych.systems import SYSTEMS
 from diptych.systems.recipe import Recipe
 from diptych.tasks import find_task
@@ -174,7 +174,7 @@ def _pretrain(recipe: Recipe, store: Path, out: Path) -> None:
 def _draw(folder: Path, config: DemoConfig) -> None:
     with bar("scenes") as progress:
         task = progress.add_task("scenes", total=sum(config.splits.values()))
-        storybook.write(folder, config.splits, config.seed, lambda done: progress.advance(task, done), PROCESSES)
+        write_world(folder, config.splits, config.seed, lambda done: progress.advance(task, done), PROCESSES)
 
 
 def _train_detector(recipe: DetectorRecipe, folder: Path) -> None:
