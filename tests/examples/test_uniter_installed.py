@@ -10,7 +10,8 @@ import pytest
 from diptych.data.extract import extract
 from diptych.runs.folder import open_model
 from diptych.runtime.errors import CheckpointError
-from diptych.storybook import record, scene
+from diptych.storybook.book import record
+from diptych.storybook.layout import scene
 from diptych.vision.detectors.ground_truth import GroundTruth
 from tests.outside import REPOSITORY, diptych
 

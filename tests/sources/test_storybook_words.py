@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diptych.core import Record
-from diptych.storybook import COLOURS, Storybook, record, scene
+from diptych.storybook.book import Storybook, record
+from diptych.storybook.kinds import COLOURS
+from diptych.storybook.layout import scene
 from diptych.tasks import ENTAILMENT
 
 ENOUGH = 40  # times that a form must have been seen before its usual answer is trusted
