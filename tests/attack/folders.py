@@ -95,10 +95,10 @@ def _read_bert(folder: Path) -> None:
 
 
 def _read_detector_file(folder: Path) -> None:
-    from diptych.runs.detector_files import open_file
+    from diptych.runs.detectors import open_detector
 
     (path,) = folder.iterdir()
-    open_file(path)
+    open_detector(str(path), files=True)
 
 
 def own(world: Path) -> Iterator[Fuzzer]:

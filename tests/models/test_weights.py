@@ -120,14 +120,14 @@ def test_weights_are_found_in_a_folder_and_on_the_hub(tmp_path, monkeypatch):
     save_file(TENSORS, tmp_path / "model.safetensors")
     assert find_weights(tmp_path) == tmp_path / "model.safetensors"
 
-    def offline(name: str, file: str) -> str:
+    def offline(name: str, file: str, **_: object) -> str:
         assert constants.HF_HUB_OFFLINE  # or the library would try for a minute
         raise LocalEntryNotFoundError("no network")
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
     with pytest.raises(CheckpointError, match=r"the hub cannot be reached; download model.safetensors"):
         find_weights("bert-base-cased")
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda name, file: str(tmp_path / file))
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda name, file, **_: str(tmp_path / file))
     assert find_weights("someone/bert") == tmp_path / "model.safetensors"
 
 
@@ -145,7 +145,7 @@ def test_the_vocabulary_lies_beside_the_weights(tmp_path, monkeypatch):
     assert words_of([f"init={tmp_path}", "data.lowercase=true"]) == both[:1]
     assert words_of([f"init={tmp_path}", "data.vocabulary=mine.txt"]) == []
     assert words_of(["init=none"]) == words_of([]) == []
-    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda name, file: str(tmp_path / file))
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda name, file, **_: str(tmp_path / file))
     assert find_words("someone/bert") == (tmp_path / "vocab.txt", False)
     (tmp_path / "tokenizer_config.json").write_text("[]")
     with pytest.raises(CheckpointError, match=r"tokenizer_config\.json is damaged"):

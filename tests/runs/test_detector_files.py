@@ -12,10 +12,10 @@ from huggingface_hub import constants
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 from safetensors.torch import save_file
 
-from diptych.runs.detector_files import from_hub, import_detector, open_file
-from diptych.runs.detectors import keep_detector, open_detector
+from diptych.runs.detectors import fetched, keep_detector, open_detector
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError, RecipeError
 from diptych.vision.detectors.load import load_detector
+from diptych.vision.detectors.official.detector import OfficialDetector
 from tests.detector_files import CFG, butd_file, detectron_blobs, write_airsplay, write_detectron
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
@@ -44,6 +44,14 @@ def safe(folder: Path) -> Path:
     return folder / "model.safetensors"
 
 
+def opened(path: Path, *settings: str) -> tuple[OfficialDetector, list[str]]:
+    """And what was said of each key, found out or assumed."""
+    notes: list[str] = []
+    detector = open_detector(str(path), settings=settings, tell=notes.append, files=True)
+    assert isinstance(detector, OfficialDetector)
+    return detector, notes
+
+
 LAYOUTS = {
     detectron: "Detectron ResNeXt-14-2x2d-FPN at 96 to 160 pixels",
     airsplay: "bottom-up attention (hf) ResNet-14-C4 at 800 to 1333 pixels",
@@ -56,7 +64,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("write", LAYOUTS)
 def test_each_layout_becomes_a_detector_folder(write: Callable[[Path], Path], tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("\n".join(["cat", "dog", "kite", "red kite", "tree", "sea"]))
-    lines = import_detector(write(tmp_path), tmp_path / "out", class_names=tmp_path / "names.txt")
+    lines = keep_detector(str(write(tmp_path)), tmp_path / "out", class_names=tmp_path / "names.txt")
     assert LAYOUTS[write] in lines[-1]
     assert any(line.startswith("renamed") for line in lines)
     assert any(", 0 missing, " in line for line in lines)
@@ -68,29 +76,29 @@ def test_each_layout_becomes_a_detector_folder(write: Callable[[Path], Path], tm
 
 
 def test_what_is_assumed_is_told_and_can_be_set(tmp_path: Path) -> None:
-    notes = open_file(detectron(tmp_path)).notes
+    notes = opened(detectron(tmp_path))[1]
     assert "assumed: samples=2, as the file's cfg has no FAST_RCNN.ROI_XFORM_SAMPLING_RATIO" in notes
     assert not any("shorter" in note for note in notes)  # the cfg says it
-    opened = open_file(detectron(tmp_path), ["samples=0", "overlaps=[0.4]"])
-    assert not any("samples" in note for note in opened.notes)
-    assert (opened.detector.settings.overlaps, opened.detector.settings.shorter) == ((0.4,), 96)
+    detector, notes = opened(detectron(tmp_path), "samples=0", "overlaps=[0.4]")
+    assert not any("assumed: samples" in note for note in notes)
+    assert (detector.settings.overlaps, detector.settings.shorter) == ((0.4,), 96)
     with pytest.raises(RecipeError, match="wanted KEY=VALUE, such as least=36"):
-        open_file(detectron(tmp_path), ["samples"])
+        opened(detectron(tmp_path), "samples")
     old = write_detectron(tmp_path / "old.pkl", detectron_blobs(), CFG.replace("BBOX_REG_WEIGHTS", "OTHER"))
-    assert any("delta_weights=[1.0, 1.0, 1.0, 1.0]" in note for note in open_file(old).notes)
-    assert any("the usual anchors" in note or "usual anchors" in note for note in open_file(milvlg(tmp_path)).notes)
+    assert any("delta_weights=[1.0, 1.0, 1.0, 1.0]" in note for note in opened(old)[1])
+    assert any("the usual anchors" in note or "usual anchors" in note for note in opened(milvlg(tmp_path))[1])
 
 
 def test_anchors_of_the_file_come_first(tmp_path: Path) -> None:
     anchors = torch.arange(48.0).view(12, 4)
     name = "proposal_generator.anchor_generator.cell_anchors.0"
     torch.save(butd_file("hf") | {name: anchors}, tmp_path / "own.bin")
-    opened = open_file(tmp_path / "own.bin")
-    assert torch.equal(opened.detector.pipeline.network.anchors, anchors)
-    assert any("the file's own, which are not the usual ones" in note for note in opened.notes)
+    detector, notes = opened(tmp_path / "own.bin")
+    assert torch.equal(detector.pipeline.network.anchors, anchors)
+    assert any("the file's own, which are not the usual ones" in note for note in notes)
     torch.save(butd_file("hf") | {name: anchors[:3]}, tmp_path / "few.bin")
     with pytest.raises(CheckpointError, match=r"is \(3, 4\), wanted \(12, 4\)"):
-        open_file(tmp_path / "few.bin")
+        opened(tmp_path / "few.bin")
 
 
 @pytest.mark.parametrize("write", LAYOUTS)
@@ -98,7 +106,7 @@ def test_half_a_file_is_named_and_leaves_nothing(write: Callable[[Path], Path], 
     path = write(tmp_path)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(DiptychError, match=path.name):
-        import_detector(path, tmp_path / "out")
+        keep_detector(str(path), tmp_path / "out")
     assert [other.name for other in tmp_path.iterdir()] == [path.name]
 
 
@@ -112,14 +120,14 @@ def test_a_file_that_runs_code_is_refused(name: str, tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     Path(name).write_bytes(pickle.dumps({"blobs": {"conv1_w": Evil()}}, 2))
     with pytest.raises((DataError, CheckpointError), match=name):
-        import_detector(Path(name), tmp_path / "out")
+        keep_detector(name, tmp_path / "out")
     assert os.listdir() == [name]
 
 
 def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
     def refused(path: Path, message: str, kind: type[Exception] = CheckpointError) -> None:
         with pytest.raises(kind, match=message):
-            import_detector(path, tmp_path / "out")
+            keep_detector(str(path), tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
     refused(tmp_path / "none.pkl", r"none.pkl is missing; wanted a detector's official file \(.pkl, ")
@@ -132,17 +140,17 @@ def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
     good = detectron(tmp_path)
     (tmp_path / "names.txt").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(RecipeError, match="cannot read the names"):
-        import_detector(good, tmp_path / "out", class_names=tmp_path / "names.txt")
+        keep_detector(str(good), tmp_path / "out", class_names=tmp_path / "names.txt")
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "mine.txt").touch()
     with pytest.raises(RecipeError, match="is there already"):
-        import_detector(good, tmp_path / "there")
+        keep_detector(str(good), tmp_path / "there")
 
 
 def test_the_hub_is_asked_for_one_commit_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("hub:user/name", "hub:user/name@main", f"hub:name@{COMMIT}"):
         with pytest.raises(RecipeError, match="names no fixed version; wanted hub:USER/NAME@COMMIT"):
-            from_hub(name)
+            fetched(name)
     asked: list[tuple[str, str, str]] = []
 
     def download(repository: str, file: str, revision: str) -> str:
@@ -170,5 +178,5 @@ def test_the_hub_is_asked_for_one_commit_alone(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # where nobody listens
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
-    with pytest.raises(CheckpointError, match=r"hub cannot be reached .* diptych import detector"):
-        from_hub(f"hub:user/name@{COMMIT}")
+    with pytest.raises(CheckpointError, match=r"hub cannot be reached; .* diptych import detector"):
+        fetched(f"hub:user/name@{COMMIT}")

@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 from diptych.core import Record
 from diptych.runs.detectors import open_detector
 from diptych.runtime.errors import CheckpointError, RecipeError
-from diptych.vision.backbones.backbone import Backbone, as_map
+from diptych.vision.backbones.backbone import Backbone
+from diptych.vision.backbones.opened import as_map
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.weights import read_detector, write_detector
 
@@ -240,8 +241,12 @@ def test_options_that_a_detector_would_ignore_are_refused(tmp_path: Path) -> Non
     for name, options, message in (
         ("ground-truth", {"weights": tmp_path}, "--weights is not for --detector ground-truth; leave it out"),
         ("ground-truth", {"settings": ["a=1"]}, "--set is not for"),
-        ("grid:resnet18", {"select": "tden"}, "--region-selection is not for a grid, whose regions are all"),
-        (str(tmp_path / "grid"), {"weights": tmp_path}, "--weights is not for .*, which has its own"),
+        ("grid:resnet18", {"select": "tden"}, "--region-selection is not for --detector grid:resnet18; leave it out"),
+        (
+            str(tmp_path / "grid"),
+            {"weights": tmp_path},
+            "--weights is not for .*, a detector folder, which has its own",
+        ),
         (str(tmp_path / "grid"), {"select": "tden"}, "takes no other selection of regions than its own"),
     ):
         with pytest.raises(RecipeError, match=message):

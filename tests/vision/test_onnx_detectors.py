@@ -85,13 +85,15 @@ def yolox(folder: Path) -> Path:
     return write(folder / "yolox.onnx", {"output": rows})
 
 
-def test_yolox_is_known_by_boxes_that_are_told_in_cells(tmp_path: Path) -> None:
+def test_yolox_as_its_own_export_leaves_it(tmp_path: Path) -> None:
     notes: list[str] = []
     maps = write_map(tmp_path / "maps.onnx")
     options = {"backbone": f"onnx:{maps}", "select": "tden-official", "tell": notes.append}
+    with pytest.raises(RecipeError, match=r"a row for each cell of 8, 16, 32 pixels.*--set form=yolox .*form=cxcywh"):
+        open_detector(f"onnx:{yolox(tmp_path)}", [], **options)  # type: ignore[arg-type]
+    options["settings"] = ["form=yolox"]
     detector = open_detector(f"onnx:{yolox(tmp_path)}", [], **options)  # type: ignore[arg-type]
     (found,) = detector.detect([SQUARE], RECORDS[:1])
-    assert "assumed: form=yolox" in notes
     assert "assumed: objectness=true" in notes
     wanted = torch.tensor([[12.0, 4, 28, 16], [0, 8, 32, 24]]) / 32
     torch.testing.assert_close(found.boxes, wanted)
@@ -101,12 +103,12 @@ def test_yolox_is_known_by_boxes_that_are_told_in_cells(tmp_path: Path) -> None:
     torch.testing.assert_close(again.boxes, wanted)
 
 
-@pytest.mark.parametrize("settings", [(), ("unit=fractions",)])
-def test_boxes_that_are_decoded_are_not_taken_for_yoloxs(settings: tuple[str, ...], tmp_path: Path) -> None:
-    """As many rows as it has cells, all near the corner: what tells them apart are sides below 0."""
+@pytest.mark.parametrize("settings", [("form=cxcywh",), ("form=cxcywh", "unit=fractions")])
+def test_boxes_of_yoloxs_cells_may_be_decoded(settings: tuple[str, ...], tmp_path: Path) -> None:
+    """As many rows as it has cells."""
     rows = np.zeros((1, 21, 7), np.float32)
     rows[0, 6] = [16, 12, 16, 8, 0.9, 0.1, 0.8]
-    rows[0, :, :4] /= 32 if settings else 1
+    rows[0, :, :4] /= 32 if "unit=fractions" in settings else 1
     path = write(tmp_path / "decoded.onnx", {"output": rows})
     (found,) = onnx_detector(path, tmp_path, *settings).detect([SQUARE], RECORDS[:1])
     torch.testing.assert_close(found.boxes, torch.tensor([FOUND[0]]))
@@ -117,7 +119,7 @@ def test_yolox_of_one_class(tmp_path: Path) -> None:
     rows = np.zeros((1, 1344, 6), np.float32)
     rows[0, 0] = [0.5, 0.5, np.log(2), -0.5, 0.9, 0.8]
     path = write(tmp_path / "one.onnx", {"output": rows}, axes=(1, 3, 256, 256))
-    (found,) = onnx_detector(path, tmp_path).detect([SQUARE], RECORDS[:1])
+    (found,) = onnx_detector(path, tmp_path, "form=yolox").detect([SQUARE], RECORDS[:1])
     sides = torch.tensor([16, 8 * np.exp(-0.5)]) / 256
     torch.testing.assert_close(found.boxes[0, 2:] - sides, torch.tensor([0.5, 0.5]) * 8 / 256 - sides / 2)
     torch.testing.assert_close(found.scores, torch.tensor([0.72]))

@@ -135,7 +135,7 @@ def test_a_proposer_needs_a_backbone(tmp_path: Path) -> None:
     rt_detr(tmp_path / "hf")
     with pytest.raises(RecipeError, match=r"finds boxes and gives no features; .*--backbone timm/NAME"):
         open_detector("hf:user/name", [], weights=tmp_path / "hf")
-    with pytest.raises(RecipeError, match="--backbone is not for a grid"):
+    with pytest.raises(RecipeError, match="--backbone is not for --detector grid:resnet18; leave it out"):
         open_detector("grid:resnet18", [], backbone="resnet18")
 
 

@@ -2,217 +2,137 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from diptych.core import Record
+from diptych.core.contract import GIVEN
 from diptych.data.store.store import DETECTOR
-from diptych.runs.detector_files import (
-    HUB,
-    fetched,
-    from_hub,
-    import_detector,
-    line_of,
-    names_of,
-    refuse_existing,
-    save_whole,
-    settings_of,
-)
 from diptych.runs.folder import INNER
-from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.configs import assignment, value_of
+from diptych.runtime.errors import CheckpointError, RecipeError, nearest
+from diptych.runtime.files import holds_something, text_of, whole_folder
+from diptych.runtime.weight_files import HUB_FILES, from_hub
 from diptych.systems import SYSTEMS
-from diptych.vision.backbones import of_onnx
-from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.detectors.detector import Detector
-from diptych.vision.detectors.faster_rcnn import WHOLE_NETWORKS, FasterRCNN, coco_shape
-from diptych.vision.detectors.given import KIND as GIVEN
-from diptych.vision.detectors.given import Given
-from diptych.vision.detectors.grid import Grid
-from diptych.vision.detectors.ground_truth import KIND as TRUTH
-from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych.vision.detectors.grid import backbone_of
 from diptych.vision.detectors.image_feature import WithImageFeature
-from diptych.vision.detectors.load import load_detector
-from diptych.vision.detectors.pooled import PooledDetector
-from diptych.vision.detectors.proposers.of_onnx import OnnxProposer, is_backbone
-from diptych.vision.detectors.proposers.of_transformers import TransformersProposer
-from diptych.vision.detectors.selection import EXACTLY_100, SELECTIONS, Selection
+from diptych.vision.detectors.load import ask, load_detector, refuse_ignored
+from diptych.vision.detectors.request import DetectorRequest
+from diptych.vision.detectors.selection import SELECTIONS, Selection
+from diptych.vision.detectors.weights import DETECTOR as DESCRIBED
+from diptych.vision.detectors.weights import WEIGHTS
 
-GRID, HF, ONNX = "grid:", "hf:", "onnx:"
-# Which options a network takes besides --region-selection.
-TAKEN: Mapping[str, tuple[str, ...]] = {
-    "hf": ("--weights", "--backbone"), "onnx": ("--set", "--backbone", "--class-names"),
-    **dict.fromkeys(WHOLE_NETWORKS, ("--weights",)),
-}  # fmt: skip
+HUB = "hub:"
+HUB_NAME = re.compile(r"hub:([\w.-]+/[\w.-]+)@([0-9a-f]{40})")
 
 
 def open_detector(
     name: str,
-    records: Sequence[Record],
+    records: Sequence[Record] = (),
     features: Path | None = None,
     weights: Path | None = None,
     select: str | None = None,
     boxes: str | None = None,
     settings: Sequence[str] = (),
     backbone: str | None = None,
-    class_names: Sequence[str] = (),
+    class_names: Path | None = None,
     tell: Callable[[str], object] = lambda _: None,
+    files: bool = False,
 ) -> Detector:
-    """By name: a detector folder, of a store, of a model or of the run that made one; or what no folder need hold.
+    """The detector of a name: a folder of one, of a store, of a model or of the run that made one; `hub:NAME@COMMIT`;
+    or what a kind in `DETECTORS` is asked for by, such as `grid:BACKBONE`. `files`: or a file that a kind imports.
 
-    ground-truth    the objects of the records
-    given           files in `features`, of any format of `diptych.vision.features`; `boxes` "whole" if they have none
-    grid:BACKBONE   cells of a backbone (`diptych.vision.backbones`); `settings`: side=, cells=
-    hf:NAME         boxes of a detector of transformers, features of `backbone`
-    onnx:FILE       an ONNX network, told by `settings`: boxes, with features of `backbone` or its own, or a grid
-    hub:NAME@COMMIT a detector of the Hugging Face hub
-    fasterrcnn_...  a torchvision detector with torchvision's 91 classes
-
-    `weights` is a local file or folder of them, where they are not to be downloaded; `backbone` a name of one, a folder
-    of a grid detector, or onnx:FILE. `tell` hears what was guessed of an ONNX file. Raises RecipeError for an
-    unknown name and for an option that a kind does not take.
+    `weights`, `boxes` and so on are the options of the same names; `tell` hears what was found out or assumed.
+    Raises RecipeError for an unknown name and for an option that a kind does not take.
     """
     if (name == GIVEN) != (features is not None):
         raise RecipeError("--detector given and --features PATH belong together: give both, or neither")
     if boxes not in (None, "whole") or (boxes is not None and features is None):
         raise RecipeError(f"--boxes {boxes}: wanted `whole`, with --features PATH that has no boxes")
-    options = {"--weights": weights, "--region-selection": select, "--set": tuple(settings) or None,
-               "--backbone": backbone, "--class-names": tuple(class_names) or None}  # fmt: skip
-    rule = _selection(select)
-    if name in (GIVEN, TRUTH) or name.startswith(HUB):
-        _only((), options, f"--detector {name}")
-    if features is not None:
-        return Given.of(features, records, whole_boxes=boxes is not None)
-    if name.startswith(HUB):
-        return from_hub(name)
-    if name.startswith(GRID):
-        _only(("--weights", "--set"), options, "a grid, whose regions are all of its cells")
-        return _grid(name.removeprefix(GRID), weights, settings)
-    if name.startswith((HF, ONNX)) or name in WHOLE_NETWORKS:
-        _only((*TAKEN[name.partition(":")[0]], "--region-selection"), options, f"--detector {name}")
-        if name.startswith(ONNX):
-            return _onnx(name, settings_of(settings), backbone, rule, class_names, tell)
-        return _with_network(name, weights, backbone, rule or EXACTLY_100)
-    return GroundTruth.of(records) if name == TRUTH else _of_folder(name, rule, options)
-
-
-def _with_network(name: str, weights: Path | None, backbone: str | None, rule: Selection) -> Detector:
-    if name.startswith(HF):
-        return PooledDetector(TransformersProposer.of(name.removeprefix(HF), weights), _maybe(backbone), rule)
-    if weights is None:
-        return FasterRCNN.from_torchvision(name, selection=rule)
-    return FasterRCNN.from_file(weights, coco_shape(name), rule)
-
-
-def _of_folder(name: str, rule: Selection | None, options: Mapping[str, Any]) -> Detector:
-    folder = Path(name)
-    for inside in (folder, folder / DETECTOR, folder / INNER / DETECTOR):
-        if (inside / "detector.json").is_file():
-            _only(("--region-selection",), options, f"{inside}, which has its own")
+    given = {"--features": features, "--weights": weights, "--region-selection": select, "--boxes": boxes,
+             "--set": tuple(settings) or None, "--backbone": backbone, "--class-names": class_names}  # fmt: skip
+    rule, found = _selection(select), fetched(name) if name.startswith(HUB) else Path(name)
+    for inside in (found, found / DETECTOR, found / INNER / DETECTOR):
+        if (inside / DESCRIBED).is_file() and name != GIVEN:
+            refuse_ignored(given, ("--region-selection",), f"{name}, a detector folder, which has its own")
             return load_detector(inside, rule)
-    raise RecipeError(
-        f"no detector {name!r}; wanted a folder with detector.json (of a detector, a store or a model), ground-truth, "
-        "given, grid:BACKBONE, hf:NAME, onnx:FILE, hub:NAME@COMMIT, or one of torchvision's: "
-        + ", ".join(WHOLE_NETWORKS)
-    )
+    request = DetectorRequest(
+        str(found) if name.startswith(HUB) else name, records, features, boxes is not None, weights, rule,
+        {key: value_of(value) for key, value in (assignment(text, "least=36") for text in settings)}, backbone,
+        _names_of(class_names), tell,
+    )  # fmt: skip
+    return ask(request, given, files or name.startswith(HUB))
 
 
 def with_image_feature(detector: Detector, backbone: str | None) -> Detector:
     """The same regions with the whole picture's feature of a backbone: its name, or a folder of a grid detector."""
-    return detector if backbone is None else WithImageFeature(detector, _backbone(backbone, "--image-feature"))
+    return detector if backbone is None else WithImageFeature(detector, backbone_of(backbone, "--image-feature"))
 
 
 def keep_detector(
     name: str,
     out: Path,
-    weights: Path | None,
-    backbone: str | None,
-    settings: Sequence[str],
-    class_names: Path | None,
+    weights: Path | None = None,
+    backbone: str | None = None,
+    settings: Sequence[str] = (),
+    class_names: Path | None = None,
 ) -> list[str]:
-    """Write the detector folder `out` of an official file, or of what `open_detector` finds under this name.
+    """Write the detector folder `out` of a file, or of what else `open_detector` finds under this name.
 
-    Hands back a line for each key or for what was guessed, and one for what it is.
+    Hands back a line for each key or for what was found out or assumed, and one for what it is.
     """
-    if not name.startswith((GRID, HF, ONNX)) and not name.endswith(".onnx"):
-        _only((), {"--weights": weights, "--backbone": backbone}, "an official file")
-        path = fetched(name) if name.startswith(HUB) else Path(name)
-        if not name.startswith(HUB) or path.is_file():
-            return import_detector(path, out, settings, class_names)
-        _only((), {"--set": settings or None, "--class-names": class_names}, f"{name}, a detector folder")
-        name = str(path)
     refuse_existing(out)
-    notes: list[str] = []
-    name = f"{ONNX}{name}" if name.endswith(".onnx") and not name.startswith(ONNX) else name
+    lines: list[str] = []
     detector = open_detector(
-        name,
-        (),
-        weights=weights,
-        settings=settings,
-        backbone=backbone,
-        class_names=names_of(class_names),
-        tell=notes.append,
-    )
-    save_whole(detector, out)
-    return [*notes, line_of(detector.contract)]
+        name, (), None, weights, settings=settings, backbone=backbone, class_names=class_names, tell=lines.append,
+        files=True,
+    )  # fmt: skip
+    try:
+        with whole_folder(out) as temporary:
+            detector.save(temporary)
+    except OSError as error:
+        raise CheckpointError(f"cannot write the detector to {out}: {error.strerror}; choose another place") from error
+    contract = detector.contract
+    classes = f"{len(contract.class_names)} classes" if contract.class_names else "no classes"
+    about = f"{contract.extractor}: {contract.selection}; {contract.feature_size} values a region, {classes}"
+    return [*lines, about]
 
 
-def _onnx(
-    name: str,
-    values: dict[str, Any],
-    backbone: str | None,
-    selection: Selection | None,
-    class_names: Sequence[str],
-    tell: Callable[[str], object],
-) -> Detector:
-    """A grid where the file has a map and nothing says that it finds boxes."""
-    path = Path(name.removeprefix(ONNX))
-    if backbone is None and selection is None and "boxes" not in values and is_backbone(path, values):
-        if class_names:
-            raise RecipeError(f"{path} gives a map of features and no classes; leave out --class-names")
-        cells = values.pop("cells", None)
-        grid, found = of_onnx.read(path, values)
-        for note in found:
-            tell(note)
-        return Grid(grid, cells)
-    proposer, found = OnnxProposer.read(path, values, class_names)
-    for note in found:
-        tell(note)
-    return PooledDetector(proposer, _maybe(backbone), selection or EXACTLY_100)
+def refuse_existing(out: Path) -> None:
+    if holds_something(out):
+        raise RecipeError(f"{out} is there already; give another folder, or delete it")
 
 
-def _maybe(backbone: str | None) -> Backbone | None:
-    return None if backbone is None else _backbone(backbone, "--backbone")
-
-
-def _backbone(name: str, option: str) -> Backbone:
-    if name.startswith(ONNX):
-        return of_onnx.read(Path(name.removeprefix(ONNX)), {})[0]
-    if not (Path(name) / "detector.json").is_file():
-        return Backbone.of(name)
-    grid = load_detector(Path(name))
-    if not isinstance(grid, Grid):
+def fetched(name: str) -> Path:
+    """The detector folder, or the file of weights, that `hub:USER/NAME@COMMIT` has."""
+    if (found := HUB_NAME.fullmatch(name)) is None:
         raise RecipeError(
-            f"{option} {name} holds {grid.contract.extractor}; wanted a backbone, saved as a grid detector"
+            f"{name!r} names no fixed version; wanted hub:USER/NAME@COMMIT with the 40 digits of the commit (on the "
+            "page of the files, under History): what a branch means can change, and the features with it"
         )
-    return grid.backbone
+    use = f"give the folder of {DESCRIBED} and {WEIGHTS}, or the file of weights: diptych import detector FILE OUT"
+    if (described := from_hub(found[1], DESCRIBED, found[2], use)) is not None:
+        from_hub(found[1], WEIGHTS, found[2], use)
+        return described.parent
+    for file in HUB_FILES:
+        if (path := from_hub(found[1], file, found[2], use)) is not None:
+            return path
+    raise CheckpointError(f"{name} has neither {DESCRIBED} nor {' nor '.join(HUB_FILES)}; wanted one of them")
 
 
-def _grid(name: str, weights: Path | None, settings: Sequence[str]) -> Grid:
-    values = {"side": None, "cells": None} | settings_of(settings)
-    for key, value in values.items():
-        if key not in ("side", "cells"):
-            raise RecipeError(f"no setting {key!r} of a grid; {nearest(key, ('side', 'cells'))}")
-        if value is not None and type(value) is not int:
-            raise RecipeError(f"--set {key}={value}: wanted a whole number")
-    return Grid(Backbone.of(name, values["side"], weights), values["cells"])
-
-
-def _only(taken: Sequence[str], options: Mapping[str, Any], what: str) -> None:
-    """Refuse options that would be ignored."""
-    for name, value in options.items():
-        if value is not None and name not in taken:
-            raise RecipeError(f"{name} is not for {what}; leave it out")
+def _names_of(path: Path | None) -> list[str]:
+    """Visual Genome's list has a line for each class but the background."""
+    if path is None:
+        return []
+    try:
+        names = [line.strip() for line in text_of(path, "utf-8-sig").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(
+            f"cannot read the names of classes in {path} ({error}); wanted a text, a name a line"
+        ) from error
+    return names[1:] if names and names[0].strip("_").lower() == "background" else names
 
 
 def _selection(name: str | None) -> Selection | None:

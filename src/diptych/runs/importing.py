@@ -10,8 +10,7 @@ from diptych.core import FeatureContract
 from diptych.data.store.tokens import Tokens
 from diptych.models import ResolvedConfig
 from diptych.models.weights import load_into, read_as_weights
-from diptych.runs.detector_files import refuse_existing
-from diptych.runs.detectors import open_detector
+from diptych.runs.detectors import open_detector, refuse_existing
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.runs.run import fit_to
 from diptych.runtime import unpickle

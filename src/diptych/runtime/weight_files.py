@@ -104,7 +104,7 @@ def find_weights(source: str | os.PathLike[str]) -> Path:
         raise CheckpointError(f"{path} holds neither {' nor '.join(HUB_FILES)}; name the file of weights itself")
     if path.exists() or path.suffix or path.is_absolute() or str(source).count("/") > 1:
         return path  # `read_weights` says what is wrong with it
-    return _from_hub(str(source))
+    return _weights_of(str(source))
 
 
 def find_words(source: str | os.PathLike[str]) -> tuple[Path, bool | None] | None:
@@ -115,7 +115,7 @@ def find_words(source: str | os.PathLike[str]) -> tuple[Path, bool | None] | Non
     if not there and (path.exists() or path.suffix or path.is_absolute() or str(source).count("/") > 1):
         return None
     vocabulary, settings = (
-        (path / file if (path / file).is_file() else None) if there else _fetched(str(source), file)
+        (path / file if (path / file).is_file() else None) if there else from_hub(str(source), file)
         for file in (VOCABULARY, TOKENIZER)
     )
     if vocabulary is None:
@@ -128,30 +128,29 @@ def find_words(source: str | os.PathLike[str]) -> tuple[Path, bool | None] | Non
     return vocabulary, lowercase if isinstance(lowercase, bool) else None
 
 
-def _from_hub(name: str) -> Path:
+def _weights_of(name: str) -> Path:
     for file in HUB_FILES:
-        if (path := _fetched(name, file)) is not None:
+        if (path := from_hub(name, file)) is not None:
             return path
     raise CheckpointError(f"{name} on the hub has neither {' nor '.join(HUB_FILES)}; give the path of its weights")
 
 
-def _fetched(name: str, file: str) -> Path | None:
-    """None where the hub has no such file."""
+def from_hub(name: str, file: str, revision: str | None = None, use: str = "give its path") -> Path | None:
+    """A file of a repository of the hub, fetched once and cached; None where it has no such file. `use`: what to do
+    with the file where it has to be fetched by hand."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
 
+    where = f"download {file} where there is a network, and {use}"
     try:
         with without_retries():
-            return Path(hf_hub_download(name, file))
+            return Path(hf_hub_download(name, file, revision=revision))
     except LocalEntryNotFoundError as error:  # also an EntryNotFoundError: it has to be asked first
-        raise CheckpointError(
-            f"{name} is no file here, and the hub cannot be reached; download {file} where there is a network and "
-            "give its path"
-        ) from error
+        raise CheckpointError(f"{name} is no file here, and the hub cannot be reached; {where}") from error
     except EntryNotFoundError:
         return None
     except (HfHubHTTPError, OSError, ValueError) as error:
         raise CheckpointError(
-            f"{name} is no file here, and fetching it from the hub failed ({first_line(error)}); give the path "
-            "of a file of weights"
+            f"{name} is no file here, and fetching it from the hub failed ({first_line(error)}); check its name, or "
+            f"{where}"
         ) from error

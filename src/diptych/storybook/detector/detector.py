@@ -17,7 +17,7 @@ from diptych.storybook.detector.training import best_boxes
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.letterbox import letterbox, to_picture_fractions
 from diptych.vision.detectors.selection import STORYBOOK, Selection
-from diptych.vision.detectors.weights import fill, fingerprint, write_detector
+from diptych.vision.detectors.weights import fingerprint, restored, write_detector
 
 KIND = "storybook-detector"
 CANDIDATES = 24  # peaks of a picture that are described; a rule that wants more regions gets more
@@ -97,6 +97,6 @@ class StorybookDetector:
         write_detector(folder, described, self.network)
 
     @classmethod
-    def from_folder(cls, described: dict[str, Any], weights: dict[str, Tensor], source: str) -> StorybookDetector:
-        network = fill(SmallDetector(DetectorConfig.from_json(described["shape"])), weights, source)
+    def from_folder(cls, folder: Path, described: dict[str, Any]) -> StorybookDetector:
+        network = restored(SmallDetector(DetectorConfig.from_json(described["shape"])), folder, described)
         return cls(network, Selection.from_json(described["selection"]))

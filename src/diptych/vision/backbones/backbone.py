@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from itertools import chain
-from math import isqrt
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,31 +15,17 @@ from torch import Tensor, nn
 from torchvision.transforms.functional import normalize
 
 from diptych.runtime.errors import CheckpointError, RecipeError
-from diptych.vision.detectors.weights import fill
+from diptych.vision.backbones.opened import Opened, Reading, Three
+from diptych.vision.detectors.weights import WEIGHTS, fill, read_weights
 
-# ImageNet's; every backbone of torchvision and most of timm's were trained with them.
-MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-SIDE = 224
 MOST_SIDE = 4096  # pixels
-Three = tuple[float, float, float]
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How pictures come to a backbone: squares of this side, each colour less its mean, over its deviation."""
-
-    side: int = SIDE
-    mean: Three = MEAN
-    deviation: Three = DEVIATION
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A network as its library hands it over. `config`: what besides its name says how to build it again."""
-
-    trunk: nn.Module  # pixels (B, 3, side, side) to a map (B, F, h, w)
-    reading: Reading
-    config: Mapping[str, Any] = field(default_factory=dict)
+# Modules by what a backbone's name begins with. Each has `opened(name, side, weights, pretrained)` and, for the same
+# network with its weights still to be filled in, `built(described)`, which downloads nothing.
+BACKBONES = {
+    f"{library}/": f"diptych.vision.backbones.of_{module}"
+    for library, module in (("timm", "timm"), ("open_clip", "open_clip"), ("hf", "transformers"), ("onnx", "onnx"))
+}
+OTHERS = "diptych.vision.backbones.of_torchvision"
 
 
 class Backbone(nn.Module):
@@ -60,7 +45,20 @@ class Backbone(nn.Module):
         """
         if side is not None and not 8 <= side <= MOST_SIDE:
             raise RecipeError(f"side={side}; wanted 8 to {MOST_SIDE} pixels")
-        return cls(name, _opened(name, side, weights, pretrained))
+        if weights is not None and not weights.exists():
+            raise CheckpointError(f"no weights at {weights}; wanted those of {name}: check --weights")
+        library, inner = _library(name)
+        return cls(name, library.opened(inner, side, weights, pretrained))
+
+    @classmethod
+    def of_onnx(cls, path: Path, settings: Mapping[str, Any]) -> tuple[Backbone, list[str]]:
+        """With the weights of an ONNX file; and a line for each setting that its shapes decided."""
+        from diptych.vision.backbones import of_onnx
+
+        opened, notes = of_onnx.read(path, settings)
+        backbone = cls(f"onnx/{path.stem}", opened)
+        _ = backbone.map_size  # whether it runs
+        return backbone, notes
 
     @property
     def side(self) -> int:
@@ -92,74 +90,20 @@ class Backbone(nn.Module):
         return {"backbone": self.name, **reading, "config": dict(self.config)}
 
     @classmethod
+    def from_folder(cls, folder: Path, described: Mapping[str, Any]) -> Backbone:
+        """From a detector's folder, whose weights are the backbone's alone."""
+        return cls.from_described(described, read_weights(folder, described), str(folder / WEIGHTS))
+
+    @classmethod
     def from_described(cls, described: Mapping[str, Any], weights: Mapping[str, Tensor], source: str) -> Backbone:
         """Raises KeyError, TypeError or ValueError for what is no description, CheckpointError for other weights."""
         name, config, side = described["backbone"], described["config"], int(described["side"])
         mean, deviation = (cast(Three, tuple(map(float, described[key]))) for key in ("mean", "deviation"))
-        built = cls(name, Opened(_built(name, side, config), Reading(side, mean, deviation), config))
+        built = cls(name, Opened(_library(name)[0].built(described), Reading(side, mean, deviation), config))
         return fill(built, weights, source)
 
 
-def _opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> Opened:
-    if weights is not None and not weights.exists():
-        raise CheckpointError(f"no weights at {weights}; wanted those of {name}: check --weights")
-    library, _, inner = name.partition("/")
-    match library:
-        case "timm":
-            from diptych.vision.backbones import of_timm
-
-            return of_timm.opened(inner, side, weights, pretrained)
-        case "open_clip":
-            from diptych.vision.backbones import of_open_clip
-
-            return of_open_clip.opened(inner, side, weights, pretrained)
-        case "hf":
-            from diptych.vision.backbones import of_transformers
-
-            return of_transformers.opened(inner, side, weights, pretrained)
-    from diptych.vision.backbones import of_torchvision
-
-    return of_torchvision.opened(name, side, weights, pretrained)
-
-
-def _built(name: str, side: int, config: Mapping[str, Any]) -> nn.Module:
-    """The same network again, its weights still to be filled in; nothing is downloaded."""
-    library, _, inner = name.partition("/")
-    match library:
-        case "timm":
-            from diptych.vision.backbones import of_timm
-
-            return of_timm.opened(inner, side, None, False).trunk
-        case "open_clip":
-            from diptych.vision.backbones import of_open_clip
-
-            return of_open_clip.built(config, side)
-        case "hf":
-            from diptych.vision.backbones import of_transformers
-
-            return of_transformers.built(config)
-        case "onnx":
-            from diptych.vision.backbones import of_onnx
-
-            return of_onnx.built(config)
-    from diptych.vision.backbones import of_torchvision
-
-    return of_torchvision.opened(name, side, None, False).trunk
-
-
-def as_map(found: Float[Tensor, "B N F"], cells: int | None = None) -> Float[Tensor, "B F n n"]:
-    """The tokens of a transformer as the square map that they are; class token and registers, which come first, are
-    left out. `cells`: how many of the tokens are cells; None: the largest square number."""
-    batch, count, width = found.shape
-    side = isqrt(count if cells is None or cells > count else cells)
-    return found[:, count - side * side :].transpose(1, 2).reshape(batch, width, side, side)
-
-
-def three(key: str, value: Any) -> Three:
-    """A number for each colour, or one for all."""
-    values = (value,) * 3 if isinstance(value, int | float) else value
-    if not isinstance(values, list | tuple) or len(values) != 3 or not all(isinstance(v, int | float) for v in values):
-        raise RecipeError(f"{key}={value!r}; wanted a number for each of three colours, such as [0.5,0.5,0.5]")
-    if key == "deviation" and not all(v > 0 for v in values):
-        raise RecipeError(f"{key}={value!r}; wanted numbers over 0")
-    return cast(Three, tuple(map(float, values)))
+def _library(name: str) -> tuple[Any, str]:
+    """The module of a backbone's library, and the name that it has there."""
+    begins = next((begins for begins in BACKBONES if name.startswith(begins)), "")
+    return import_module(BACKBONES.get(begins, OTHERS)), name.removeprefix(begins)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from diptych.runtime.errors import RecipeError, nearest
-from diptych.vision.backbones.backbone import DEVIATION, MEAN, SIDE, Backbone, Opened, Reading, as_map, three
 from diptych.vision.backbones.onnx_graph import Feed, Graph
+from diptych.vision.backbones.opened import DEVIATION, MEAN, SIDE, Opened, Reading, as_map, three
 
 KEYS = ("input", "layout", "colours", "side", "mean", "deviation", "map")
 
@@ -43,7 +43,7 @@ class _LastMap(nn.Module):
         )
 
 
-def read(path: Path, settings: Mapping[str, Any]) -> tuple[Backbone, list[str]]:
+def read(path: Path, settings: Mapping[str, Any]) -> tuple[Opened, list[str]]:
     """And a line for each thing that was guessed."""
     for key in settings:
         if key not in KEYS:
@@ -69,14 +69,12 @@ def read(path: Path, settings: Mapping[str, Any]) -> tuple[Backbone, list[str]]:
         )
     output = graph.named("map", str(settings.get("map", maps[-1] if maps else "")), outputs)
     config = {"feed": feed.model_dump(), "map": output, "bytes": graph.size}
-    backbone = Backbone(
-        f"onnx/{path.stem}", Opened(_LastMap(graph, feed, output), Reading(side, mean, deviation), config)
-    )
-    _ = backbone.map_size  # whether it runs
+    opened = Opened(_LastMap(graph, feed, output), Reading(side, mean, deviation), config)
     guessed = {"input": feed.input, "layout": feed.layout, "colours": feed.colours, "side": side, "map": output,
                "mean": list(mean), "deviation": list(deviation)}  # fmt: skip
-    return backbone, [f"assumed: {key}={value}" for key, value in guessed.items() if key not in settings]
+    return opened, [f"assumed: {key}={value}" for key, value in guessed.items() if key not in settings]
 
 
-def built(config: Mapping[str, Any]) -> nn.Module:
+def built(described: Mapping[str, Any]) -> nn.Module:
+    config = described["config"]
     return _LastMap(Graph(config["bytes"]), Feed.model_validate(config["feed"]), config["map"])

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from diptych.runtime.downloads import downloading, first_line
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
 from diptych.runtime.extras import wanted
-from diptych.vision.backbones.backbone import Opened, Reading, Three
+from diptych.vision.backbones.opened import Opened, Reading, Three
 
 # What its loading raises on files that are none of a model's.
 UNREADABLE = (
@@ -76,10 +76,11 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
     return Opened(_LastMap(visual.float().eval()), Reading(size, mean, deviation), config)
 
 
-def built(config: Mapping[str, Any], side: int) -> nn.Module:
+def built(described: Mapping[str, Any]) -> nn.Module:
     with wanted("a backbone of open_clip", "open-clip"):
         from open_clip.model import _build_vision_tower
-    shape = {**config["vision_cfg"], "image_size": side, "timm_model_pretrained": False}
+    config = described["config"]
+    shape = {**config["vision_cfg"], "image_size": described["side"], "timm_model_pretrained": False}
     return _LastMap(_build_vision_tower(config["embed_dim"], shape, config["quick_gelu"]).eval())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from diptych.runtime.downloads import downloading, first_line
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
 from diptych.runtime.extras import wanted
 from diptych.runtime.weight_files import read_weights
-from diptych.vision.backbones.backbone import Opened, Reading, Three, as_map
+from diptych.vision.backbones.opened import Opened, Reading, Three, as_map
 
 
 class _LastMap(nn.Module):
@@ -55,6 +56,10 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
     else:
         model = _created(timm, name, size, False, None)
     return Opened(_LastMap(model.eval()), Reading(size, cast(Three, tuple(cfg.mean)), cast(Three, tuple(cfg.std))))
+
+
+def built(described: Mapping[str, Any]) -> nn.Module:
+    return opened(described["backbone"].removeprefix("timm/"), described["side"], None, False).trunk
 
 
 def _created(timm: Any, name: str, side: int, pretrained: bool, overlay: dict[str, Any] | None) -> Any:

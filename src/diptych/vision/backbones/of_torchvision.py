@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from torchvision.models.feature_extraction import create_feature_extractor, get_
 from diptych.runtime.downloads import downloading
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.weight_files import read_weights
-from diptych.vision.backbones.backbone import SIDE, Opened, Reading
+from diptych.vision.backbones.opened import SIDE, Opened, Reading
 from diptych.vision.detectors.weights import fill
 
 # GoogLeNet's released weights want other means and deviations, into which it turns the usual ones by itself.
@@ -35,7 +36,7 @@ class _LastMap(nn.Module):
 
 
 def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> Opened:
-    trunk = _built(name)
+    trunk = _trunk(name)
     if weights is not None or pretrained:
         tensors = _downloaded(name) if weights is None else read_weights(weights)
         wanted = trunk.state_dict().keys()
@@ -44,7 +45,11 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
     return Opened(trunk, Reading(side or SIDE))
 
 
-def _built(name: str) -> nn.Module:
+def built(described: Mapping[str, Any]) -> nn.Module:
+    return _trunk(described["backbone"])
+
+
+def _trunk(name: str) -> nn.Module:
     known = list_models(module=models)
     if name not in known:
         raise RecipeError(

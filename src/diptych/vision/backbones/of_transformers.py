@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from diptych.runtime.downloads import downloading
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.extras import wanted
-from diptych.vision.backbones.backbone import DEVIATION, MEAN, SIDE, Opened, Reading, Three, as_map
+from diptych.vision.backbones.opened import DEVIATION, MEAN, SIDE, Opened, Reading, Three, as_map
 
 FILES = "config.json, preprocessor_config.json and model.safetensors"
 POOLERS = ("pooler", "head")  # of the whole picture, which a map does without
@@ -61,10 +61,10 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
     return Opened(_LastMap(model.eval()), Reading(size, mean, deviation), config.to_dict())
 
 
-def built(config: Mapping[str, Any]) -> nn.Module:
+def built(described: Mapping[str, Any]) -> nn.Module:
     with wanted("a backbone of transformers", "transformers"):
         from transformers import AutoConfig, AutoModel
-    return _LastMap(AutoModel.from_config(AutoConfig.for_model(**config)).eval())
+    return _LastMap(AutoModel.from_config(AutoConfig.for_model(**described["config"])).eval())
 
 
 def source_of(name: str, folder: Path | None) -> tuple[str, str | None]:

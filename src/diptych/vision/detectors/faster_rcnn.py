@@ -39,8 +39,9 @@ from diptych.runtime.errors import CheckpointError, DataError, RecipeError, near
 from diptych.runtime.weight_files import read_weights
 from diptych.vision.detectors.detection_batch import DetectionBatch
 from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.selection import EXACTLY_100, Selection
-from diptych.vision.detectors.weights import fill, fingerprint, write_detector
+from diptych.vision.detectors.weights import fill, fingerprint, restored, write_detector
 
 KIND = "faster-rcnn"
 WHOLE_NETWORKS = (
@@ -180,10 +181,17 @@ class FasterRCNN:
         write_detector(folder, described, self.network)
 
     @classmethod
-    def from_folder(cls, described: dict[str, Any], weights: dict[str, Tensor], source: str) -> FasterRCNN:
+    def from_folder(cls, folder: Path, described: dict[str, Any]) -> FasterRCNN:
         values = described["shape"]
         shape = FasterRCNNConfig(**{**values, "class_names": tuple(values["class_names"])})
-        return cls(fill(shape.build(), weights, source), shape, Selection.from_json(described["selection"]))
+        return cls(restored(shape.build(), folder, described), shape, Selection.from_json(described["selection"]))
+
+    @classmethod
+    def asked(cls, request: DetectorRequest) -> FasterRCNN:
+        rule = request.selection or EXACTLY_100
+        if request.weights is None or request.name not in WHOLE_NETWORKS:
+            return cls.from_torchvision(request.name, selection=rule)
+        return cls.from_file(request.weights, coco_shape(request.name), rule)
 
     @classmethod
     def from_file(cls, path: Path, shape: FasterRCNNConfig, selection: Selection) -> FasterRCNN:

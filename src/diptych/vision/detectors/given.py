@@ -27,6 +27,7 @@ from diptych.core.contract import GIVEN, FeatureProfile
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import text_of
 from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.weights import write_detector
 from diptych.vision.features.files import FeatureFiles, open_features, state_of
 from diptych.vision.features.profile import PICTURES, name_of, profile_of
@@ -178,7 +179,12 @@ class Given:
         write_detector(folder, described | {"profile": None if profile is None else asdict(profile)})
 
     @classmethod
-    def from_described(cls, described: dict[str, Any]) -> Given:
+    def asked(cls, request: DetectorRequest) -> Given:
+        assert request.features is not None
+        return cls.of(request.features, request.records, request.whole_boxes)
+
+    @classmethod
+    def from_folder(cls, _: Path, described: dict[str, Any]) -> Given:
         """What is known of features, without them."""
         given = cls(described["feature_size"], described["class_names"], whole_boxes=described["whole_boxes"])
         profile = described["profile"]

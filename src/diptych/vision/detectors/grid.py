@@ -13,13 +13,15 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from diptych.core import FeatureContract, Record, Regions
-from diptych.runtime.errors import RecipeError
+from diptych.runtime.errors import RecipeError, nearest
 from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.letterbox import letterbox
-from diptych.vision.detectors.weights import fingerprint, write_detector
+from diptych.vision.detectors.load import load_detector
+from diptych.vision.detectors.request import DetectorRequest
+from diptych.vision.detectors.weights import DETECTOR, fingerprint, write_detector
 
-KIND = "grid"
+KIND, ONNX = "grid", "onnx:"
 CELLS = 7  # on a side, where the map has as many
 
 
@@ -77,5 +79,30 @@ class Grid:
         write_detector(folder, {"kind": KIND, **self.backbone.described, "cells": self.cells}, self.backbone)
 
     @classmethod
-    def from_folder(cls, described: dict[str, Any], weights: dict[str, Tensor], source: str) -> Grid:
-        return cls(Backbone.from_described(described, weights, source), described["cells"])
+    def asked(cls, request: DetectorRequest) -> Grid:
+        values = {"side": None, "cells": None} | dict(request.settings)
+        for key, value in values.items():
+            if key not in ("side", "cells"):
+                raise RecipeError(f"no setting {key!r} of a grid; {nearest(key, ('side', 'cells'))}")
+            if value is not None and type(value) is not int:
+                raise RecipeError(f"--set {key}={value}: wanted a whole number")
+        name = request.name.removeprefix("grid:")
+        return cls(Backbone.of(name, values["side"], request.weights), values["cells"])
+
+    @classmethod
+    def from_folder(cls, folder: Path, described: dict[str, Any]) -> Grid:
+        return cls(Backbone.from_folder(folder, described), described["cells"])
+
+
+def backbone_of(name: str, option: str) -> Backbone:
+    """The backbone that an option names: of a library, of the folder of a grid detector, or `onnx:FILE`."""
+    if name.startswith(ONNX):
+        return Backbone.of_onnx(Path(name.removeprefix(ONNX)), {})[0]
+    if not (Path(name) / DETECTOR).is_file():
+        return Backbone.of(name)
+    grid = load_detector(Path(name))
+    if not isinstance(grid, Grid):
+        raise RecipeError(
+            f"{option} {name} holds {grid.contract.extractor}; wanted a backbone, saved as a grid detector"
+        )
+    return grid.backbone

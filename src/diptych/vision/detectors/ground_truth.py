@@ -13,6 +13,7 @@ from torch import Tensor
 from diptych.core import MASK_CELLS, FeatureContract, Object, Record, Regions
 from diptych.runtime.errors import DataError
 from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.weights import write_detector
 
 KIND = "ground-truth"
@@ -50,8 +51,11 @@ class GroundTruth:
         return cls(sorted(kinds), {name: sorted(values) for name, values in sorted(attributes.items())}, masks)
 
     @classmethod
-    def from_described(cls, described: Mapping[str, Any]) -> GroundTruth:
-        """Raises KeyError where a field is missing."""
+    def asked(cls, request: DetectorRequest) -> GroundTruth:
+        return cls.of(request.records)
+
+    @classmethod
+    def from_folder(cls, _: Path, described: Mapping[str, Any]) -> GroundTruth:
         return cls(described["kinds"], described["attributes"], described.get("masks", False))
 
     @property

@@ -18,7 +18,7 @@ from diptych.core import FeatureContract, Record, Regions
 from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.detectors.detector import Detector, Picture
 from diptych.vision.detectors.letterbox import letterbox
-from diptych.vision.detectors.load import REGIONS
+from diptych.vision.detectors.load import REGIONS, load_detector
 from diptych.vision.detectors.weights import fingerprint, write_detector
 
 KIND = "with-whole"
@@ -65,10 +65,8 @@ class WithImageFeature:
         write_detector(folder, {"kind": KIND, **self.backbone.described}, self.backbone)
 
     @classmethod
-    def from_folder(
-        cls, described: dict[str, Any], weights: dict[str, Tensor], source: str, regions: Detector
-    ) -> WithImageFeature:
-        return cls(regions, Backbone.from_described(described, weights, source))
+    def from_folder(cls, folder: Path, described: dict[str, Any]) -> WithImageFeature:
+        return cls(load_detector(folder / REGIONS), Backbone.from_folder(folder, described))
 
 
 def _mean(cells: Float[Tensor, "F h w"], share: Float[Tensor, "2"]) -> Float[Tensor, "F"]:

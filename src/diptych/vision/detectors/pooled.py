@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,18 @@ from torch import Tensor, nn
 from diptych.core import FeatureContract, Record, Regions
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.vision.backbones.backbone import Backbone
-from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.detector import Detector, Picture
+from diptych.vision.detectors.grid import ONNX, Grid, backbone_of
 from diptych.vision.detectors.letterbox import letterbox, to_square
 from diptych.vision.detectors.pooling import pool_regions
-from diptych.vision.detectors.proposers.of_onnx import OnnxProposer
+from diptych.vision.detectors.proposers.of_onnx import OnnxProposer, is_backbone
 from diptych.vision.detectors.proposers.of_transformers import TransformersProposer
 from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
+from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.selection import EXACTLY_100, Selection
-from diptych.vision.detectors.weights import fill, fingerprint, write_detector
+from diptych.vision.detectors.weights import WEIGHTS, fill, fingerprint, read_weights, write_detector
 
-KIND = "pooled"
+KIND, HF = "pooled", "hf:"
 CELLS = 7  # of a region, both ways
 PROPOSER, BACKBONE = "proposer", "backbone"
 
@@ -113,7 +115,27 @@ class PooledDetector:
         write_detector(folder, described, self.network)
 
     @classmethod
-    def from_folder(cls, described: dict[str, Any], weights: dict[str, Tensor], source: str) -> PooledDetector:
+    def asked(cls, request: DetectorRequest) -> Detector:
+        """Of `hf:NAME`, or of an ONNX file, which may be a backbone: then it is a grid."""
+        path, values, notes = Path(request.name.removeprefix(ONNX)), dict(request.settings), []
+        proposer: Proposer
+        if request.name.startswith(HF):
+            proposer = TransformersProposer.of(request.name.removeprefix(HF), request.weights)
+        elif request.backbone is None and request.selection is None and is_backbone(path, values):
+            if request.class_names:
+                raise RecipeError(f"{path} gives a map of features and no classes; leave out --class-names")
+            return _grid(path, values, request.tell)
+        else:
+            proposer, notes = OnnxProposer.read(path, values, request.class_names)
+        for note in notes:
+            request.tell(note)
+        backbone = None if request.backbone is None else backbone_of(request.backbone, "--backbone")
+        return cls(proposer, backbone, request.selection or EXACTLY_100)
+
+    @classmethod
+    def from_folder(cls, folder: Path, described: dict[str, Any]) -> PooledDetector:
+        source, weights = str(folder / WEIGHTS), read_weights(folder, described)
+
         def part(name: str) -> dict[str, Tensor]:
             return {key.partition(".")[2]: value for key, value in weights.items() if key.startswith(f"{name}.")}
 
@@ -125,3 +147,11 @@ class PooledDetector:
         features = described[BACKBONE]
         backbone = None if features is None else Backbone.from_described(features, part(BACKBONE), source)
         return cls(proposer, backbone, Selection.from_json(described["selection"]))
+
+
+def _grid(path: Path, values: dict[str, Any], tell: Callable[[str], object]) -> Grid:
+    cells = values.pop("cells", None)
+    backbone, notes = Backbone.of_onnx(path, values)
+    for note in notes:
+        tell(note)
+    return Grid(backbone, cells)

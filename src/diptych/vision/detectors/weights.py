@@ -100,6 +100,11 @@ def read_weights(folder: Path, described: Mapping[str, Any]) -> dict[str, Tensor
         raise CheckpointError(f"{path} is no safetensors file ({error}); copy the whole folder again") from error
 
 
+def restored(module: M, folder: Path, described: Mapping[str, Any]) -> M:
+    """The module with the weights of a detector's folder."""
+    return fill(module, read_weights(folder, described), str(folder / WEIGHTS))
+
+
 def _read_whole(folder: Path, described: Mapping[str, Any]) -> bytes:
     path = folder / WEIGHTS
     try:

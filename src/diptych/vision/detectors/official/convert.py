@@ -67,6 +67,14 @@ class Converted:
     left: dict[str, str] = field(default_factory=dict)  # theirs -> why
     notes: list[str] = field(default_factory=list)  # what was found out, and what had to be assumed
 
+    def lines(self) -> list[str]:
+        """One for each key, and a count."""
+        return [
+            *(f"renamed  {theirs} -> {ours}" for theirs, ours in self.renamed.items()),
+            *(f"left     {name}: {why}" for name, why in self.left.items()),
+            f"{len(self.tensors)} loaded, {len(self.renamed)} renamed, 0 missing, {len(self.left)} left",
+        ]
+
 
 def convert(tensors: Tensors, cfg: str | None, source: str) -> Converted:
     """`cfg`: the text of Detectron's settings, where the file has one. Raises CheckpointError for any other file."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from functools import cached_property
@@ -16,11 +16,14 @@ from diptych.core import FeatureContract, Record, Regions
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.official.butd import Butd, ButdPipeline, ButdSettings, ButdShape
+from diptych.vision.detectors.official.convert import convert
+from diptych.vision.detectors.official.files import read_file
 from diptych.vision.detectors.official.prepare import Prepared
 from diptych.vision.detectors.official.regions import Found, Settings
 from diptych.vision.detectors.official.resnet import sizes_of
 from diptych.vision.detectors.official.x101 import X101, X101Pipeline, X101Settings, X101Shape
-from diptych.vision.detectors.weights import fill, fingerprint, write_detector
+from diptych.vision.detectors.request import DetectorRequest
+from diptych.vision.detectors.weights import WEIGHTS, fill, fingerprint, read_weights, write_detector
 
 KIND = "official"
 AT_ONCE = 4  # pictures of one size through the trunk
@@ -129,12 +132,26 @@ class OfficialDetector:
         write_detector(folder, described, self.pipeline.network)
 
     @classmethod
-    def from_folder(cls, described: dict[str, Any], weights: dict[str, Tensor], source: str) -> OfficialDetector:
+    def asked(cls, request: DetectorRequest) -> OfficialDetector:
+        """From a file of Detectron (.pkl), airsplay (.pkl), MILVLG (.pth) or Hugging Face (.bin, .safetensors), known
+        by what is in it. Settings of the request replace those of the file or of the code."""
+        tensors, cfg = read_file(Path(request.name))
+        done = convert(tensors, cfg, request.name)
+        settings = with_settings(done.settings, request.settings)
+        detector = cls.of(done.tensors, settings, request.class_names, request.name)
+        said = tuple(f"assumed: {name}=" for name in request.settings)
+        for line in (*done.lines(), *(note for note in done.notes if not note.startswith(said))):
+            request.tell(line)
+        return detector
+
+    @classmethod
+    def from_folder(cls, folder: Path, described: dict[str, Any]) -> OfficialDetector:
         settings: type[Settings] = {"butd": ButdSettings, "x101": X101Settings}[described["network"]]
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in described["settings"].items()
         }
-        return cls.of(weights, settings(**values), described["class_names"], source)
+        weights = read_weights(folder, described)
+        return cls.of(weights, settings(**values), described["class_names"], str(folder / WEIGHTS))
 
 
 def _names(names: Sequence[str], count: int) -> tuple[str, ...]:
@@ -168,7 +185,7 @@ def _precision(settings: Settings, device: torch.device) -> Iterator[None]:
         yield
 
 
-def with_settings(settings: Settings, changes: dict[str, Any]) -> Settings:
+def with_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """The same with some of them changed; an unknown name or a value of another kind is refused."""
     known = {field.name: getattr(settings, field.name) for field in fields(settings) if field.name != "dialect"}
     values = asdict(settings)

@@ -1,4 +1,4 @@
-"""Any ONNX detector: what it wants and gives is told by its file, guessed, or said (`OnnxSettings`)."""
+"""Any ONNX detector: what it wants and gives is declared (`OnnxSettings`), or follows from its names and shapes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from torchvision.ops import box_convert
 
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
-from diptych.vision.backbones.backbone import three
 from diptych.vision.backbones.onnx_graph import Axis, Feed, Graph
+from diptych.vision.backbones.opened import three
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.letterbox import GREY
 from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
@@ -54,6 +54,10 @@ class OnnxSettings(BaseModel):
     classes: NonNegativeInt = 0  # how many, where labels are numbers; 0: no probabilities
     first_label: NonNegativeInt = 0  # the number of the first class
 
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.width, self.height
+
 
 class OnnxProposer(Proposer):
     def __init__(
@@ -67,15 +71,22 @@ class OnnxProposer(Proposer):
     def read(
         cls, path: Path, changes: Mapping[str, Any], class_names: Sequence[str] = ()
     ) -> tuple[OnnxProposer, list[str]]:
-        """And a line for each thing that was guessed. The network is tried on a grey picture."""
+        """And a line for each setting that names and shapes decided. The network is tried on a grey picture.
+
+        Raises RecipeError where they leave open what boxes are.
+        """
         graph = Graph.read(path)
         feed = Feed.guess(graph, changes)
         settings = guess(graph, feed, changes)
         proposer = cls(f"onnx:{path.stem}", graph, feed, settings, class_names or graph.class_names)
         grey = torch.full((3, settings.height, settings.width), GREY, dtype=torch.uint8)
-        if "form" not in changes and proposer.leaves_cells(grey):
-            proposer.settings = settings = derive(settings, form="yolox")
         found = proposer.propose([grey])[0]
+        if settings.outputs == "rows" and "form" not in changes and len(found.boxes) == len(_cells(*settings.size)):
+            raise RecipeError(
+                f"{path} has a row for each cell of {', '.join(map(str, STRIDES))} pixels, and does not say what is in "
+                "it; give --set form=yolox for boxes in cells, as YOLOX's own export leaves them, or --set form=cxcywh "
+                "for boxes that are decoded"
+            )
         if found.labels is not None and not proposer.class_names:
             proposer.class_names = tuple(f"class {number}" for number in range(found.labels.shape[1]))
         if found.features is not None:
@@ -104,15 +115,6 @@ class OnnxProposer(Proposer):
         """One by one: what is found in a picture does not depend on its company."""
         return [self._one(picture) for picture in pictures]
 
-    def leaves_cells(self, grey: Picture) -> bool:
-        """Whether boxes come as YOLOX leaves them: a row for each cell, and sides below 0, which logarithms alone can
-        be."""
-        wanted = self.settings
-        if (wanted.outputs, wanted.form, wanted.unit) != ("rows", "cxcywh", "pixels"):
-            return False
-        table = _table(self._run(grey)[0][wanted.boxes], wanted.boxes)
-        return len(table) == len(_cells(wanted.width, wanted.height)) and bool((table[:, 2:4] < 0).any())
-
     def _one(self, picture: Picture) -> Candidates:
         wanted = self.settings
         found, share = self._run(picture)
@@ -133,7 +135,7 @@ class OnnxProposer(Proposer):
         if form == "yxyx":
             return boxes[:, [1, 0, 3, 2]]
         if form == "yolox":
-            boxes, form = _in_pixels(boxes, _cells(wanted.width, wanted.height)), "cxcywh"
+            boxes, form = _in_pixels(boxes, _cells(*wanted.size)), "cxcywh"
         corners: Tensor = box_convert(boxes, form, "xyxy")
         return corners
 
@@ -257,12 +259,15 @@ SIZES = {"width", "height"}
 
 
 def is_backbone(path: Path, changes: Mapping[str, Any]) -> bool:
-    """Whether the file rather gives a map or tokens than boxes."""
+    """Whether the file is a backbone: it has a map (four axes), or a table that is neither of boxes nor of a map's
+    boxes, and nothing in its names or in `changes` speaks of boxes."""
     outputs = Graph.read(path).outputs
-    if "map" in changes or any(len(axes) == 4 for axes in outputs.values()):
-        return "map" in changes or _like(outputs, *BOXES) is None
+    if "map" in changes or {"boxes", "outputs"} & changes.keys() or _like(outputs, *BOXES) is not None:
+        return "map" in changes
+    if any(len(axes) == 4 for axes in outputs.values()):
+        return True
     tables = [axes for axes in outputs.values() if len(axes) == 3]
-    if "outputs" in changes or len(outputs) > 2 or _like(outputs, *BOXES) is not None or not tables:
+    if len(outputs) > 2 or not tables:
         return False
     return tables[0][-1] not in (4, 6) and max(tables[0][1] or 0, tables[0][2] or 0) < MANY
 

@@ -1,0 +1,32 @@
+"""The file of an official detector: its tensors, and the text of its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from diptych.runtime import unpickle
+from diptych.runtime.errors import CheckpointError
+from diptych.runtime.weight_files import Tensors, read_weights
+
+
+def read_file(path: Path) -> tuple[Tensors, str | None]:
+    """Tensors by their names in the file, and the text of Detectron's settings where there is one."""
+    if not path.is_file():
+        kind = "a folder" if path.is_dir() else "missing"
+        raise CheckpointError(f"{path} is {kind}; wanted a detector's official file (.pkl, .pth, .bin or .safetensors)")
+    if path.suffix != ".pkl":
+        return read_weights(path), None
+    held = unpickle.load(path)
+    inner = next((held[name] for name in ("blobs", "model") if isinstance(held, dict) and name in held), held)
+    if not isinstance(inner, Mapping) or not any(isinstance(value, np.ndarray) for value in inner.values()):
+        raise CheckpointError(f"{path} holds no table of arrays; wanted Detectron's `blobs` or airsplay's `model`")
+    arrays = {str(k): np.asarray(v) for k, v in inner.items() if isinstance(v, np.ndarray | np.generic)}
+    wrong = next((name for name, value in arrays.items() if value.dtype.kind not in "fiu"), None)
+    if wrong is not None:
+        raise CheckpointError(f"{path}: {wrong} is an array of {arrays[wrong].dtype}, wanted numbers; copy it again")
+    cfg = held.get("cfg")
+    return {name: torch.from_numpy(value) for name, value in arrays.items()}, cfg if isinstance(cfg, str) else None
