@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib import import_module
 from itertools import chain
@@ -51,14 +51,15 @@ class Backbone(nn.Module):
         return cls(name, library.opened(inner, side, weights, pretrained))
 
     @classmethod
-    def of_onnx(cls, path: Path, settings: Mapping[str, Any]) -> tuple[Backbone, list[str]]:
-        """With the weights of an ONNX file; and a line for each setting that its shapes decided."""
+    def of_onnx(
+        cls, path: Path, settings: Mapping[str, Any], tell: Callable[[str], object] = lambda _: None
+    ) -> Backbone:
+        """With the weights of an ONNX file; `tell` hears each setting that its names and shapes decided."""
         from diptych.vision.backbones import of_onnx
 
-        opened, notes = of_onnx.read(path, settings)
-        backbone = cls(f"onnx/{path.stem}", opened)
+        backbone = cls(f"onnx/{path.stem}", of_onnx.read(path, settings, tell))
         _ = backbone.map_size  # whether it runs
-        return backbone, notes
+        return backbone
 
     @property
     def side(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,8 @@ class _LastMap(nn.Module):
         )
 
 
-def read(path: Path, settings: Mapping[str, Any]) -> tuple[Opened, list[str]]:
-    """And a line for each thing that was guessed."""
+def read(path: Path, settings: Mapping[str, Any], tell: Callable[[str], object]) -> Opened:
+    """`tell` hears each setting that names and shapes decided."""
     for key in settings:
         if key not in KEYS:
             raise RecipeError(f"no setting {key!r} of an ONNX backbone; {nearest(key, KEYS)}")
@@ -69,10 +69,12 @@ def read(path: Path, settings: Mapping[str, Any]) -> tuple[Opened, list[str]]:
         )
     output = graph.named("map", str(settings.get("map", maps[-1] if maps else "")), outputs)
     config = {"feed": feed.model_dump(), "map": output, "bytes": graph.size}
-    opened = Opened(_LastMap(graph, feed, output), Reading(side, mean, deviation), config)
     guessed = {"input": feed.input, "layout": feed.layout, "colours": feed.colours, "side": side, "map": output,
                "mean": list(mean), "deviation": list(deviation)}  # fmt: skip
-    return opened, [f"assumed: {key}={value}" for key, value in guessed.items() if key not in settings]
+    for key, value in guessed.items():
+        if key not in settings:
+            tell(f"assumed: {key}={value}")
+    return Opened(_LastMap(graph, feed, output), Reading(side, mean, deviation), config)
 
 
 def built(described: Mapping[str, Any]) -> nn.Module:

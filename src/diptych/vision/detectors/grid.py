@@ -97,7 +97,7 @@ class Grid:
 def backbone_of(name: str, option: str) -> Backbone:
     """The backbone that an option names: of a library, of the folder of a grid detector, or `onnx:FILE`."""
     if name.startswith(ONNX):
-        return Backbone.of_onnx(Path(name.removeprefix(ONNX)), {})[0]
+        return Backbone.of_onnx(Path(name.removeprefix(ONNX)), {})
     if not (Path(name) / DETECTOR).is_file():
         return Backbone.of(name)
     grid = load_detector(Path(name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -117,18 +117,17 @@ class PooledDetector:
     @classmethod
     def asked(cls, request: DetectorRequest) -> Detector:
         """Of `hf:NAME`, or of an ONNX file, which may be a backbone: then it is a grid."""
-        path, values, notes = Path(request.name.removeprefix(ONNX)), dict(request.settings), []
+        path, values = Path(request.name.removeprefix(ONNX)), dict(request.settings)
         proposer: Proposer
         if request.name.startswith(HF):
             proposer = TransformersProposer.of(request.name.removeprefix(HF), request.weights)
         elif request.backbone is None and request.selection is None and is_backbone(path, values):
             if request.class_names:
                 raise RecipeError(f"{path} gives a map of features and no classes; leave out --class-names")
-            return _grid(path, values, request.tell)
+            cells = values.pop("cells", None)
+            return Grid(Backbone.of_onnx(path, values, request.tell), cells)
         else:
-            proposer, notes = OnnxProposer.read(path, values, request.class_names)
-        for note in notes:
-            request.tell(note)
+            proposer = OnnxProposer.read(path, values, request.class_names, request.tell)
         backbone = None if request.backbone is None else backbone_of(request.backbone, "--backbone")
         return cls(proposer, backbone, request.selection or EXACTLY_100)
 
@@ -147,11 +146,3 @@ class PooledDetector:
         features = described[BACKBONE]
         backbone = None if features is None else Backbone.from_described(features, part(BACKBONE), source)
         return cls(proposer, backbone, Selection.from_json(described["selection"]))
-
-
-def _grid(path: Path, values: dict[str, Any], tell: Callable[[str], object]) -> Grid:
-    cells = values.pop("cells", None)
-    backbone, notes = Backbone.of_onnx(path, values)
-    for note in notes:
-        tell(note)
-    return Grid(backbone, cells)

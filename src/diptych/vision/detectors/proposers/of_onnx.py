@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -69,9 +69,9 @@ class OnnxProposer(Proposer):
 
     @classmethod
     def read(
-        cls, path: Path, changes: Mapping[str, Any], class_names: Sequence[str] = ()
-    ) -> tuple[OnnxProposer, list[str]]:
-        """And a line for each setting that names and shapes decided. The network is tried on a grey picture.
+        cls, path: Path, changes: Mapping[str, Any], class_names: Sequence[str], tell: Callable[[str], object]
+    ) -> OnnxProposer:
+        """The network is tried on a grey picture. `tell` hears each setting that names and shapes decided.
 
         Raises RecipeError where they leave open what boxes are.
         """
@@ -91,9 +91,11 @@ class OnnxProposer(Proposer):
             proposer.class_names = tuple(f"class {number}" for number in range(found.labels.shape[1]))
         if found.features is not None:
             proposer.feature_size = found.features.shape[1]
-        said = {**feed.model_dump(), **settings.model_dump()}
-        guessed = [f"assumed: {key}={_plain(value)}" for key, value in said.items() if key not in changes and value]
-        return proposer, [line for line in guessed if not ("size" in changes and line.split("=")[0][9:] in SIZES)]
+        given = {*changes, *(SIZES if "size" in changes else ())}
+        for key, value in {**feed.model_dump(), **settings.model_dump()}.items():
+            if key not in given and value:
+                tell(f"assumed: {key}={_plain(value)}")
+        return proposer
 
     @property
     def described(self) -> Mapping[str, Any]:
