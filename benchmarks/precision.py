@@ -70,7 +70,7 @@ def written(folder: ModelFolder, store: Store, split: str, most: int) -> dict[st
     for name in FORMATS:
         folder.on(CPU, name)
         said[name] = spec.by_key(ask(task, folder.model, records))
-    scores = {name: spec.score(captions, records, None)["CIDEr"] for name, captions in said.items()}
+    scores = {name: spec.scoring.score(captions, records, None)["CIDEr"] for name, captions in said.items()}
     same = sum(said["fp32"][key] == said["bf16"][key] for key in said["fp32"])
     return {
         "pictures": len(records),

@@ -30,6 +30,7 @@ from diptych.data.store.tokens import FILE as TOKENS
 from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
 from diptych.metrics.retrieval import RECALLS
 from diptych.models.decoding import DecodingOptions
+from diptych.models.decoding.chosen import chosen_decoding
 from diptych.runs.distributed import workers
 from diptych.runs.evaluation.augment import SPARE, augment
 from diptych.runs.evaluation.retrieve import retrieve
@@ -39,7 +40,6 @@ from diptych.runs.run import fit_to, run
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import write_atomically
 from diptych.systems import find_recipe
-from diptych.systems.decoding import chosen_decoding
 from diptych.tasks.matching import AT
 from experiments.claiming import claim
 from experiments.figures import of_interval, save

@@ -18,8 +18,9 @@ from PIL import Image
 from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.serving import Predictor
-from diptych.serving.service.app import Service, make_app
+from diptych.serving.service.app import make_app
 from diptych.serving.service.guard import Guard
+from diptych.serving.service.service import Service
 from diptych.serving.service.worker import Job
 from diptych.storybook.detector.detector import StorybookDetector
 from diptych.storybook.detector.network import DetectorConfig, SmallDetector

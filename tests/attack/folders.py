@@ -195,7 +195,7 @@ def _service(world: Path) -> Any:
     if world not in SERVICE:
         from diptych.runs.folder import open_model
         from diptych.serving import Predictor
-        from diptych.serving.service.app import Service
+        from diptych.serving.service.service import Service
         from tests.service import Local
 
         SERVICE[world] = Local(Service({"a": Predictor(open_model(world / "captioner"))}))

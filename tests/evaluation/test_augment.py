@@ -18,6 +18,7 @@ from diptych.data.formats import jsonl
 from diptych.data.store.store import Store, StoreWriter
 from diptych.metrics.tokenise import tokens_of
 from diptych.models.decoding import DecodingOptions, Hypothesis
+from diptych.models.decoding.chosen import chosen_decoding
 from diptych.runs.evaluation import augment as augmenting
 from diptych.runs.evaluation.augment import augment
 from diptych.runs.evaluation.evaluate import score_model
@@ -28,7 +29,6 @@ from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene
 from diptych.systems import find_recipe
-from diptych.systems.decoding import chosen_decoding
 from diptych.vision.detectors.ground_truth import GroundTruth
 
 SETTINGS = (

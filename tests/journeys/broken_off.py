@@ -10,7 +10,7 @@ from diptych.core import Batch, Record, Sample
 from diptych.data.store.tokens import Tokens
 from diptych.tasks.nlvr import NlvrObjectives
 from diptych.tasks.scores import Baselines, Scores, share_scores
-from diptych.tasks.spec import Small, TaskSpec
+from diptych.tasks.spec import Small, TaskScoring, TaskSpec, TaskTraining
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,15 @@ BROKEN_OFF = TaskSpec(
     name="broken-off",
     title="Broken off",
     learns="tell whole sentences",
-    noun="sentences",
     field="captions",
-    key="whole",
     head="nlvr",
-    watched="accuracy",
-    shown=("accuracy",),
     build=lambda given: BrokenOff(given.tokens, given.max_words),
-    score=score_broken_off,
-    baselines=lambda records, training: Baselines({"accuracy": 0.5}, {}, ("blind: at random",)),
-    small=Small(NlvrObjectives(), max_words=24),
+    training=TaskTraining(watched="accuracy", small=Small(NlvrObjectives(), max_words=24)),
+    scoring=TaskScoring(
+        noun="sentences",
+        key="whole",
+        shown=("accuracy",),
+        score=score_broken_off,
+        baselines=lambda records, training: Baselines({"accuracy": 0.5}, {}, ("blind: at random",)),
+    ),
 )

@@ -14,11 +14,12 @@ from diptych.cli import main
 from diptych.runtime.errors import DataError, ServingError
 from diptych.serving import client as clients
 from diptych.serving.client import Client
-from diptych.serving.messages import CaptionRequest
+from diptych.tasks import CAPTION
+from diptych.tasks.caption import CaptionRequest
 from tests.service import picture
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
-CAPTION = json.dumps({"picture": "a", "caption": "a\x1b[2Jkite\u2028x", "score": -1.0}).encode()
+WRITTEN = json.dumps({"picture": "a", "caption": "a\x1b[2Jkite\u2028x", "score": -1.0}).encode()
 
 
 class Stub:
@@ -78,11 +79,11 @@ def answer(status: int, body: bytes = b"", length: int | None = None, **headers:
 
 def test_picture_and_token_go_to_no_other_place(stub, photo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIPTYCH_TOKEN", "secret")
-    other = stub(answer(200, CAPTION))
+    other = stub(answer(200, WRITTEN))
     for status in (301, 302, 303, 307, 308):
         one = stub(answer(status, Location=f"{other.url}/v1/caption"))
         with pytest.raises(ServingError, match=rf"answered {status}: it is elsewhere \('{other.url}/v1/caption'\)"):
-            Client(one.url).caption(photo, CaptionRequest())
+            Client(one.url).ask(CAPTION.asked, photo, CaptionRequest())
         assert one.asked == [("/v1/caption", "Bearer secret")]
     assert other.asked == []
 
@@ -94,7 +95,7 @@ def test_picture_and_token_go_to_no_other_place(stub, photo: Path, monkeypatch: 
         (answer(200, b"{}"), "is no service of this version"),
         (answer(200, b"[]"), "is no service of this version"),
         (answer(200, b'{"caption": "\\ud800", "score": 0, "picture": "a"}'), "no answer from .*hex escape"),
-        (answer(200, CAPTION[:-5], length=10**6), "no answer from .*EOF"),
+        (answer(200, WRITTEN[:-5], length=10**6), "no answer from .*EOF"),
         (answer(200, b" " * 2_000), "no answer from .*more than 0 MiB"),
         (lambda handler: handler.wfile.write(b"\x00garbage\r\n\r\n"), "no answer from"),
         (answer(500, b'{"detail": ["' + b"x" * 900 + b'"]}'), r"answered 500: \['xxx"),
@@ -106,7 +107,7 @@ def test_an_answer_of_no_service_is_a_sentence(
 ) -> None:
     monkeypatch.setattr(clients, "MOST", 1_000 if "more than" in match else 10**6)
     with pytest.raises(ServingError, match=match) as raised:
-        Client(stub(said).url).caption(photo, CaptionRequest())
+        Client(stub(said).url).ask(CAPTION.asked, photo, CaptionRequest())
     assert len(str(raised.value)) < 1_500
 
 
@@ -116,14 +117,14 @@ def test_it_is_asked_again_after_seconds_alone(stub, photo: Path, monkeypatch: p
     monkeypatch.setattr(clients.time, "sleep", slept.append)
     one = stub(answer(503, b'{"detail": "full"}', Retry_After=after))
     with pytest.raises(ServingError, match="answered 503: full"):
-        Client(one.url).caption(photo, CaptionRequest())
+        Client(one.url).ask(CAPTION.asked, photo, CaptionRequest())
     assert slept == [10.0 if after == "999" else 1.0] * (clients.TRIES - 1)
 
 
 def test_what_it_says_moves_no_cursor(
     stub, photo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = (answer(200, CAPTION), answer(422, b'{"detail": "\\u001b[2J no"}'), answer(500, b'{"detail": "\\u001b[2J"}'))
+    said = (answer(200, WRITTEN), answer(422, b'{"detail": "\\u001b[2J no"}'), answer(500, b'{"detail": "\\u001b[2J"}'))
     for code, one in zip((0, 1, 1), said, strict=True):
         monkeypatch.setattr("sys.argv", ["diptych", "caption", str(photo), "--server", stub(one).url])
         with pytest.raises(SystemExit) as ended:
@@ -137,4 +138,4 @@ def test_what_it_says_moves_no_cursor(
 
 def test_a_refusal_is_of_the_picture(stub, photo: Path) -> None:
     with pytest.raises(DataError, match=r"too large \(.*a\.png\)"):
-        Client(stub(answer(413, b'{"detail": "too large"}')).url).caption(photo, CaptionRequest())
+        Client(stub(answer(413, b'{"detail": "too large"}')).url).ask(CAPTION.asked, photo, CaptionRequest())

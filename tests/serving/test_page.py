@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from diptych.serving.service import server as serving
-from diptych.serving.service.app import Service
 from diptych.serving.service.limits import Limits
 from diptych.serving.service.pictures import Gallery
+from diptych.serving.service.service import Service
 from tests.service import make_model, picture
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync")

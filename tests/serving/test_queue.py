@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from diptych.serving import Predictor
-from diptych.serving.service.app import Service
 from diptych.serving.service.limits import Limits
+from diptych.serving.service.service import Service
 from diptych.serving.service.worker import Job
 from tests.service import Local, hold, make_model, picture, problem
 

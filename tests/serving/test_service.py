@@ -20,9 +20,9 @@ from PIL import Image
 from diptych.core import FeatureContract
 from diptych.runtime.errors import GalleryError
 from diptych.serving import Predictor
-from diptych.serving.service.app import Service
 from diptych.serving.service.pictures import Gallery
-from diptych.serving.taught import TASKS
+from diptych.serving.service.service import Service
+from diptych.tasks import asked_tasks
 from tests.service import Local, hold, make_model, picture, problem
 
 
@@ -156,7 +156,7 @@ def test_what_a_service_offers_is_what_its_models_have_learnt(tmp_path, model):
     writer = make_model(tmp_path / "writer", ["word"])
     local = Local(Service({"toy": model, "writer": writer}))
     told = {one["name"]: one for one in local.get("/v1/models").json()["models"]}
-    assert tuple(told["toy"]["tasks"]) == TASKS[:-1], "no pictures, no search"
+    assert told["toy"]["tasks"] == list(asked_tasks())[:-1], "no pictures, no search"
     assert told["writer"]["tasks"] == ["caption"]
     assert told["writer"]["sees"] == ["dog", "bird"]
     refused = problem(local.post("/v1/ask", picture(), data={"question": "what", "model": "writer"}))
@@ -209,14 +209,14 @@ def test_requests_that_come_together_share_a_pass_and_are_answered_as_alone(loca
 
 
 def test_a_broken_request_does_not_fail_those_beside_it(local, model, monkeypatch):
-    captions = type(model).captions
+    answers = type(model).answers
 
-    def poisoned(self: Predictor, pictures: Any, *rest: Any, **named: Any) -> Any:
-        if any(record.size == (20, 20) for record in pictures):
+    def poisoned(self: Predictor, spec: Any, asked: Any) -> Any:
+        if any(record.size == (20, 20) for record, _ in asked):
             raise RuntimeError("a fault in /a/path")
-        return captions(self, pictures, *rest, **named)
+        return answers(self, spec, asked)
 
-    monkeypatch.setattr(type(model), "captions", poisoned)
+    monkeypatch.setattr(type(model), "answers", poisoned)
     held = threading.Event()
     hold(local, held)
     contents = [picture(), picture(size=(20, 20)), picture("blue")]
@@ -263,7 +263,7 @@ def test_the_page_and_the_documents_name_no_other_host(local):
         assert "style=" not in answer.text.replace("viewport", ""), "the policy lets no style inside"
     assert "script-src 'self'" in local.get("/").headers["content-security-policy"]
     docs = local.get("/docs").text
-    for task in TASKS:
+    for task in asked_tasks():
         assert f"/v1/{task}" in docs
     assert local.get("/openapi.json").json()["paths"]["/v1/caption"]["post"]["requestBody"]["content"].keys() == {
         "multipart/form-data",

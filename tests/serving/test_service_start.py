@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from diptych.serving import load
-from diptych.serving.service.app import Service
 from diptych.serving.service.limits import Limits
 from diptych.serving.service.server import bind
+from diptych.serving.service.service import Service
 from tests.service import Local, make_model
 
 

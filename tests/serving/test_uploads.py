@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from diptych.serving.service.app import Service
 from diptych.serving.service.guard import POLICY
 from diptych.serving.service.limits import Limits
+from diptych.serving.service.service import Service
 from tests.service import Local, make_model, picture, problem
 
 FORM = "multipart/form-data; boundary=x"

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from diptych.core import IGNORE, Choices, Expression, Object, Record, Statement, TaskItem, collate, iou
 from diptych.runtime.errors import DataError
 from diptych.tasks import ENTAILMENT, NLVR
-from diptych.tasks.baselines import BlindChoice
+from diptych.tasks.baselines import BlindChoice, vcr_baselines
 from diptych.tasks.referring import Referring, referring_baselines, score_referring
 from diptych.tasks.spec import TaskOptions
-from diptych.tasks.vcr import Vcr, chosen, cut, names_of, score_vcr, vcr_baselines
+from diptych.tasks.vcr import Vcr, chosen, cut, names_of, score_vcr
 from tests.deciding import ANSWERS, REASONS, RECORDS, TOKENS
 
 VERDICTS = [spec.build(TaskOptions(TOKENS)) for spec in (NLVR, ENTAILMENT)]
@@ -155,14 +155,14 @@ def test_verdicts_beside_words_alone() -> None:
         Record(f"r{n}", statements=(Statement(f"s{n}", "there is a dog" if n < 2 else "it rains", n < 2),))
         for n in range(4)
     ]
-    baselines = NLVR.baselines
+    baselines = NLVR.scoring.baselines
     assert baselines is not None
     said = {"s0": True, "s1": True, "s2": True, "s3": False}
-    scores = NLVR.score(said, records, baselines(records, records * 3))
+    scores = NLVR.scoring.score(said, records, baselines(records, records * 3))
     assert (scores["accuracy"].value, scores["accuracy"].blind) == (75, 100)
-    assert NLVR.score(said, records, baselines(records, []))["accuracy"].blind == 50
+    assert NLVR.scoring.score(said, records, baselines(records, []))["accuracy"].blind == 50
     with pytest.raises(DataError, match="no record has statements"):
-        NLVR.score({}, [Record("a")], None)
+        NLVR.scoring.score({}, [Record("a")], None)
 
 
 def test_hypotheses_of_three_classes() -> None:
@@ -177,11 +177,11 @@ def test_hypotheses_of_three_classes() -> None:
     assert [[len(task.queries(one)), len(task.samples(one))] for one in records] == [[1, 1]] * 3 + [[2, 0]]
     assert [task.samples(one)[0].truth for one in known] == [{"class": number} for number in range(3)]
     said = {"h0": "entailment", "h1": "entailment", "h2": "contradiction", "h3": "neutral", "h4": "neutral"}
-    assert ENTAILMENT.baselines is not None
-    blind = ENTAILMENT.baselines(records, [known[1]])
-    scores = ENTAILMENT.score(said, records, blind)
+    assert ENTAILMENT.scoring.baselines is not None
+    blind = ENTAILMENT.scoring.baselines(records, [known[1]])
+    scores = ENTAILMENT.scoring.score(said, records, blind)
     assert (scores["accuracy"].value, scores["accuracy"].blind) == pytest.approx((200 / 3, 100 / 3))
-    assert ENTAILMENT.baselines(records, []).blind == {"accuracy": pytest.approx(1 / 3)}
+    assert ENTAILMENT.scoring.baselines(records, []).blind == {"accuracy": pytest.approx(1 / 3)}
     assert ENTAILMENT.texts(records[0]) == ["a dog sleeps"]
 
 

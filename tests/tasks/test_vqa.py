@@ -55,7 +55,7 @@ def test_a_question_that_nobody_answered_is_asked_and_neither_taught_nor_scored(
     assert (scores["accuracy"].value, scores["accuracy"].blind, scores.items) == (100, 50, 2)
     assert "1 questions that nobody answered are not scored" in scores.notes
     monkeypatch.setattr(TrainingRecords, "words", lambda _: iter(records))
-    notes = list(VQA.notes(task, TrainingRecords.__new__(TrainingRecords)))
+    notes = list(VQA.training.notes(task, TrainingRecords.__new__(TrainingRecords)))
     assert notes[0] == "1 of 3 questions are left out: nobody answered them"
     fate = "teach what is wrong alone" if form == "binary" else "are left out"
     assert notes[1] == f"1 of 3 questions {fate}: the model gives none of their answers (the first: c, 'no')"

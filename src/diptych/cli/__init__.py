@@ -14,12 +14,14 @@ from io import TextIOWrapper
 
 from diptych.cli import data, evaluate, importing, mine, plot, predict, recipes, search, serve, share, train  # noqa: F401
 from diptych.cli.app import app, holding
+from diptych.cli.predict import TaskVerbs
 from diptych.runtime.errors import DiptychError, Stopped, Terminated
 from diptych.runtime.memory import is_spent, keep_memory, wait_asleep
 from diptych.runtime.processes import started_together
 from diptych.runtime.terminal import columns, printable
 
 __all__ = ["app", "main"]
+app.info.cls = TaskVerbs
 TRAINING = (["pretrain"], ["finetune"], ["demo"], ["storybook"])  # a step is 10% slower where threads sleep between
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -85,7 +85,7 @@ class Writing:
         """The recipe's with what was asked for in its place; the seed of drawn words is set."""
         import torch
 
-        from diptych.systems.decoding import chosen_decoding
+        from diptych.models.decoding.chosen import chosen_decoding
 
         torch.manual_seed(self.seed)
         return chosen_decoding(usual, captions, self.sample, **self.given)

@@ -1,26 +1,34 @@
-"""The verbs that apply a model to a user's pictures: caption, ask, ground, choose, verify."""
+"""The verbs that apply a model to a user's pictures, such as caption and ask: each is made of how its task is asked."""
 
 from __future__ import annotations
 
+import ast
 import glob
+import inspect
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib.util import find_spec
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from diptych.cli.app import AsJson, Device, Features, MaybeModel, Model, Precise, app
-from diptych.cli.groups import Writing, grouped
+from diptych.cli.app import AsJson, Device, Features, MaybeModel, Precise
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.terminal import printable
 
 if TYPE_CHECKING:
-    from diptych.serving import Prediction, Predictor
-    from diptych.serving.messages import Caption
+    from diptych.serving import Predictor
+    from diptych.tasks import TaskSpec
+    from diptych.tasks.asking import Asking, Form, Prediction, TaskAnswer
 
-IN_FLIGHT = 16  # requests to a service at once
+IN_FLIGHT = 16  # requests to a service at once, and pictures in a batch
+Pictures = Annotated[list[str], typer.Argument(help="Picture files, folders, or patterns such as 'photos/*.jpg'.")]
+OnePicture = Annotated[Path, typer.Argument(help="Picture file to read.")]
 Server = Annotated[
     str | None,
     typer.Option(metavar="URL", help="Address of a running service (diptych serve) to ask instead of opening a model."),
@@ -28,105 +36,234 @@ Server = Annotated[
 Show = Annotated[
     Path | None, typer.Option(help="Folder to write each picture to, with its regions and their weights drawn in.")
 ]
+Lines = Annotated[Path | None, typer.Option(help="File to write the answers to; default: they are printed.")]
+Boxed = Annotated[
+    Path | None, typer.Option(help="PNG file to write the picture with the box to; default: PICTURE-found.png.")
+]
+USUAL = {"as_json": False, "device": "auto", "precision": "auto"}
+Refuse = Callable[[object, DataError], object]
 
 
-@app.command()
-@grouped
-def caption(
+class TaskVerbs(TyperGroup):
+    """The verbs of the command line, and those of the tasks, which are made when one is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(dict.fromkeys([*super().list_commands(ctx), *written_verbs()]))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        if found is None and cmd_name in written_verbs():
+            return TaskVerb(cmd_name, help=written_verbs()[cmd_name])
+        if found is None and "diptych.tasks" in sys.modules:  # a task that was added
+            return make_verb(cmd_name)
+        return found
+
+
+class TaskVerb(TyperCommand):
+    """A verb of which `--help` of all verbs needs a sentence alone."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        assert self.name is not None
+        made = make_verb(self.name)
+        assert made is not None
+        return made.make_context(info_name, args, parent, **extra)
+
+
+@cache
+def written_verbs() -> dict[str, str]:
+    """The verbs of Diptych's own tasks and their help, as the source has them: importing tasks would load torch."""
+    found = find_spec("diptych")
+    assert found is not None
+    assert found.origin is not None
+    verbs = {}
+    for path in sorted((Path(found.origin).parent / "tasks").glob("*.py")):
+        text = path.read_text("utf-8")
+        if "=Asking(" not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Asking":
+                given = {k.arg: k.value.value for k in node.keywords if isinstance(k.value, ast.Constant)}
+                verbs[str(given["verb"])] = str(given["help"])
+    return verbs
+
+
+def make_verb(name: str) -> Any:
+    """The command of a task's asking; None where no task has this verb."""
+    from diptych.tasks import asked_tasks
+
+    spec = asked_tasks().get(name)
+    if spec is None or not spec.asked.pictured:
+        return None
+    single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    single.command(name, help=spec.asked.help)(_command(spec))
+    return typer.main.get_command(single)
+
+
+def _command(spec: TaskSpec) -> Callable[..., None]:
+    """A function with a parameter for each argument and option."""
+    asking = spec.asked
+    fields = {form.argument or form.option or name: (name, form) for name, form in asking.forms.items()}
+
+    def verb(**given: Any) -> None:
+        values = {name: given.pop(parameter) for parameter, (name, _) in fields.items()}
+        pictures = given.pop("pictures", None) or [str(given.pop("picture"))]
+        _ask(spec, pictures, _requests(asking, values), **given)
+
+    made = [(form, _parameter(asking, parameter, name, form)) for parameter, (name, form) in fields.items()]
+    arguments = any(form.argument for form, _ in made)
+    shared: dict[str, Any] = {"model": MaybeModel, "server": Server, "as_json": AsJson}
+    if not arguments or "box" in asking.response.model_fields:
+        shared["out"] = Boxed if arguments else Lines
+    last: dict[str, Any] = {"show": Show} if asking.explains else {}
+    last |= {"features": Features, "device": Device, "precision": Precise}
+    verb.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            *(parameter for form, parameter in made if form.argument and form.first),
+            _given("picture", OnePicture) if arguments else _given("pictures", Pictures),
+            *(parameter for form, parameter in made if form.argument and not form.first),
+            *(_given(name, kind, USUAL.get(name)) for name, kind in shared.items()),
+            *(parameter for form, parameter in made if not form.argument),
+            *(_given(name, kind, USUAL.get(name)) for name, kind in last.items()),
+        ]
+    )
+    return verb
+
+
+def _given(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def _parameter(asking: Asking, parameter: str, name: str, form: Form) -> inspect.Parameter:
+    """The argument or option of a request's field. Limits above are a service's: none holds for an opened model."""
+    of, listed = asking.request.model_fields[name], name in asking.lists
+    kind, text = _plain(of.annotation), form.help or of.description
+    if form.argument:
+        return _given(parameter, Annotated[list[str] if listed or form.each else kind, typer.Argument(help=text)])
+    least = next((one.ge for one in of.metadata if hasattr(one, "ge")), None) if kind is int else None
+    option = typer.Option(f"--{parameter.replace('_', '-')}", help=text, min=least)
+    if listed:
+        return _given(parameter, Annotated[list[str] | None, option], None)
+    return _given(parameter, Annotated[kind if of.default is not None else kind | None, option], of.default)
+
+
+def _plain(annotation: Any) -> Any:
+    """The type of an annotation, without None and limits."""
+    parts = [one for one in get_args(annotation) if one is not type(None) and not hasattr(one, "ge") and one]
+    return _plain(parts[0]) if parts else annotation
+
+
+def _requests(asking: Asking, values: dict[str, Any]) -> list[dict[str, Any]]:
+    """One, or one for each of the words of an argument that may be given several times."""
+    each = next((name for name, form in asking.forms.items() if form.each), None)
+    given = {
+        name: tuple(value or ()) if name in asking.lists else value for name, value in values.items() if name != each
+    }
+    return [given] if each is None else [{**given, each: value} for value in values[each]]
+
+
+def _ask(
+    spec: TaskSpec,
+    names: list[str],
+    asked: list[dict[str, Any]],
     *,
-    pictures: Annotated[list[str], typer.Argument(help="Picture files, folders, or patterns such as 'photos/*.jpg'.")],
-    model: MaybeModel = None,
-    server: Server = None,
-    as_json: AsJson = False,
-    out: Annotated[Path | None, typer.Option(help="File to write the captions to; default: they are printed.")] = None,
-    captions: Annotated[int, typer.Option(min=1, help="Captions of each picture, the likeliest first.")] = 1,
-    writing: Writing,
-    show: Show = None,
-    features: Features = None,
-    device: Device = "auto",
-    precision: Precise = "auto",
+    model: str | None,
+    server: str | None,
+    as_json: bool,
+    device: str,
+    precision: str,
+    features: Path | None = None,
+    out: Path | None = None,
+    show: Path | None = None,
 ) -> None:
-    """Write a sentence about each picture."""
+    """Ask, and print or write what is answered."""
     from diptych.runtime.files import refuse_unwritable, write_atomically
-    from diptych.serving import load
 
+    asking, refused = spec.asked, list[DataError]()
     refuse_unwritable(out)
-
-    lines: list[str] = []
-    refused: list[DataError] = []
+    several = not any(form.argument for form in asking.forms.values())
 
     def refuse(_: object, error: DataError) -> None:
+        if not several:
+            raise error
         refused.append(error)
         print(f"diptych: {printable(str(error))}", file=sys.stderr)
 
-    found = _find(pictures, refuse)
+    pictures = _find(names, refuse) if several else [Path(name) for name in names]
     if server is not None:
         if show is not None or features is not None:
             raise RecipeError("--show and --features want the model itself; leave out --server")
         if (device, precision) != ("auto", "auto"):
             raise RecipeError("--device and --precision are the service's own choice; leave out --server")
-        asked = {"model": model, "captions": captions, "sample": writing.sample, "seed": writing.seed}
-        answer = _from_server(server, found, asked | writing.given, refuse)
+        answers = _from_server(asking, server, pictures, [{**one, "model": model} for one in asked], refuse)
     else:
-        predictor = load(_named(model), features, device=device, precision=precision)
-        answer = _from_model(predictor, found, captions, writing, show, refuse)
-    for line in answer:
-        printed = [line.line()] if as_json else [printable(f"{line.picture}: {one}") for one in line.captions]
+        if model is None:
+            raise RecipeError("no model is named: give --model FOLDER, or --server URL of a running service")
+        from diptych.serving import load
+
+        predictor = load(model, features, device=device, precision=precision)
+        answers = _from_model(spec, predictor, pictures, asked, show, refuse)
+    lines: list[str] = []
+    if "box" in asking.response.model_fields:
+        title = " ".join(map(str, asked[0].values()))
+        answers = (_draw_box(told, title, out) for told in answers)
+    for told in answers:
+        assert asking.lines is not None
+        printed = [told.line()] if as_json else list(map(printable, asking.lines(told, len(asked) == 1)))
         lines += printed
-        if out is None:
+        if out is None or not several:
             print("\n".join(printed), flush=True)
     if not lines:
-        raise DataError(f"none of {len(refused)} pictures could be captioned; the reasons stand above")
-    if out is not None:
+        raise DataError(f"none of {len(refused)} pictures could be read; the reasons are above")
+    if out is not None and several:
         write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
         print(f"{len(lines)} lines in {out}")
 
 
-def _named(model: str | None) -> str:
-    if model is None:
-        raise RecipeError("say what captions: --model FOLDER, or --server URL for a running service")
-    return model
-
-
 def _from_model(
+    spec: TaskSpec,
     predictor: Predictor,
     pictures: Sequence[Path],
-    captions: int,
-    writing: Writing,
+    asked: Sequence[dict[str, Any]],
     show: Path | None,
-    refuse: Callable[[object, DataError], None],
-) -> Iterator[Caption]:
-    from diptych.serving.messages import caption_line
+    refuse: Refuse,
+) -> Iterator[TaskAnswer]:
+    from diptych.tasks.asking import Prediction, begin_drawing
 
-    drawn, decoding = Shown(show), writing.options(predictor.decoding, captions)
-    for prediction in predictor.captions(pictures, decoding, refused=refuse):
-        try:
-            shown = drawn.write(prediction)
-        except DataError as error:  # regions were given, and there is no picture to draw them on
-            refuse(prediction, error)
-            shown = None
-        yield caption_line(prediction, str(prediction.record.image), captions, shown=shown)
+    drawn, asking = Shown(show), spec.asked
+    assert asking.message is not None
+    requests = [asking.request.model_construct(**one) for one in asked]
+    begin_drawing(requests[0])
+    left = iter(pictures)
+    while batch := list(islice(left, IN_FLIGHT)):
+        records = predictor.extract(batch, refuse)
+        pairs = [(record, request) for record in records for request in requests]
+        for (record, request), answer in zip(pairs, predictor.answers(spec, pairs) if pairs else (), strict=True):
+            told = asking.message(answer, request, str(record.image))
+            try:
+                shown = drawn.write(answer) if isinstance(answer, Prediction) else None
+            except DataError as error:  # regions were given, and there is no picture to draw them on
+                refuse(answer, error)
+                shown = None
+            yield told if shown is None else told.model_copy(update={"shown": shown})
 
 
 def _from_server(
-    url: str, pictures: Sequence[Path], asked: dict[str, Any], refuse: Callable[[object, DataError], None]
-) -> Iterator[Caption]:
+    asking: Asking, url: str, pictures: Sequence[Path], asked: Sequence[dict[str, Any]], refuse: Refuse
+) -> Iterator[TaskAnswer]:
     """In the order of the pictures; several are on their way, so that the service can put them together."""
-    from collections import deque
     from concurrent.futures import Future, ThreadPoolExecutor
 
+    from diptych.runtime.configs import validated
     from diptych.serving.client import Client
-    from diptych.serving.messages import CaptionRequest
-    from diptych.systems.recipe import parse
 
-    client, request = Client(url), parse(CaptionRequest, asked, "options")
+    client, requests = Client(url), [validated(asking.request, one, "options") for one in asked]
     with ThreadPoolExecutor(IN_FLIGHT) as threads:
-        waiting: deque[tuple[Path, Future[Caption]]] = deque()
-        left = iter(pictures)
+        waiting: deque[tuple[Path, Future[TaskAnswer]]] = deque()
+        left = ((picture, request) for picture in pictures for request in requests)
         try:
             while True:
-                for picture in islice(left, IN_FLIGHT - len(waiting)):
-                    waiting.append((picture, threads.submit(client.caption, picture, request)))
+                for picture, request in islice(left, IN_FLIGHT - len(waiting)):
+                    waiting.append((picture, threads.submit(client.ask, asking, picture, request)))
                 if not waiting:
                     return
                 picture, future = waiting.popleft()
@@ -139,121 +276,17 @@ def _from_server(
                 future.cancel()
 
 
-@app.command()
-def ask(
-    picture: Annotated[Path, typer.Argument(help="Picture file to read.")],
-    questions: Annotated[
-        list[str], typer.Argument(help="Questions about the picture, such as 'what colour is the kite?'.")
-    ],
-    model: Model,
-    as_json: AsJson = False,
-    show: Show = None,
-    features: Features = None,
-    device: Device = "auto",
-    precision: Precise = "auto",
-) -> None:
-    """Answer questions about a picture."""
-    from diptych.serving import load
-    from diptych.serving.messages import answer_line
-
-    drawn = Shown(show)
-    predictor = load(model, features, device=device, precision=precision)
-    answers = predictor.answer(picture, questions)
-    for question, prediction in zip(questions, answers, strict=True):
-        shown = drawn.write(prediction)
-        if as_json:
-            print(answer_line(prediction, str(picture), question, shown=shown).line())
-        else:
-            print(printable(prediction.text if len(questions) == 1 else f"{question} {prediction.text}"))
-
-
-@app.command()
-def ground(
-    expression: Annotated[str, typer.Argument(help="Words for a region, such as 'the dog left of the bench'.")],
-    picture: Annotated[Path, typer.Argument(help="Picture file to read.")],
-    model: Model,
-    out: Annotated[
-        Path | None, typer.Option(help="PNG file to write the picture with the box to; default: PICTURE-found.png.")
-    ] = None,
-    as_json: AsJson = False,
-    features: Features = None,
-    device: Device = "auto",
-    precision: Precise = "auto",
-) -> None:
-    """Find the region that an expression refers to, and draw its box."""
-    from diptych.serving import load
+def _draw_box(told: Any, title: str, out: Path | None) -> TaskAnswer:
+    """Write the picture with the box of an answer; the answer with the name of the file."""
     from diptych.serving.drawing import draw_box
-    from diptych.serving.messages import ground_line
     from diptych.vision.pictures import open_picture, write_png
 
-    predictor = load(model, features, device=device, precision=precision)
-    found = predictor.ground(picture, expression)
-    shown, drawn = open_picture(picture), out or Path(f"{picture.stem}-found.png")
-    write_png(draw_box(shown, found.box, expression), drawn)
-    size = shown.shape[2], shown.shape[1]
-    line = ground_line(found, str(picture), expression, size, str(drawn))
-    if as_json:
-        print(line.line())
-    else:
-        box = line.box
-        print(f"left {box[0]}, top {box[1]}, width {box[2]}, height {box[3]} ({found.score:.2f}); {drawn}")
-
-
-@app.command()
-def choose(
-    picture: Annotated[Path, typer.Argument(help="Picture file to read.")],
-    question: Annotated[
-        str,
-        typer.Argument(help="Question about the picture; [0] in it is the region of the highest score, [1] the next."),
-    ],
-    answers: Annotated[list[str], typer.Argument(help="Answers to choose from, two or more; VCR has four.")],
-    model: Model,
-    rationale: Annotated[
-        list[str] | None,
-        typer.Option(help="Rationale to choose from; give the option twice or more often; default: none is chosen."),
-    ] = None,
-    as_json: AsJson = False,
-    features: Features = None,
-    device: Device = "auto",
-    precision: Precise = "auto",
-) -> None:
-    """Choose the right one of some answers, and the reason for it."""
-    from diptych.serving import load
-    from diptych.serving.messages import choice_line
-
-    rationales = rationale or []
-    predictor = load(model, features, device=device, precision=precision)
-    chosen = predictor.choose(picture, question, answers, rationales)
-    line = choice_line(chosen, str(picture), question, answers, rationales)
-    if as_json:
-        print(line.line())
-    else:
-        print(line.answer if line.rationale is None else f"{line.answer}\n{line.rationale}")
-
-
-@app.command()
-def verify(
-    picture: Annotated[Path, typer.Argument(help="Picture file to read.")],
-    statements: Annotated[
-        list[str], typer.Argument(help="Statements about the picture, such as 'there are two dogs'.")
-    ],
-    model: Model,
-    as_json: AsJson = False,
-    features: Features = None,
-    device: Device = "auto",
-    precision: Precise = "auto",
-) -> None:
-    """Say whether statements are true of a picture."""
-    from diptych.serving import load
-    from diptych.serving.messages import verify_line
-
-    predictor = load(model, features, device=device, precision=precision)
-    for statement, verdict in zip(statements, predictor.verify(picture, statements), strict=True):
-        word = "true" if verdict.true else "false"
-        if as_json:
-            print(verify_line(verdict, str(picture), statement).line())
-        else:
-            print(word if len(statements) == 1 else f"{word}: {statement}")
+    picture, drawn = open_picture(Path(told.picture)), out or Path(f"{Path(told.picture).stem}-found.png")
+    (left, top, width, height), (_, tall, wide) = told.box, picture.shape
+    corners = left / wide, top / tall, (left + width) / wide, (top + height) / tall
+    write_png(draw_box(picture, corners, title), drawn)
+    shown: TaskAnswer = told.model_copy(update={"shown": str(drawn)})
+    return shown
 
 
 class Shown:
@@ -278,7 +311,7 @@ class Shown:
         return str(self.folder / f"{name}.png")
 
 
-def _find(names: list[str], refuse: Any) -> list[Path]:
+def _find(names: list[str], refuse: Refuse) -> list[Path]:
     """Each picture once, in the order in which they were named. A folder or a pattern without pictures is refused."""
     from diptych.vision.pictures import ENDINGS, find_pictures
 

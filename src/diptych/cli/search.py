@@ -44,7 +44,7 @@ def search(
     """Rank a folder of pictures by how well they fit a text."""
     from diptych.serving import load
     from diptych.serving.contact_sheet import write_sheet
-    from diptych.serving.messages import Hit
+    from diptych.tasks.retrieval import SearchHit
 
     refuse_unwritable(out)
     by = None if shortlist_by is None else load(shortlist_by, **vars(computing))
@@ -55,7 +55,7 @@ def search(
     for path, why in searched.refused.items():
         print(f"diptych: {printable(f'{path}: {why}')}", file=sys.stderr)
     for hit in searched.hits[:most]:
-        line = Hit(picture=str(hit.picture), precision=predictor.precision, score=hit.score)
+        line = SearchHit(picture=str(hit.picture), precision=predictor.precision, score=hit.score)
         print(line.line() if as_json else printable(f"{hit.score:.3f}  {hit.picture}"))
     if searched.refused:
         of = searched.readable + len(searched.refused)

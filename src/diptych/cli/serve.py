@@ -18,7 +18,7 @@ from diptych.runtime.memory import share_memory
 
 if TYPE_CHECKING:
     from diptych.serving import Predictor
-    from diptych.serving.service.app import Service
+    from diptych.serving.service.service import Service
 
 TOKEN = "DIPTYCH_TOKEN"
 
@@ -53,9 +53,9 @@ def serve(
     share_memory()
     with wanted("a service", "serve"):
         from diptych.serving.service.server import bind, is_loopback, make_server, serve
-    from diptych.serving.service.app import Service
     from diptych.serving.service.limits import Limits
     from diptych.serving.service.pictures import Gallery
+    from diptych.serving.service.service import Service
 
     if token is None and not is_loopback(host):
         raise RecipeError(

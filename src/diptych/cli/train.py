@@ -223,7 +223,7 @@ class Drawing:
 
     def options(self, usual: DecodingOptions, captions: int) -> DecodingOptions:
         """Drawn by chance, or with --beams the likeliest."""
-        from diptych.systems.decoding import chosen_decoding
+        from diptych.models.decoding.chosen import chosen_decoding
 
         free = self.beams is None and self.top_k is None and self.top_p is None
         return chosen_decoding(usual, captions, self.beams is None, **vars(self) | ({"top_p": 0.9} if free else {}))

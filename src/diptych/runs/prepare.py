@@ -62,8 +62,8 @@ class Plan:
             )
         most = self.recipe.model.max_regions
         yield from more_regions(self.store, self.records, most)
-        if self.spec.notes is not None:
-            yield from self.spec.notes(self.task, TrainingRecords(self.store, self.records, most))
+        if self.spec.training.notes is not None:
+            yield from self.spec.training.notes(self.task, TrainingRecords(self.store, self.records, most))
         if self.start is None and self.store.contract.weights and self.store.detector() is None:
             yield (
                 f"{self.store.folder} carries no detector, so that the model will read features alone and no pictures; "
@@ -153,8 +153,8 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
     _check_text(recipe, spec)
     tokens = _own_tokens(recipe, start) if start is not None else tokens_of_run(recipe, store, out, again)
     answers = start.answers if start is not None else None
-    if answers is None and spec.answers is not None:
-        answers = spec.answers(
+    if answers is None and spec.training.answers is not None:
+        answers = spec.training.answers(
             iterate(store, recipe.data.split), recipe.data.answers_at_least, recipe.data.answers_most
         )
     task = make_task(recipe, tokens, answers, spec)
@@ -299,7 +299,7 @@ def _check_classes(recipe: Recipe, store: Store, schedule: Schedule) -> None:
 
 def _check_room(recipe: Recipe, spec: TaskSpec, config: ResolvedConfig) -> None:
     """Whether the longest texts that the recipe reads have places."""
-    marks = 3 if config.answer_slot and not spec.pretrains else spec.separators
+    marks = 3 if config.answer_slot and not spec.pretrains else spec.training.separators
     read = {"data.max_words": (recipe.data.max_words, marks, config.max_beside)}
     if recipe.data.text is not None:
         read["data.text_words"] = (recipe.data.text_words, 1, config.max_text)

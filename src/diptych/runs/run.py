@@ -61,8 +61,8 @@ def run(
     if start is not None:
         for fresh in _begin_from(model, start):
             console.print(fresh, markup=False, highlight=False, soft_wrap=True)
-        if chosen.spec.begin is not None:
-            chosen.spec.begin(chosen.task, model.heads, Start(start.model.heads, start.answers))
+        if chosen.spec.training.begin is not None:
+            chosen.spec.training.begin(chosen.task, model.heads, Start(start.model.heads, start.answers))
     begun = bool(steps_in(out / CHECKPOINTS))  # all weights come from there: what it began as need not be there still
     if recipe.init is not None and start is None and not begun:
         console.print(f"{recipe.init}: {begin(model, recipe.system, recipe.init).lines()[-1]}")
@@ -85,7 +85,7 @@ def run(
         training=recipe.training if validate else _without_validation(recipe.training),
         folder=out,
         validate=validate,
-        score=chosen.spec.watched if validate else None,
+        score=chosen.spec.training.watched if validate else None,
         fingerprint=fingerprint(recipe, start),
         console=console,
         begin=take_folder,
@@ -288,8 +288,8 @@ def _validation(chosen: Plan, console: Console) -> Callable[[nn.Module, int], di
     records, damaged = _readable(store, chosen.held_out, recipe.model.max_regions, with_pixels)
     if damaged:
         console.print(_left_out(damaged, "validation"), markup=False)
-    if spec.validation is not None:
-        task, records = spec.validation(task, records)
+    if spec.training.validation is not None:
+        task, records = spec.training.validation(task, records)
     return lambda module, _: task.score(ask(task, module, records, with_pixels=with_pixels), records)
 
 

@@ -30,7 +30,7 @@ def task_of(folder: ModelFolder, name: str | None = None) -> Task:
             f"{folder.folder} was imported and knows no task yet; fine-tune it: diptych finetune {name or 'caption'}"
         )
     spec = find_learnt(name) if name is not None else None
-    if spec is not None and not spec.can_ask(folder.model):
+    if spec is not None and not spec.has_learnt(folder.model):
         raise RecipeError(
             f"{folder.folder} has not learnt {name}; teach it: diptych finetune {name} --model {folder.folder}"
         )

@@ -35,7 +35,7 @@ class Teaching:
 
     def notes(self, spec: TaskSpec, store: Store, records: Sequence[int], tokens: Tokens) -> Iterator[str]:
         """What is no error, and what a user should know before the run: texts that data.max_words cuts."""
-        if not spec.cuts_texts:
+        if not spec.training.cuts_texts:
             return
         texts = [text for index in records[:SAMPLED] for text in spec.texts(store.words(index))]
         most, lengths = self.recipe.data.max_words, [len(tokens.encode(text)) for text in texts]

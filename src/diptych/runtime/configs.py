@@ -61,8 +61,13 @@ def _derived(config: C, changes: Mapping[str, Any], where: str, path: tuple[str,
         section = values[key]
         merged = isinstance(section, BaseModel) and isinstance(value, Mapping)
         values[key] = _derived(section, value, where, (*path, key)) if merged else value
+    return validated(type(config), values, where, path)
+
+
+def validated(kind: type[C], values: Mapping[str, Any], where: str, path: tuple[str, ...] = ()) -> C:
+    """Raises RecipeError for values that cannot be, with all that is wrong; `path` is where they are in `where`."""
     try:
-        return type(config).model_validate(values)
+        return kind.model_validate(values)
     except ValidationError as error:
-        lines = [explain(".".join(map(str, (*path, *p["loc"]))) or type(config).__name__, p) for p in error.errors()]
+        lines = [explain(".".join(map(str, (*path, *p["loc"]))) or kind.__name__, p) for p in error.errors()]
         raise RecipeError(f"{where}: " + "; ".join(lines)) from error

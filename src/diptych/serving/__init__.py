@@ -2,8 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from diptych.serving.deciding import Chosen, Found, Verdict
-from diptych.serving.predictor import Prediction, Predictor, load
+from diptych.serving.predictor import Predictor, load
+from diptych.tasks.asking import Prediction
+from diptych.tasks.nlvr import Verdict
+from diptych.tasks.referring import Found
+from diptych.tasks.vcr import Chosen
 
 if TYPE_CHECKING:
     from diptych.serving.search import Hit, Searched

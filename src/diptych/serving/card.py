@@ -8,32 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from diptych.runs.folder import ModelFolder
+from diptych.runs.tasks import task_of
 from diptych.runtime.configs import first_problem
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import parse_json, text_of
 from diptych.runtime.terminal import printable
 from diptych.serving.taught import draws_its_pictures, facts, taught
 from diptych.systems import SYSTEMS
-from diptych.tasks import find_task
+from diptych.tasks import asked_tasks, find_task
 from diptych.tasks.scores import Score, Scores
 
-PIPELINES = {"caption": "image-to-text", "ask": "visual-question-answering"}  # the hub's names of tasks
-SAYS = {
-    "caption": "writes a sentence about a picture",
-    "ask": "answers questions about a picture",
-    "ground": "finds the region that an expression means",
-    "choose": "chooses among answers, and the reason",
-    "verify": "says whether a statement is true of a picture",
-    "search": "ranks pictures by how well they fit a text",
-}
-THREE_LINES = {
-    "caption": 'print(model.caption("photo.jpg"))',
-    "ask": 'print(model.ask("photo.jpg", "what colour is the kite?"))',
-    "ground": 'print(model.ground("photo.jpg", "the dog on the left").box)',
-    "choose": 'print(model.choose("photo.jpg", "what is it doing?", ["it sleeps", "it runs"]).answer)',
-    "verify": 'print(model.verify("photo.jpg", ["there are two dogs"])[0].true)',
-    "search": 'print(model.search("a red kite", "photos").hits[0].picture)',
-}
 UNSAID = "not stated by the publisher"
 LONGEST = 500  # letters of what a file says
 
@@ -53,12 +37,13 @@ def model_card(folder: ModelFolder, repository: str, publisher: Publisher) -> st
     from huggingface_hub import ModelCardData
 
     tasks = taught(folder)
+    words = [asked_tasks()[task].asked.words for task in tasks]
     known = facts(repository, folder, tasks)
     system = SYSTEMS[folder.architecture.system]
     metadata = ModelCardData(
         license=publisher.licence,
         library_name="diptych",
-        pipeline_tag=next((PIPELINES[task] for task in tasks if task in PIPELINES), None),
+        pipeline_tag=next((word.pipeline for word in words if word.pipeline is not None), None),
         tags=["diptych", folder.architecture.system, *tasks],
     )
     drawn = draws_its_pictures(folder)
@@ -67,14 +52,14 @@ def model_card(folder: ModelFolder, repository: str, publisher: Publisher) -> st
         f"---\n{metadata.to_yaml()}\n---\n",
         f"# {_line(repository)}\n",
         f"{system.title} ([arXiv {system.paper}](https://arxiv.org/abs/{system.paper})), made with Diptych. "
-        + (f"It {'; it '.join(SAYS[task] for task in tasks)}." if tasks else "Pre-trained, and taught no task."),
+        + (f"It {'; it '.join(word.does for word in words)}." if words else "Pre-trained, and taught no task."),
         "## How to load\n\n"
         + "".join(
             f"It was made with {package}: `pip install {package}=={version}`.\n\n" for package, version in made_with
         )
         + "```python\nimport diptych\n\n"
         + f'model = diptych.load("{repository}")\n'
-        + "".join(f"{THREE_LINES[task]}\n" for task in tasks[:1])
+        + "".join(f"{word.example}\n" for word in words[:1])
         + "```",
         "## What it is\n\n" + _table(_about(folder, known.parameters, known.knows, publisher, drawn)),
         "## Scores\n\n" + _scores(folder, known.scores, publisher.scores),
@@ -116,17 +101,16 @@ def _about(
 
 
 def _limits(folder: ModelFolder, tasks: Sequence[str], drawn: bool) -> list[str]:
-    recipe, most = folder.recipe, folder.architecture.config.max_regions
+    most = folder.architecture.config.max_regions
     limits = [
         "It has seen drawn scenes alone, and says nothing sensible about photographs."
         if drawn
         else "It knows pictures of the kind that it was trained on, and says something about any other, too.",
         f"It looks at {most} regions of a picture at most, those that its detector finds; what that misses it misses.",
     ]
-    if "caption" in tasks and recipe is not None:
-        limits.append(f"A caption has {recipe.decoding.max_words} words at most, of its own vocabulary.")
-    if folder.answers is not None:
-        limits.append(f"It answers with one of {len(folder.answers.names):,} answers, and never that it does not know.")
+    if folder.recipe is not None:
+        specs = [asked_tasks()[task] for task in tasks]
+        limits += [limit(task_of(folder, spec.name)) for spec in specs if (limit := spec.asked.words.limit) is not None]
     limits.append("Nobody has checked it for bias or for harmful output; it is for research.")
     return limits
 

@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
@@ -20,14 +20,13 @@ from pydantic_core import from_json
 
 from diptych.runtime.errors import DataError, ServingError
 from diptych.runtime.files import bytes_of
-from diptych.serving.messages import Asked, Caption, CaptionRequest, Pictured
+from diptych.tasks.asking import Asking, TaskAnswer, TaskRequest
 
 TOKEN = "DIPTYCH_TOKEN"
 TRIES = 6  # where the queue is full
 TIMEOUT = 120.0  # seconds for one request
 MOST = 16 * 2**20  # bytes of an answer
 SECONDS = re.compile(r"[0-9]{1,3}")
-P = TypeVar("P", bound=Pictured)
 
 
 class Client:
@@ -44,19 +43,18 @@ class Client:
         proxies: list[Any] = [urllib.request.ProxyHandler({})] if _is_local(parts.hostname) else []
         self._opener = urllib.request.build_opener(_Here(), *proxies)
 
-    def caption(self, picture: Path, asked: CaptionRequest) -> Caption:
-        return self._ask("caption", picture, asked, Caption)
-
-    def _ask(self, task: str, picture: Path, asked: Asked, kind: type[P]) -> P:
+    def ask(self, asking: Asking, picture: Path, asked: TaskRequest) -> TaskAnswer:
         try:
             content = bytes_of(picture)
         except OSError as error:
             raise DataError(f"cannot read the picture {picture}: {error.strerror}; check the name") from error
         body = asked.model_dump(exclude_none=True, exclude_defaults=True)
         body |= {"image": base64.b64encode(content).decode(), "picture": picture.name}
-        answer = self._post(f"/v1/{task}", json.dumps(body).encode(), picture)
+        answer = self._post(f"/v1/{asking.verb}", json.dumps(body).encode(), picture)
         try:
-            return kind.model_validate({**answer, "picture": str(picture)})
+            told = asking.response.model_validate({**answer, "picture": str(picture)})
+            assert isinstance(told, TaskAnswer)
+            return told
         except (ValidationError, TypeError) as error:
             raise ServingError(f"{self.url} is no service of this version of Diptych; check --server") from error
 

@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from diptych.core import Regions
-from diptych.serving.predictor import Prediction
+from diptych.tasks.asking import Prediction
 from diptych.tasks.influence import covering
 from diptych.vision.detectors.detector import Picture
 

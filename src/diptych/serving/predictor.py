@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import UInt8
 from PIL import Image
 from torch import Tensor
 
-from diptych.core import Question, Record, Regions, Sample, Writer, collate
+from diptych.core import Record, Task
 from diptych.data.store.tokens import Tokens
-from diptych.models.decoding import DecodingOptions, decode
+from diptych.models.decoding import DecodingOptions
 from diptych.runs.folder import ModelFolder, open_model
-from diptych.runs.tasks import pixels_of
-from diptych.runtime.devices import Precision, choose_device, choose_prediction, precision_of, predicting
-from diptych.runtime.errors import CheckpointError, DataError, ServingError
+from diptych.runs.tasks import pixels_of, task_of
+from diptych.runtime.devices import Precision, choose_device, choose_prediction
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError, ServingError
 from diptych.runtime.plugins import load_plugins
-from diptych.serving.deciding import Chosen, Found, Verdict, choose, ground, learnt_task, verify
-from diptych.serving.messages import LIKELIEST
-from diptych.tasks import VQA
-from diptych.tasks.caption import Captioning
-from diptych.tasks.influence import weigh_answer, weigh_words
-from diptych.tasks.vqa import Vqa
+from diptych.tasks import CAPTION, NLVR, REFERRING, VCR, VQA, TaskSpec, find_task
+from diptych.tasks.asking import AskedModel, Prediction, TaskRequest
+from diptych.tasks.caption import write
+from diptych.tasks.nlvr import Verdict
+from diptych.tasks.referring import Found
+from diptych.tasks.vcr import Chosen
 from diptych.vision.detectors.detector import Detector, Picture
 from diptych.vision.detectors.given import WHOLE_BOXES, Given
 from diptych.vision.detectors.load import load_detector
@@ -41,32 +41,7 @@ if TYPE_CHECKING:
 AnyPicture = str | Path | Image.Image | UInt8[Tensor, "3 H W"] | Record
 
 
-Refused = Callable[[AnyPicture, DataError], object]  # told of each picture that cannot be read, and why
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """`text` is the caption or the answer; `regions` is what it was made from."""
-
-    text: str
-    score: float  # a caption's log-probability; an answer's probability
-    precision: Precision  # in which it was computed
-    record: Record
-    words: tuple[str, ...]  # of a caption; an answer counts as one
-    weigh: Callable[[], Tensor] = field(repr=False, compare=False)
-    others: tuple[tuple[str, float], ...] = ()  # further captions or answers with their scores, less likely ones
-    class_names: tuple[str, ...] = ()  # what the detector can take a region for
-
-    @property
-    def regions(self) -> Regions:
-        assert self.record.regions is not None
-        return self.record.regions
-
-    @cached_property
-    def weights(self) -> Float[Tensor, "W R"]:
-        """What each region weighed on each word: the log-probability (in nats) that the word loses without it and the
-        regions that cover it, which have the same weight."""
-        return self.weigh()
+Refused = Callable[[AnyPicture, DataError], object]  # gets each picture that cannot be read, and why
 
 
 class Predictor:
@@ -129,13 +104,13 @@ class Predictor:
         """One for each picture, in order; with several beams also the others that were finished.
 
         `decoding` defaults to the model's recipe. A picture that cannot be read raises DataError, or is passed over
-        where somebody is told: `refused(picture, error)`.
+        where `refused(picture, error)` is given.
         """
         pictures = iter(pictures)
         while batch := list(islice(pictures, batch_size)):
             records = self.extract(batch, refused)
             if records:
-                yield from self._captions(records, decoding or self.decoding)
+                yield from write(self.asked(CAPTION), records, decoding or self.decoding)
 
     @property
     def decoding(self) -> DecodingOptions:
@@ -147,69 +122,58 @@ class Predictor:
         return self.answer(picture, [question])[0].text
 
     def answer(self, picture: AnyPicture, questions: Sequence[str]) -> list[Prediction]:
-        self._question_answering()  # whether it can, before a picture is opened
-        record = self.extract([picture])[0]
-        return self.answers([(record, question) for question in questions])
-
-    def answers(self, asked: Sequence[tuple[Record, str]]) -> list[Prediction]:
-        """An answer to a question about each of these records, all in one pass, with the next likeliest beside it."""
-        task = self._question_answering()
-        if not all(question.strip() for _, question in asked):
-            raise ServingError("a question is empty; ask in words, such as 'what colour is the kite?'")
-        samples = [
-            sample
-            for number, (record, text) in enumerate(asked)
-            for sample in task.queries(replace(record, questions=(Question(str(number), text, ()),)))
-        ]
-        with predicting(self.folder.model, len(samples)):
-            batch = collate(samples).to(next(self.folder.model.parameters()).device)
-            likeliest = task.likeliest(self.folder.model, batch, LIKELIEST)
-        return [
-            Prediction(
-                text=text,
-                score=score,
-                precision=precision_of(self.folder.model, len(samples)),
-                record=record,
-                words=(text,),
-                weigh=partial(self._weigh_answer, task, record, sample, text),
-                others=tuple(others),
-                class_names=tuple(self.folder.contract.class_names),
-            )
-            for (record, _), sample, ((text, score), *others) in zip(asked, samples, likeliest, strict=True)
-        ]
-
-    def _question_answering(self) -> Vqa:
-        task = learnt_task(self.folder, VQA.name)
-        assert isinstance(task, Vqa)
-        return task
-
-    def _weigh_answer(self, task: Vqa, record: Record, asked: Sample, answer: str) -> Float[Tensor, "1 R"]:
-        assert record.regions is not None
-        number = task.answers.names.index(answer)
-        return weigh_answer(self.folder.model, record.regions, asked.text, number, task.log_probabilities)
+        """The most likely answer to each question, with the next likeliest."""
+        return self._predict(VQA, picture, [{"question": question} for question in questions])
 
     def ground(self, picture: AnyPicture, expression: str) -> Found:
         """The region that the words mean."""
-        return self.grounds([(self.extract([picture])[0], expression)])[0]
-
-    def grounds(self, asked: Sequence[tuple[Record, str]]) -> list[Found]:
-        """The region that each expression means in its record, all in one pass."""
-        return ground(self.folder, asked)
+        found: Found = self._predict(REFERRING, picture, [{"expression": expression}])[0]
+        return found
 
     def choose(
         self, picture: AnyPicture, question: str, answers: Sequence[str], rationales: Sequence[str] = ()
     ) -> Chosen:
         """The best of some answers, and the best reason for it; `[0]` is the first region, or thing of a record."""
-        return choose(self.folder, self.extract([picture])[0], question, answers, rationales)
+        asked = {"question": question, "answers": tuple(answers), "rationales": tuple(rationales)}
+        chosen: Chosen = self._predict(VCR, picture, [asked])[0]
+        return chosen
 
     def verify(self, picture: AnyPicture, statements: Sequence[str]) -> list[Verdict]:
         """Whether each statement is true of the picture."""
-        record = self.extract([picture])[0]
-        return self.verdicts([(record, statement) for statement in statements])
+        return self._predict(NLVR, picture, [{"statement": statement} for statement in statements])
 
-    def verdicts(self, asked: Sequence[tuple[Record, str]]) -> list[Verdict]:
-        """Whether each statement is true of its record, all in one pass."""
-        return verify(self.folder, asked)
+    def predict(self, task: str, picture: AnyPicture, **asked: Any) -> Any:
+        """What the task of this name answers: `model.predict("vqa", "photo.jpg", question="what is it?").text`."""
+        return self._predict(find_task(task), picture, [asked])[0]
+
+    def _predict(self, spec: TaskSpec, picture: AnyPicture, asked: Sequence[dict[str, Any]]) -> list[Any]:
+        self._task(spec)  # whether it can, before a picture is opened
+        record = self.extract([picture])[0]
+        kind = spec.asked.request
+        return self.answers(spec, [(record, kind.model_construct(**one)) for one in asked])  # limits are a service's
+
+    def answers(self, spec: TaskSpec, asked: Sequence[tuple[Record, TaskRequest]]) -> list[Any]:
+        """A task's answer to each request about these records, all in one pass."""
+        assert spec.asked.answer is not None, f"{spec.name} is asked of a gallery"
+        return list(spec.asked.answer(self.asked(spec), asked))
+
+    def asked(self, spec: TaskSpec) -> AskedModel:
+        """The model as the task asks it."""
+        return AskedModel(
+            model=self.folder.model,
+            system=self.folder.architecture.system,
+            tokens=self.tokens,
+            decoding=self.decoding,
+            class_names=tuple(self.folder.contract.class_names),
+            build=partial(self._task, spec),
+        )
+
+    def _task(self, spec: TaskSpec) -> Task:
+        """Raises ServingError where the model has not learnt it."""
+        try:
+            return task_of(self.folder, spec.name)
+        except RecipeError as error:
+            raise ServingError(str(error)) from error
 
     def search(
         self,
@@ -223,7 +187,7 @@ class Predictor:
         most: int | None = None,
         keep: float = 0.0,
     ) -> Searched:
-        """All pictures below a folder, those that fit the query best first; what cannot be read is named beside.
+        """All pictures below a folder, those that fit the query best first; what cannot be read is named, too.
 
         With a `shortlist`, only so many: those that `by`, a model with two towers, finds best. `gallery` is the address
         of a database that keeps the vectors (postgresql://...; default: in the cache); `most`: so many hits will do.
@@ -293,39 +257,6 @@ class Predictor:
         if not self.folder.architecture.config.needs_regions:
             return []
         return [number for number, record in records.items() if record.regions is None or not len(record.regions)]
-
-    def _captions(self, records: list[Record], decoding: DecodingOptions) -> Iterator[Prediction]:
-        writer = self.folder.model
-        if not isinstance(writer, Writer):
-            raise ServingError(
-                f"{self.folder.architecture.system} reads and does not write captions; choose another model"
-            )
-        with predicting(self.folder.model, len(records)):
-            device = next(self.folder.model.parameters()).device
-            task = Captioning(self.tokens, decoding)
-            asked = collate([sample for record in records for sample in task.queries(record)]).to(device)
-            written = decode(writer, asked, decoding)
-        for record, (best, *others) in zip(records, written, strict=True):
-            text = self.tokens.decode(best.tokens)
-            words = self.tokens.words(text)
-            yield Prediction(
-                text=text,
-                score=best.score,
-                precision=precision_of(self.folder.model, len(records)),
-                record=record,
-                words=tuple(word for word, _ in words),
-                weigh=partial(self._weigh, record, [pieces for _, pieces in words]),
-                others=tuple((self.tokens.decode(other.tokens), other.score) for other in others),
-                class_names=tuple(self.folder.contract.class_names),
-            )
-
-    def _weigh(self, record: Record, words: list[list[int]]) -> Float[Tensor, "W R"]:
-        """A word's pieces follow from each other, so their log-probabilities add up."""
-        assert record.regions is not None
-        pieces = torch.tensor([piece for word in words for piece in word], dtype=torch.long)
-        weights = weigh_words(self.folder.model, record.regions, pieces)
-        of_word = torch.tensor([number for number, word in enumerate(words) for _ in word], dtype=torch.long)
-        return torch.zeros(len(words), weights.shape[1]).index_add_(0, of_word, weights)
 
 
 def load(

@@ -10,28 +10,28 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from diptych.core import Record
 from diptych.data.extract import extract
 from diptych.data.store.store import FAILURES, Store
+from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import ModelFolder
 from diptych.runs.tasks import pixels_of
 from diptych.runtime.errors import DataError, ServingError
 from diptych.runtime.files import parse_json, text_of
-from diptych.serving.galleries import VectorStore, open_vectors
+from diptych.serving.galleries import open_vectors
 from diptych.serving.galleries.contents import read_contents
+from diptych.serving.galleries.vectors import VectorStore
 from diptych.tasks.gallery import Caption, Gallery, Rows, open_table
 from diptych.tasks.matching import Retrieval, can_match, everything
-from diptych.tasks.two_towers import Found, TwoTowers, embed_sentences
+from diptych.tasks.retrieval import can_search, has_towers
+from diptych.tasks.two_towers import Found, embed_sentences
 from diptych.tasks.two_towers import Gallery as Towers
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.given import Given
-
-if TYPE_CHECKING:
-    from diptych.serving.predictor import Predictor
 
 WORDS = 30  # of a query that are read, where the model has places for them
 ENCODED = 1024  # pictures between two writes of their vectors
@@ -56,15 +56,30 @@ class Searched:
     readable: int  # pictures that could be read
 
 
+class Searcher(Protocol):
+    """An open model with its detector, as far as a search needs it."""
+
+    @property
+    def folder(self) -> ModelFolder: ...
+    @property
+    def tokens(self) -> Tokens: ...
+    @property
+    def detector(self) -> Detector: ...
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def looked(self) -> dict[object, Looked]: ...
+
+
 def search(
-    predictor: Predictor,
+    predictor: Searcher,
     query: str,
     pictures: Path,
     cache: Path | None = None,
     batch_size: int = 64,
     progress: Progress | None = None,
     shortlist: int | None = None,
-    by: Predictor | None = None,
+    by: Searcher | None = None,
     gallery: str | None = None,
     most: int | None = None,
     keep: float = 0.0,
@@ -92,7 +107,9 @@ def search(
     if looked is None or time.monotonic() >= looked.until:
         vectors = None if looked is None or gallery is None else looked.vectors
         looked = _look(predictor, ranker, pictures, folder, gallery, vectors, progress or _silent, keep)
-        ranker.looked = {place: looked} if keep else {}
+        ranker.looked.clear()
+        if keep:
+            ranker.looked[place] = looked
     seen, contents, refused = looked.seen, looked.contents, looked.refused
     if looked.vectors is None:
         kept = seen.records(seen.named, predictor.folder)
@@ -124,8 +141,8 @@ class Looked:
 
 
 def _look(
-    predictor: Predictor,
-    ranker: Predictor,
+    predictor: Searcher,
+    ranker: Searcher,
     pictures: Path,
     folder: Path,
     gallery: str | None,
@@ -192,7 +209,7 @@ class _Kept:
 
 
 def _by_pairs(
-    predictor: Predictor,
+    predictor: Searcher,
     query: str,
     kept: _Kept,
     rows: Sequence[int],
@@ -209,7 +226,7 @@ def _by_pairs(
     return [Found(keys[row], float(scores[row])) for row in np.argsort(-scores, kind="stable")]
 
 
-def _encoded(predictor: Predictor, seen: _Seen, vectors: VectorStore) -> list[str]:
+def _encoded(predictor: Searcher, seen: _Seen, vectors: VectorStore) -> list[str]:
     """Those of the pictures that have a vector, after each that lacked one was looked at."""
     there = vectors.known(seen.named)
     if new := [content for content in seen.named if content not in there]:
@@ -225,7 +242,7 @@ def _encoded(predictor: Predictor, seen: _Seen, vectors: VectorStore) -> list[st
 
 
 def _by_vectors(
-    predictor: Predictor, query: str, vectors: VectorStore, contents: Sequence[str], most: int
+    predictor: Searcher, query: str, vectors: VectorStore, contents: Sequence[str], most: int
 ) -> list[Found]:
     if not contents:
         return []
@@ -233,26 +250,17 @@ def _by_vectors(
     return [Found(content, score) for content, score in vectors.search(asked, contents, most)]
 
 
-def _maker(predictor: Predictor) -> str:
+def _maker(predictor: Searcher) -> str:
     """What tells its vectors from those of others: the model, and features that were given."""
     state = predictor.detector.state() if isinstance(predictor.detector, Given) else ""
     return hashlib.sha256(f"{predictor.fingerprint} {state}".encode()).hexdigest()
 
 
-def _words(predictor: Predictor) -> int:
+def _words(predictor: Searcher) -> int:
     return min(WORDS, predictor.folder.architecture.config.max_text - 1)
 
 
-def _has_towers(model: object) -> bool:
-    return isinstance(model, TwoTowers) and "similarity" in getattr(model, "heads", ())
-
-
-def can_search(model: object) -> bool:
-    """Whether it has learnt to match pictures and texts."""
-    return can_match(model) or _has_towers(model)
-
-
-def _check(predictor: Predictor, shortlist: int | None, by: Predictor | None, gallery: str | None) -> None:
+def _check(predictor: Searcher, shortlist: int | None, by: Searcher | None, gallery: str | None) -> None:
     folder = predictor.folder
     if gallery is not None and can_match(folder.model) and by is None:
         raise ServingError(
@@ -275,14 +283,14 @@ def _check(predictor: Predictor, shortlist: int | None, by: Predictor | None, ga
             f"{folder.folder} makes a vector of each picture, so a query costs it one pass; a shortlist is for a model "
             "that reads picture and text together: leave out --shortlist"
         )
-    if not _has_towers(by.folder.model):
+    if not has_towers(by.folder.model):
         raise ServingError(
             f"{by.folder.folder} ({by.folder.architecture.system}) cannot pick a shortlist: wanted a model that makes "
             "vectors of pictures and of texts apart, such as one of `diptych finetune retrieval` by tden"
         )
 
 
-def _check_query(predictor: Predictor, query: str) -> None:
+def _check_query(predictor: Searcher, query: str) -> None:
     if not query.strip():
         raise ServingError("the query is empty; describe a picture, such as 'a red kite over a beach'")
     if not predictor.tokens.knows(predictor.tokens.encode(query)):

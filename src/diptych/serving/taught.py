@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from diptych.core import Writer
 from diptych.runs.folder import ModelFolder
 from diptych.runtime.devices import Precision
-from diptych.serving.messages import Message
-from diptych.serving.search import can_search
 from diptych.storybook.detector.detector import KIND as STORYBOOK
-from diptych.tasks import CAPTION, NLVR, PRETRAIN, REFERRING, VCR, VQA
-
-TASKS = ("caption", "ask", "ground", "choose", "verify", "search")
-ASKED = {"ask": VQA, "ground": REFERRING, "choose": VCR, "verify": NLVR}
+from diptych.tasks import asked_tasks
+from diptych.tasks.asking import Message
 
 
 class ModelFacts(Message):
@@ -19,7 +14,7 @@ class ModelFacts(Message):
 
     name: str
     system: str
-    tasks: tuple[str, ...]
+    tasks: tuple[str, ...]  # verbs
     knows: str  # what its pictures were like
     recipe: str | None  # the recipe that trained it; an imported checkpoint has none
     trained: str | None
@@ -32,13 +27,9 @@ class ModelFacts(Message):
 
 
 def taught(folder: ModelFolder) -> tuple[str, ...]:
-    """The tasks that the model has learnt, in the order of `TASKS`."""
-    recipe = folder.recipe
-    writes = isinstance(folder.model, Writer) and "word" in folder.model.heads
-    can = {"caption": writes and (recipe is None or recipe.task in {PRETRAIN.name, CAPTION.name})}
-    can |= {task: recipe is not None and spec.can_ask(folder.model) for task, spec in ASKED.items()}
-    can["search"] = can_search(folder.model)
-    return tuple(task for task in TASKS if can[task])
+    """Verbs of the tasks that the model has learnt, in the order of `TASKS`."""
+    trained_for = None if folder.recipe is None else folder.recipe.task
+    return tuple(verb for verb, spec in asked_tasks().items() if spec.can_be_asked(folder.model, trained_for))
 
 
 def draws_its_pictures(folder: ModelFolder) -> bool:

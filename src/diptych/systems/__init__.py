@@ -60,7 +60,7 @@ def add_system(system: System) -> None:
 def add_task(spec: TaskSpec) -> None:
     """Add a task, its objectives, and a small recipe of it for all systems that can learn it."""
     TASKS[spec.name] = spec
-    OBJECTIVES.update({kind.model_fields["kind"].default: kind for kind in spec.objectives})
+    OBJECTIVES.update({kind.model_fields["kind"].default: kind for kind in spec.training.objectives})
     for system in SYSTEMS.values():
         _add_small(system, spec)
 
@@ -68,10 +68,10 @@ def add_task(spec: TaskSpec) -> None:
 def _add_small(system: System, spec: TaskSpec) -> None:
     """`SYSTEM/small/TASK` by what the task says of itself, where the system can learn it and has none of its own."""
     name, pretrain = f"{system.name}/small/{spec.name}", RECIPES.get(f"{system.name}/small/pretrain")
-    if spec.small is None or pretrain is None or name in RECIPES:
+    if spec.training.small is None or pretrain is None or name in RECIPES:
         return
     try:
-        spec.small.objectives.schedule(ANY_WORDS).check(system.model.provided(pretrain.model), system.name)
+        spec.training.small.objectives.schedule(ANY_WORDS).check(system.model.provided(pretrain.model), system.name)
     except RecipeError:
         return
     RECIPES[name] = small_task(pretrain, spec.name)

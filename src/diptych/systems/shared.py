@@ -33,15 +33,15 @@ def muon(*stacks: str) -> OptimizerConfig:
 def small_task(pretrain: Preset, task: str) -> Preset:
     """`SYSTEM/small/TASK`: the small recipe of pre-training, with what the task says of itself (`TaskSpec.small`)."""
     spec = TASKS[task]
-    if spec.small is None:
+    if spec.training.small is None:
         raise ValueError(f"the task {task} says nothing of small recipes (TaskSpec.small)")
     return pretrain.but(
         pretrain.name.replace("/small/pretrain", f"/small/{task}"),
         f"{spec.title}, for small worlds and one core.",
         task=task,
-        objectives=spec.small.objectives,
-        training={"steps": TRAINING.steps, "batch": spec.small.batch},
-        data={"max_words": spec.small.max_words},
+        objectives=spec.training.small.objectives,
+        training={"steps": TRAINING.steps, "batch": spec.training.small.batch},
+        data={"max_words": spec.training.small.max_words},
     )
 
 

@@ -65,5 +65,5 @@ class System:
 SYSTEMS: dict[str, System] = {}
 # What a recipe can train, by `kind`: any goes with any model that provides what it needs. Systems add theirs.
 OBJECTIVES: dict[str, type[Objectives]] = {
-    kind.model_fields["kind"].default: kind for spec in TASKS.values() for kind in spec.objectives
+    kind.model_fields["kind"].default: kind for spec in TASKS.values() for kind in spec.training.objectives
 }

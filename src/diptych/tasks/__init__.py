@@ -21,6 +21,7 @@ __all__ = [
     "VCR",
     "VQA",
     "TaskSpec",
+    "asked_tasks",
     "find_learnt",
     "find_task",
 ]
@@ -31,11 +32,11 @@ TASKS: dict[str, TaskSpec] = {
         PRETRAIN,
         CAPTION,
         VQA,
-        RETRIEVAL,
-        VCR,
         REFERRING,
+        VCR,
         NLVR,
         ENTAILMENT,
+        RETRIEVAL,
     )
 }
 
@@ -45,6 +46,11 @@ def find_task(name: str) -> TaskSpec:
     if name not in TASKS:
         raise RecipeError(f"no task {name!r}; {nearest(name, TASKS)}")
     return TASKS[name]
+
+
+def asked_tasks() -> dict[str, TaskSpec]:
+    """The tasks that can be asked, by their verbs."""
+    return {spec.asking.verb: spec for spec in TASKS.values() if spec.asking is not None}
 
 
 def find_learnt(name: str) -> TaskSpec:

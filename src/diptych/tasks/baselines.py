@@ -13,7 +13,7 @@ from itertools import chain
 
 import numpy as np
 
-from diptych.core import Question
+from diptych.core import Choices, Question, Record
 from diptych.metrics.bleu import bleu_counts
 from diptych.metrics.captions import CaptionItems
 from diptych.metrics.cider import CiderD, DocumentFrequencies
@@ -21,6 +21,7 @@ from diptych.metrics.rouge import rouge_l
 from diptych.metrics.tokenise import ORDERS, Tokens, ngrams, tokens_of
 from diptych.metrics.vqa import normalise_answer, soft_targets
 from diptych.runtime.errors import DataError
+from diptych.tasks.scores import Baselines
 
 FINALISTS = 30  # captions that are scored in full, of all that the training pictures have
 JUDGES = 200  # training pictures that they are scored against, spread evenly
@@ -220,3 +221,52 @@ def answer_ceiling(questions: Iterable[Question]) -> dict[str, float] | None:
         by_kind["all"].append(agreed)
         by_kind.setdefault(question.kind, []).append(agreed)
     return {kind: float(np.mean(scores)) for kind, scores in by_kind.items()} if by_kind["all"] else None
+
+
+def labelled(record: Record) -> list[Choices]:
+    return [choices for choices in record.choices if choices.answer >= 0]
+
+
+def vcr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
+    """Chance; and on training words, if there are any, the blind choice by the words of the texts."""
+    asked = [choices for record in records for choices in labelled(record)]
+    if not asked:
+        return Baselines()
+    chance = _joint([(1 / len(c.answers), 1 / max(1, len(c.rationales)), bool(c.rationales)) for c in asked])
+    notes = [f"at random: {_told(chance)}"]
+    taught = [choices for record in training for choices in labelled(record)]
+    if not taught:
+        return Baselines(chance, {}, ("blind: at random",))
+    answers = BlindChoice.of((c.answers, c.answer) for c in taught)
+    reasons = [(c.rationales, c.rationale) for c in taught if c.rationale is not None]
+    by_words = BlindChoice.of(reasons) if reasons else None
+    most = Counter(c.answer for c in taught).most_common(1)[0][0]
+    most_reason = Counter(number for _, number in reasons).most_common(1)[0][0] if reasons else 0
+    blind = _joint([_blindly(c, answers, by_words) for c in asked])
+    usual = [(float(c.answer == most), float(c.rationale == most_reason), c.rationale is not None) for c in asked]
+    majority = _joint(usual)
+    notes.append(f"always the place that was right most often in training: {_told(majority)}")
+    notes.insert(0, "blind: the text whose words were oftener in right texts than in wrong ones, no picture seen")
+    return Baselines(blind, {}, (*notes, f"learnt on {len(taught)} questions"))
+
+
+def _blindly(choices: Choices, answers: BlindChoice, rationales: BlindChoice | None) -> tuple[float, float, bool]:
+    answered = float(answers.pick(choices.answers) == choices.answer)
+    if choices.rationale is None:
+        return answered, 0.0, False
+    if rationales is None:  # none was taught
+        return answered, 1 / len(choices.rationales), True
+    return answered, float(rationales.pick(choices.rationales) == choices.rationale), True
+
+
+def _joint(rows: Sequence[tuple[float, float, bool]]) -> dict[str, float]:
+    """Figures of rows (answer right, rationale right, whether there is a rationale)."""
+    answered = np.array([float(answer) for answer, _, _ in rows])
+    reasoned = np.array([float(reason) if there else 1.0 for _, reason, there in rows])
+    asked = np.array([there for _, _, there in rows])
+    figures = {"Q->A": float(answered.mean()), "Q->AR": float((answered * reasoned).mean())}
+    return figures | ({"QA->R": float(reasoned[asked].mean())} if asked.any() else {})
+
+
+def _told(figures: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {100 * figures[name]:.1f}" for name in ("Q->A", "QA->R", "Q->AR") if name in figures)

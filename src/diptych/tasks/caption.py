@@ -4,25 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import torch
+from jaxtyping import Float
+from pydantic import Field, PositiveFloat, PositiveInt
+from torch import Tensor
 
-from diptych.core import Batch, Record, Sample, Task, Vocabulary
+from diptych.core import Batch, Record, Sample, Task, Vocabulary, Writer, collate
 from diptych.core.shares import PartialShare
 from diptych.data.store.tokens import Tokens
 from diptych.metrics.bleu import bleu_scores
 from diptych.metrics.bootstrap import Interval, bootstrap_interval, paired_interval, rows_by_picture
 from diptych.metrics.captions import CaptionItems, caption_items, caption_scores, java_scores
 from diptych.models.decoding import DecodingOptions, decode
+from diptych.models.decoding.chosen import chosen_decoding
 from diptych.objectives import GenerateText, Schedule, together
 from diptych.objectives.settings import Objectives
 from diptych.runtime.configs import derive
-from diptych.runtime.errors import DataError
+from diptych.runtime.devices import predicting
+from diptych.runtime.errors import DataError, ServingError
+from diptych.tasks.asking import (
+    AskedModel,
+    Asking,
+    AskingWords,
+    Explanation,
+    Form,
+    Message,
+    PageView,
+    Prediction,
+    TaskAnswer,
+    TaskRequest,
+)
 from diptych.tasks.baselines import best_blind_caption, caption_ceiling, most_frequent_caption
+from diptych.tasks.influence import weigh_words
 from diptych.tasks.scores import Baselines, Score, Scores, score_of
 from diptych.tasks.self_critical import SelfCriticalObjectives
-from diptych.tasks.spec import LIKELIHOOD, Small, TaskSpec
+from diptych.tasks.spec import LIKELIHOOD, Small, TaskScoring, TaskSpec, TaskTraining
 
 
 @dataclass(frozen=True)
@@ -161,27 +180,191 @@ class CaptionObjectives(Objectives):
         return together(GenerateText(vocabulary, reads="nothing", label_smoothing=self.label_smoothing))
 
 
+class CaptionRequest(TaskRequest):
+    captions: Annotated[int, Form("How many captions")] = Field(
+        default=1, ge=1, le=16, description="Captions of each picture, the likeliest first."
+    )
+    beams: Annotated[int | None, Form("Captions followed at once (beams); empty: as the recipe says", more=True)] = (
+        Field(default=None, ge=1, le=16, description="Beams of the search, 1 being greedy; default: the recipe's.")
+    )
+    length_bonus: Annotated[float | None, Form()] = Field(
+        default=None, ge=-100, le=100, description="Number added to a beam's log-probability for each word."
+    )
+    length_penalty: Annotated[float | None, Form()] = Field(
+        default=None,
+        ge=0,
+        le=10,
+        description="Exponent of the words by which a beam's log-probability is divided; 1 is the mean.",
+    )
+    sample: Annotated[bool, Form("Draw words by chance", more=True)] = Field(
+        default=False, description="Draw words at random instead of searching for the likeliest."
+    )
+    temperature: Annotated[PositiveFloat | None, Form()] = Field(
+        default=None, description="Temperature of drawn words; below 1 likely words become likelier."
+    )
+    top_k: Annotated[PositiveInt | None, Form()] = Field(
+        default=None, description="Draw each word from this many likeliest ones."
+    )
+    top_p: Annotated[float | None, Form()] = Field(
+        default=None, gt=0, le=1, description="Draw each word from the fewest that have this probability together."
+    )
+    seed: Annotated[int, Form("Seed of drawn words", more=True)] = Field(
+        default=0, ge=0, lt=2**63, description="Seed of the words that are drawn."
+    )
+    min_words: Annotated[int | None, Form()] = Field(
+        default=None, ge=0, le=64, description="Words of a caption at least."
+    )
+    max_words: Annotated[int | None, Form("Most words", more=True)] = Field(
+        default=None, ge=1, le=64, description="Words of a caption at most, its end counted as one."
+    )
+    no_repeat_ngram: Annotated[PositiveInt | None, Form()] = Field(
+        default=None, description="Forbid that this many words in a row come twice in a caption."
+    )
+    explain: bool = Field(default=False, description="Also the regions, and what each weighed on each word.")
+
+
+OWN = {"model", "explain", "captions", "sample", "seed"}  # of a request: the rest is how words are chosen
+
+
+class OtherCaption(Message):
+    caption: str
+    score: float
+
+
+class WrittenCaption(TaskAnswer):
+    caption: str
+    score: float = Field(description="Log-probability.")
+    others: tuple[OtherCaption, ...] | None = None
+    shown: str | None = None
+    explanation: Explanation | None = None
+
+
+def write(model: AskedModel, records: Sequence[Record], decoding: DecodingOptions) -> list[Prediction]:
+    """A caption of each record, all in one pass; with several beams also the others that were finished."""
+    writer: Any = model.model
+    if not isinstance(writer, Writer):
+        raise ServingError(f"{model.system} reads and does not write captions; choose another model")
+    task = Captioning(model.tokens, decoding)
+    with predicting(model.model, len(records)):
+        device = next(model.model.parameters()).device
+        asked = collate([sample for record in records for sample in task.queries(record)]).to(device)
+        written = decode(writer, asked, decoding)
+    predictions = []
+    for record, (best, *others) in zip(records, written, strict=True):
+        text = model.tokens.decode(best.tokens)
+        words = model.tokens.words(text)
+        predictions.append(
+            Prediction(
+                text=text,
+                score=best.score,
+                precision=model.precision(len(records)),
+                record=record,
+                words=tuple(word for word, _ in words),
+                weigh=partial(_weigh, model, record, [pieces for _, pieces in words]),
+                others=tuple((model.tokens.decode(other.tokens), other.score) for other in others),
+                class_names=model.class_names,
+            )
+        )
+    return predictions
+
+
+def _weigh(model: AskedModel, record: Record, words: list[list[int]]) -> Float[Tensor, "W R"]:
+    """A word's pieces follow from each other, so their log-probabilities add up."""
+    assert record.regions is not None
+    pieces = torch.tensor([piece for word in words for piece in word], dtype=torch.long)
+    weights = weigh_words(model.model, record.regions, pieces)
+    of_word = torch.tensor([number for number, word in enumerate(words) for _ in word], dtype=torch.long)
+    return torch.zeros(len(words), weights.shape[1]).index_add_(0, of_word, weights)
+
+
+def _answer(model: AskedModel, asked: Sequence[tuple[Record, CaptionRequest]]) -> list[Prediction]:
+    """All are to be written in the way of the first (`Asking.alike`)."""
+    request = asked[0][1]
+    decoding = chosen_decoding(model.decoding, request.captions, request.sample, **request.model_dump(exclude=OWN))
+    return write(model, [record for record, _ in asked], decoding)
+
+
+def _message(prediction: Prediction, asked: CaptionRequest, picture: str) -> WrittenCaption:
+    others = prediction.others[: asked.captions - 1]
+    return WrittenCaption(
+        picture=picture,
+        precision=prediction.precision,
+        caption=prediction.text,
+        score=prediction.score,
+        others=tuple(OtherCaption(caption=text, score=score) for text, score in others) or None,
+        explanation=prediction.explain() if asked.explain else None,
+    )
+
+
+def _all_of(told: WrittenCaption) -> list[str]:
+    return [told.caption, *(other.caption for other in told.others or ())]
+
+
+def _view(_: CaptionRequest, told: WrittenCaption) -> PageView:
+    _first, *others = _all_of(told)
+    return PageView(summary=told.caption, words=told.caption, explanation=told.explanation, items=tuple(others))
+
+
+def _longest(task: Task) -> str:
+    assert isinstance(task, Captioning)
+    return f"A caption has {task.decoding.max_words} words at most, of its own vocabulary."
+
+
+def _writes(model: Any, trained_for: str | None) -> bool:
+    able = isinstance(model, Writer) and "word" in model.heads  # type: ignore[attr-defined]
+    return able and trained_for in (None, PRETRAIN.name, CAPTION.name)
+
+
 CAPTION = TaskSpec(
     name="caption",
     title="Captions",
     learns="write",
-    noun="captions",
     field="captions",
-    key="caption",
     head="word",
-    watched="CIDEr",
-    shown=("CIDEr", "BLEU-4"),
     build=lambda given: Captioning(given.tokens, given.decoding, given.max_words),
-    score=lambda written, records, baselines: score_captions(written, references_of(records), baselines),
-    baselines=lambda records, training: caption_baselines(
-        references_of(records), [record.captions for record in training if record.captions]
+    training=TaskTraining(
+        watched="CIDEr",
+        objectives=(CaptionObjectives, SelfCriticalObjectives),
+        small=Small(CaptionObjectives()),
+        validation=greedily,
     ),
-    gain=lambda first, second, records: caption_gain(first, second, references_of(records)),
-    extra_scores=lambda written, records, names: extra_caption_scores(written, references_of(records), names),
+    scoring=TaskScoring(
+        noun="captions",
+        key="caption",
+        shown=("CIDEr", "BLEU-4"),
+        score=lambda written, records, baselines: score_captions(written, references_of(records), baselines),
+        baselines=lambda records, training: caption_baselines(
+            references_of(records), [record.captions for record in training if record.captions]
+        ),
+        gain=lambda first, second, records: caption_gain(first, second, references_of(records)),
+        extra_scores=lambda written, records, names: extra_caption_scores(written, references_of(records), names),
+    ),
+    asking=Asking(
+        verb="caption",
+        help="Write a sentence about a picture.",
+        words=AskingWords(
+            does="writes a sentence about a picture",
+            example='print(model.caption("photo.jpg"))',
+            pipeline="image-to-text",
+            limit=_longest,
+        ),
+        request=CaptionRequest,
+        response=WrittenCaption,
+        answer=_answer,
+        message=_message,
+        lines=lambda told, _: [f"{told.picture}: {caption}" for caption in _all_of(told)],
+        view=_view,
+        offered=_writes,
+        alike=lambda asked: object() if asked.sample else asked.model_dump_json(exclude={"explain"}),
+        programs="captions",
+    ),
     learnt=lambda model: "decode" in model.provides and "word" in model.heads,
-    validation=greedily,
-    objectives=(CaptionObjectives, SelfCriticalObjectives),
-    small=Small(CaptionObjectives()),
 )
 
-PRETRAIN = replace(CAPTION, name="pretrain", title="Pre-training", watched=LIKELIHOOD, objectives=(), small=None)
+PRETRAIN = replace(
+    CAPTION,
+    name="pretrain",
+    title="Pre-training",
+    training=replace(CAPTION.training, watched=LIKELIHOOD, objectives=(), small=None),
+    asking=None,
+)

@@ -1,14 +1,20 @@
 """Visual entailment: whether a picture shows what a sentence says, denies it, or leaves it open (SNLI-VE)."""
 
-from collections.abc import Iterator
-from typing import Literal
+from __future__ import annotations
 
-from diptych.core import Record, Vocabulary
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from diptych.core import Record, TaskItem, Vocabulary
 from diptych.data.formats.snli_ve import ENTAILMENT as NAME
 from diptych.data.formats.snli_ve import LABELS
 from diptych.objectives import ClassifyStatement, Schedule, together
 from diptych.objectives.settings import Objectives
-from diptych.tasks.spec import Small, TaskSpec
+from diptych.tasks.asking import AskedModel, Asking, AskingWords, Form, TaskAnswer, TaskRequest, Text, in_words
+from diptych.tasks.spec import Small, TaskSpec, TaskTraining
 from diptych.tasks.verdicts import Judged, Verdicts
 
 
@@ -31,22 +37,65 @@ class EntailmentObjectives(Objectives):
 _VERDICTS = Verdicts(
     task=NAME, noun="hypotheses", key="label", classes={label: label for label in LABELS}, judged=_judged
 )
+
+
+class EntailRequest(TaskRequest):
+    hypothesis: Annotated[
+        Text,
+        Form(
+            "Sentence",
+            "a dog sleeps",
+            argument="hypotheses",
+            each=True,
+            help="Sentences that the picture may entail, such as 'a dog sleeps'.",
+        ),
+    ] = Field(description="Such as 'a dog sleeps'.")
+
+
+class Entailed(TaskAnswer):
+    hypothesis: str
+    label: str = Field(description="entailment, neutral or contradiction.")
+    probability: float = Field(description="Of the label.")
+
+
+def _entail(model: AskedModel, asked: Sequence[tuple[Record, EntailRequest]]) -> list[Entailed]:
+    records = []
+    for number, (record, request) in enumerate(asked):
+        in_words("a sentence", request.hypothesis, "a dog sleeps")
+        records.append(replace(record, more={**record.more, NAME: (TaskItem(str(number), request.hypothesis),)}))
+    return [
+        Entailed(
+            picture=record.key,
+            precision=model.precision(len(asked)),
+            hypothesis=request.hypothesis,
+            label=one["label"],
+            probability=one["score"],
+        )
+        for (record, request), one in zip(asked, model.ask(records), strict=True)
+    ]
+
+
 ENTAILMENT = TaskSpec(
     name=NAME,
     title="Entailment",
     learns="infer",
-    noun="hypotheses",
     field=NAME,
-    key="label",
     head=NAME,
-    watched="accuracy",
-    shown=("accuracy",),
     build=_VERDICTS.build,
-    score=_VERDICTS.score,
-    baselines=_VERDICTS.baselines,
-    gain=_VERDICTS.gain,
-    objectives=(EntailmentObjectives,),
-    small=Small(EntailmentObjectives(), max_words=24),
-    questions=_VERDICTS.questions,
-    answered=_VERDICTS.answered,
+    training=TaskTraining(
+        watched="accuracy", objectives=(EntailmentObjectives,), small=Small(EntailmentObjectives(), max_words=24)
+    ),
+    scoring=_VERDICTS.scoring,
+    asking=Asking(
+        verb="entail",
+        help="Decide whether a picture entails a sentence, contradicts it, or leaves it open.",
+        words=AskingWords(
+            does="decides whether a picture entails a sentence, contradicts it, or leaves it open",
+            example='print(model.predict("entailment", "photo.jpg", hypothesis="a dog sleeps").label)',
+        ),
+        request=EntailRequest,
+        response=Entailed,
+        answer=_entail,
+        lines=lambda told, alone: [told.label if alone else f"{told.label}: {told.hypothesis}"],
+    ),
 )

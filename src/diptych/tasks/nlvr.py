@@ -1,11 +1,30 @@
 """Statements that are true or false of a picture (NLVR and the like)."""
 
-from typing import Literal
+from __future__ import annotations
 
-from diptych.core import Vocabulary
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from diptych.core import Record, Statement, Vocabulary
 from diptych.objectives import ClassifyStatement, Schedule, together
 from diptych.objectives.settings import Objectives
-from diptych.tasks.spec import Small, TaskSpec
+from diptych.runtime.devices import Precision
+from diptych.tasks.asking import (
+    AskedModel,
+    Asking,
+    AskingWords,
+    Form,
+    PageView,
+    TaskAnswer,
+    TaskRequest,
+    Text,
+    in_words,
+    percent,
+)
+from diptych.tasks.spec import Small, TaskSpec, TaskTraining
 from diptych.tasks.verdicts import Judged, Verdicts
 
 _VERDICTS = Verdicts(
@@ -27,22 +46,91 @@ class NlvrObjectives(Objectives):
         return together(ClassifyStatement())
 
 
+class VerifyRequest(TaskRequest):
+    statement: Annotated[
+        Text,
+        Form(
+            "Statement",
+            "there are two dogs",
+            argument="statements",
+            each=True,
+            help="Statements about the picture, such as 'there are two dogs'.",
+        ),
+    ] = Field(description="Such as 'there are two dogs'.")
+
+
+class Verified(TaskAnswer):
+    statement: str
+    true: bool
+    probability: float = Field(description="Of the verdict.")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a statement is true of a picture."""
+
+    true: bool
+    score: float  # probability of the verdict
+    precision: Precision
+
+
+def verify(model: AskedModel, asked: Sequence[tuple[Record, VerifyRequest]]) -> list[Verdict]:
+    """Whether each statement is true of its record, all in one pass."""
+    for _, request in asked:
+        in_words("a statement", request.statement, "there are two dogs")
+    stated = [
+        replace(record, statements=(Statement(str(number), request.statement, True),))
+        for number, (record, request) in enumerate(asked)
+    ]
+    precision = model.precision(len(asked))
+    return [Verdict(prediction["true"], prediction["score"], precision) for prediction in model.ask(stated)]
+
+
+def _message(verdict: Verdict, asked: VerifyRequest, picture: str) -> Verified:
+    return Verified(
+        picture=picture,
+        precision=verdict.precision,
+        statement=asked.statement,
+        true=verdict.true,
+        probability=verdict.score,
+    )
+
+
+def _lines(told: Verified, alone: bool) -> list[str]:
+    word = "true" if told.true else "false"
+    return [word if alone else f"{word}: {told.statement}"]
+
+
+def _view(_: VerifyRequest, told: Verified) -> PageView:
+    word = "true" if told.true else "false"
+    verdict = f"{word.capitalize()}, {percent(told.probability)} sure"
+    return PageView(summary=f"{told.statement}: {word}", verdicts=(verdict,))
+
+
 NLVR = TaskSpec(
     name="nlvr",
     title="Statements",
     learns="judge",
-    noun="statements",
     field="statements",
-    key="true",
     head="nlvr",
-    watched="accuracy",
-    shown=("accuracy",),
     build=_VERDICTS.build,
-    score=_VERDICTS.score,
-    baselines=_VERDICTS.baselines,
-    gain=_VERDICTS.gain,
-    objectives=(NlvrObjectives,),
-    small=Small(NlvrObjectives(), max_words=24),
-    questions=_VERDICTS.questions,
-    answered=_VERDICTS.answered,
+    training=TaskTraining(
+        watched="accuracy", objectives=(NlvrObjectives,), small=Small(NlvrObjectives(), max_words=24)
+    ),
+    scoring=_VERDICTS.scoring,
+    asking=Asking(
+        verb="verify",
+        help="Decide whether a statement is true of a picture.",
+        words=AskingWords(
+            does="decides whether a statement is true of a picture",
+            example='print(model.verify("photo.jpg", ["there are two dogs"])[0].true)',
+            tab="True or false",
+        ),
+        request=VerifyRequest,
+        response=Verified,
+        answer=verify,
+        message=_message,
+        lines=_lines,
+        view=_view,
+    ),
 )

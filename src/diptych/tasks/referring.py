@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Int
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor, nn
 
 from diptych.core import Asked, Batch, Expression, Record, Regions, Sample, Task, Vocabulary, iou
@@ -18,12 +19,28 @@ from diptych.data.store.tokens import Tokens
 from diptych.models.heads import RegionScoreHead
 from diptych.objectives import GroundExpression, Schedule, SeenRegionClass
 from diptych.objectives.settings import SeenClasses, weighed
-from diptych.runtime.errors import DataError
+from diptych.runtime.devices import Precision
+from diptych.runtime.errors import DataError, ServingError
+from diptych.tasks.asking import (
+    AskedModel,
+    Asking,
+    AskingWords,
+    Form,
+    PageView,
+    PixelBox,
+    TaskAnswer,
+    TaskRequest,
+    Text,
+    in_words,
+    percent,
+    pixel_box,
+)
+from diptych.tasks.run import finite
 from diptych.tasks.scores import Baselines, Scores, share_scores
-from diptych.tasks.spec import Small, Start, TaskSpec, TrainingRecords
-from diptych.tasks.vcr import finite
+from diptych.tasks.spec import Small, Start, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 
 FOUND = 0.5  # IoU with the true box from which on it counts as found
+WHOLE = (0.0, 0.0, 1.0, 1.0)
 Box = Sequence[float]
 
 
@@ -177,22 +194,121 @@ class ReferringObjectives(SeenClasses):
         return weighed((GroundExpression(self.overlap), 1.0), (SeenRegionClass(), self.seen_classes))
 
 
+class GroundRequest(TaskRequest):
+    expression: Annotated[
+        Text,
+        Form(
+            "What to find",
+            "the dog left of the bench",
+            argument="expression",
+            first=True,
+            help="Words for a region, such as 'the dog left of the bench'.",
+        ),
+    ] = Field(description="Such as 'the dog left of the bench'.")
+
+
+class Grounded(TaskAnswer):
+    expression: str
+    box: PixelBox = Field(description="Left, top, width, height in pixels.")
+    probability: float
+    shown: str | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """A region: its corners as fractions, and the probability that it is the one."""
+
+    box: tuple[float, float, float, float]
+    score: float
+    region: int
+    record: Record
+    precision: Precision
+
+    def pixels(self, width: int, height: int) -> PixelBox:
+        """COCO's left, top, width, height in a picture of this size."""
+        return pixel_box(self.box, (width, height))
+
+
+def ground(model: AskedModel, asked: Sequence[tuple[Record, GroundRequest]]) -> list[Found]:
+    """The region that each expression means in its record, all in one pass."""
+    for _, request in asked:
+        in_words("an expression", request.expression, "the dog left of the bench")
+    expressions = [
+        replace(record, expressions=(Expression(str(number), request.expression, WHOLE),))
+        for number, (record, request) in enumerate(asked)
+    ]
+    precision = model.precision(len(asked))
+    return [_found(record, one, precision) for (record, _), one in zip(asked, model.ask(expressions), strict=True)]
+
+
+def _found(record: Record, prediction: dict[str, Any], precision: Precision) -> Found:
+    if prediction["box"] is None:
+        raise ServingError(f"the detector saw nothing in {record.key}, so nothing can be pointed at; give another one")
+    x1, y1, x2, y2 = prediction["box"]
+    return Found((x1, y1, x2, y2), prediction["score"], prediction["region"], record, precision)
+
+
+def _message(found: Found, asked: GroundRequest, picture: str) -> Grounded:
+    assert found.record.regions is not None
+    return Grounded(
+        picture=picture,
+        precision=found.precision,
+        expression=asked.expression,
+        box=found.pixels(*found.record.regions.size),
+        probability=found.score,
+    )
+
+
+def _lines(told: Grounded, _: bool) -> list[str]:
+    left, top, width, height = told.box
+    return [f"left {left}, top {top}, width {width}, height {height} ({told.probability:.2f}); {told.shown}"]
+
+
+def _view(_: GroundRequest, told: Grounded) -> PageView:
+    left, top, width, height = told.box
+    return PageView(
+        summary=told.expression,
+        box=told.box,
+        verdicts=(f"Found, {percent(told.probability)} sure",),
+        notes=(f"left {left}, top {top}, width {width}, height {height} pixels",),
+    )
+
+
 REFERRING = TaskSpec(
     name="referring",
     title="Referring expressions",
     learns="point",
-    noun="expressions",
     field="expressions",
-    key="box",
     head="region_score",
-    watched="accuracy",
-    shown=("accuracy",),
     build=lambda given: Referring(given.tokens, given.max_words),
-    score=score_referring,
-    baselines=referring_baselines,
-    baseline_regions=500,
-    begin=_begin_as_class,
-    notes=_not_to_be_found,
-    objectives=(ReferringObjectives,),
-    small=Small(ReferringObjectives()),
+    training=TaskTraining(
+        watched="accuracy",
+        objectives=(ReferringObjectives,),
+        small=Small(ReferringObjectives()),
+        begin=_begin_as_class,
+        notes=_not_to_be_found,
+    ),
+    scoring=TaskScoring(
+        noun="expressions",
+        key="box",
+        shown=("accuracy",),
+        score=score_referring,
+        baselines=referring_baselines,
+        baseline_regions=500,
+    ),
+    asking=Asking(
+        verb="ground",
+        help="Find the region that an expression refers to, and draw its box.",
+        words=AskingWords(
+            does="finds the region that an expression means",
+            example='print(model.ground("photo.jpg", "the dog on the left").box)',
+            tab="Find",
+        ),
+        request=GroundRequest,
+        response=Grounded,
+        answer=ground,
+        message=_message,
+        lines=_lines,
+        view=_view,
+    ),
 )

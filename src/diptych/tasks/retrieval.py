@@ -11,11 +11,12 @@ from pydantic import Field, NonNegativeFloat, model_validator
 from diptych.core import Objective, Record, Task, Vocabulary
 from diptych.objectives import MatchGroups, OneForward, Schedule
 from diptych.objectives.settings import Objectives
+from diptych.tasks.asking import Asking, AskingWords, Form, Message, PageView, TaskAnswer, TaskRequest, Text
 from diptych.tasks.gallery import Gallery
 from diptych.tasks.matching import Retrieval, can_match
 from diptych.tasks.recall import recall_scores
 from diptych.tasks.scores import Baselines, Scores
-from diptych.tasks.spec import Predicted, Prediction, Small, TaskOptions, TaskSpec
+from diptych.tasks.spec import Predicted, Prediction, Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining
 from diptych.tasks.two_towers import TwoTowerRetrieval, TwoTowers, score_vectors
 
 VALIDATION_GALLERY = 64  # pictures with a caption each: 4,096 pairs, which a small model reads in seconds
@@ -88,22 +89,77 @@ class RetrievalObjectives(Objectives):
         return Schedule(((OneForward(named, {one.name: weights[one.form] for one in losses}), 1.0),))
 
 
+class SearchRequest(TaskRequest):
+    query: Annotated[Text, Form("What to look for", "a red kite over a beach")] = Field(
+        description="Such as 'a red kite over a beach'."
+    )
+    most: Annotated[int, Form("How many to show")] = Field(default=12, ge=1, le=100, description="How many to show.")
+
+
+class SearchHit(TaskAnswer):
+    score: float
+
+
+class SearchHits(Message):
+    """The best first. `picture` of a service is an id for /v1/pictures/{id}, never a path."""
+
+    query: str
+    hits: tuple[SearchHit, ...]
+    searched: int = Field(description="Pictures that could be read.")
+    refused: int = Field(description="Pictures that could not.")
+
+
+def has_towers(model: Any) -> bool:
+    """Whether it has learnt to make vectors of pictures and of texts that can be compared."""
+    return isinstance(model, TwoTowers) and "similarity" in getattr(model, "heads", ())
+
+
+def can_search(model: Any) -> bool:
+    """Whether it has learnt to match pictures and texts."""
+    return can_match(model) or has_towers(model)
+
+
+def _view(_: SearchRequest, told: SearchHits) -> PageView:
+    unread = f"; {told.refused} could not be read" if told.refused else ""
+    return PageView(
+        summary=told.query,
+        notes=(f"{len(told.hits)} of {told.searched} pictures, the best first{unread}",),
+        sheet=tuple((hit.picture, hit.score) for hit in told.hits),
+    )
+
+
 RETRIEVAL = TaskSpec(
     name="retrieval",
     title="Retrieval",
     learns="search",
-    noun="queries",
     field="captions",
-    key="rank",
     head="match",
-    watched="image retrieval R@1",
-    shown=("image retrieval R@1", "image retrieval R@10", "text retrieval R@1", "text retrieval R@10"),
     build=_build,
-    score=_score,
-    collect=_numbered,
+    training=TaskTraining(
+        watched="image retrieval R@1",
+        objectives=(RetrievalObjectives,),
+        small=Small(RetrievalObjectives(), batch=16),  # a pair comes with its wrong ones
+        validation=_small_gallery,
+    ),
+    scoring=TaskScoring(
+        noun="queries",
+        key="rank",
+        shown=("image retrieval R@1", "image retrieval R@10", "text retrieval R@1", "text retrieval R@10"),
+        score=_score,
+        collect=_numbered,
+        gallery=True,
+    ),
+    asking=Asking(
+        verb="search",
+        help="Rank the service's pictures by how well they fit a text.",
+        words=AskingWords(
+            does="ranks pictures by how well they fit a text",
+            example='print(model.search("a red kite", "photos").hits[0].picture)',
+        ),
+        request=SearchRequest,
+        response=SearchHits,
+        view=_view,
+        offered=lambda model, _: can_search(model),
+    ),
     learnt=lambda model: can_match(model) or isinstance(model, TwoTowers),
-    validation=_small_gallery,
-    objectives=(RetrievalObjectives,),
-    small=Small(RetrievalObjectives(), batch=16),  # a pair comes with its wrong ones
-    gallery=True,
 )

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-from torch import nn
+from torch import Tensor, nn
 
-from diptych.core import Record, Sample, Task, collate
+from diptych.core import Batch, Record, Sample, Task, collate
 from diptych.runtime.devices import predicting
-from diptych.tasks.spec import RanksGallery
+from diptych.runtime.errors import DataError
+
+
+@runtime_checkable
+class RanksGallery(Protocol):
+    """A task whose queries are asked of all pictures at once, each pair a pass of the model."""
+
+    def rank(self, model: nn.Module, records: Sequence[Record]) -> list[dict[str, Any]]: ...
 
 
 def ask(
@@ -43,3 +50,14 @@ def _batches(task: Task, records: Iterable[Record], size: int) -> Iterator[list[
     samples = (sample for record in records for sample in task.queries(record))
     while batch := list(islice(samples, size)):
         yield batch
+
+
+def finite(scores: Tensor, batch: Batch) -> None:
+    """NaN in a picture's features comes out as NaN, and would choose without a word."""
+    bad = ~scores.isfinite().flatten(1).all(1) if scores.dim() > 1 else ~scores.isfinite()
+    if bad.any():
+        raise DataError(
+            "the model's scores are not finite, so the features of the picture are not; `diptych check` finds such "
+            "records: extract them again",
+            key=batch.pictures[int(bad.nonzero()[0, 0])],
+        )

@@ -15,6 +15,7 @@ from diptych.data.store.tokens import Tokens
 from diptych.models.decoding import DecodingOptions
 from diptych.objectives.settings import Objectives
 from diptych.tasks.answers import Answers
+from diptych.tasks.asking import Asking
 from diptych.tasks.scores import Baselines, Score, Scores
 
 LIKELIHOOD = "likelihood"  # of what the objectives ask: what validation watches where nothing is predicted
@@ -85,64 +86,84 @@ class LeavesOut(Protocol):
     unknown: dict[str, str]  # by key
 
 
-@runtime_checkable
-class RanksGallery(Protocol):
-    """A task whose queries are asked of all pictures at once, each pair a pass of the model."""
-
-    def rank(self, model: nn.Module, records: Sequence[Record]) -> list[dict[str, Any]]: ...
-
-
 @dataclass(frozen=True)
-class TaskSpec:
-    """One task. What has no default every task has to say; the rest is for what only some have."""
+class TaskTraining:
+    """How a task is learnt: what validation watches, and what a run prepares."""
 
-    name: str  # diptych finetune NAME
-    title: str  # heading of its part of a report
-    learns: str  # a verb: "a model that learns to ..."
-    noun: str  # what is scored, in the plural
-    field: str  # of `Record.words`: what there is to learn from
-    key: str  # of a prediction: what was predicted, beside its "key"
-    head: str  # of the model, by which it predicts
     watched: str  # the score that validation wants to rise
-    shown: tuple[str, ...]  # the scores that a report draws, the main one first
-    build: Callable[[TaskOptions], Task]
-    score: Callable[[Predicted, Sequence[Record], Baselines | None], Scores]  # with intervals, beside the baselines
-    # What scores of records are held against, as far as words of training records teach it.
-    baselines: Callable[[Sequence[Record], Sequence[Record]], Baselines] | None = None
-    baseline_regions: int = 0  # so many training records are read with regions, for baselines that use them
-    gain: Callable[[Predicted, Predicted, Sequence[Record]], Score] | None = None  # of the second over the first
-    # METEOR, SPICE: further scores by name, times 100, of what was predicted.
-    extra_scores: Callable[[Predicted, Sequence[Record], Sequence[str]], list[Score]] | None = None
-    collect: Callable[[Iterable[Prediction]], Predicted] | None = None  # where it is not one `key` a prediction
-    learnt: Callable[[Any], bool] | None = None  # whether a model can be asked; by default: whether it has the head
+    objectives: tuple[type[Objectives], ...] = ()  # kinds of settings that teach it, besides those of the systems
+    small: Small | None = None  # recipe for small worlds that all systems share which can learn it
     # The list of answers that training records give: at least so often, and so many at most.
     answers: Callable[[Iterable[Record], int, int | None], Answers] | None = None
     begin: Callable[[Task, nn.ModuleDict, Start], None] | None = None  # new heads begin as something that is known
     validation: Callable[[Task, list[Record]], tuple[Task, list[Record]]] | None = None  # how it asks, and of what
     notes: Callable[[Task, TrainingRecords], Iterator[str]] | None = None  # what a user should know before the run
-    objectives: tuple[type[Objectives], ...] = ()  # kinds of settings that teach it, beside those of the systems
-    small: Small | None = None  # recipe for small worlds that all systems share which can learn it
-    separators: int = 1  # [SEP]s that stand with the words
+    separators: int = 1  # [SEP]s among the words
     cuts_texts: bool = True  # at data.max_words, each by itself
+
+
+@dataclass(frozen=True)
+class TaskScoring:
+    """How predictions are scored, compared and shown in a report."""
+
+    noun: str  # what is scored, in the plural
+    key: str  # of a prediction: what was predicted, next to its "key"
+    shown: tuple[str, ...]  # the scores that a report draws, the main one first
+    score: Callable[[Predicted, Sequence[Record], Baselines | None], Scores]  # with intervals and baselines
+    # What scores of records are compared with, as far as words of training records teach it.
+    baselines: Callable[[Sequence[Record], Sequence[Record]], Baselines] | None = None
+    baseline_regions: int = 0  # N training records are read with regions, for baselines that use them
+    gain: Callable[[Predicted, Predicted, Sequence[Record]], Score] | None = None  # of the second over the first
+    # METEOR, SPICE: further scores by name, times 100, of what was predicted.
+    extra_scores: Callable[[Predicted, Sequence[Record], Sequence[str]], list[Score]] | None = None
+    collect: Callable[[Iterable[Prediction]], Predicted] | None = None  # where it is not one `key` a prediction
     gallery: bool = False  # a query is asked of all pictures at once (--queries, --shortlist, --pairs)
-    # How a page shows predictions as answers to questions: the questions that stand for what was asked, the answers.
+    # How a page shows predictions as answers to questions: the questions in place of what was asked, the answers.
     questions: Callable[[Record], Iterable[Question]] | None = None
     answered: Callable[[Predicted], dict[str, str]] | None = None
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """One task. What has no default every task has to give; the rest is for what only some have."""
+
+    name: str  # diptych finetune NAME
+    title: str  # heading of its part of a report
+    learns: str  # a verb: "a model that learns to ..."
+    field: str  # of `Record.words`: what there is to learn from
+    head: str  # of the model, by which it predicts
+    build: Callable[[TaskOptions], Task]
+    training: TaskTraining
+    scoring: TaskScoring
+    asking: Asking | None = None  # None: nobody can ask it
+    learnt: Callable[[Any], bool] | None = None  # whether a model can predict; by default: whether it has the head
 
     @property
     def pretrains(self) -> bool:
         """Whether it is judged by the likelihood of what its objectives ask, and has no predictions of its own."""
-        return self.watched == LIKELIHOOD
+        return self.training.watched == LIKELIHOOD
 
-    def can_ask(self, model: Any) -> bool:
+    @property
+    def asked(self) -> Asking:
+        """How it is asked, of a task that can be."""
+        assert self.asking is not None, f"nobody can ask {self.name}"
+        return self.asking
+
+    def has_learnt(self, model: Any) -> bool:
         """Whether a model has learnt the task."""
         return self.head in model.heads if self.learnt is None else self.learnt(model)
 
+    def can_be_asked(self, model: Any, trained_for: str | None) -> bool:
+        """Whether a model can be asked; `trained_for`: the task of its recipe, None of an imported one."""
+        if self.asked.offered is not None:
+            return self.asked.offered(model, trained_for)
+        return trained_for is not None and self.has_learnt(model)
+
     def by_key(self, predictions: Iterable[Prediction]) -> Predicted:
         """What was predicted, by the key of what was asked."""
-        if self.collect is not None:
-            return self.collect(predictions)
-        return {prediction["key"]: prediction[self.key] for prediction in predictions}
+        if self.scoring.collect is not None:
+            return self.scoring.collect(predictions)
+        return {prediction["key"]: prediction[self.scoring.key] for prediction in predictions}
 
     def texts(self, record: Record) -> list[str]:
         """The words of a record that the task reads."""

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import NonNegativeFloat
+from pydantic import Field, NonNegativeFloat
 
-from diptych.core import BIDIRECTIONAL, IGNORE, Batch, Choices, Object, Record, Sample, Task, Vocabulary, split_at_tags
+from diptych.core import (
+    BIDIRECTIONAL,
+    IGNORE,
+    Batch,
+    Choices,
+    Object,
+    Record,
+    Sample,
+    Task,
+    Vocabulary,
+    split_at_tags,
+)
 from diptych.core.shares import Share, Source
 from diptych.data.store.tokens import Tokens
 from diptych.objectives import (
@@ -27,10 +37,25 @@ from diptych.objectives import (
     split_candidates,
 )
 from diptych.objectives.settings import SCHEMES, SeenClasses, weighed
-from diptych.runtime.errors import DataError
-from diptych.tasks.baselines import BlindChoice
+from diptych.runtime.devices import Precision
+from diptych.runtime.errors import DataError, ServingError
+from diptych.tasks.asking import (
+    AskedModel,
+    Asking,
+    AskingWords,
+    Form,
+    PageView,
+    ShareTable,
+    TaskAnswer,
+    TaskRequest,
+    Text,
+    Texts,
+    in_words,
+)
+from diptych.tasks.baselines import labelled, vcr_baselines
+from diptych.tasks.run import finite
 from diptych.tasks.scores import Baselines, Scores, share_scores
-from diptych.tasks.spec import Small, TaskSpec, TrainingRecords
+from diptych.tasks.spec import Small, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 
 Part = Literal["answer", "rationale"]
 PARTS: tuple[Part, ...] = ("answer", "rationale")
@@ -179,72 +204,12 @@ def hits(predicted: dict[str, int], records: Sequence[Record]) -> dict[str, tupl
     return {name: (np.array(right), pictures) for name, (right, pictures) in found.items() if right}
 
 
-def labelled(record: Record) -> list[Choices]:
-    return [choices for choices in record.choices if choices.answer >= 0]
-
-
-def finite(scores: torch.Tensor, batch: Batch) -> None:
-    """NaN in a picture's features comes out as NaN, and would choose without a word."""
-    bad = ~torch.isfinite(scores.flatten(1) if scores.dim() > 1 else scores[:, None]).all(1)
-    if bad.any():
-        raise DataError(
-            "the model's scores are not finite, so the features of the picture are not; `diptych check` finds such "
-            "records: extract them again",
-            key=batch.pictures[int(bad.nonzero()[0, 0])],
-        )
-
-
 def score_vcr(predicted: Mapping[str, int], records: Sequence[Record], baselines: Baselines | None = None) -> Scores:
     """Q->A, QA->R and Q->AR; `said` has the text chosen for `KEY/answer` and `KEY/rationale`."""
     found = hits(dict(predicted), records)
     if "QA->R" not in found:
         found.pop("Q->AR")
     return share_scores("vcr", found, "questions", baselines)
-
-
-def vcr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
-    """Chance; and on training words, if there are any, the blind choice by the words of the texts."""
-    asked = [choices for record in records for choices in labelled(record)]
-    if not asked:
-        return Baselines()
-    chance = _joint([(1 / len(c.answers), 1 / max(1, len(c.rationales)), bool(c.rationales)) for c in asked])
-    notes = [f"at random: {_told(chance)}"]
-    taught = [choices for record in training for choices in labelled(record)]
-    if not taught:
-        return Baselines(chance, {}, ("blind: at random",))
-    answers = BlindChoice.of((c.answers, c.answer) for c in taught)
-    reasons = [(c.rationales, c.rationale) for c in taught if c.rationale is not None]
-    by_words = BlindChoice.of(reasons) if reasons else None
-    most = Counter(c.answer for c in taught).most_common(1)[0][0]
-    most_reason = Counter(number for _, number in reasons).most_common(1)[0][0] if reasons else 0
-    blind = _joint([_blindly(c, answers, by_words) for c in asked])
-    usual = [(float(c.answer == most), float(c.rationale == most_reason), c.rationale is not None) for c in asked]
-    majority = _joint(usual)
-    notes.append(f"always the place that was right most often in training: {_told(majority)}")
-    notes.insert(0, "blind: the text whose words were oftener in right texts than in wrong ones, no picture seen")
-    return Baselines(blind, {}, (*notes, f"learnt on {len(taught)} questions"))
-
-
-def _blindly(choices: Choices, answers: BlindChoice, rationales: BlindChoice | None) -> tuple[float, float, bool]:
-    answered = float(answers.pick(choices.answers) == choices.answer)
-    if choices.rationale is None:
-        return answered, 0.0, False
-    if rationales is None:  # none was taught
-        return answered, 1 / len(choices.rationales), True
-    return answered, float(rationales.pick(choices.rationales) == choices.rationale), True
-
-
-def _joint(rows: Sequence[tuple[float, float, bool]]) -> dict[str, float]:
-    """Figures of rows (answer right, rationale right, whether there is a rationale)."""
-    answered = np.array([float(answer) for answer, _, _ in rows])
-    reasoned = np.array([float(reason) if there else 1.0 for _, reason, there in rows])
-    asked = np.array([there for _, _, there in rows])
-    figures = {"Q->A": float(answered.mean()), "Q->AR": float((answered * reasoned).mean())}
-    return figures | ({"QA->R": float(reasoned[asked].mean())} if asked.any() else {})
-
-
-def _told(figures: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {100 * figures[name]:.1f}" for name in ("Q->A", "QA->R", "Q->AR") if name in figures)
 
 
 def _unshown(_: Task, records: TrainingRecords) -> Iterator[str]:
@@ -303,25 +268,134 @@ class VcrObjectives(SeenClasses):
         )
 
 
+class ChooseRequest(TaskRequest):
+    question: Annotated[
+        Text,
+        Form(
+            "Question",
+            "what is [0] doing?",
+            argument="question",
+            help="Question about the picture; [0] in it is the region of the highest score, [1] the next.",
+        ),
+    ] = Field(description="[0] in it is the first region, best first.")
+    answers: Annotated[
+        Texts,
+        Form("Answers, one a line", argument="answers", help="Answers to choose from, two or more; VCR has four."),
+    ] = Field(description="Two or more.")
+    rationales: Annotated[
+        Texts,
+        Form(
+            "Reasons, one a line, or none",
+            option="rationale",
+            help="Rationale to choose from; give the option twice or more often; default: none is chosen.",
+        ),
+    ] = Field(default=(), description="Two or more reasons, or none.")
+
+
+class Choice(TaskAnswer):
+    question: str
+    answer: str
+    shares: tuple[float, ...] = Field(description="Of all answers, in their order; they add up to 1.")
+    rationale: str | None = None
+    rationale_shares: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The number of the best answer, and of the best rationale for it; the shares that all of them have."""
+
+    answer: int
+    answers: tuple[float, ...]
+    precision: Precision
+    rationale: int | None = None
+    rationales: tuple[float, ...] = ()
+
+
+def choose(model: AskedModel, asked: Sequence[tuple[Record, ChooseRequest]]) -> list[Chosen]:
+    return [_choose(model, record, request) for record, request in asked]
+
+
+def _choose(model: AskedModel, record: Record, asked: ChooseRequest) -> Chosen:
+    question, answers, rationales = asked.question, asked.answers, asked.rationales
+    for text in (question, *answers, *rationales):
+        in_words("a question, answer or rationale", text, "what is [0] doing?")
+    if len(answers) < 2 or len(rationales) == 1:
+        raise ServingError(
+            f"{len(answers)} answers and {len(rationales)} rationales leave no choice; give at least two answers, and "
+            "two rationales or none"
+        )
+    record = model.with_objects(record, (question, *answers, *rationales))
+    of_answers = _shares(model, record, Choices("0", question, answers, -1), "answer")
+    best, precision = of_answers.index(max(of_answers)), model.precision(len(answers))
+    if not rationales:
+        return Chosen(best, of_answers, precision)
+    of_rationales = _shares(model, record, Choices("0", question, answers, best, rationales), "rationale")
+    return Chosen(best, of_answers, precision, of_rationales.index(max(of_rationales)), of_rationales)
+
+
+def _shares(model: AskedModel, record: Record, choices: Choices, part: Part) -> tuple[float, ...]:
+    predicted = model.ask([replace(record, choices=(choices,))])
+    scores = [prediction["score"] for prediction in predicted if prediction["group"] == f"{choices.key}/{part}"]
+    return tuple(torch.tensor(scores).softmax(0).tolist())
+
+
+def _message(chosen: Chosen, asked: ChooseRequest, picture: str) -> Choice:
+    return Choice(
+        picture=picture,
+        precision=chosen.precision,
+        question=asked.question,
+        answer=asked.answers[chosen.answer],
+        shares=chosen.answers,
+        rationale=None if chosen.rationale is None else asked.rationales[chosen.rationale],
+        rationale_shares=chosen.rationales or None,
+    )
+
+
+def _view(asked: ChooseRequest, told: Choice) -> PageView:
+    verdicts, tables = [told.answer], [ShareTable.of("Answers", asked.answers, told.shares)]
+    if told.rationale_shares is not None:
+        verdicts.append(f"because {told.rationale}")
+        tables.append(ShareTable.of("Reasons", asked.rationales, told.rationale_shares))
+    return PageView(summary=f"{told.question} {told.answer}", verdicts=tuple(verdicts), tables=tuple(tables))
+
+
 VCR = TaskSpec(
     name="vcr",
     title="Visual commonsense reasoning",
     learns="choose",
-    noun="questions",
     field="choices",
-    key="choice",
     head="choice",
-    watched="Q->AR",
-    shown=("Q->A", "QA->R", "Q->AR"),
     build=lambda given: Vcr(given.tokens, given.max_words),
-    score=score_vcr,
-    baselines=vcr_baselines,
-    collect=chosen,
-    notes=_unshown,
-    objectives=(VcrObjectives,),
-    # Texts are long (a question, its answer, a rationale), and a question is read four times; in batches of 16 it
-    # stays at chance all the same (docs/log.md).
-    small=Small(VcrObjectives(), max_words=48),
-    separators=2,
-    cuts_texts=False,  # two sentences together, by a rule of their own
+    training=TaskTraining(
+        watched="Q->AR",
+        objectives=(VcrObjectives,),
+        # Texts are long (a question, its answer, a rationale), and a question is read four times; in batches of 16 it
+        # stays at chance all the same (docs/log.md).
+        small=Small(VcrObjectives(), max_words=48),
+        notes=_unshown,
+        separators=2,
+        cuts_texts=False,  # two sentences together, by a rule of their own
+    ),
+    scoring=TaskScoring(
+        noun="questions",
+        key="choice",
+        shown=("Q->A", "QA->R", "Q->AR"),
+        score=score_vcr,
+        baselines=vcr_baselines,
+        collect=chosen,
+    ),
+    asking=Asking(
+        verb="choose",
+        help="Choose the right one of some answers, and the reason for it.",
+        words=AskingWords(
+            does="chooses among answers, and the reason",
+            example='print(model.choose("photo.jpg", "what is it doing?", ["it sleeps", "it runs"]).answer)',
+        ),
+        request=ChooseRequest,
+        response=Choice,
+        answer=choose,
+        message=_message,
+        lines=lambda told, _: [line for line in (told.answer, told.rationale) if line is not None],
+        view=_view,
+    ),
 )

@@ -16,8 +16,8 @@ from diptych.metrics.bootstrap import paired_interval, rows_by_picture
 from diptych.runtime.errors import DataError
 from diptych.tasks.baselines import BlindAnswers
 from diptych.tasks.scores import Baselines, Score, Scores, score_of, share_scores
-from diptych.tasks.spec import TaskOptions
-from diptych.tasks.vcr import finite
+from diptych.tasks.run import finite
+from diptych.tasks.spec import TaskOptions, TaskScoring
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,19 @@ class Verdicts:
     key: str  # of a prediction: the class
     classes: Mapping[Any, str]  # in the order of the head's scores, each with its word
     judged: Callable[[Record], Iterable[Judged]]
+
+    @property
+    def scoring(self) -> TaskScoring:
+        return TaskScoring(
+            noun=self.noun,
+            key=self.key,
+            shown=("accuracy",),
+            score=self.score,
+            baselines=self.baselines,
+            gain=self.gain,
+            questions=self.questions,
+            answered=self.answered,
+        )
 
     def build(self, given: TaskOptions) -> VerdictTask:
         return VerdictTask(self, given.tokens, given.max_words)

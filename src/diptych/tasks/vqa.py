@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from diptych.core import Batch, Question, Record, Sample, Task, Vocabulary
+from diptych.core import Batch, Question, Record, Sample, Task, Vocabulary, collate
 from diptych.core.shares import AnswerForm
 from diptych.data.store.tokens import Tokens
 from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
@@ -20,12 +22,39 @@ from diptych.metrics.vqa import answer_accuracy, vqa_scores
 from diptych.models.heads import SlotAnswerHead, WordHead, answer_probabilities
 from diptych.objectives import AnswerQuestion, Schedule, SeenRegionClass
 from diptych.objectives.settings import SeenClasses, weighed
+from diptych.runtime.devices import predicting
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.tasks.answers import UNKNOWN, Answers
+from diptych.tasks.asking import (
+    AskedModel,
+    Asking,
+    AskingWords,
+    Explanation,
+    Form,
+    Message,
+    PageView,
+    Prediction,
+    ShareTable,
+    TaskAnswer,
+    TaskRequest,
+    Text,
+    in_words,
+)
 from diptych.tasks.baselines import BlindAnswers, answer_ceiling
+from diptych.tasks.influence import weigh_answer
+from diptych.tasks.run import finite
 from diptych.tasks.scores import Baselines, Score, Scores, score_of
-from diptych.tasks.spec import Small, Start, TaskOptions, TaskSpec, TrainingRecords
-from diptych.tasks.vcr import finite
+from diptych.tasks.spec import (
+    Small,
+    Start,
+    TaskOptions,
+    TaskScoring,
+    TaskSpec,
+    TaskTraining,
+    TrainingRecords,
+)
+
+LIKELIEST = 5  # answers that are reported
 
 
 @dataclass(frozen=True)
@@ -226,25 +255,136 @@ class VqaObjectives(SeenClasses):
         return weighed((answer, 1.0), (SeenRegionClass(), self.seen_classes))
 
 
+class AskRequest(TaskRequest):
+    question: Annotated[
+        Text,
+        Form(
+            "Question",
+            "what colour is the kite?",
+            argument="questions",
+            each=True,
+            help="Questions about the picture, such as 'what colour is the kite?'.",
+        ),
+    ]
+    explain: bool = Field(default=False, description="Also the regions, and what each weighed on the answer.")
+
+
+class OtherAnswer(Message):
+    answer: str
+    probability: float
+
+
+class GivenAnswer(TaskAnswer):
+    question: str
+    answer: str
+    probability: float
+    others: tuple[OtherAnswer, ...] = Field(description="The next likeliest.")
+    shown: str | None = None
+    explanation: Explanation | None = None
+
+
+def answer(model: AskedModel, asked: Sequence[tuple[Record, AskRequest]]) -> list[Prediction]:
+    """An answer to the question about each of these records, all in one pass, with the next likeliest."""
+    task = model.build()
+    assert isinstance(task, Vqa)
+    for _, request in asked:
+        in_words("a question", request.question, "what colour is the kite?")
+    samples = [
+        sample
+        for number, (record, request) in enumerate(asked)
+        for sample in task.queries(replace(record, questions=(Question(str(number), request.question, ()),)))
+    ]
+    with predicting(model.model, len(samples)):
+        batch = collate(samples).to(next(model.model.parameters()).device)
+        likeliest = task.likeliest(model.model, batch, LIKELIEST)
+    return [
+        Prediction(
+            text=text,
+            score=score,
+            precision=model.precision(len(samples)),
+            record=record,
+            words=(text,),
+            weigh=partial(_weigh, model, task, record, sample, text),
+            others=tuple(others),
+            class_names=model.class_names,
+        )
+        for (record, _), sample, ((text, score), *others) in zip(asked, samples, likeliest, strict=True)
+    ]
+
+
+def _weigh(model: AskedModel, task: Vqa, record: Record, asked: Sample, answer: str) -> Float[Tensor, "1 R"]:
+    assert record.regions is not None
+    number = task.answers.names.index(answer)
+    return weigh_answer(model.model, record.regions, asked.text, number, task.log_probabilities)
+
+
+def _message(prediction: Prediction, asked: AskRequest, picture: str) -> GivenAnswer:
+    return GivenAnswer(
+        picture=picture,
+        precision=prediction.precision,
+        question=asked.question,
+        answer=prediction.text,
+        probability=prediction.score,
+        others=tuple(OtherAnswer(answer=text, probability=score) for text, score in prediction.others),
+        explanation=prediction.explain() if asked.explain else None,
+    )
+
+
+def _view(_: AskRequest, told: GivenAnswer) -> PageView:
+    rows = ((told.answer, told.probability), *((other.answer, other.probability) for other in told.others))
+    return PageView(
+        summary=f"{told.question} {told.answer}",
+        words=told.answer,
+        explanation=told.explanation,
+        tables=(ShareTable(title="The likeliest answers", rows=rows),),
+    )
+
+
+def _one_of(task: Task) -> str:
+    assert isinstance(task, Vqa)
+    return f"It answers with one of {len(task.answers.names):,} answers, and never that it does not know."
+
+
 VQA = TaskSpec(
     name="vqa",
     title="Questions",
     learns="answer",
-    noun="answers",
     field="questions",
-    key="answer",
     head="answer",
-    watched="accuracy",
-    shown=("accuracy", "accuracy yes/no", "accuracy number", "accuracy other"),
     build=_build,
-    score=score_vqa,
-    baselines=lambda records, training: vqa_baselines(records, answered_questions(training)),
-    gain=vqa_gain,
-    answers=Answers.of,
-    begin=_begin_in_words,
-    notes=_outside,
-    objectives=(VqaObjectives,),
-    small=Small(VqaObjectives(form="softmax")),
-    questions=lambda record: record.questions,
-    answered=dict,
+    training=TaskTraining(
+        watched="accuracy",
+        objectives=(VqaObjectives,),
+        small=Small(VqaObjectives(form="softmax")),
+        answers=Answers.of,
+        begin=_begin_in_words,
+        notes=_outside,
+    ),
+    scoring=TaskScoring(
+        noun="answers",
+        key="answer",
+        shown=("accuracy", "accuracy yes/no", "accuracy number", "accuracy other"),
+        score=score_vqa,
+        baselines=lambda records, training: vqa_baselines(records, answered_questions(training)),
+        gain=vqa_gain,
+        questions=lambda record: record.questions,
+        answered=dict,
+    ),
+    asking=Asking(
+        verb="ask",
+        help="Answer a question about a picture.",
+        words=AskingWords(
+            does="answers questions about a picture",
+            example='print(model.ask("photo.jpg", "what colour is the kite?"))',
+            pipeline="visual-question-answering",
+            limit=_one_of,
+        ),
+        request=AskRequest,
+        response=GivenAnswer,
+        answer=answer,
+        message=_message,
+        lines=lambda told, alone: [told.answer if alone else f"{told.question} {told.answer}"],
+        view=_view,
+        programs="answers",
+    ),
 )

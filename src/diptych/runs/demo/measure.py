@@ -33,12 +33,12 @@ def measure(
     scores: dict[str, dict[str, Scores]] = {}
     gains: dict[str, Score] = {}
     for task, by_arm in predictions.items():
-        spec = find_task(task)
-        baselines = spec.baselines(records, training) if spec.baselines is not None else None
-        scores[task] = {arm: spec.score(predicted, records, baselines) for arm, predicted in by_arm.items()}
-        if spec.gain is not None and len(by_arm) > 1:
+        scoring = find_task(task).scoring
+        baselines = scoring.baselines(records, training) if scoring.baselines is not None else None
+        scores[task] = {arm: scoring.score(predicted, records, baselines) for arm, predicted in by_arm.items()}
+        if scoring.gain is not None and len(by_arm) > 1:
             first, second, *_ = by_arm.values()
-            gains[task] = spec.gain(first, second, records)
+            gains[task] = scoring.gain(first, second, records)
     return Measured(tuple(records), tuple(training), predictions, scores, gains)
 
 
@@ -67,8 +67,8 @@ def report_arms(
     asked = [find_task(task) for task in last]
     answers: dict[str, str] = {}
     for spec in asked:
-        if spec.answered is not None:
-            answers |= spec.answered(last[spec.name][1])
+        if spec.scoring.answered is not None:
+            answers |= spec.scoring.answered(last[spec.name][1])
     return write_report(
         out,
         demo_report(
@@ -93,5 +93,6 @@ def report_arms(
 
 def _asked(record: Record, tasks: Sequence[TaskSpec]) -> Record:
     """What tasks ask stands among the questions."""
-    more = [question for spec in tasks if spec.questions is not None for question in spec.questions(record)]
+    asked = [spec.scoring.questions for spec in tasks]
+    more = [question for ask in asked if ask is not None for question in ask(record)]
     return replace(record, questions=tuple(dict.fromkeys((*record.questions, *more))))

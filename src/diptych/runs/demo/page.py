@@ -64,7 +64,7 @@ def _lead(scores: Mapping[str, Mapping[str, Scores]]) -> str:
     sentences = [f"Drawn scenes, a detector that learns to see them, a model that learns to {learns}."]
     for task, arms in scores.items():
         spec = find_task(task)
-        name = spec.shown[0]
+        name = spec.scoring.shown[0]
         by_arm = ", ".join(f"{arm} {scores[name].value:.1f}" for arm, scores in arms.items())
         first = next(iter(arms.values()))[name]
         beside = [
@@ -77,7 +77,7 @@ def _lead(scores: Mapping[str, Mapping[str, Scores]]) -> str:
 def _comparison(task: str, arms: Mapping[str, Scores], notes: Mapping[str, str], gain: Score | None) -> Comparison:
     there = {score.name for scores in arms.values() for score in scores.scores}
     spec = find_task(task)
-    drawn = tuple(name for name in spec.shown if name in there)
+    drawn = tuple(name for name in spec.scoring.shown if name in there)
     of = next(iter(arms.values()))
     return Comparison(
         f"{spec.title} of {of.pictures} test pictures",
@@ -106,5 +106,5 @@ def _charts(runs: Mapping[str, Mapping[str, Path]]) -> list[Chart]:
         name = "Learning to see" if spec is None else spec.title
         charts.append(chart(f"{name}: training loss", folders, "loss"))
         if spec is not None:
-            charts.append(chart(f"{name}: {spec.watched} on val", folders, spec.watched))
+            charts.append(chart(f"{name}: {spec.training.watched} on val", folders, spec.training.watched))
     return [found for found in charts if found is not None]

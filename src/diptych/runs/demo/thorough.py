@@ -38,7 +38,7 @@ from diptych.runtime.files import write_atomically
 from diptych.tasks import find_task
 
 LONG, GAIN = "from scratch, steps of both phases", "gain of pre-training"
-SCORES = {task: find_task(task).shown[:2] for task in TASKS}
+SCORES = {task: find_task(task).scoring.shown[:2] for task in TASKS}
 
 
 class ThoroughConfig(BaseModel):

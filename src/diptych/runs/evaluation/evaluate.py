@@ -22,9 +22,10 @@ from diptych.runs.tasks import task_of
 from diptych.runs.teaching import more_regions
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.progress import tell
-from diptych.tasks import TaskSpec, find_task
+from diptych.tasks import find_task
 from diptych.tasks.caption import Captioning, caption_baselines, extra_caption_scores, score_captions
 from diptych.tasks.scores import Baselines, Scores
+from diptych.tasks.spec import TaskScoring
 from diptych.tasks.vqa import score_vqa, vqa_baselines
 
 
@@ -48,7 +49,7 @@ def score_model(
     _runnable(extra_metrics)
     trained_for = task or (model.recipe.task if model.recipe is not None else None)
     spec = find_task(trained_for) if trained_for is not None else None
-    if spec is not None and spec.extra_scores is None and extra_metrics:
+    if spec is not None and spec.scoring.extra_scores is None and extra_metrics:
         raise RecipeError(
             f"{', '.join(extra_metrics)} score captions, and {model.folder} is scored for {spec.name}; leave out "
             "--extra-metrics"
@@ -58,7 +59,7 @@ def score_model(
             f"--beams and its like say how captions are written, and {model.folder} is scored for {asked.name}; leave "
             "them out"
         )
-    if spec is not None and spec.gallery and spec.head in model.model.heads:
+    if spec is not None and spec.scoring.gallery and spec.head in model.model.heads:
         return retrieve(model, store, split, extent, pairs, console)
     if extent is not None or pairs is not None:
         raise RecipeError(
@@ -67,10 +68,11 @@ def score_model(
         )
     predictions, records, answered, damaged = predict(model, store, split, task, decoding, console)
     spec = find_task(answered.name)  # of a pre-trained model: captions
-    tell(console, f"scoring {len(predictions)} {spec.noun}, with intervals and baselines")
+    tell(console, f"scoring {len(predictions)} {spec.scoring.noun}, with intervals and baselines")
     predicted = spec.by_key(predictions)
-    scores = spec.score(predicted, records, _baselines(spec, model, store, split, records))
-    extra = spec.extra_scores(predicted, records, extra_metrics) if spec.extra_scores and extra_metrics else []
+    scores = spec.scoring.score(predicted, records, _baselines(spec.scoring, model, store, split, records))
+    more = spec.scoring.extra_scores
+    extra = more(predicted, records, extra_metrics) if more is not None and extra_metrics else []
     most = model.architecture.config.max_regions
     notes = (
         *_written(model, decoding),
@@ -82,17 +84,17 @@ def score_model(
 
 
 def _baselines(
-    spec: TaskSpec, model: ModelFolder, store: Store, split: str, records: Sequence[Record]
+    scoring: TaskScoring, model: ModelFolder, store: Store, split: str, records: Sequence[Record]
 ) -> Baselines | None:
     """Learnt on the split that taught the model, as far as its records are not those that are scored."""
-    if spec.baselines is None:
+    if scoring.baselines is None:
         return None
     taught = model.recipe.data.split if model.recipe is not None else "train"
     scored = splits_in(split)
-    if spec.baseline_regions:  # these use boxes
+    if scoring.baseline_regions:  # these use boxes
         numbers = [number for number in store.split(taught) if store.split_names[number] not in scored]
-        return spec.baselines(records, [store.record(number) for number in numbers[: spec.baseline_regions]])
-    return spec.baselines(records, [record for record in iterate(store, taught) if record.split not in scored])
+        return scoring.baselines(records, [store.record(number) for number in numbers[: scoring.baseline_regions]])
+    return scoring.baselines(records, [record for record in iterate(store, taught) if record.split not in scored])
 
 
 def _written(model: ModelFolder, decoding: DecodingOptions | None) -> Iterator[str]:

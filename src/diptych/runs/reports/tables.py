@@ -12,7 +12,7 @@ from diptych.tasks.scores import Score, Scores
 
 def score_table(scores: Scores) -> Group:
     """Each score between its blind baseline and its ceiling, with how all three were had below."""
-    of = f"{scores.items} {find_task(scores.task).noun} of {scores.pictures} pictures"
+    of = f"{scores.items} {find_task(scores.task).scoring.noun} of {scores.pictures} pictures"
     covered = "" if scores.coverage == 1 else f", {100 * scores.coverage:.1f}% of what was asked"
     table = Table()
     table.add_column("score", no_wrap=True)

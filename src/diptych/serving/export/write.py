@@ -33,6 +33,7 @@ from diptych.serving.export.programs import (
 )
 from diptych.serving.taught import taught
 from diptych.storybook.detector.detector import CANDIDATES, StorybookDetector
+from diptych.tasks import asked_tasks
 from diptych.tasks.answers import UNKNOWN
 from diptych.vision.detectors.grid import Grid
 from diptych.vision.detectors.load import load_detector
@@ -69,13 +70,14 @@ def export(folder: ModelFolder, out: Path, form: Format, tell: Telling = print) 
 
 
 def _task(folder: ModelFolder) -> str:
-    tasks = [task for task in taught(folder) if task in ("caption", "ask")]
-    if not tasks or (tasks[0] == "caption" and not isinstance(folder.model, Writer)):
+    """What programs are made of: captions or answers."""
+    tasks = [made for task in taught(folder) if (made := asked_tasks()[task].asked.programs) is not None]
+    if not tasks or (tasks[0] == "captions" and not isinstance(folder.model, Writer)):
         raise ServingError(
             f"{folder.folder} was taught neither captions nor questions, and nothing else is exported; teach it: "
             f"diptych finetune caption --model {folder.folder}"
         )
-    if tasks[0] == "ask" and folder.architecture.system != "vl-bert":
+    if tasks[0] == "answers" and folder.architecture.system != "vl-bert":
         raise ServingError(
             f"answers are exported of vl-bert, and {folder.folder} is of {folder.architecture.system}; a caption is "
             "exported of unified-vlp, xgpt and tden"
@@ -121,7 +123,7 @@ def _programs(folder: ModelFolder, detector: StorybookDetector | Grid, task: str
     classes = len(folder.contract.class_names)
     regions = example_regions(3, 5, config.feature_size, classes, folder.contract.whole_size or config.feature_size)
     of_regions = (pairs, pairs, rows, pairs, pairs, pairs, rows)
-    if task == "ask":
+    if task == "answers":
         text = torch.full((3, 7), config.vocabulary.sep)
         inputs = (text, torch.ones(3, 7, dtype=torch.bool), *regions)
         yield "answer", Answer(folder.model), inputs, ("text", "text_present", *REGIONS), (pairs, pairs, of_regions)

@@ -20,7 +20,7 @@ from safetensors.numpy import load, save
 from torch import Tensor
 
 from diptych.runtime.files import bytes_of, write_atomically
-from diptych.serving.galleries import Vectors
+from diptych.serving.galleries.vectors import Vectors
 
 FOLDER = "vectors"
 CONTENTS, VECTORS, CHECK = "contents", "vectors", "check"  # (N, 32) bytes of SHA-256; (N, S); CRC-32 of both

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from diptych.runtime.errors import GalleryError, RecipeError
 from diptych.runtime.extras import wanted
 from diptych.runtime.terminal import printable
-from diptych.serving.galleries import Vectors
+from diptych.serving.galleries.vectors import Vectors
 
 CANDIDATES = 200  # of a search in the index: recall at 10 is measured in docs/results
 PATIENCE = 10  # seconds for a connection

@@ -1,30 +1,11 @@
-// The page: a picture, a task, a question; what the models say; what was asked in this visit; a link to the settings.
-import { element, VIEWS } from "/view.js";
+// The page: a picture, a task, a question; what the models answer; what was asked in this visit; a link to the settings.
+// It knows no task by name: /v1/forms lists the fields of each, and an answer comes as what is to be shown.
+import { element, shown } from "/view.js";
 
-const TASKS = {
-  caption: { name: "Caption", pictured: true, fields: [
-    { name: "captions", label: "How many captions", type: "number", min: 1, max: 16, value: 1 },
-    { name: "beams", label: "Captions followed at once (beams); empty: as the recipe says", type: "number", min: 1, max: 16, more: true },
-    { name: "max_words", label: "Most words", type: "number", min: 1, max: 64, more: true },
-    { name: "sample", label: "Draw words by chance", type: "checkbox", more: true },
-    { name: "seed", label: "Seed of drawn words", type: "number", min: 0, more: true },
-  ] },
-  ask: { name: "Ask", pictured: true, fields: [{ name: "question", label: "Question", hint: "what colour is the kite?", wanted: true }] },
-  ground: { name: "Find", pictured: true, fields: [{ name: "expression", label: "What to find", hint: "the dog left of the bench", wanted: true }] },
-  choose: { name: "Choose", pictured: true, fields: [
-    { name: "question", label: "Question", hint: "what is [0] doing?", wanted: true },
-    { name: "answers", label: "Answers, one a line", type: "lines", wanted: true },
-    { name: "rationales", label: "Reasons, one a line, or none", type: "lines" },
-  ] },
-  verify: { name: "True or false", pictured: true, fields: [{ name: "statement", label: "Statement", hint: "there are two dogs", wanted: true }] },
-  search: { name: "Search", pictured: false, fields: [
-    { name: "query", label: "What to look for", hint: "a red kite over a beach", wanted: true },
-    { name: "most", label: "How many to show", type: "number", min: 1, max: 100, value: 12 },
-  ] },
-};
-const EXPLAINED = ["caption", "ask"];
+const VIEW = "application/vnd.diptych.page+json";
+
 const byId = (name) => document.getElementById(name);
-const state = { models: [], task: null, picture: null, address: null, asking: null };
+const state = { forms: {}, models: [], task: null, picture: null, address: null, asking: null };
 
 function say(text) { byId("status").textContent = text; }
 function complain(text) { byId("error").textContent = text; if (text) say(""); }
@@ -73,7 +54,7 @@ function showExamples(names) {
 
 // The task and its fields
 
-function offered() { return Object.keys(TASKS).filter((task) => state.models.some((model) => model.tasks.includes(task))); }
+function offered() { return Object.keys(state.forms).filter((task) => state.models.some((model) => model.tasks.includes(task))); }
 
 function showTasks() {
   const tabs = offered().map((task) => element("button", {
@@ -85,7 +66,7 @@ function showTasks() {
       choose(all[(all.indexOf(task) + step + all.length) % all.length]);
       byId(`tab-${state.task}`).focus();
     },
-  }, TASKS[task].name));
+  }, state.forms[task].name));
   byId("tasks").replaceChildren(...tabs);
 }
 
@@ -104,10 +85,10 @@ function choose(task, values = {}) {
     tab.tabIndex = chosen ? 0 : -1;
   }
   byId("panel").setAttribute("aria-labelledby", `tab-${task}`);
-  const { fields, pictured } = TASKS[task];
+  const { fields, pictured } = state.forms[task];
   const more = fields.filter((one) => one.more);
   byId("fields").replaceChildren(...fields.filter((one) => !one.more).map(field));
-  if (more.length) byId("fields").append(element("details", {}, element("summary", {}, "How captions are written"), ...more.map(field)));
+  if (more.length) byId("fields").append(element("details", {}, element("summary", {}, "More settings"), ...more.map(field)));
   for (const [name, value] of Object.entries(values)) {
     const input = byId(`field-${name}`);
     if (!input) continue;
@@ -123,7 +104,7 @@ function choose(task, values = {}) {
 
 function values() {
   const found = {};
-  for (const { name, type } of TASKS[state.task].fields) {
+  for (const { name, type } of state.forms[state.task].fields) {
     const input = byId(`field-${name}`);
     const value = type === "checkbox" ? (input.checked ? "true" : "") : input.value.trim();
     if (value) found[name] = value;
@@ -158,10 +139,10 @@ async function copyLink() {
 async function post(task, model, asked) {
   const form = new FormData();
   form.set("model", model);
-  if (EXPLAINED.includes(task)) form.set("explain", "true");
+  if (state.forms[task].explains) form.set("explain", "true");
   for (const [name, value] of Object.entries(asked)) for (const one of [value].flat()) form.append(name, one);
-  if (TASKS[task].pictured) form.set("image", state.picture, state.picture.name || "picture");
-  const options = { method: "POST", body: form, signal: state.asking.signal };
+  if (state.forms[task].pictured) form.set("image", state.picture, state.picture.name || "picture");
+  const options = { method: "POST", headers: { Accept: VIEW }, body: form, signal: state.asking.signal };
   const answer = await fetch(`/v1/${task}`, options);
   const told = await answer.json();
   if (!answer.ok) {
@@ -179,7 +160,7 @@ function inWords(timing) {
 async function ask(event) {
   event.preventDefault();
   const task = state.task;
-  const { pictured, fields } = TASKS[task];
+  const { pictured, fields } = state.forms[task];
   const missing = fields.find(({ name, wanted }) => wanted && !byId(`field-${name}`).value.trim());
   complain("");
   if (pictured && !state.picture) { complain("Choose a picture first."); byId("file").focus(); return; }
@@ -204,30 +185,31 @@ async function show(task, models, asked, picture, answers) {
   if (failed.length) complain([...new Set(failed.map((one) => one.reason instanceof TypeError ? "The service cannot be reached; is it still running?" : one.reason.message))].join(" "));
   const good = answers.map((one, row) => [models[row], one]).filter(([, one]) => one.status === "fulfilled");
   if (!good.length) return;
-  const words = asked.question || asked.expression || asked.statement || asked.query;
+  const first = state.forms[task].fields.find((one) => one.wanted);
+  const words = first && asked[first.name];
   const said = () => (words ? [element("p", { class: "asked" }, words)] : []);
   const made = good.map(([model, { value }]) => {
-    const view = VIEWS[task](value.told, picture, asked);
+    const view = shown(value.told, picture);
     const title = models.length > 1 ? [element("h3", {}, model)] : [];
     return { ...view, box: element("div", { class: "answer" }, ...title, ...said(), ...view.nodes, element("p", { class: "note" }, inWords(value.timing))) };
   });
   byId("results").replaceChildren(element("h2", {}, "Result"), element("div", { class: "compare" }, ...made.map((one) => one.box)));
   byId("results").scrollIntoView({ block: "nearest" });
   await Promise.all(made.map((one) => one.ready));
-  say(`Done: ${made.map((one) => one.line).join(" / ")}`);
-  keep(task, picture, made.map((one) => one.line).join(" / "), [...byId("results").childNodes]);
+  say(`Done: ${made.map((one) => one.summary).join(" / ")}`);
+  keep(task, picture, made.map((one) => one.summary).join(" / "), [...byId("results").childNodes]);
 }
 
 function keep(task, picture, line, nodes) {
   byId("visit-panel").hidden = false;
-  const inside = [TASKS[task].pictured ? element("img", { src: picture, alt: "" }) : null, element("span", {}, `${TASKS[task].name}: ${line}`)];
+  const inside = [state.forms[task].pictured ? element("img", { src: picture, alt: "" }) : null, element("span", {}, `${state.forms[task].name}: ${line}`)];
   byId("visit").prepend(element("li", {}, element("button", { type: "button", onclick: () => { byId("results").replaceChildren(...nodes); byId("results").scrollIntoView({ block: "nearest" }); } }, ...inside)));
 }
 
 // What the models are
 
 function about(model) {
-  const facts = [["System", model.system], ["Knows", model.knows], ["Can", model.tasks.map((task) => TASKS[task].name).join(", ") || "nothing that can be asked"], ["Recipe", model.recipe || "imported"], ["Trained", model.trained], ["Scores", model.scores], ["Weights", `${(model.parameters / 1e6).toFixed(1)} million`], ["Vocabulary", `${model.vocabulary} pieces of words`], ["Detector", model.detector], ["Tells apart", model.sees.slice(0, 40).join(", ") + (model.sees.length > 40 ? `, and ${model.sees.length - 40} more` : "")]];
+  const facts = [["System", model.system], ["Knows", model.knows], ["Can", model.tasks.map((task) => state.forms[task].name).join(", ") || "nothing that can be asked"], ["Recipe", model.recipe || "imported"], ["Trained", model.trained], ["Scores", model.scores], ["Weights", `${(model.parameters / 1e6).toFixed(1)} million`], ["Vocabulary", `${model.vocabulary} pieces of words`], ["Detector", model.detector], ["Tells apart", model.sees.slice(0, 40).join(", ") + (model.sees.length > 40 ? `, and ${model.sees.length - 40} more` : "")]];
   return [element("h3", {}, model.name), element("table", { class: "facts" }, element("tbody", {}, ...facts.filter(([, value]) => value).map(([name, value]) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, value)))))];
 }
 
@@ -236,9 +218,10 @@ async function start() {
   byId("form").addEventListener("submit", ask);
   byId("form").addEventListener("change", remember);
   byId("link").addEventListener("click", copyLink);
-  const found = await fetch("/v1/models");
-  if (!found.ok) { complain("The models could not be asked for; reload the page."); return; }
-  const { models, examples } = await found.json();
+  const found = await Promise.all([fetch("/v1/models"), fetch("/v1/forms")]);
+  if (!found.every((one) => one.ok)) { complain("The models could not be asked for; reload the page."); return; }
+  const [{ models, examples }, forms] = await Promise.all(found.map((one) => one.json()));
+  state.forms = Object.fromEntries(forms.map((one) => [one.task, one]));
   state.models = models;
   byId("knows").textContent = `It knows ${[...new Set(models.map((model) => model.knows))].join("; ")}.`;
   byId("about").replaceChildren(...models.flatMap(about));

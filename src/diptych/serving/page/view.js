@@ -37,7 +37,7 @@ async function appear(buttons, into) {
   }
 }
 
-export function explained(picture, text, told) {
+function explained(picture, text, told) {
   const shown = canvas(picture, "The picture, with the regions that the detector found");
   const words = element("p", { class: "words", role: "group", "aria-label": text || "no words" });
   const note = element("p", { class: "note", role: "status" }, "Point at a word to see the regions that weighed on it, or at a region to see its words.");
@@ -92,44 +92,30 @@ function likeliest(caption, rows) {
     element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, percent(share))))));
 }
 
-export function boxed(picture, told) {
-  const shown = canvas(picture, `The picture with a box around: ${told.expression}`);
+function boxed(picture, box, summary) {
+  const shown = canvas(picture, `The picture with a box around: ${summary}`);
   const image = shown.firstChild;
   image.addEventListener("load", () => {
-    const view = svg("svg", { viewBox: `0 0 ${image.naturalWidth} ${image.naturalHeight}`, preserveAspectRatio: "none", "aria-hidden": "true" }, svg("g", { class: "found" }, rectangle(told.box)));
+    const view = svg("svg", { viewBox: `0 0 ${image.naturalWidth} ${image.naturalHeight}`, preserveAspectRatio: "none", "aria-hidden": "true" }, svg("g", { class: "found" }, rectangle(box)));
     shown.append(view);
   });
-  const [left, top, width, height] = told.box;
-  return [shown, element("p", { class: "verdict" }, `Found, ${percent(told.probability)} sure`), element("p", { class: "note" }, `left ${left}, top ${top}, width ${width}, height ${height} pixels`)];
+  return shown;
 }
 
-// Of a task's answer: nodes to show, a line for the list of the visit, and when all words are there.
-export const VIEWS = {
-  caption: (told, picture) => {
-    const { nodes, ready } = explained(picture, told.caption, told.explanation);
-    if (told.others) nodes.push(element("ul", {}, ...told.others.map((other) => element("li", {}, other.caption))));
-    return { nodes, ready, line: told.caption };
-  },
-  ask: (told, picture) => {
-    const { nodes, ready } = explained(picture, told.answer, told.explanation);
-    nodes.push(likeliest("The likeliest answers", [[told.answer, told.probability], ...told.others.map((other) => [other.answer, other.probability])]));
-    return { nodes, ready, line: `${told.question} ${told.answer}` };
-  },
-  ground: (told, picture) => ({ nodes: boxed(picture, told), line: told.expression }),
-  choose: (told, picture, asked) => {
-    const nodes = [canvas(picture, "The picture"), element("p", { class: "verdict" }, told.answer), likeliest("Answers", asked.answers.map((answer, row) => [answer, told.shares[row]]))];
-    if (told.rationale) nodes.push(element("p", { class: "verdict" }, `because ${told.rationale}`), likeliest("Reasons", asked.rationales.map((reason, row) => [reason, told.rationale_shares[row]])));
-    return { nodes, line: `${told.question} ${told.answer}` };
-  },
-  verify: (told, picture) => ({
-    nodes: [canvas(picture, "The picture"), element("p", { class: "verdict" }, `${told.true ? "True" : "False"}, ${percent(told.probability)} sure`)],
-    line: `${told.statement}: ${told.true ? "true" : "false"}`,
-  }),
-  search: (told) => ({
-    nodes: [
-      element("p", { class: "note" }, `${told.hits.length} of ${told.searched} pictures, the best first${told.refused ? `; ${told.refused} could not be read` : ""}`),
-      element("ol", { class: "sheet" }, ...told.hits.map((hit, row) => element("li", {}, element("img", { src: `/v1/pictures/${hit.picture}`, alt: `Number ${row + 1} for: ${told.query}`, loading: "lazy" }), hit.score.toFixed(3)))),
-    ],
-    line: told.query,
-  }),
-};
+function sheet(pictures, summary) {
+  return element("ol", { class: "sheet" }, ...pictures.map(([name, score], row) => element("li", {}, element("img", { src: `/v1/pictures/${name}`, alt: `Number ${row + 1} for: ${summary}`, loading: "lazy" }), score.toFixed(3))));
+}
+
+// Of an answer (PageView in tasks/asking.py): nodes to show, a line for the list of the visit, and when all words are there.
+export function shown(view, picture) {
+  const { summary, words, explanation, box, verdicts, notes, items, tables } = view;
+  let nodes = [], ready = Promise.resolve();
+  if (words !== undefined) ({ nodes, ready } = explained(picture, words, explanation));
+  else if (box) nodes = [boxed(picture, box, summary)];
+  else if (!view.sheet.length) nodes = [canvas(picture, "The picture")];
+  nodes.push(...verdicts.map((text) => element("p", { class: "verdict" }, text)), ...notes.map((text) => element("p", { class: "note" }, text)));
+  if (items.length) nodes.push(element("ul", {}, ...items.map((text) => element("li", {}, text))));
+  nodes.push(...tables.map(({ title, rows }) => likeliest(title, rows)));
+  if (view.sheet.length) nodes.push(sheet(view.sheet, summary));
+  return { nodes, ready, summary };
+}

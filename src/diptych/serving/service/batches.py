@@ -7,33 +7,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import torch
-
 from diptych.core import Record
-from diptych.models.decoding import DecodingOptions
 from diptych.runtime.errors import DataError, DiptychError, GalleryError
-from diptych.serving.messages import (
-    CaptionRequest,
-    Hit,
-    Hits,
-    Message,
-    answer_line,
-    caption_line,
-    choice_line,
-    ground_line,
-    verify_line,
-)
 from diptych.serving.predictor import AnyPicture, Predictor
 from diptych.serving.service.pictures import Gallery
 from diptych.serving.service.problems import Refused
 from diptych.serving.service.worker import Job, refuse
-from diptych.systems.decoding import chosen_decoding
+from diptych.tasks import TaskSpec, asked_tasks
+from diptych.tasks.asking import Message, begin_drawing
+from diptych.tasks.retrieval import SearchHit, SearchHits
 from diptych.vision.features.files import NoFeatures
 
 log = logging.getLogger("diptych.serve")
 Pair = tuple[Job, Record]
 KEPT = 20.0  # a folder is looked through for a twentieth of the time at most
-OWN = ("model", "explain", "captions", "sample", "seed")  # of a caption's request: the rest is how words are chosen
 
 
 class Batches:
@@ -45,12 +32,12 @@ class Batches:
     def __call__(self, jobs: Sequence[Job]) -> None:
         predictor = self.models[jobs[0].model]
         for job in jobs:
-            if job.task == "search":
+            if job.picture is None:
                 self._together([job], lambda only: [self._search(predictor, only[0])])
         pictured = [job for job in jobs if job.picture is not None]
         seen = self._extracted(predictor, pictured)
-        for key, pairs in _grouped(seen).items():
-            self._settle(predictor, key[0], pairs)
+        for (task, _), pairs in _grouped(seen).items():
+            self._settle(predictor, asked_tasks()[task], pairs)
 
     def _extracted(self, predictor: Predictor, jobs: Sequence[Job]) -> list[Pair]:
         """The jobs with what was seen in their pictures, without those that were refused for theirs."""
@@ -77,11 +64,14 @@ class Batches:
             job.timing.extraction = took
         return seen
 
-    def _settle(self, predictor: Predictor, task: str, pairs: Sequence[Pair]) -> None:
+    def _settle(self, predictor: Predictor, spec: TaskSpec, pairs: Sequence[Pair]) -> None:
         records = {id(job): record for job, record in pairs}
 
         def answers(jobs: Sequence[Job]) -> list[Message]:
-            return ANSWERS[task](predictor, [(job, records[id(job)]) for job in jobs])
+            begin_drawing(jobs[0].asked)
+            found = predictor.answers(spec, [(records[id(job)], job.asked) for job in jobs])
+            assert spec.asked.message is not None
+            return [spec.asked.message(one, job.asked, job.name) for one, job in zip(found, jobs, strict=True)]
 
         self._together([job for job, _ in pairs], answers)
 
@@ -102,7 +92,7 @@ class Batches:
             job.timing.model = took
             job.answered.set_result(message)
 
-    def _search(self, predictor: Predictor, job: Job) -> Hits:
+    def _search(self, predictor: Predictor, job: Job) -> SearchHits:
         if self.gallery is None:
             raise Refused(422, "this service has no pictures to search; start it with --pictures FOLDER")
         try:
@@ -114,8 +104,8 @@ class Batches:
             raise Refused(503, "the database of this service's gallery does not answer; its log says why") from error
         named, used = self.gallery.name, predictor.precision
         best = found.hits[: job.asked.most]
-        hits = tuple(Hit(picture=named(hit.picture), precision=used, score=hit.score) for hit in best)
-        return Hits(query=job.asked.query, hits=hits, searched=found.readable, refused=len(found.refused))
+        hits = tuple(SearchHit(picture=named(hit.picture), precision=used, score=hit.score) for hit in best)
+        return SearchHits(query=job.asked.query, hits=hits, searched=found.readable, refused=len(found.refused))
 
 
 def _picture(predictor: Predictor, job: Job) -> AnyPicture:
@@ -127,80 +117,12 @@ def _picture(predictor: Predictor, job: Job) -> AnyPicture:
 
 
 def _grouped(pairs: Sequence[Pair]) -> dict[tuple[str, object], list[Pair]]:
-    """Those that can be answered in one pass. Drawn captions are each by themselves: their seed is theirs."""
+    """Those that can be answered in one pass."""
     groups: dict[tuple[str, object], list[Pair]] = {}
     for job, record in pairs:
-        if isinstance(job.asked, CaptionRequest):
-            way: object = id(job) if job.asked.sample else job.asked.model_dump_json(exclude={"explain"})
-        else:
-            way = id(job) if job.task == "choose" else None
+        way = asked_tasks()[job.task].asked.alike(job.asked)
         groups.setdefault((job.task, way), []).append((job, record))
     return groups
-
-
-def decoding_of(asked: CaptionRequest, predictor: Predictor) -> DecodingOptions:
-    given = asked.model_dump(exclude=set(OWN))
-    return chosen_decoding(predictor.decoding, asked.captions, asked.sample, **given)
-
-
-def _captions(predictor: Predictor, pairs: Sequence[Pair]) -> list[Message]:
-    asked = pairs[0][0].asked
-    torch.manual_seed(asked.seed)
-    predictions = predictor.captions(
-        [record for _, record in pairs], decoding_of(asked, predictor), batch_size=len(pairs)
-    )
-    return [
-        caption_line(one, job.name, job.asked.captions, job.asked.explain)
-        for one, (job, _) in zip(predictions, pairs, strict=True)
-    ]
-
-
-def _answers(predictor: Predictor, pairs: Sequence[Pair]) -> list[Message]:
-    predictions = predictor.answers([(record, job.asked.question) for job, record in pairs])
-    return [
-        answer_line(one, job.name, job.asked.question, job.asked.explain)
-        for one, (job, _) in zip(predictions, pairs, strict=True)
-    ]
-
-
-def _grounds(predictor: Predictor, pairs: Sequence[Pair]) -> list[Message]:
-    found = predictor.grounds([(record, job.asked.expression) for job, record in pairs])
-    return [
-        ground_line(one, job.name, job.asked.expression, _size(record))
-        for one, (job, record) in zip(found, pairs, strict=True)
-    ]
-
-
-def _choices(predictor: Predictor, pairs: Sequence[Pair]) -> list[Message]:
-    return [
-        choice_line(
-            predictor.choose(record, job.asked.question, job.asked.answers, job.asked.rationales),
-            job.name,
-            job.asked.question,
-            job.asked.answers,
-            job.asked.rationales,
-        )
-        for job, record in pairs
-    ]
-
-
-def _verdicts(predictor: Predictor, pairs: Sequence[Pair]) -> list[Message]:
-    verdicts = predictor.verdicts([(record, job.asked.statement) for job, record in pairs])
-    return [verify_line(one, job.name, job.asked.statement) for one, (job, _) in zip(verdicts, pairs, strict=True)]
-
-
-def _size(record: Record) -> tuple[int, int]:
-    assert record.size is not None
-    return record.size
-
-
-ANSWERS: dict[str, Callable[[Predictor, Sequence[Pair]], list[Message]]] = {
-    "caption": _captions,
-    "ask": _answers,
-    "ground": _grounds,
-    "choose": _choices,
-    "verify": _verdicts,
-}
 
 
 def explain_error(error: BaseException, models: Mapping[str, Predictor], gallery: Path | None) -> str:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import FastAPI
 from jinja2 import Environment, PackageLoader, select_autoescape
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import HTMLResponse, Response
 
-from diptych.serving.messages import Message
 from diptych.serving.service.pictures import EXAMPLES
 from diptych.serving.service.problems import Refused
+from diptych.serving.service.service import Service
 from diptych.serving.taught import ModelFacts
-
-if TYPE_CHECKING:
-    from diptych.serving.service.app import Service
+from diptych.tasks import asked_tasks
+from diptych.tasks.asking import Message
 
 FOLDER = "page"
 ASSETS = {
@@ -52,6 +51,7 @@ class Pages:
         get("/v1/pictures/{name}", summary="A picture that a search found, or an example.", response_class=Response)(
             self.picture
         )
+        get("/v1/forms", include_in_schema=False)(self.forms)
         get("/", include_in_schema=False)(self.page)
         get("/docs", include_in_schema=False)(self.docs)
         for name in ASSETS:
@@ -83,6 +83,10 @@ class Pages:
         if found is None:
             raise Refused(404, "no picture has this id; ids come from a search of this run of the service")
         return Response(found, media_type="image/jpeg")
+
+    async def forms(self) -> list[dict[str, Any]]:
+        """What the page has to know of each task to ask."""
+        return [spec.asked.form() for spec in asked_tasks().values()]
 
     async def page(self) -> Response:
         return HTMLResponse((self._files / "index.html").read_bytes())

@@ -12,8 +12,9 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from diptych.runtime.errors import ServingError
-from diptych.serving.service.app import Service, make_app
+from diptych.serving.service.app import make_app
 from diptych.serving.service.guard import Guard, start_log
+from diptych.serving.service.service import Service
 
 PATIENCE = 15.0  # seconds for the whole of a request to arrive, and for an answer to be taken
 CONNECTIONS = 1000

@@ -7,10 +7,10 @@ import asyncio
 import base64
 import binascii
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -19,16 +19,15 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from diptych.runtime.errors import DataError
-from diptych.serving.messages import Asked
 from diptych.serving.service.limits import Limits
 from diptych.serving.service.problems import Refused
+from diptych.tasks.asking import Asking, TaskRequest
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.pictures import TooManyPixels, UnknownFormat, read_picture
 
-A = TypeVar("A", bound=Asked)
+Sent = tuple[dict[str, Any], bytes | None, str]  # the fields; the bytes of the picture and its name
 IMAGE = "image"
 FIELDS, VALUE = 64, 64 * 1024  # of a form: how many, and bytes of each beside the picture
-LISTS = ("answers", "rationales")  # fields that may come several times
 UNNAMED = "image"
 
 
@@ -61,13 +60,13 @@ async def read_body(request: Request, limits: Limits) -> bytes:
     return bytes(body)
 
 
-async def parse(kind: type[A], content_type: str, body: bytes) -> tuple[A, bytes | None, str]:
+async def parse(asking: Asking, content_type: str, body: bytes) -> tuple[TaskRequest, bytes | None, str]:
     """The question, the bytes of its picture and the picture's name. Raises Refused: 415, 422."""
     media = content_type.partition(";")[0].strip().lower()
     if media == "application/json":
         values, image, name = _from_json(body)
     elif media == "multipart/form-data":
-        values, image, name = await _from_form(content_type, body)
+        values, image, name = await _from_form(content_type, body, asking.lists)
     else:
         raise Refused(
             415,
@@ -76,12 +75,12 @@ async def parse(kind: type[A], content_type: str, body: bytes) -> tuple[A, bytes
             where="content-type",
         )
     try:
-        return kind.model_validate(values), image, name
+        return asking.request.model_validate(values), image, name
     except ValidationError as error:
         raise _wrong(error) from None
 
 
-def _from_json(body: bytes) -> tuple[dict[str, Any], bytes | None, str]:
+def _from_json(body: bytes) -> Sent:
     try:
         values = from_json(body, allow_inf_nan=False)
     except ValueError as error:
@@ -99,7 +98,7 @@ def _from_json(body: bytes) -> tuple[dict[str, Any], bytes | None, str]:
         raise Refused(422, f"the picture is not base64: {error}", where=IMAGE) from None
 
 
-async def _from_form(content_type: str, body: bytes) -> tuple[dict[str, Any], bytes | None, str]:
+async def _from_form(content_type: str, body: bytes, lists: Collection[str]) -> Sent:
     async def whole() -> AsyncGenerator[bytes, None]:
         yield body
 
@@ -111,12 +110,12 @@ async def _from_form(content_type: str, body: bytes) -> tuple[dict[str, Any], by
     except (MultiPartException, KeyError, ValueError, LookupError) as error:
         raise Refused(422, f"the form cannot be read: {error}", where="body") from None
     try:
-        return await _fields(form)
+        return await _fields(form, lists)
     finally:
         await form.close()
 
 
-async def _fields(form: FormData) -> tuple[dict[str, Any], bytes | None, str]:
+async def _fields(form: FormData, lists: Collection[str]) -> Sent:
     values: dict[str, Any] = {}
     image, name = None, UNNAMED
     for key, value in form.multi_items():
@@ -126,7 +125,7 @@ async def _fields(form: FormData) -> tuple[dict[str, Any], bytes | None, str]:
             image, name = await value.read(), _named(value.filename or UNNAMED)
         elif key == IMAGE:
             raise Refused(422, f"{IMAGE} is text; wanted a file (curl: -F {IMAGE}=@photo.jpg)", where=IMAGE)
-        elif key in LISTS:
+        elif key in lists:  # several values
             values.setdefault(key, []).append(value)
         elif key in values:
             raise Refused(422, f"{key[:100]!r} comes twice; give it once", where=key[:100])

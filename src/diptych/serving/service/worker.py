@@ -10,9 +10,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from diptych.serving.messages import Message
 from diptych.serving.service.limits import Limits
 from diptych.serving.service.problems import Refused
+from diptych.tasks.asking import Message
 from diptych.vision.detectors.detector import Picture
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from diptych.models.decoding import DecodingOptions
-from diptych.systems.recipe import parse
+from diptych.models.decoding.options import DecodingOptions
+from diptych.runtime.configs import validated
 
 
 def chosen_decoding(decoding: DecodingOptions, captions: int, sample: bool, **given: Any) -> DecodingOptions:
@@ -23,4 +23,4 @@ def chosen_decoding(decoding: DecodingOptions, captions: int, sample: bool, **gi
     for one, other in (("length_penalty", "length_bonus"), ("length_bonus", "length_penalty")):
         if one in given and other not in given:
             values[other] = 0.0
-    return parse(DecodingOptions, values, "decoding")
+    return validated(DecodingOptions, values, "decoding")
