@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,9 @@ def _limits(folder: ModelFolder, tasks: Sequence[str], drawn: bool) -> list[str]
     ]
     if folder.recipe is not None:
         specs = [asked_tasks()[task] for task in tasks]
-        limits += [limit(task_of(folder, spec.name)) for spec in specs if (limit := spec.asked.words.limit) is not None]
+        for spec, limit in ((spec, spec.asked.words.limit) for spec in specs):
+            with suppress(RecipeError):  # a head alone: its list of answers is not there
+                limits += [limit(task_of(folder, spec.name))] if limit is not None else []
     limits.append("Nobody has checked it for bias or for harmful output; it is for research.")
     return limits
 

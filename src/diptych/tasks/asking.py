@@ -124,7 +124,7 @@ class AskedModel:
         return ask(self.build(), self.model, records)
 
     def with_objects(self, record: Record, texts: Sequence[str]) -> Record:
-        """The record with what texts name as [0], [1]: its own objects, or its regions. Raises ServingError for others."""
+        """The record with what texts name as [0]: its own objects, or its regions. Raises ServingError for others."""
         named = replace(record, objects=record.objects or self._seen(record))
         for text in texts:
             if over := [tag for tag in tags(text) if tag >= len(named.objects)]:

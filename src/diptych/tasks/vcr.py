@@ -369,8 +369,7 @@ VCR = TaskSpec(
     training=TaskTraining(
         watched="Q->AR",
         objectives=(VcrObjectives,),
-        # Texts are long (a question, its answer, a rationale), and a question is read four times; in batches of 16 it
-        # stays at chance all the same (docs/log.md).
+        # Texts are long, and a question is read four times; in batches of 16 it stays at chance (docs/log.md).
         small=Small(VcrObjectives(), max_words=48),
         notes=_unshown,
         separators=2,
