@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from diptych.cli.app import AsJson, Device, Features, MaybeModel, Precise
+from diptych.cli.app import AsJson, Device, Features, MaybeModel, Precise, Verbs
 from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.plugins import load_plugins
 from diptych.runtime.terminal import printable
 
 if TYPE_CHECKING:
@@ -54,9 +55,9 @@ class TaskVerbs(TyperGroup):
         found = super().get_command(ctx, cmd_name)
         if found is None and cmd_name in written_verbs():
             return TaskVerb(cmd_name, help=written_verbs()[cmd_name])
-        if found is None and "diptych.tasks" in sys.modules:  # a task that was added
-            return make_verb(cmd_name)
-        return found
+        if found is None:
+            load_plugins()
+        return make_verb(cmd_name) if found is None and "diptych.tasks" in sys.modules else found
 
 
 class TaskVerb(TyperCommand):
@@ -94,7 +95,7 @@ def make_verb(name: str) -> Any:
     spec = asked_tasks().get(name)
     if spec is None or not spec.asked.pictured:
         return None
-    single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    single = Verbs(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     single.command(name, help=spec.asked.help)(_command(spec))
     return typer.main.get_command(single)
 
