@@ -96,7 +96,8 @@ class Case:
         spec, system = find_task(recipe.task), SYSTEMS[recipe.system]
         tokens = tokens or Tokens.train([text for record in records for text in words_of(record)])
         schedule = schedule or recipe.objectives.schedule(tokens.vocabulary)
-        answers = None if spec.answers is None else spec.answers(iter(records), 1, recipe.data.answers_most)
+        learn = spec.training.answers
+        answers = None if learn is None else learn(iter(records), 1, recipe.data.answers_most)
         task = make_task(recipe, tokens, answers, spec)
         features, classes = sizes(records)
         config = system.resolved(

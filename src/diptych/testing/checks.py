@@ -47,7 +47,7 @@ def learn(case: Case, steps: int = 400, lr: float = 3e-3, anew: bool = False) ->
 
 def answers_rightly(case: Case) -> bool:
     """Whether the score that chooses the task's weights is full, where a task is answered at all."""
-    return case.spec.pretrains or case.scores()[case.spec.watched] >= 100
+    return case.spec.pretrains or case.scores()[case.spec.training.watched] >= 100
 
 
 def check_overfit(
