@@ -19,6 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from diptych.cli.app import AsJson, Device, Features, MaybeModel, Precise, Verbs
 from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.files import refuse_unwritable, text_of, write_atomically
 from diptych.runtime.plugins import load_plugins
 from diptych.runtime.terminal import printable
 
@@ -78,7 +79,7 @@ def written_verbs() -> dict[str, str]:
     assert found.origin is not None
     verbs = {}
     for path in sorted((Path(found.origin).parent / "tasks").glob("*.py")):
-        text = path.read_text("utf-8")
+        text = text_of(path)
         if "=Asking(" not in text:
             continue
         for node in ast.walk(ast.parse(text)):
@@ -177,8 +178,6 @@ def _ask(
     show: Path | None = None,
 ) -> None:
     """Ask, and print or write what is answered."""
-    from diptych.runtime.files import refuse_unwritable, write_atomically
-
     asking, refused = spec.asked, list[DataError]()
     refuse_unwritable(out)
     several = not any(form.argument for form in asking.forms.values())
