@@ -230,7 +230,6 @@ def _from_model(
     from diptych.tasks.asking import Prediction, begin_drawing
 
     drawn, asking = Shown(show), spec.asked
-    assert asking.message is not None
     requests = [asking.request.model_construct(**one) for one in asked]
     begin_drawing(requests[0])
     left = iter(pictures)
@@ -238,7 +237,7 @@ def _from_model(
         records = predictor.extract(batch, refuse)
         pairs = [(record, request) for record in records for request in requests]
         for (record, request), answer in zip(pairs, predictor.answers(spec, pairs) if pairs else (), strict=True):
-            told = asking.message(answer, request, str(record.image))
+            told = asking.told(answer, request, str(record.image))
             try:
                 shown = drawn.write(answer) if isinstance(answer, Prediction) else None
             except DataError as error:  # regions were given, and there is no picture to draw them on

@@ -15,8 +15,8 @@ from diptych.data.store.tokens import Tokens
 from diptych.metrics.bootstrap import paired_interval, rows_by_picture
 from diptych.runtime.errors import DataError
 from diptych.tasks.baselines import BlindAnswers
-from diptych.tasks.scores import Baselines, Score, Scores, score_of, share_scores
 from diptych.tasks.run import finite
+from diptych.tasks.scores import Baselines, Score, Scores, score_of, share_scores
 from diptych.tasks.spec import TaskOptions, TaskScoring
 
 

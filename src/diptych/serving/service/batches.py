@@ -70,8 +70,7 @@ class Batches:
         def answers(jobs: Sequence[Job]) -> list[Message]:
             begin_drawing(jobs[0].asked)
             found = predictor.answers(spec, [(records[id(job)], job.asked) for job in jobs])
-            assert spec.asked.message is not None
-            return [spec.asked.message(one, job.asked, job.name) for one, job in zip(found, jobs, strict=True)]
+            return [spec.asked.told(one, job.asked, job.name) for one, job in zip(found, jobs, strict=True)]
 
         self._together([job for job, _ in pairs], answers)
 
