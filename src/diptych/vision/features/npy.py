@@ -6,61 +6,53 @@ boxes lie in an h5 of all pictures beside them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
-from diptych.vision.features.raw import Array, FeatureFormat, Listing, Raw, Unit, not_too_large, read_npy, refuse
+from diptych.vision.features.raw import (
+    Array,
+    FeatureFormat,
+    Folder,
+    Listing,
+    Raw,
+    Unit,
+    not_too_large,
+    read_npy,
+    refuse,
+)
 from diptych.vision.features.vlp import Boxes, boxes_below
 
 INFO, CLASSES = "_info.npy", "_cls_prob.npy"
 
 
-@dataclass(frozen=True)
-class Folder:
-    path: Path
-    files: dict[str, Path]
-    boxes: Boxes | None
-
-    def names(self) -> Iterable[str]:
-        return self.files
-
-    def read(self, name: str) -> Raw:
-        path = self.files[name]
-        features = _load(path, "features")
-        info, classes = (path.with_name(path.name.removesuffix(".npy") + more) for more in (INFO, CLASSES))
-        if info.is_file():
-            return of_info(_load(info, "info", objects=True), features, str(path))
-        found = self.boxes.of(path.stem, str(path)) if self.boxes is not None else None
-        return Raw(
-            str(path), features, None if found is None else found[:, :4], scores=None if found is None else found[:, 5],
-            classes=_load(classes, "cls_prob") if classes.is_file() else None,
-        )  # fmt: skip
-
-
 def units(listing: Listing) -> list[Unit]:
-    files = {
-        path.relative_to(listing.root).as_posix().removesuffix(".npy"): path
-        for path in listing.ending(".npy")
-        if not path.name.endswith((INFO, CLASSES))
-    }
-    return [Folder(listing.root, files, boxes_below(listing))] if files else []
+    files = {name: path for name, path in listing.named(".npy").items() if not path.name.endswith((INFO, CLASSES))}
+    return [Folder(listing.root, files, partial(_read, boxes_below(listing)))] if files else []
 
 
 FORMAT = FeatureFormat("npy", units)
 
 
+def _read(boxes: Boxes | None, path: Path) -> Raw:
+    features = _load(path, "features")
+    info, classes = (path.with_name(path.name.removesuffix(".npy") + more) for more in (INFO, CLASSES))
+    if info.is_file():
+        return of_info(_load(info, "info", objects=True), features, str(path))
+    found = boxes.of(path.stem, str(path)) if boxes is not None else None
+    return Raw(
+        str(path), features, None if found is None else found[:, :4], scores=None if found is None else found[:, 5],
+        classes=_load(classes, "cls_prob") if classes.is_file() else None,
+    )  # fmt: skip
+
+
 def _load(path: Path, name: str, objects: bool = False) -> Any:
-    try:
-        not_too_large(path.stat().st_size, str(path), name)
-        return read_npy(bytes_of(path), str(path), name, objects)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); copy it again") from None
+    not_too_large(path.stat().st_size, str(path), name)
+    return read_npy(bytes_of(path), str(path), name, objects)
 
 
 def of_info(info: Any, features: Any, where: str) -> Raw:

@@ -11,13 +11,21 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from diptych.runtime.errors import DataError
-from diptych.vision.features.raw import Array, FeatureFormat, Listing, Raw, Unit, not_too_large, read_npy, refuse
+from diptych.vision.features.raw import (
+    Array,
+    FeatureFormat,
+    Folder,
+    Listing,
+    Raw,
+    Unit,
+    not_too_large,
+    read_npy,
+    refuse,
+)
 
 FIELDS = {
     "features": ("features", "x"),
@@ -32,28 +40,17 @@ NORM_BB = 7  # numbers a region
 ASIDE = ("info", "image_id", "allow_pickle", "allow_pickle_")  # said of the file, or a slip of numpy's `savez`
 
 
-@dataclass(frozen=True)
-class Folder:
-    path: Path
-    files: dict[str, Path]  # by the name of the picture
-
-    def names(self) -> Iterable[str]:
-        return self.files
-
-    def read(self, name: str) -> Raw:
-        return read_npz(self.files[name], str(self.files[name]))
-
-
 def units(listing: Listing) -> list[Unit]:
-    files = {path.relative_to(listing.root).as_posix().removesuffix(".npz"): path for path in listing.ending(".npz")}
-    return [Folder(listing.root, files)] if files else []
+    files = listing.named(".npz")
+    return [Folder(listing.root, files, read_npz)] if files else []
 
 
 FORMAT = FeatureFormat("npz", units)
 
 
-def read_npz(file: Path | io.BytesIO, where: str) -> Raw:
+def read_npz(file: Path | io.BytesIO, where: str = "") -> Raw:
     """Nothing in the file is run, and nothing larger than MOST_BYTES is unpacked."""
+    where = where or str(file)
     try:
         with zipfile.ZipFile(file) as archive:
             there = [name.removesuffix(".npy") for name in archive.namelist()]

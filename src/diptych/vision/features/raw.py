@@ -59,6 +59,25 @@ class Unit(Protocol):
 
 
 @dataclass(frozen=True)
+class Folder:
+    """A file a picture, each read by `reader`."""
+
+    path: Path
+    files: Mapping[str, Path]  # by the name of the picture
+    reader: Callable[[Path], Raw]
+
+    def names(self) -> Iterable[str]:
+        return self.files
+
+    def read(self, name: str) -> Raw:
+        path = self.files[name]
+        try:
+            return self.reader(path)
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror}); copy it again") from None
+
+
+@dataclass(frozen=True)
 class Listing:
     """What lies below a path."""
 
@@ -67,6 +86,10 @@ class Listing:
 
     def ending(self, *endings: str) -> list[Path]:
         return [path for ending in endings for path in self.files.get(ending, ())]
+
+    def named(self, ending: str) -> dict[str, Path]:
+        """The files of an ending by their paths below the root, without it."""
+        return {path.relative_to(self.root).as_posix().removesuffix(ending): path for path in self.ending(ending)}
 
 
 @dataclass(frozen=True)

@@ -16,26 +16,10 @@ from typing import Any
 
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of, parse_json
-from diptych.vision.features.raw import FeatureFormat, Listing, Raw, Unit, not_too_large, of_base64, refuse
+from diptych.vision.features.raw import FeatureFormat, Folder, Listing, Raw, Unit, not_too_large, of_base64, refuse
 
 FIELDS = ("num_boxes", "image_w", "image_h", "boxes", "features")
 AGAIN = "get the file again"
-
-
-@dataclass(frozen=True)
-class Folder:
-    path: Path
-    files: dict[str, Path]
-
-    def names(self) -> Iterable[str]:
-        return self.files
-
-    def read(self, name: str) -> Raw:
-        path = self.files[name]
-        try:
-            return _raw(bytes_of(path), str(path))
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read ({error.strerror}); copy it again") from None
 
 
 @dataclass(frozen=True)
@@ -77,7 +61,7 @@ def units(listing: Listing) -> list[Unit]:
     for path in listing.ending(".json"):
         folders.setdefault(path.parent, []).append(path)
     loose: list[Unit] = [
-        Folder(folder, {path.stem: path for path in files})
+        Folder(folder, {path.stem: path for path in files}, _read)
         for folder, files in folders.items()
         if _has_fields(files[0])
     ]
@@ -110,6 +94,10 @@ def _has_fields(path: Path) -> bool:
         return start.lstrip()[:1] == b"{" and b'"num_boxes"' in start and b'"boxes"' in start
     except OSError:
         return False
+
+
+def _read(path: Path) -> Raw:
+    return _raw(bytes_of(path), str(path))
 
 
 def _raw(content: bytes, where: str) -> Raw:
