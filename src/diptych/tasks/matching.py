@@ -29,27 +29,26 @@ AT = (1, 5, 10)
 
 
 @dataclass(frozen=True)
-class Retrieval:
-    """One training sample a caption; the questions are all pairs of a gallery, which `rank` asks."""
+class CaptionTask:
+    """What both ways of retrieval read: a picture with each of its captions that says something."""
 
     tokens: Tokens
     max_words: int = 20
-    max_regions: int | None = None
     # Captions that are not trained on, by key: the vocabulary knows none of their words.
-    unknown: dict[str, str] = field(default_factory=dict, compare=False)
+    unknown: dict[str, str] = field(default_factory=dict, compare=False, kw_only=True)
 
     name = "retrieval"
 
     def samples(self, record: Record) -> list[Sample]:
         known: list[Sample] = []
-        for sample in self.queries(record):
+        for sample in self.pairs(record):
             if self.tokens.knows(sample.text[:-1].tolist()):
                 known.append(sample)
             else:
                 self.unknown[sample.key] = record.captions[int(sample.key.rpartition("#")[2])]
         return known
 
-    def queries(self, record: Record) -> list[Sample]:
+    def pairs(self, record: Record) -> list[Sample]:
         """The picture with its own captions."""
         return [
             Sample(key=f"{record.key}#{number}", picture=record.key, regions=record.regions, text=self.text(caption))
@@ -60,6 +59,16 @@ class Retrieval:
     def text(self, caption: str) -> Int[Tensor, "T"]:
         vocabulary = self.tokens.vocabulary
         return torch.tensor([*self.tokens.encode(caption)[: self.max_words], vocabulary.sep])
+
+
+@dataclass(frozen=True)
+class Retrieval(CaptionTask):
+    """One training sample a caption; the questions are all pairs of a gallery, which `rank` asks."""
+
+    max_regions: int | None = None
+
+    def queries(self, record: Record) -> list[Sample]:
+        return self.pairs(record)
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
         """How well each text goes with its picture."""
@@ -96,38 +105,25 @@ class Retrieval:
         if progress is not None:
             progress(sum(map(len, cells)) - sum(map(len, left)))
         texts = [self.text(caption.text) for caption in gallery.captions]
-        was_training = model.training
+        waiting = pairs(left, np.array([len(text) for text in texts]))
+        was_training, number = model.training, 0
         model.eval()
         try:
-            self._fill(model, gallery, table, left, texts, batch_size, progress)
+            while chosen := list(islice(waiting, batch_size)):
+                samples = [self._sample(gallery, row, texts[column]) for row, column in chosen]
+                with predicting(model, len(samples)):
+                    scores = match_scores(model, _placed(samples, model))
+                rows, columns = np.array(chosen).T
+                put(table, gallery, rows, columns, scores.float().cpu().numpy())
+                number += 1
+                if isinstance(table, np.memmap) and number % FLUSH_EVERY == 0:
+                    table.flush()
+                if progress is not None:
+                    progress(len(chosen))
         finally:
             model.train(was_training)
             if isinstance(table, np.memmap):
                 table.flush()
-
-    def _fill(
-        self,
-        model: nn.Module,
-        gallery: Gallery,
-        table: Table,
-        left: Cells,
-        texts: Sequence[Tensor],
-        batch_size: int,
-        progress: Callable[[int], object] | None,
-    ) -> None:
-        waiting = pairs(left, np.array([len(text) for text in texts]))
-        number = 0
-        while chosen := list(islice(waiting, batch_size)):
-            samples = [self._sample(gallery, row, texts[column]) for row, column in chosen]
-            with predicting(model, len(samples)):
-                scores = match_scores(model, _placed(samples, model))
-            rows, columns = np.array(chosen).T
-            put(table, gallery, rows, columns, scores.float().cpu().numpy())
-            number += 1
-            if isinstance(table, np.memmap) and number % FLUSH_EVERY == 0:
-                table.flush()
-            if progress is not None:
-                progress(len(chosen))
 
     def _sample(self, gallery: Gallery, row: int, text: Tensor) -> Sample:
         record = gallery.records[row]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from diptych.metrics.bootstrap import bootstrap_interval, rows_by_picture
 from diptych.metrics.retrieval import RECALLS, recall_by_chance
 from diptych.runtime.errors import DataError
 from diptych.tasks.gallery import Gallery
 from diptych.tasks.matching import AT
-from diptych.tasks.scores import Score, Scores
+from diptych.tasks.scores import Score, Scores, score_of
 
 
 def recall_scores(
@@ -24,17 +25,16 @@ def recall_scores(
     asked: Iterable[str] = RECALLS,
 ) -> Scores:
     """R@1, R@5 and R@10 of the queries that `rankings` answered, `asked` ways, each in a gallery of `folds` alike."""
-    scores = []
+    scores: list[Score] = []
+    own = Counter(gallery.keys[caption.picture] for caption in gallery.captions)
     for asks in asked:
         found = [p for p in predictions if p["asks"] == asks]
         if not found:
             raise DataError(f"no query for {asks} was answered, so there is no recall; ask for more --queries")
-        for at in AT:
-            hits = np.array([p["rank"] < at for p in found], dtype=np.float64)
-            interval = bootstrap_interval(rows_by_picture(hits, [p["picture"] for p in found]))
-            blind = _blind(gallery, found, asks, at, folds)
-            low, high = 100 * interval.low, 100 * interval.high
-            scores.append(Score(f"{RECALLS[asks]} R@{at}", 100 * interval.value, low, high, 100 * blind))
+        pictures = [p["picture"] for p in found]
+        right = [own[picture] for picture in pictures] if asks == "captions" else [1]
+        of = round(gallery.shape[asks == "captions"] / folds)
+        scores += recalls_of(asks, [p["rank"] for p in found], pictures, right, of)
     pictures, captions = gallery.shape
     first = (
         f"intervals: 95%, 1,000 bootstrap draws of pictures; a gallery of {pictures} pictures and {captions} captions"
@@ -43,12 +43,13 @@ def recall_scores(
     return Scores("retrieval", tuple(scores), pictures, len(predictions), notes=(first, second, *notes))
 
 
-def _blind(gallery: Gallery, found: Sequence[Mapping[str, Any]], asks: str, at: int, folds: int) -> float:
-    pictures, captions = (round(count / folds) for count in gallery.shape)
-    if asks == "pictures":
-        return recall_by_chance(1, pictures, at)
-    own = Counter(gallery.keys[caption.picture] for caption in gallery.captions)
-    return float(np.mean([recall_by_chance(own[p["picture"]], captions, at) for p in found]))
+def recalls_of(asks: str, ranks: ArrayLike, pictures: Sequence[str], right: Sequence[int], of: int) -> Iterator[Score]:
+    """R@1, R@5 and R@10 of queries, each about one of the `pictures`. By chance: where there are so many `right` ones
+    among `of`."""
+    for at in AT:
+        hits = (np.asarray(ranks) < at).astype(np.float64)
+        blind = float(np.mean([recall_by_chance(count, of, at) for count in right]))
+        yield score_of(f"{RECALLS[asks]} R@{at}", bootstrap_interval(rows_by_picture(hits, pictures)), blind)
 
 
 def shortlist_notes(predictions: Sequence[Mapping[str, Any]], most: int, pairs: int, of: int) -> list[str]:

@@ -7,8 +7,9 @@ search finds can also be the shortlist of a model that reads picture and text to
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,14 +22,15 @@ from torch import Tensor
 
 from diptych.core import Batch, Record, Sample, collate
 from diptych.data.store.tokens import Tokens
-from diptych.metrics.bootstrap import bootstrap_interval, rows_by_picture
-from diptych.metrics.retrieval import RECALLS, Ranks, recall_by_chance, recalls, retrieval_ranks
+from diptych.metrics.retrieval import Ranks, recalls, retrieval_ranks
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.runtime.files import parse_json, text_of, write_atomically
 from diptych.runtime.weight_files import read_weights
+from diptych.tasks.matching import CaptionTask
+from diptych.tasks.recall import recalls_of
 from diptych.tasks.run import ask
-from diptych.tasks.scores import Score, Scores
+from diptych.tasks.scores import Scores
 from diptych.tasks.shortlist import top
 
 VECTORS, KEYS = "gallery.safetensors", "gallery.json"
@@ -96,10 +98,8 @@ class Gallery:
 
 def embed_sentences(model: Any, tokens: Tokens, sentences: Sequence[str], max_words: int = 30) -> Float[Tensor, "Q S"]:
     """Queries as vectors. Words beyond `max_words` are cut."""
-    samples = [
-        Sample(str(number), str(number), None, _text(tokens, sentence, max_words))
-        for number, sentence in enumerate(sentences)
-    ]
+    of = CaptionTask(tokens, max_words)
+    samples = [Sample(str(number), str(number), None, of.text(text)) for number, text in enumerate(sentences)]
     towers = towers_of(model)
     device = next(model.parameters()).device
     with predicting(model, len(samples)):
@@ -128,31 +128,16 @@ def towers_of(model: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class TwoTowerRetrieval:
+class TwoTowerRetrieval(CaptionTask):
     """Captions find their picture and pictures their captions, by vectors: TDEN's caption-based image retrieval."""
 
-    tokens: Tokens
     max_words: int = 30
-    # Captions that are not trained on, by key: the vocabulary knows none of their words.
-    unknown: dict[str, str] = field(default_factory=dict, compare=False)
-
-    name = "retrieval"
-
-    def samples(self, record: Record) -> list[Sample]:
-        read = [sample for sample in self._read(record) if self.tokens.knows(sample.text[:-1].tolist())]
-        there = {sample.key for sample in read}
-        self.unknown.update({key: text for key, text in _named(record) if key not in there})
-        return read
-
-    def _read(self, record: Record) -> list[Sample]:
-        texts = [(key, _text(self.tokens, caption, self.max_words)) for key, caption in _named(record)]
-        return [Sample(key, record.key, record.regions, text) for key, text in texts if len(text) > 1]
 
     def queries(self, record: Record) -> list[Sample]:
         """The picture by itself, then each caption by itself."""
         return [
             Sample(PICTURE, record.key, record.regions, torch.zeros(0, dtype=torch.long)),
-            *(Sample(s.key, record.key, None, s.text) for s in self._read(record)),
+            *(Sample(s.key, record.key, None, s.text) for s in self.pairs(record) if len(s.text) > 1),
         ]
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
@@ -176,21 +161,11 @@ class TwoTowerRetrieval:
 def score_vectors(predictions: Sequence[Mapping[str, Any]]) -> Scores:
     """The same with intervals, beside what chance would find."""
     ranks, owners = _ranks(predictions)
-    pictures, texts, scores = len(ranks.of_captions), len(owners), []
-    own = [owners.count(number) for number in range(pictures)]
-    for way, found, owner in (
-        ("captions", ranks.of_captions, range(pictures)),
-        ("pictures", ranks.of_pictures, owners),
-    ):
-        for k in (1, 5, 10):
-            interval = bootstrap_interval(rows_by_picture(found < k, [str(n) for n in owner]))
-            luck = (
-                k / pictures
-                if way == "pictures"
-                else sum(recall_by_chance(count, texts, k) for count in own) / pictures
-            )
-            low, high, blind = 100 * interval.low, 100 * interval.high, 100 * min(luck, 1.0)
-            scores.append(Score(f"{RECALLS[way]} R@{k}", 100 * interval.value, low, high, blind))
+    pictures, texts = len(ranks.of_captions), len(owners)
+    scores = [
+        *recalls_of("captions", ranks.of_captions, [*map(str, range(pictures))], [*Counter(owners).values()], texts),
+        *recalls_of("pictures", ranks.of_pictures, [*map(str, owners)], [1], pictures),
+    ]
     notes = (
         "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its captions",
         f"searched: {pictures} pictures by {len(owners)} captions, and captions by pictures; blind: chance",
@@ -236,12 +211,3 @@ class _Pictures:
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
         return {}
-
-
-def _named(record: Record) -> list[tuple[str, str]]:
-    """Captions that say something, with their keys."""
-    return [(f"{record.key}#{n}", caption) for n, caption in enumerate(record.captions) if caption.strip()]
-
-
-def _text(tokens: Tokens, sentence: str, max_words: int) -> Tensor:
-    return torch.tensor([*tokens.encode(sentence)[:max_words], tokens.vocabulary.sep])
