@@ -213,7 +213,7 @@ def extract(
 ) -> None:
     """Extract the regions of every picture into a store, which training reads."""
     from diptych.runs.detectors import open_detector, with_image_feature
-    from diptych.runs.extraction import extract_with_progress, read_records, refuse_changed
+    from diptych.runs.extraction import extract_regions, read_records, refuse_changed
     from diptych.runtime.progress import tell
 
     records = read_records(data, console(), pictures, split, split_seed, need_pictures=features is None)
@@ -224,7 +224,7 @@ def extract(
     )  # fmt: skip
     opened = with_image_feature(found, image_feature)
     hold(out)
-    done = extract_with_progress(records, opened, out, console(), batch, processes, engine.value, device)
+    done = extract_regions(records, opened, out, console(), batch, processes, engine.value, device)
     print(f"{done.summary()}; {out}")
 
 

@@ -127,6 +127,7 @@ def pretrain(
     from diptych.runs.extraction import stores_of
     from diptych.runs.stages import fit_stages, run_stages
     from diptych.runs.starts import words_of
+    from diptych.runtime.progress import tell
     from diptych.systems import find_stages
 
     settings = given.assignments(init=init, data__vocabulary=vocab)
@@ -139,7 +140,8 @@ def pretrain(
     chosen.check_pretrains()
     chosen.recipes[0].check_begun()
     chosen.claimed(out)
-    _print(lost)
+    if lost:
+        tell(console(), lost)
     store = stores_of(data, out, *given.regions(start))
     made = run_stages(chosen, store, out, start=start, console=console())
     print(f"model folder: {made.folder}")
@@ -168,6 +170,7 @@ def finetune(
     from diptych.runs.extraction import store_of
     from diptych.runs.run import fit_named, fit_to, run
     from diptych.runs.starts import words_of
+    from diptych.runtime.progress import tell
     from diptych.systems import RECIPES, find_recipe
     from diptych.systems.recipe import claimed
     from diptych.tasks import find_learnt
@@ -198,15 +201,11 @@ def finetune(
     chosen.check_begun()
     hold(out)
     claimed(out, chosen)
-    _print(lost)
+    if lost:
+        tell(console(), lost)
     store = store_of(data, out / "store", *given.regions(start))
     made = run(chosen, store, out, start=start, console=console())
     print(f"model folder: {made.model.folder}")
-
-
-def _print(line: str) -> None:
-    if line:
-        console().print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)

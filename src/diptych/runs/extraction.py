@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -36,47 +36,32 @@ def extract_regions(
     records: Sequence[Record],
     detector: Detector,
     folder: Path,
+    console: Console | None = None,
     batch_size: int = 16,
-    progress: Callable[[int], object] | None = None,
     processes: int | None = None,
     engine: str = LOCAL,
     device: str = "auto",
 ) -> Extraction:
     """Regions for every picture; the detector is kept beside them, for the models that will be made from them.
 
-    Without a number, as many processes as there are cores where the pictures are worth starting them.
+    Without a number, as many processes as there are cores where the pictures are worth starting them. A console gets a
+    progress bar, and the names of what failed.
     """
-    processes = processes or (PROCESSES if len(records) >= MANY or engine != LOCAL else 1)
-    chosen = CPU if device == "auto" and engine != LOCAL else choose_device(device, "--device")
-    done = extract(
-        records, detector, folder, batch_size, progress=progress, processes=processes, engine=engine, device=chosen
-    )
-    (folder / DETECTOR).mkdir(exist_ok=True)
-    detector.save(folder / DETECTOR)
-    return done
-
-
-def extract_with_progress(
-    records: Sequence[Record],
-    detector: Detector,
-    folder: Path,
-    console: Console,
-    batch_size: int = 16,
-    processes: int | None = None,
-    engine: str = LOCAL,
-    device: str = "auto",
-) -> Extraction:
-    """The same with a progress bar; what failed is named."""
+    console = console or Console(quiet=True)
     given = detector if isinstance(detector, Given) else None
     for note in given.files.notes if given is not None else ():
         tell(console, note)
+    processes = processes or (PROCESSES if len(records) >= MANY or engine != LOCAL else 1)
+    chosen = CPU if device == "auto" and engine != LOCAL else choose_device(device, "--device")
     started = perf_counter()
     with bar("pictures", console) as progress:
         extracting = progress.add_task("extracting", total=len(records))
-        done = extract_regions(
-            records, detector, folder, batch_size, lambda count: progress.advance(extracting, count), processes, engine,
-            device,
+        done = extract(
+            records, detector, folder, batch_size, progress=lambda count: progress.advance(extracting, count),
+            processes=processes, engine=engine, device=chosen,
         )  # fmt: skip
+    (folder / DETECTOR).mkdir(exist_ok=True)
+    detector.save(folder / DETECTOR)
     for key, reason in list(done.failed.items())[:NAMED]:
         tell(console, f"  {printable(key)}: {printable(reason)}")
     if given is not None and given.bytes_read:
@@ -130,7 +115,7 @@ def store_of(
                if isinstance(opened, Given)
                else f"give it a store made so: diptych extract {data} STORE --detector {opened.contract.extractor}")
         )  # fmt: skip
-    done = extract_with_progress(records, opened, folder, console)
+    done = extract_regions(records, opened, folder, console)
     store = Store(folder)
     splits = ", ".join(f"{name} {count}" for name, count in sorted(store.splits.items()))
     tell(console, f"{done.summary()}; {folder}: {splits}")

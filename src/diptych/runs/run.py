@@ -28,7 +28,7 @@ from diptych.runs.starts import begin, begin_network
 from diptych.runs.tasks import pixels_of, task_of
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
-from diptych.runtime.progress import bar
+from diptych.runtime.progress import bar, tell
 from diptych.runtime.terminal import make_console
 from diptych.runtime.weight_files import read_weights
 from diptych.systems.recipe import Recipe, claim, claimed
@@ -60,7 +60,7 @@ def run(
     chosen.schedule.check(model.provides, recipe.system)
     if start is not None:
         for fresh in _begin_from(model, start):
-            console.print(fresh, markup=False, highlight=False, soft_wrap=True)
+            tell(console, fresh)
         if chosen.spec.training.begin is not None:
             chosen.spec.training.begin(chosen.task, model.heads, Start(start.model.heads, start.answers))
     begun = bool(steps_in(out / CHECKPOINTS))  # all weights come from there: what it began as need not be there still
@@ -71,7 +71,7 @@ def run(
         console.print(f"{recipe.network_init}: {report.lines()[-1]}")
     batches, validate = chosen.batches(), _validation(chosen, console)
     for note in (*_lengthened(recipe, out), *chosen.notes(), *chosen.left_out(batches)):
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
+        tell(console, note)
 
     def take_folder() -> None:
         claim(out, recipe)

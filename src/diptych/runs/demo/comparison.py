@@ -79,17 +79,8 @@ def run_cell(cell: Cell) -> Row:
     made = train_cell(cell, store)
     predictions, test = evaluate(made.model, store, "test")
     write_atomically(cell.folder / SAID, json.dumps(predictions, ensure_ascii=False).encode())
-    row = Row(
-        task=cell.task,
-        arm=cell.arm,
-        labels=cell.labels,
-        seed=cell.seed,
-        lr=cell.lr,
-        steps=made.result.step,
-        best_step=made.result.best_step or made.result.step,
-        val=made.result.best_score or 0.0,
-        test=test,
-    )
+    of, best = made.result, (made.result.best_step or made.result.step, made.result.best_score or 0.0)
+    row = Row(cell.task, cell.arm, cell.labels, cell.seed, cell.lr, of.step, *best, test)
     write_atomically(cell.folder / ROW, json.dumps(asdict(row), indent=1).encode())
     return row
 

@@ -147,7 +147,8 @@ def extract_world(out: Path, config: DemoConfig, times: Times) -> Store:
         recipe = DetectorRecipe.of(config.detector_steps, config.seed)
         in_process(_train_detector, recipe, out / "detector")
     with times.stage("find regions"):
-        _extract(out / "world", out / "detector" / DETECTOR, out / "store")
+        records = read(out / "world")  # in the public forms, as any other data set
+        extract_regions(records, load_detector(out / "detector" / DETECTOR), out / "store", times.console)
     return Store(out / "store")
 
 
@@ -180,14 +181,6 @@ def _draw(folder: Path, config: DemoConfig) -> None:
 def _train_detector(recipe: DetectorRecipe, folder: Path) -> None:
     """In one process, however many cores there are, so that batch norms see the whole batch."""
     train_detector(recipe, folder)
-
-
-def _extract(world: Path, detector: Path, folder: Path) -> None:
-    """The world is read back in the public forms, as any other data set."""
-    records = read(world)
-    with bar("pictures") as progress:
-        task = progress.add_task("pictures", total=len(records))
-        extract_regions(records, load_detector(detector), folder, progress=lambda done: progress.advance(task, done))
 
 
 def _cells(config: DemoConfig, store: Store, start: Path, home: Path, system: str) -> list[Cell]:
