@@ -31,10 +31,10 @@ def recall_scores(
         found = [p for p in predictions if p["asks"] == asks]
         if not found:
             raise DataError(f"no query for {asks} was answered, so there is no recall; ask for more --queries")
-        pictures = [p["picture"] for p in found]
-        right = [own[picture] for picture in pictures] if asks == "captions" else [1]
+        about = [p["picture"] for p in found]
+        right = [own[picture] for picture in about] if asks == "captions" else [1]
         of = round(gallery.shape[asks == "captions"] / folds)
-        scores += recalls_of(asks, [p["rank"] for p in found], pictures, right, of)
+        scores += recalls_of(asks, [p["rank"] for p in found], about, right, of)
     pictures, captions = gallery.shape
     first = (
         f"intervals: 95%, 1,000 bootstrap draws of pictures; a gallery of {pictures} pictures and {captions} captions"
