@@ -99,6 +99,10 @@ def drawn_pictures(folder: Path, count: int) -> Path:
         lines.append({"image": name, "objects": [{"kind": t.kind, "box": in_pixels(t.box)} for t in said.objects]})
         lines += [{"image": name, "expression": e.text, "box": in_pixels(e.box)} for e in said.expressions[:2]]
         lines += [{"image": name, "statement": s.text, "true": s.true} for s in said.statements[:2]]
+        hypotheses = said.more.get("entailment", ())
+        lines.append(
+            {"image": name, "more": {"entailment": [{"text": h.text, "answers": h.answers} for h in hypotheses]}}
+        )
         lines += [
             {"image": name, "question": c.question, "choices": list(c.answers), "answer": c.answer,
              "rationales": list(c.rationales), "rationale": c.rationale}

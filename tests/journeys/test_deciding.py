@@ -1,4 +1,4 @@
-"""VCR, referring expressions and statements from the command line: learnt, scored, asked of a picture."""
+"""VCR, referring expressions, statements and entailment from the command line: learnt, scored, asked of a picture."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from tests.journeys.conftest import Result, tiny
 STEPS = {"training.steps": 4, "training.validate_every": 4, "training.checkpoint_every": 4, "training.batch": 4,
          "data.validation_records": 2, "data.records": 12}  # fmt: skip
 SETTINGS = [word for key, value in STEPS.items() for word in ("--set", f"{key}={value}")]
-FIGURES = {"vcr": {"Q->A", "QA->R", "Q->AR"}, "referring": {"accuracy"}, "nlvr": {"accuracy"}}
+FIGURES = {"vcr": {"Q->A", "QA->R", "Q->AR"}, "referring": {"accuracy"}, "nlvr": {"accuracy"},
+           "entailment": {"accuracy"}}  # fmt: skip
 
 
 @pytest.mark.slow
-def test_three_tasks_from_the_truth(run: Callable[..., Result], world: Path, tmp_path: Path) -> None:
+def test_four_tasks_from_the_truth(run: Callable[..., Result], world: Path, tmp_path: Path) -> None:
     """With fewer regions than pictures have: the best are kept, and what that costs is said."""
     few = tiny(**{"data.split": "train", "training.steps": 2, "model.max_regions": 4})
     made = run("pretrain", "unified-vlp/small/pretrain", "--data", world, "--out", tmp_path / "start", *few)

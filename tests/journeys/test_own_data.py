@@ -102,6 +102,7 @@ def test_the_lines_of_the_page_are_read(tmp_path: Path) -> None:
     assert [thing.kind for thing in first.objects] == ["dog", "tree"]
     assert (first.choices[0].answer, first.choices[0].rationale, first.choices[0].named) == (0, 0, [0, 1])
     assert [statement.true for statement in first.statements] == [False]
+    assert [hypothesis.answers for hypothesis in first.more["entailment"]] == [("neutral",)]
 
 
 def test_several_processes_do_not_look(
