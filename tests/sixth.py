@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import pytest
 import torch
@@ -27,6 +27,9 @@ NAME = "sixth"
 
 class SixthConfig(ModelConfig):
     layers: int = 1
+    marks: int = 1  # rows of an embedding, of which [CLS] takes the last
+
+    grows: ClassVar = frozenset({"marks"})
 
     @property
     def max_text(self) -> int:
@@ -46,6 +49,7 @@ class Sixth(SystemModel):
     def __init__(self, config: SixthResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)
         self.words = nn.Embedding(config.vocabulary.size, config.width)
+        self.marks = nn.Embedding(config.marks, config.width)
         self.look = nn.Linear(config.feature_size, config.width)
         layer = nn.TransformerEncoderLayer(config.width, config.heads, config.ffn, config.dropout, batch_first=True)
         self.encoder = nn.TransformerEncoder(layer, config.layers, enable_nested_tensor=False)
@@ -55,7 +59,7 @@ class Sixth(SystemModel):
         refuse_more_regions(batch, self.config.max_regions)
         cls = batch.text.new_full((len(batch), 1), self.config.vocabulary.cls)
         looks = self.look(region_features(batch, self.config.feature_size).masked_fill(batch.hidden[..., None], 0))
-        x = torch.cat([self.words(cls), looks, self.words(batch.text)], 1)
+        x = torch.cat([self.words(cls) + self.marks.weight[-1], looks, self.words(batch.text)], 1)
         there = torch.cat([batch.text_present.new_ones(len(batch), 1), batch.regions_present, batch.text_present], 1)
         first, regions, text = self.encoder(x, src_key_padding_mask=~there).split(
             [1, looks.shape[1], batch.text.shape[1]], 1

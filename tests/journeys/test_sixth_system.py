@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from diptych.core import FeatureContract, Question, Record
 from diptych.data.store.store import Store, StoreWriter
@@ -46,6 +47,24 @@ def test_it_is_pretrained_finetuned_asked_and_scored(
     result = run("evaluate", "--model", tuned, "--data", store, "--json")
     assert result.code == 0, result.error
     assert 0 <= json.loads(result.out)["scores"]["accuracy"]["value"] <= 100
+
+
+def test_an_embedding_grows_when_it_is_finetuned(
+    tmp_path: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sixth.add(monkeypatch)
+    store, start, tuned = store_in(tmp_path / "store"), tmp_path / "pretrain", tmp_path / "vqa"
+    result = run("pretrain", "sixth/small/pretrain", "--data", store, "--out", start, "--set", "training.steps=2")
+    assert result.code == 0, result.error
+    grown = RECIPES["sixth/small/vqa"].but("sixth/small/vqa/marks", "With one mark more.", model={"marks": 2})
+    monkeypatch.setitem(RECIPES, grown.name, grown)
+    given = ("--recipe", grown.name, "--data", store, "--model", start, "--set", "training.steps=1")
+    result = run("finetune", "vqa", *given, "--set", "optimizer.lr=1e-12", "--out", tuned)
+    assert result.code == 0, result.error
+    assert "marks.weight grows from 1 to 2 rows; new rows begin as in a new model" in " ".join(result.error.split())
+    before, after = (open_model(folder).model.state_dict()["marks.weight"] for folder in (start, tuned))
+    torch.testing.assert_close(after[:1], before)
+    assert after.shape == (2, 16)
 
 
 def test_its_objectives_train_another_system(monkeypatch: pytest.MonkeyPatch) -> None:

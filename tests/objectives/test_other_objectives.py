@@ -5,7 +5,15 @@ import pytest
 import torch
 
 from diptych.core import BIDIRECTIONAL, IGNORE, QUERIES_BEFORE, Regions, Sample, States, collate
-from diptych.objectives import AnswerQuestion, MaskedQueries, MaskedRegionClass, RegionContrast, SeenRegionClass
+from diptych.objectives import (
+    AnswerQuestion,
+    MaskedLanguage,
+    MaskedQueries,
+    MaskedRegionClass,
+    MaskedRegionFeature,
+    RegionContrast,
+    SeenRegionClass,
+)
 from tests import toy
 
 V = toy.VOCABULARY
@@ -23,6 +31,35 @@ def test_queries_ask_for_every_word():
     swapped = replace(sample, matched=False)
     (quiet,) = MaskedQueries(V, only_matched=True).prepare([swapped], Random(0))
     assert (quiet.target_labels == IGNORE).all()
+
+
+@pytest.mark.parametrize("least", [0, 1, 3])
+def test_as_many_regions_are_chosen_as_are_wanted(least):
+    """Also where chance chooses none; a picture that has fewer gives all it has."""
+    for objective in (MaskedRegionClass(rate=0.0, at_least=least), MaskedRegionFeature(rate=0.0, at_least=least)):
+        prepared = objective.prepare([toy.sample(n, n % 5 + 1) for n in range(20)], Random(0))
+        assert [int(one.regions.chosen.sum()) for one in prepared] == [min(least, n % 5 + 1) for n in range(20)]
+
+
+def test_words_are_chosen_by_chance_but_one():
+    """UNITER's and BERT's code: each piece by itself, so that their number differs."""
+    objective = MaskedLanguage(V, rate=0.5, by_chance=True, hides_end=False)
+    found = [int((one.text_labels != IGNORE).sum()) for one in objective.prepare([toy.sample(1, 5)] * 200, Random(0))]
+    assert min(found) >= 1
+    assert len(set(found)) > 3
+    assert sum(found) / 200 == pytest.approx(0.5 * (len(toy.sample(1, 5).text) - 1), rel=0.15)
+
+
+def test_the_background_is_no_answer():
+    """The best of the other classes is asked for."""
+    batch = collate(MaskedRegionClass(rate=1.0).prepare([toy.sample(0, 3)], Random(0)))
+    classes = torch.tensor([[0.6, 0.3, 0.1, 0.0], [0.1, 0.2, 0.6, 0.1], [0.9, 0.0, 0.0, 0.1]])[None].to(batch.classes)
+    batch = replace(batch, classes=classes)
+    model = toy.model("region_class")
+    states = States(regions=torch.randn(1, 3, 32), text=torch.zeros(1, 1, 32))
+    scores = model.heads["region_class"](states.regions)[0].log_softmax(-1)
+    cost = MaskedRegionClass(rate=1.0, background=0).loss(model, states, batch)
+    torch.testing.assert_close(cost, -scores[[0, 1, 2], [1, 2, 3]].sum())
 
 
 @torch.no_grad()  # a cache of words is written in place

@@ -80,6 +80,16 @@ def test_what_a_step_does_depends_on_seed_and_step_alone():
     assert together(MaskedLanguage(V)).at(7).objectives == (MaskedLanguage(V),)
 
 
+def test_a_run_is_judged_by_losses_of_one_unit():
+    """Of updates in turn or drawn one alone is watched, and never one that is not made."""
+    a, b = OneForward((MaskedLanguage(V),)), OneForward((MaskedQueries(V),))
+    assert all(Schedule(((a, 1.0), (b, 3.0)), "sampled").first.at(n) is a for n in range(20))
+    assert all(Schedule(((a, 0.0), (b, 3.0)), "sampled").first.at(n) is b for n in range(20))
+    assert all(Schedule(((b, 1.0), (a, 1.0)), "in turn").first.at(n) is b for n in range(20))
+    whole = together(MaskedLanguage(V))
+    assert whole.first is whole
+
+
 def test_impossible_schedules_are_refused():
     a, b = OneForward((MaskedLanguage(V),)), OneForward((MaskedQueries(V),))
     with pytest.raises(RecipeError, match="no update"):

@@ -188,8 +188,8 @@ def finetune(
         system = asked.partition("/")[0]
         able = [one.removesuffix(f"/small/{spec.name}") for one in RECIPES if one.endswith(f"/small/{spec.name}")]
         raise RecipeError(
-            f"{model} is of {system}, which nobody fine-tunes for {spec.name} (the table of systems in README.md says "
-            f"why); take a model of {', '.join(able)}"
+            f"{model} is of {system}, which nobody fine-tunes for {spec.name}: no recipe is called {asked} (`diptych "
+            f"recipes --system {system}` lists its own); take a model of {', '.join(able)}"
         )
     chosen = find_recipe(asked)
     if chosen.task != spec.name:

@@ -135,7 +135,7 @@ class Task(Protocol):
 
     def samples(self, record: Record) -> list[Sample]: ...  # to train on
 
-    def queries(self, record: Record) -> list[Sample]: ...  # to answer
+    def queries(self, record: Record) -> list[Sample]: ...  # to answer; also asked of records without regions
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]: ...  # one prediction a sample
 

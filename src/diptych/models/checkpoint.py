@@ -20,7 +20,7 @@ from diptych.core import Vocabulary
 from diptych.data.store.tokens import Tokens
 from diptych.models.system import Imported, SystemModel
 from diptych.models.weights import Report, load_into
-from diptych.runtime.errors import CheckpointError
+from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.weight_files import Tensors, find_weights, read_weights
 
 M = TypeVar("M", bound=SystemModel)
@@ -65,17 +65,24 @@ SIZED = (
 SEQ2SEQ_TASK = 3  # UniLM's slice of a wide word head (run_img2txt_dist.py:315)
 
 
-def start_from_bert(model: Any, source: str | os.PathLike[str]) -> Report:
+def start_from_bert(model: SystemModel, source: str | os.PathLike[str]) -> Report:
     """Initialise from BERT, UniLM or Unified VLP: a file, a folder, or a hub id. What it lacks starts fresh.
 
-    `model` is a Unified VLP or an ImageBERT: their words and their encoder have the same names.
+    `model` has the names of our Unified VLP, as ImageBERT has: `text.words`, `text.segments`, `encoder.layers`; its
+    config has `segments`, the number of segment embeddings, as a field or a property.
     Missing segments are copied as the authors do: 2, 3 and 4 from 0, and 5 from 1. Missing positions repeat the ones
     that are there.
     """
     path, ours, report = read_bert(source)
     config = model.config
     check_words(path, ours, config.vocabulary)
-    ours["text.segments.weight"] = fit_segments(ours["text.segments.weight"], config.segments)
+    segments = getattr(config, "segments", None)
+    if segments is None:
+        raise RecipeError(
+            f"{type(model).__name__} cannot start from BERT: its config has no `segments`; add the number of its "
+            "segment embeddings as a field or a property"
+        )
+    ours["text.segments.weight"] = fit_segments(ours["text.segments.weight"], segments)
     ours["text.positions.weight"] = fit_positions(ours["text.positions.weight"], config.positions)
     narrow_word_head(ours, config.width, report)
     return load_known(model, ours, report)

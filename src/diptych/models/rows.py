@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from diptych.core import Batch
+from diptych.runtime.errors import RecipeError
 
 CUTTING = ("cpu",)  # devices on which rows are found
 WORTH = 0.95  # share of the positions from which on it is not worth cutting the others
@@ -118,6 +119,11 @@ def asked_of(batch: Batch, heads: nn.ModuleDict) -> frozenset[str] | None:
     """The special tokens that are read of a batch; None: all states are, or nobody said which."""
     if batch.asked is None or whole(batch.boxes):
         return None
+    if missing := sorted(batch.asked.heads - heads.keys()):
+        raise RecipeError(
+            f"an objective asks for what the head {missing[0]!r} reads, and the model has {', '.join(sorted(heads))}; "
+            "name in `Asked.heads` a head that is among the objective's `heads`: one that `reads` [CLS], to read [CLS]"
+        )
     read = [getattr(heads[name], "reads", None) for name in batch.asked.heads]
     return None if None in read else frozenset[str]().union(*(names for names in read if names is not None))
 

@@ -54,6 +54,9 @@ class ModelConfig(BaseModel):
     # Switches whose other side is another model: one that has learnt with either cannot go on by a recipe that names
     # the other.
     structural: ClassVar[frozenset[str]] = frozenset()
+    # Settings that count rows of embeddings, such as segments. A fine-tuning recipe may ask for more than its model
+    # has; the new rows begin as in a new model.
+    grows: ClassVar[frozenset[str]] = frozenset()
     # Settings beside `max_regions` on which no weight depends: of a model that goes on, those of the recipe hold.
     of_the_run: ClassVar[frozenset[str]] = frozenset()
 

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from diptych.core import Asked, Batch, Capability, Model, Sample, States
 from diptych.objectives.masked_regions import asked_of
+from diptych.objectives.words import with_least
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class MaskedRegionFeature:
     hidden: float = 0.9  # of the chosen
     distance: Literal["mean", "sum"] = "mean"
     only_matched: bool = False  # as in MaskedRegionClass
+    at_least: int = 0  # likewise
     name: str = "masked_region_feature"
 
     needs: ClassVar[frozenset[Capability]] = frozenset({"regions"})
@@ -39,7 +41,7 @@ class MaskedRegionFeature:
         if regions is None or regions.chosen is not None:
             return sample
         drawn = torch.tensor([[rng.random(), rng.random()] for _ in range(len(regions))]).view(-1, 2)
-        chosen = drawn[:, 0] < self.rate
+        chosen = with_least(drawn[:, 0] < self.rate, self.at_least, rng)
         asked = asked_of(sample, chosen, self.only_matched)
         return replace(sample, regions=regions.hide(chosen & (drawn[:, 1] < self.hidden), asked))
 

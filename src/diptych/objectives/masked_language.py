@@ -21,7 +21,7 @@ from diptych.core import (
     States,
     Vocabulary,
 )
-from diptych.objectives.words import Scheme, hide_words, mean_by_sample, whole_words, word_losses
+from diptych.objectives.words import Scheme, hide_words, mean_by_sample, whole_words, with_least, word_losses
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class MaskedLanguage:
     drop_worst: float = 0.0  # this share of a part, the samples with the greatest loss, is left out; one is kept
     label_smoothing: float = 0.0
     hides_end: bool = True  # whether the final [SEP] may be chosen; where a decoder learns the end, it need not be
+    by_chance: bool = False  # each piece by itself with chance `rate`, but `at_least` of them (UNITER's code)
     whole_words: bool = False  # each word by itself with chance `rate`, all of its pieces alike (VL-BERT's code)
     by_sample: bool = False  # a mean over samples of their means (VL-BERT's code, NORM_IN_BATCH_FIRST)
     alone: bool = False  # without the picture: pre-training on text
@@ -84,6 +85,9 @@ class MaskedLanguage:
             return [word for word in whole_words(text, self.vocabulary) if rng.random() < self.rate]
         ends = len(text) > 0 and int(text[-1]) == self.vocabulary.sep  # a corpus runs on, and its texts do not end
         places = len(text) - (ends and not self.hides_end)
+        if self.by_chance:
+            drawn = torch.tensor([rng.random() < self.rate for _ in range(places)], dtype=torch.bool)
+            return [[place] for place in with_least(drawn, self.at_least, rng).nonzero()[:, 0].tolist()]
         return [[place] for place in rng.sample(range(places), min(self.how_many(len(text)), places))]
 
     def how_many(self, length: int) -> int:

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from diptych.core import Asked, Batch, Capability, Model, Regions, Sample, States
-from diptych.objectives.words import mean_by_sample
+from diptych.objectives.words import mean_by_sample, with_least
+from diptych.runtime.devices import sent
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class MaskedRegionClass:
     within: float | None = None  # asked are regions whose probabilities sum to 1 within this (VL-BERT's code: 0.1)
     only_matched: bool = False  # of a mismatched pair regions are hidden too, or that would tell it, and none is asked
     by_sample: bool = False  # as in MaskedLanguage
+    at_least: int = 0  # regions that are chosen of each picture, where it has as many (UNITER's code: 1)
+    background: int | None = None  # the class that is no answer to "hard": the best of the others is (UNITER's code: 0)
     name: str = "masked_region_class"
 
     needs: ClassVar[frozenset[Capability]] = frozenset({"regions"})
@@ -42,6 +45,7 @@ class MaskedRegionClass:
         if sample.regions is None:
             return sample
         chosen = torch.tensor([rng.random() < self.rate for _ in range(len(sample.regions))], dtype=torch.bool)
+        chosen = with_least(chosen, self.at_least, rng)
         hidden = torch.tensor([rng.random() < self.hidden for _ in range(len(sample.regions))], dtype=torch.bool)
         hidden = chosen & hidden
         if self.overlap is not None:
@@ -65,6 +69,8 @@ class MaskedRegionClass:
     def _costs(self, scores: Float[Tensor, "n C"], wanted: Float[Tensor, "n C"], reduction: str) -> Tensor:
         """By region, by region and class, or in one sum."""
         if self.labels == "hard":
+            if self.background is not None:
+                wanted = wanted.index_fill(-1, sent([self.background], wanted.device), -1)
             costs = F.cross_entropy(scores, wanted.argmax(-1), reduction=reduction)
             return costs if reduction == "sum" else costs[:, None]
         logs = scores.log_softmax(-1)

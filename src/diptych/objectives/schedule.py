@@ -51,8 +51,11 @@ class Schedule:
 
     @property
     def first(self) -> "Schedule":
-        """By what a run is judged: of updates in turn the first alone, whose losses are of one kind."""
-        return Schedule(self.updates[:1]) if self.order == "in turn" else self
+        """By what a run is judged: of updates in turn or drawn, the first that is made at all. The losses of the others
+        may have another unit."""
+        if self.order == "together":
+            return self
+        return Schedule((next((update, 1.0) for update, weight in self.updates if weight),))
 
     @property
     def objectives(self) -> list[Objective]:

@@ -43,6 +43,16 @@ def whole_words(text: Int[Tensor, "T"], vocabulary: Vocabulary) -> list[list[int
     return words
 
 
+def with_least(chosen: Bool[Tensor, "N"], least: int, rng: Random) -> Bool[Tensor, "N"]:
+    """With others at random where fewer than `least` are chosen."""
+    if (missing := least - int(chosen.sum())) <= 0:
+        return chosen
+    others = (~chosen).nonzero()[:, 0].tolist()
+    added = chosen.clone()
+    added[rng.sample(others, min(missing, len(others)))] = True
+    return added
+
+
 def mean_by_sample(losses: Float[Tensor, "n"], chosen: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
     """Each sample's mean over what is asked of it, summed: the count that goes with it is that of such samples.
 

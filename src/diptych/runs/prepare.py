@@ -60,6 +60,12 @@ class Plan:
                 f"no records in split {self.recipe.data.validation!r}: nothing to validate on, so the last weights are "
                 "kept; choose another split with --set data.validation=NAME"
             )
+        first = self.schedule.first
+        if self.spec.pretrains and self.held_out and first is not self.schedule:
+            yield (
+                f"validation watches the likelihood of {first.objectives[0].name} alone: {len(self.schedule.updates)} "
+                "updates take turns, and their losses have no common unit"
+            )
         most = self.recipe.model.max_regions
         yield from more_regions(self.store, self.records, most)
         if self.spec.training.notes is not None:

@@ -111,6 +111,11 @@ def _begin_from(model: SystemModel, start: ModelFolder) -> Iterator[str]:
         tensors = {name: value for name, value in tensors.items() if name not in other}
         if fresh := sorted({name.split(".")[1] for name in other if name in wanted}):
             yield f"{start.folder}: its heads for other classes or answers start fresh: {', '.join(fresh)}"
+    for name, old in tensors.items() if model.config.grows else ():
+        new = wanted.get(name, old)
+        if len(new.shape) > 1 and new.shape[1:] == old.shape[1:] and len(new) > len(old):
+            tensors[name] = torch.cat([old.to(new), new[len(old) :]])
+            yield f"{start.folder}: {name} grows from {len(old)} to {len(new)} rows; new rows begin as in a new model"
     load_into(model, tensors)
 
 
@@ -142,6 +147,7 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
         )
     config = start.architecture.config
     shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}
+    shape |= {name: max(shape[name], getattr(recipe.model, name)) for name in recipe.model.grows}
     model = type(recipe.model)(**shape)
     fitted = derive(recipe, model=model, init=None if recipe.wants_init else recipe.init)
     return _with_network_settings(fitted, start.recipe, model.reads_pixels)
