@@ -1,0 +1,68 @@
+"""Diptych's checks of anybody's system and task, on UNITER: `pytest` where the package is installed."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from diptych.core import Statement
+from diptych.runtime.plugins import load_plugins
+from diptych.systems import Recipe, find_recipe
+from diptych.testing import EIGHT, Case, check_heads, check_masks, check_overfit, check_ranks, check_resume
+
+LEARNT = 0.05  # nats a word or a pair
+SHARES = ("words", "matching", "region_features", "region_classes", "region_divergence")
+
+
+# Whether a statement is true is learnt by heart.
+STATED = [replace(one, statements=(Statement(one.key, "it flies", n % 2 == 0),)) for n, one in enumerate(EIGHT)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _plugins() -> None:
+    load_plugins()
+
+
+def only(share: str) -> Recipe:
+    """Pre-training by one of its tasks alone, half of the words or regions hidden."""
+    settings = (f"objectives.{name}={int(name == share)}" for name in SHARES)
+    return find_recipe("uniter/small/pretrain", ["objectives.rate=0.5", *settings])
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_each_objective_is_learnt_by_heart(share: str) -> None:
+    told = share in ("words", "matching", "region_classes")
+    check_overfit(Case.of(only(share)), enough=LEARNT if told else lambda start: 0.1 * max(start.values()))
+
+
+def test_questions_are_learnt_by_heart() -> None:
+    check_overfit(Case.of("uniter/small/vqa"))
+
+
+@pytest.mark.parametrize("pictures", [1, 2])
+def test_statements_are_learnt_by_heart(pictures: int) -> None:
+    check_overfit(Case.of("uniter/small/nlvr", STATED, shape={"pictures": pictures}))
+
+
+def test_pairs_are_told_apart() -> None:
+    """Each picture against all captions."""
+    every = ["objectives.pairs=8", "objectives.negatives=captions"]
+    check_overfit(Case.of(find_recipe("uniter/small/retrieval", every)))
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_objectives_say_what_they_read(share: str) -> None:
+    assert check_masks(Case.of(only(share))) > 0
+
+
+@pytest.mark.parametrize("task", ["vqa", "retrieval"])
+def test_heads_say_what_they_read(task: str) -> None:
+    assert check_heads(Case.of(f"uniter/small/{task}")) > 0
+
+
+def test_a_killed_run_resumes_bit_by_bit(tmp_path: Path) -> None:
+    check_resume("uniter/small/pretrain", tmp_path)
+
+
+def test_two_processes_train_as_one(tmp_path: Path) -> None:
+    check_ranks("uniter/small/pretrain", tmp_path)
