@@ -1,8 +1,10 @@
 """The package as a user installs it, and plain `diptych` with it; in processes of their own."""
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,15 @@ def test_it_is_listed_trained_taught_and_scored(installed: Path, drawn: Path, tm
     missing = "was made with diptych-uniter 0.1.0, which is not installed: pip install diptych-uniter"
     with pytest.raises(CheckpointError, match=missing):  # in this process
         open_model(tuned)
+
+
+@pytest.mark.slow
+def test_its_own_tests_pass_where_it_is_installed(installed: Path) -> None:
+    """By `diptych.testing`, as its authors would run them."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(installed)])}
+    given = [REPOSITORY / "examples" / "uniter" / "tests", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *map(str, given)],
+        capture_output=True, text=True, check=False, cwd=REPOSITORY, env={**environment, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr

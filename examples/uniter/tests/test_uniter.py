@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from diptych.core import Statement
+from diptych.core import Statement, TaskItem
+from diptych.data.formats.snli_ve import LABELS
 from diptych.runtime.plugins import load_plugins
 from diptych.systems import Recipe, find_recipe
 from diptych.testing import EIGHT, Case, check_heads, check_masks, check_overfit, check_ranks, check_resume
@@ -14,8 +15,15 @@ LEARNT = 0.05  # nats a word or a pair
 SHARES = ("words", "matching", "region_features", "region_classes", "region_divergence")
 
 
-# Whether a statement is true is learnt by heart.
-STATED = [replace(one, statements=(Statement(one.key, "it flies", n % 2 == 0),)) for n, one in enumerate(EIGHT)]
+# The same words for each picture, and what is right of them by chance.
+JUDGED = [
+    replace(
+        one,
+        statements=(Statement(one.key, "it flies", n % 2 == 0),),
+        more={"entailment": (TaskItem(one.key, "it flies", LABELS[n % 3 : n % 3 + 1]),)},
+    )
+    for n, one in enumerate(EIGHT)
+]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -39,9 +47,9 @@ def test_questions_are_learnt_by_heart() -> None:
     check_overfit(Case.of("uniter/small/vqa"))
 
 
-@pytest.mark.parametrize("pictures", [1, 2])
-def test_statements_are_learnt_by_heart(pictures: int) -> None:
-    check_overfit(Case.of("uniter/small/nlvr", STATED, shape={"pictures": pictures}))
+@pytest.mark.parametrize(("task", "pictures"), [("entailment", 1), ("nlvr", 1), ("nlvr", 2)])
+def test_verdicts_are_learnt_by_heart(task: str, pictures: int) -> None:
+    check_overfit(Case.of(f"uniter/small/{task}", JUDGED, shape={"pictures": pictures}))
 
 
 def test_pairs_are_told_apart() -> None:
@@ -55,9 +63,9 @@ def test_objectives_say_what_they_read(share: str) -> None:
     assert check_masks(Case.of(only(share))) > 0
 
 
-@pytest.mark.parametrize("task", ["vqa", "retrieval"])
+@pytest.mark.parametrize("task", ["vqa", "retrieval", "entailment", "nlvr"])
 def test_heads_say_what_they_read(task: str) -> None:
-    assert check_heads(Case.of(f"uniter/small/{task}")) > 0
+    assert check_heads(Case.of(f"uniter/small/{task}", JUDGED)) > 0
 
 
 def test_a_killed_run_resumes_bit_by_bit(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from diptych.data.formats.snli_ve import LABELS
 from diptych.models.checkpoint import head_names, heads_for, in_full, renamed, vocabulary_for
 from diptych.models.weights import Report
 from diptych.runtime.errors import CheckpointError
@@ -34,7 +35,7 @@ NAMES = {
 }
 MASK = f"{REGIONS}mask_embedding.weight"  # two rows; the first, of regions that are not hidden, is zero
 TIED = "feat_regress.weight"
-ENTAILMENT = 3  # classes of model/ve.py, whose head has the name of VQA's
+ENTAILMENT = ("contradiction", "entailment", "neutral")  # model/ve.py, utils/misc.py; the head has the name of VQA's
 
 
 def import_uniter(
@@ -56,7 +57,8 @@ def import_uniter(
     ours, report = renamed({name: value for name, value in theirs.items() if name not in own}, there)
     for name, value in own.items():
         stem, _, kind = name.rpartition(".")
-        _take(ours, report, there[name], f"{names[stem]}.{kind}", value)
+        in_order = [ENTAILMENT.index(label) for label in LABELS] if names[stem] == "heads.entailment.layers.3" else ...
+        _take(ours, report, there[name], f"{names[stem]}.{kind}", value[in_order])
     _take(ours, report, there[MASK], "regions.hidden", theirs[MASK][1])
     if TIED in theirs:
         report.left[there[TIED]] = "regions.feature's weight once more"
@@ -82,7 +84,7 @@ def _clean(name: str) -> str:
 
 
 def _answers(theirs: Tensors) -> dict[str, str]:
-    head = "entailment" if len(theirs.get("vqa_output.3.bias", ())) == ENTAILMENT else "answer"
+    head = "entailment" if len(theirs.get("vqa_output.3.bias", ())) == len(ENTAILMENT) else "answer"
     return {f"vqa_output.{layer}": f"heads.{head}.layers.{layer}" for layer in (0, 2, 3)}
 
 

@@ -9,6 +9,7 @@ from diptych.runtime.configs import derive
 from diptych.systems.preset import Preset, preset
 from diptych.systems.recipe import DataConfig
 from diptych.systems.shared import TRAINING, muon
+from diptych.tasks.entailment import EntailmentObjectives
 from diptych.tasks.nlvr import NlvrObjectives
 from diptych.tasks.retrieval import RetrievalObjectives
 from diptych.tasks.vqa import VqaObjectives
@@ -42,6 +43,15 @@ RECIPES: tuple[Preset, ...] = (
         optimizer={"lr": 8e-5, "clip": 2.0, "warmup_steps": 600, "lr_multipliers": {"heads.answer": 10.0}},
         training={"steps": 6000, "batch": 2048, "validate_every": 500},
         data={"split": "train+val", "answers_most": 3129},
+    ),
+    PRETRAIN.but(
+        "uniter/entailment",
+        "The code's SNLI-VE.",
+        task="entailment",
+        init=None,
+        objectives=EntailmentObjectives(),
+        optimizer={"lr": 8e-5, "clip": 2.0, "warmup_steps": 400},
+        training={"steps": 4000, "batch": 650, "validate_every": 500},
     ),
     PRETRAIN.but(
         "uniter/nlvr",
