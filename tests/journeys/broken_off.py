@@ -1,13 +1,14 @@
 """A toy task as somebody adds it, in one file: whether a caption is whole, or broken off after two words."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import torch
 
 from diptych.core import Batch, Record, Sample
 from diptych.data.store.tokens import Tokens
+from diptych.tasks.asking import AskedModel, Asking, AskingWords, Form, TaskAnswer, TaskRequest, Text
 from diptych.tasks.nlvr import NlvrObjectives
 from diptych.tasks.scores import Baselines, Scores, share_scores
 from diptych.tasks.spec import Small, TaskScoring, TaskSpec, TaskTraining
@@ -55,6 +56,26 @@ def score_broken_off(
     return share_scores("broken-off", {"accuracy": (right, pictures)}, "sentences", baselines)
 
 
+class BrokenOffRequest(TaskRequest):
+    sentence: Annotated[
+        Text,
+        Form("Sentence", "a red dog", argument="sentences", each=True, help="Sentences that may be broken off."),
+    ]
+
+
+class BrokenOffAnswer(TaskAnswer):
+    sentence: str
+    whole: bool
+
+
+def ask_broken_off(model: AskedModel, asked: Sequence[tuple[Record, BrokenOffRequest]]) -> list[BrokenOffAnswer]:
+    predicted = model.ask([replace(record, captions=(request.sentence,)) for record, request in asked])
+    return [
+        BrokenOffAnswer(picture=record.key, sentence=request.sentence, whole=one["whole"])
+        for (record, request), one in zip(asked, predicted[::2], strict=True)
+    ]
+
+
 BROKEN_OFF = TaskSpec(
     name="broken-off",
     title="Broken off",
@@ -69,5 +90,18 @@ BROKEN_OFF = TaskSpec(
         shown=("accuracy",),
         score=score_broken_off,
         baselines=lambda records, training: Baselines({"accuracy": 0.5}, {}, ("blind: at random",)),
+    ),
+    asking=Asking(
+        verb="break",
+        help="Decide whether a sentence is whole or broken off.",
+        words=AskingWords(
+            does="decides whether a sentence is whole",
+            example='print(model.predict("broken-off", "photo.jpg", sentence="a red dog").whole)',
+            tab="Whole",
+        ),
+        request=BrokenOffRequest,
+        response=BrokenOffAnswer,
+        answer=ask_broken_off,
+        lines=lambda told, alone: [("whole" if told.whole else "broken off") + ("" if alone else f": {told.sentence}")],
     ),
 )

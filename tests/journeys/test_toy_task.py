@@ -10,9 +10,14 @@ import pytest
 
 from diptych.data.store.store import Store
 from diptych.runs.demo.measure import measure, report_arms
+from diptych.serving import load
+from diptych.serving.card import Publisher, model_card
+from diptych.serving.service.app import PAGE_VIEW
+from diptych.serving.service.service import Service
 from diptych.systems import RECIPES, SYSTEMS, add_task
 from tests.journeys.broken_off import BROKEN_OFF, score_broken_off
 from tests.journeys.conftest import Result, tiny
+from tests.service import Local
 from tests.tables import added
 
 NAME = BROKEN_OFF.name
@@ -68,6 +73,46 @@ def test_a_toy_task_goes_the_whole_way(run: Callable[..., Result], world: Path, 
     another = run("evaluate", "--model", out, "--data", world, "--task", "vcr")
     assert another.code == 2
     assert "has not learnt vcr; teach it: diptych finetune vcr" in another.error
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("with_broken_off")
+def test_a_toy_task_is_asked_everywhere(run: Callable[..., Result], with_detector: Path, tmp_path: Path) -> None:
+    """From the command line, by Python, over HTTP and by the page's form; a card names it, and export refuses it."""
+    out, photos = tmp_path / "out", with_detector.parent / "photos"
+    settings = ("--set", "training.steps=2", "--set", "training.batch=4", "--set", "data.validation_records=2")
+    store = with_detector.parent / "store"
+    done = run("finetune", NAME, "--data", store, "--model", with_detector, "--out", out, *settings)
+    assert done.code == 0, done.error
+    picture, sentences = photos / "000.jpg", ("a red dog", "a dog beside a")
+    listed = run("break", picture, *sentences, "--model", out, "--json")
+    assert listed.code == 0, listed.error
+    told = [json.loads(line) for line in listed.out.splitlines()]
+    assert [line["sentence"] for line in told] == list(sentences)
+    alone = run("break", picture, sentences[0], "--model", out)
+    assert alone.out == ("whole\n" if told[0]["whole"] else "broken off\n")
+    assert "Decide whether a sentence is whole" in run("break", "--help").out
+    assert load(out).predict(NAME, picture, sentence=sentences[0]).whole == told[0]["whole"]
+    local = Local(Service({"toy": load(out)}))
+    try:
+        (model,) = local.get("/v1/models").json()["models"]
+        assert model["tasks"] == ["verify", "break"]  # by the same head
+        (form,) = [one for one in local.get("/v1/forms").json() if one["task"] == "break"]
+        assert (form["name"], form["pictured"], form["fields"][0]["label"]) == ("Whole", True, "Sentence")
+        asked = {"files": {"image": ("000.jpg", picture.read_bytes())}, "data": {"sentence": sentences[0]}}
+        answer = local.ask("POST", "/v1/break", **asked).json()
+        assert answer == {**told[0], "picture": "000.jpg"}
+        shown = local.ask("POST", "/v1/break", headers={"accept": PAGE_VIEW}, **asked).json()
+        assert shown["verdicts"] == [alone.out.strip()]
+        assert "/v1/break" in local.get("/docs").text
+        assert "/v1/break" in local.get("/openapi.json").json()["paths"]
+    finally:
+        local.service.worker.stop()
+    card = model_card(load(out).folder, "me/toy", Publisher())
+    assert "; it decides whether a sentence is whole." in card
+    refused = run("export", out, tmp_path / "programs")
+    assert refused.code != 0
+    assert "was taught neither captions nor questions" in refused.error
 
 
 @pytest.mark.usefixtures("with_broken_off")

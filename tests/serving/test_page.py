@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ from diptych.serving.service import server as serving
 from diptych.serving.service.limits import Limits
 from diptych.serving.service.pictures import Gallery
 from diptych.serving.service.service import Service
+from diptych.systems import add_task
+from tests.journeys.broken_off import BROKEN_OFF
 from tests.service import make_model, picture
+from tests.tables import added
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -38,19 +42,26 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Serv
     os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
     models = {"one": make_model(folder / "one"), "two": make_model(folder / "two", ["word"], seed=2)}
     service = Service(models, Gallery(folder / "gallery"), Limits(queue=4))
+    with started(service) as address:
+        yield address, service
+    if before is None:
+        del os.environ["XDG_CACHE_HOME"]
+    else:
+        os.environ["XDG_CACHE_HOME"] = before
+
+
+@contextmanager
+def started(service: Service) -> Iterator[str]:
+    """The address of a service that runs until the end."""
     bound, ready = serving.bind("127.0.0.1", 0), threading.Event()
     server = serving.make_server(service, ready=ready.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
     assert ready.wait(20)
-    yield f"http://127.0.0.1:{bound.getsockname()[1]}", service
+    yield f"http://127.0.0.1:{bound.getsockname()[1]}"
     server.should_exit = True
     thread.join(20)
     bound.close()
-    if before is None:
-        del os.environ["XDG_CACHE_HOME"]
-    else:
-        os.environ["XDG_CACHE_HOME"] = before
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +147,20 @@ def test_each_task_by_keyboard(page, task):
     press_until(page, "#go")
     page.keyboard.press("Enter")
     assert SHOWN[task] in done(page)
+
+
+def test_a_task_that_stands_in_the_tests_folder_is_asked_on_the_page(browser, tmp_path, monkeypatch):
+    added(monkeypatch, lambda: add_task(BROKEN_OFF))
+    with started(Service({"toy": make_model(tmp_path, ["nlvr"])})) as address:
+        for page in opened(browser, address):
+            page.click("#tab-break")
+            assert page.inner_text("#tab-break") == "Whole"
+            choose_picture(page)
+            page.fill("#field-sentence", "a red dog")
+            page.click("#go")
+            done(page)
+            assert page.inner_text("#results .verdict") in ("whole", "broken off")
+            assert page.inner_text("#visit li span").endswith(": a red dog")
 
 
 def press_until(page: Any, selector: str) -> None:
