@@ -12,7 +12,7 @@ from diptych.data.formats.values import Corners, JsonValue, Number, Side, Text, 
 from diptych.runtime.errors import DataError
 
 
-class CocoImage(Struct, gc=False):
+class CocoImage(Struct):
     id: int
     file_name: Text
     width: Side
@@ -20,7 +20,7 @@ class CocoImage(Struct, gc=False):
     relations: list[tuple[int, Text, int]] = []
 
 
-class _Caption(Struct, gc=False):
+class _Caption(Struct):
     image_id: int
     caption: Words
 
@@ -30,7 +30,7 @@ class _Captions(Struct):
     annotations: list[_Caption]
 
 
-class _Instance(Struct, gc=False):
+class _Instance(Struct):
     id: int
     image_id: int
     category_id: int

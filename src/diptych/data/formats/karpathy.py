@@ -11,7 +11,7 @@ from diptych.data.formats.values import JsonValue, Text, Words
 SPLITS = {"restval": "train"}  # what was left of COCO's validation set, which all train on
 
 
-class _Sentence(Struct, gc=False):
+class _Sentence(Struct):
     raw: Words
 
 

@@ -26,7 +26,7 @@ from diptych.data.formats.values import Corners, JsonValue, Text, box_of
 from diptych.runtime import unpickle
 
 
-class _RefSentence(Struct, gc=False):
+class _RefSentence(Struct):
     sent_id: int
     sent: Text
 
@@ -50,7 +50,7 @@ class _RefImages(Struct):
     images: list[CocoImage]
 
 
-class _RefBox(Struct, gc=False):
+class _RefBox(Struct):
     id: int
     bbox: Corners
 

@@ -22,7 +22,7 @@ class _Picture(Struct, kw_only=True):
         return str(number)
 
 
-class _Region(Struct, gc=False):
+class _Region(Struct):
     phrase: Words
 
 
@@ -30,7 +30,7 @@ class _Described(_Picture):
     regions: list[_Region]
 
 
-class _QuestionAnswer(Struct, gc=False):
+class _QuestionAnswer(Struct):
     qa_id: int
     question: Text
     answer: Text

@@ -14,7 +14,7 @@ _SUBSETS = {"test-dev2015": "test2015"}  # a part of those pictures, which keep 
 _KINDS = ("yes/no", "number", "other")
 
 
-class _VqaQuestion(Struct, gc=False):
+class _VqaQuestion(Struct):
     question_id: int
     image_id: int
     question: Text
@@ -25,7 +25,7 @@ class _VqaQuestions(Struct):
     data_subtype: Text | UnsetType = UNSET
 
 
-class _Answer(Struct, gc=False):
+class _Answer(Struct):
     answer: Text
 
 
