@@ -157,6 +157,17 @@ def test_either_words_or_regions_are_hidden() -> None:
     assert sum(regions for *_, regions in seen) == 3
 
 
+@pytest.mark.parametrize("share", ["words", "region_features", "region_classes", "region_divergence"])
+def test_one_is_hidden_at_least(share: str) -> None:
+    """The code's random_word and _get_img_mask; the mark at a text's end is no word."""
+    shares = dict.fromkeys(("words", "matching", "region_features", "region_classes", "region_divergence"), 0.0)
+    update = UniterObjectives(**{**shares, share: 1.0}, rate=1e-6).schedule(VOCABULARY).at(0)
+    batch = collate(update.prepare([sample(number) for number in range(8)], Random(0)))
+    hidden = batch.text_labels != IGNORE if share == "words" else batch.hidden
+    assert (hidden.sum(1) == 1).all()
+    assert not (batch.text_labels == VOCABULARY.sep).any()
+
+
 def test_tasks_are_drawn_as_often_as_the_code_draws_them() -> None:
     schedule = UniterObjectives().schedule(VOCABULARY)
     drawn: Counter[Any] = Counter(schedule.at(step).objectives[0].name for step in range(4400))

@@ -43,7 +43,6 @@ class UniterConfig(ModelConfig):
     pictures: Literal[1, 2] = 1
     """2: a record is two pictures side by side (NLVR2); each half is read by itself with the text, as one picture."""
 
-    structural: ClassVar = frozenset({"pictures"})
     grows: ClassVar = frozenset({"pictures"})  # a segment for each: fine-tuning on pairs adds one
 
     @property

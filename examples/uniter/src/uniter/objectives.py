@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from diptych.core import BIDIRECTIONAL, Asked, Batch, Capability, Model, Sample, States, Vocabulary
-from diptych.core.shares import Share
+from diptych.core.shares import Count, Share
 from diptych.objectives import (
     ImageTextMatching,
     MaskedLanguage,
@@ -109,7 +109,9 @@ class UniterObjectives(Objectives):
     region_divergence: NonNegativeFloat = 2.0
     """How often all of the detector's probabilities are told, as a divergence (MRC-kl)."""
     rate: Share = 0.15
-    """Share of the words, or of the regions, that are hidden."""
+    """Chance of each word, or of each region, to be hidden; one is at least."""
+    background: Count | None = None
+    """The detector's class that is no answer of MRC; null: all are."""
     broken: Share = 0.5
     """Share of the pairs of ITM that get another's picture."""
 
@@ -123,16 +125,18 @@ class UniterObjectives(Objectives):
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         """Regions that are chosen are all hidden (data/mrm.py), and words are in BERT's way (data/mlm.py)."""
-        words = MaskedLanguage(vocabulary, rate=self.rate, attention=((BIDIRECTIONAL, 1.0),), hides_end=False)
+        words = MaskedLanguage(
+            vocabulary, rate=self.rate, attention=((BIDIRECTIONAL, 1.0),), hides_end=False, by_chance=True
+        )
         matching = ImageTextMatching(self.broken, "pictures")
         alignment = (WordRegionAlignment(),) if self.alignment else ()
         weights = {one.name: self.alignment for one in alignment}
-        hard = MaskedRegionClass(self.rate, 1.0)
+        hard = MaskedRegionClass(self.rate, 1.0, at_least=1, background=self.background)
         soft = replace(hard, labels="divergence", name="masked_region_divergence")
         drawn = (
             (OneForward((words,)), self.words),
             (OneForward((matching, *alignment), weights), self.matching),
-            (OneForward((MaskedRegionFeature(self.rate, 1.0),)), self.region_features),
+            (OneForward((MaskedRegionFeature(self.rate, 1.0, at_least=1),)), self.region_features),
             (OneForward((hard,)), self.region_classes),
             (OneForward((soft,)), self.region_divergence),
         )
