@@ -2,6 +2,8 @@
 
 import json
 import shlex
+from collections import Counter
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -12,6 +14,8 @@ from diptych.cli import app
 from diptych.runtime.errors import RecipeError
 from diptych.systems import RECIPES, STAGED, find_recipe, find_stages
 from diptych.systems.catalogue import entries, row_to_json, rows, settings
+from diptych.systems.ledger import read_paper
+from tests import sixth
 
 
 def test_all_recipes_are_listed_once_with_what_they_are() -> None:
@@ -122,3 +126,27 @@ def test_the_command_shows_rows_with_numbers_and_commands() -> None:
     rows = json.loads(listed.stdout)
     assert {row["system"] for row in rows} == {"unified-vlp", None}
     assert json.loads(CliRunner().invoke(app, ["recipes", "tden/vqa"]).stdout)["training.steps"]["value"] == 92_500
+
+
+def test_a_system_without_tables_of_its_paper_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    sixth.add(monkeypatch)
+    with pytest.raises(RecipeError, match=r"--table 2: no tables of the paper of sixth are kept, but those of"):
+        rows(2, system="sixth")
+
+
+def test_a_paper_that_names_what_is_not_there_is_refused(tmp_path: Path) -> None:
+    table = '[[tables]]\nnumber = 1\nabout = ""\nrows = [["a", "1", "train"]]\n'
+    (tmp_path / "paper.toml").write_text(f'cite = ""\n{table}')
+    with pytest.raises(RecipeError, match=r"paper.toml: no word, part or command 'train'"):
+        read_paper("sixth", tmp_path / "paper.toml")
+    (tmp_path / "other.toml").write_text(f'cited = ""\n{table}')
+    with pytest.raises(RecipeError, match=r"other.toml: cite: Field required"):
+        read_paper("sixth", tmp_path / "other.toml")
+
+
+def test_each_recipe_says_what_it_is_in_a_sentence_of_its_own() -> None:
+    shared = Counter((entry.system, entry.about) for entry in entries())
+    assert all(about.endswith(".") and ". " not in about for _, about in shared)
+    assert {key for key, times in shared.items() if times > 1} <= {
+        ("unified-vlp", "Diptych's own pre-training: a query at every word instead of masks on 15% (decision 0005).")
+    }

@@ -15,14 +15,14 @@ DETECTOR = "detector"
 @app.command("import")
 def import_(
     system: str = typer.Argument(
-        help="System whose code wrote the checkpoint: unified-vlp, tden or vl-bert; or `detector`."
+        help="System whose code wrote the checkpoint, or `detector`; an unknown name lists them."
     ),
     file: Path = typer.Argument(
         help="Official checkpoint; of a detector its file, hub:NAME@COMMIT, grid:NAME, hf:NAME or onnx:FILE."
     ),
     out: Path = typer.Argument(help="Model folder or detector folder to write."),
     vocab: Path | None = typer.Option(
-        None, help="Vocabulary file of the model: bert-base-cased's (unified-vlp), bert-base-uncased's (tden, vl-bert)."
+        None, help="Vocabulary file of the model: that of the BERT which it began from, such as bert-base-uncased's."
     ),
     uncased: bool | None = typer.Option(
         None,

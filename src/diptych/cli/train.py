@@ -79,7 +79,7 @@ def demo(
     ),
     system: str = typer.Option(
         "unified-vlp",
-        help="System to run: unified-vlp, vl-bert, image-bert, tden or xgpt, on the world and regions of OUT.",
+        help="System to run on the world and regions of OUT; an unknown name lists them.",
     ),
     seed: Seed = 0,
 ) -> None:
@@ -171,7 +171,7 @@ def finetune(
     from diptych.runs.run import fit_named, fit_to, run
     from diptych.runs.starts import words_of
     from diptych.runtime.progress import tell
-    from diptych.systems import RECIPES, find_recipe
+    from diptych.systems import RECIPES, SYSTEMS, find_recipe, hindrance
     from diptych.systems.recipe import claimed
     from diptych.tasks import find_learnt
 
@@ -181,15 +181,17 @@ def finetune(
     asked = recipe or (f"{start.architecture.system}/small/{spec.name}" if start is not None else None)
     if asked is None:
         raise RecipeError(
-            f"--model none begins from nothing, so --recipe says what is trained: SYSTEM/small/{spec.name}, such as "
-            f"vl-bert/small/{spec.name}; `diptych recipes {spec.name}` lists them"
+            f"--model none begins from nothing, so --recipe says what is trained: SYSTEM/small/{spec.name}; "
+            f"`diptych recipes {spec.name}` lists them"
         )
     if recipe is None and asked not in RECIPES:
         system = asked.partition("/")[0]
         able = [one.removesuffix(f"/small/{spec.name}") for one in RECIPES if one.endswith(f"/small/{spec.name}")]
+        why = hindrance(SYSTEMS[system], spec) or f"there is no recipe {asked}"
         raise RecipeError(
-            f"{model} is of {system}, which nobody fine-tunes for {spec.name}: no recipe is called {asked} (`diptych "
-            f"recipes --system {system}` lists its own); take a model of {', '.join(able)}"
+            f"{model} is of {system}, which has no small recipe of {spec.name} ({why}); take a model of "
+            f"{', '.join(able) or 'another system'}, or name a recipe with --recipe (`diptych recipes "
+            f"--system {system}` lists its own)"
         )
     chosen = find_recipe(asked)
     if chosen.task != spec.name:

@@ -135,6 +135,8 @@ class SystemModel(nn.Module):
         super().__init__()
         self.config = config
 
+    answers_exported: ClassVar[bool] = False  # whether `diptych export` makes programs of a model that answers
+
     @classmethod
     def provided(cls, _shape: Any) -> frozenset[Capability]:
         """What a model of this shape provides."""

@@ -137,7 +137,9 @@ def _names_of(path: Path | None) -> list[str]:
 
 def _selection(name: str | None) -> Selection | None:
     """A system's rule, or one of the others, by name; None: the detector's own."""
-    known = {system: entry.selection for system, entry in SYSTEMS.items()} | dict(SELECTIONS)
+    known = dict(SELECTIONS)
+    for system in SYSTEMS.values():
+        known |= system.rules
     if name is not None and name not in known:
         raise RecipeError(f"no selection {name!r}; {nearest(name, known)}")
     return None if name is None else known[name]

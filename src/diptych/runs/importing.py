@@ -17,7 +17,8 @@ from diptych.runtime import unpickle
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
 from diptych.runtime.files import parse_json, text_of
 from diptych.systems import RECIPES, SYSTEMS, Importer, find_recipe
-from diptych.tasks import REFERRING, VCR, VQA
+from diptych.systems.recipe import ANY_WORDS
+from diptych.tasks import TASKS
 from diptych.tasks.answers import Answers
 from diptych.vision.detectors.detector import Detector
 
@@ -77,14 +78,12 @@ def _released(importer: Importer, config: ResolvedConfig) -> FeatureContract:
 
 
 def _recipe_name(made: ModelFolder) -> str:
-    """Of the recipe whose model this is: the code's where there is one, else the paper's."""
+    """Of the recipe whose objectives ask for these heads, or the most like them: the code's before the paper's, and one
+    that teaches a task before pre-training."""
     system, heads = made.architecture.system, set(made.architecture.heads)
-    task = next((spec.name for spec in (VQA, VCR, REFERRING) if spec.head in heads), None)
-    if task is None and "similarity" in heads and "word" not in heads:
-        task = "retrieval"
-    if task is None:
-        task = "caption" if "decode" in made.model.provides and "region_class" not in heads else "pretrain"
-    return next(name for name in (f"{system}/official/{task}", f"{system}/{task}") if name in RECIPES)
+    tasks = [spec.name for spec in sorted(TASKS.values(), key=lambda spec: spec.pretrains)]
+    named = [name for task in tasks for name in (f"{system}/official/{task}", f"{system}/{task}") if name in RECIPES]
+    return min(named, key=lambda name: len(heads ^ set(RECIPES[name]().objectives.schedule(ANY_WORDS).heads)))
 
 
 def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> None:

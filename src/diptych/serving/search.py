@@ -25,6 +25,7 @@ from diptych.runtime.files import parse_json, text_of
 from diptych.serving.galleries import open_vectors
 from diptych.serving.galleries.contents import read_contents
 from diptych.serving.galleries.vectors import VectorStore
+from diptych.systems import SYSTEMS
 from diptych.tasks.gallery import Caption, Gallery, Rows, open_table
 from diptych.tasks.matching import Retrieval, can_match, everything
 from diptych.tasks.retrieval import can_search, has_towers
@@ -260,12 +261,18 @@ def _words(predictor: Searcher) -> int:
     return min(WORDS, predictor.folder.architecture.config.max_text - 1)
 
 
+def _with_towers() -> str:
+    """The systems whose models make vectors of pictures and of texts apart."""
+    return ", ".join(name for name, system in SYSTEMS.items() if hasattr(system.model, "embed_texts"))
+
+
 def _check(predictor: Searcher, shortlist: int | None, by: Searcher | None, gallery: str | None) -> None:
     folder = predictor.folder
     if gallery is not None and can_match(folder.model) and by is None:
         raise ServingError(
             f"--gallery keeps vectors, and {folder.folder} makes none: it reads picture and text together; search with "
-            "a model that makes vectors (tden), or let one pick a shortlist: --shortlist N --shortlist-by MODEL"
+            f"a model that makes vectors ({_with_towers()}), or let one pick a shortlist: --shortlist N --shortlist-by "
+            "MODEL"
         )
     if not can_search(folder.model):
         raise ServingError(
@@ -286,7 +293,7 @@ def _check(predictor: Searcher, shortlist: int | None, by: Searcher | None, gall
     if not has_towers(by.folder.model):
         raise ServingError(
             f"{by.folder.folder} ({by.folder.architecture.system}) cannot pick a shortlist: wanted a model that makes "
-            "vectors of pictures and of texts apart, such as one of `diptych finetune retrieval` by tden"
+            f"vectors of pictures and of texts apart, one of `diptych finetune retrieval` ({_with_towers()})"
         )
 
 

@@ -35,6 +35,7 @@ __all__ = [
     "add_task",
     "find_recipe",
     "find_stages",
+    "hindrance",
     "papers",
 ]
 
@@ -46,7 +47,7 @@ STAGED: dict[str, StagedPreset] = {}  # recipes of several stages
 def add_system(system: System) -> None:
     """Add a system, its objectives and its recipes to the tables, and those of the tasks that it can learn."""
     SYSTEMS[system.name] = system
-    OBJECTIVES[system.objectives.model_fields["kind"].default] = system.objectives
+    OBJECTIVES[system.name] = system.objectives
     for preset in system.recipes:
         if isinstance(preset, StagedPreset):
             STAGED[preset.name] = preset
@@ -67,14 +68,21 @@ def add_task(spec: TaskSpec) -> None:
 
 def _add_small(system: System, spec: TaskSpec) -> None:
     """`SYSTEM/small/TASK` by what the task says of itself, where the system can learn it and has none of its own."""
-    name, pretrain = f"{system.name}/small/{spec.name}", RECIPES.get(f"{system.name}/small/pretrain")
-    if spec.training.small is None or pretrain is None or name in RECIPES:
-        return
+    name = f"{system.name}/small/{spec.name}"
+    if name not in RECIPES and hindrance(system, spec) is None:
+        RECIPES[name] = small_task(RECIPES[f"{system.name}/small/pretrain"], spec.name)
+
+
+def hindrance(system: System, spec: TaskSpec) -> str | None:
+    """Why there is no small recipe of the task for the system; None: nothing is in the way."""
+    pretrain = RECIPES.get(f"{system.name}/small/pretrain")
+    if spec.training.small is None or pretrain is None:
+        return f"{spec.name if spec.training.small is None else system.name} says nothing of small recipes"
     try:
         spec.training.small.objectives.schedule(ANY_WORDS).check(system.model.provided(pretrain.model), system.name)
-    except RecipeError:
-        return
-    RECIPES[name] = small_task(pretrain, spec.name)
+    except RecipeError as error:
+        return str(error).partition(";")[0]
+    return None
 
 
 for _system in (UNIFIED_VLP, VL_BERT, IMAGE_BERT, TDEN, XGPT):

@@ -59,6 +59,9 @@ def rows(table: int, pattern: str = "", system: str | None = None, task: str | N
     _known("--system", system, SYSTEMS)
     _known("--task", task, TASKS)
     of_system = [paper for paper in papers() if system in (None, paper.system)]
+    if not of_system:
+        kept = ", ".join(paper.system for paper in papers())
+        raise RecipeError(f"--table {table}: no tables of the paper of {system} are kept, but those of {kept}")
     numbers = sorted({one.number for paper in of_system for one in paper.tables})
     if table not in numbers:
         whose = "the papers have" if system is None else f"the paper of {system} has"
@@ -109,9 +112,7 @@ def settings(name: str) -> dict[str, dict[str, Any]]:
 def command_of(name: str) -> str:
     """What to type for one recipe alone; names in capitals are the user's."""
     first = find_stages(name).recipes[0]
-    start = " --init FILE --vocab VOCAB" if first.wants_init else ""
-    if first.wants_init and "xgpt/" in str(first.init):
-        start = " --model MODEL"
+    start = " --model MODEL" if first.wants_model else " --init FILE --vocab VOCAB" if first.wants_init else ""
     if TASKS[first.task].pretrains:
         return f"diptych pretrain {name} --data STORE{start} --out OUT"
     return f"diptych finetune {first.task} --recipe {name} --data STORE --model MODEL --out OUT"

@@ -52,18 +52,13 @@ CHANGEABLE = frozenset(
     )
 )
 M = TypeVar("M", bound=BaseModel)
-# What the presets of the papers' size begin from (`init`), until a file is given.
-_GIVEN = "--set init=FILE --set data.vocabulary=vocab.txt"
-PUBLISHED: dict[str | None, str] = {
-    "paper: BERT base": f"BERT base (bert-base-uncased on the hub, with its vocab.txt): {_GIVEN}",
-    "paper: BERT large": f"BERT large (bert-large-uncased on the hub, with its vocab.txt): {_GIVEN}",
-    "paper: UniLM": (
-        "UniLM (LuoweiZhou/VLP's base_model_pretrained/model_153999_cpu.bin, whose vocab.txt is bert-base-cased's): "
-        + _GIVEN
-    ),
-    "paper: xgpt/text": "a model of text: diptych pretrain xgpt/text --out TEXT, then --model TEXT",
-    "paper: xgpt/pretrain": "a model of pairs: diptych pretrain xgpt/pretrain --out PAIRS, then --model PAIRS",
-    "paper: xgpt/in-domain": "a model of COCO's own: diptych pretrain xgpt/in-domain --out COCO, then --model COCO",
+# What recipes of the papers' size begin from until a file is given: `paper: BERT base`, or, for a model of a recipe,
+# `paper: xgpt/text`. Where published weights are:
+OF_PAPER = "paper: "
+PUBLISHED = {
+    "BERT base": "bert-base-uncased on the hub, with its vocab.txt",
+    "BERT large": "bert-large-uncased on the hub, with its vocab.txt",
+    "UniLM": "LuoweiZhou/VLP's base_model_pretrained/model_153999_cpu.bin, whose vocab.txt is bert-base-cased's",
 }
 ANY_WORDS = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)  # what objectives need, no word decides
 
@@ -141,15 +136,25 @@ class Recipe(BaseModel):
     @property
     def wants_init(self) -> bool:
         """Whether `init` names what the paper begins from, and no file yet."""
-        return self.init in PUBLISHED
+        return self.init is not None and self.init.startswith(OF_PAPER)
+
+    @property
+    def wants_model(self) -> bool:
+        """Whether that is a model of another recipe."""
+        return self.wants_init and "/" in str(self.init)
 
     def check_begun(self) -> None:
         """Raises RecipeError where the paper begins from weights that nobody has given."""
-        if self.init in PUBLISHED:
-            raise RecipeError(
-                f"{self.name} begins, as in the paper, from {PUBLISHED[self.init]}; or give a model (--model), or "
-                "begin from nothing with --set init=none"
-            )
+        if not self.wants_init:
+            return
+        what = str(self.init).removeprefix(OF_PAPER)
+        out = what.rpartition("/")[2].upper()
+        given = f"{what} ({PUBLISHED.get(what, 'its file')}): --set init=FILE --set data.vocabulary=vocab.txt"
+        trained = f"a model of {what}: diptych pretrain {what} --out {out}, then --model {out}"
+        raise RecipeError(
+            f"{self.name} begins, as in the paper, from {trained if self.wants_model else given}; or give a model "
+            "(--model), or begin from nothing with --set init=none"
+        )
 
     @field_validator("task")
     @classmethod

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -56,10 +56,16 @@ class System:
     selection: Selection  # of regions, as in the paper
     objectives: type[Objectives]  # settings of its pre-training
     recipes: tuple[Named, ...]  # its own; NAME/small/pretrain is what NAME/small/TASK is made of
+    selections: Mapping[str, Selection] = field(default_factory=dict)  # further ones, by the names of options
     tables: Path | None = None  # paper.toml: the tables of its paper, row by row
     start: Callable[[Any, str], Report] | None = None  # (model, file, folder or hub id): from other systems' weights
     start_network: Callable[[Any, str, Colours], Report] | None = None  # the part that reads pixels, if it has one
     importer: Importer | None = None  # None: its authors published no weights
+
+    @property
+    def rules(self) -> dict[str, Selection]:
+        """By which regions are selected, by name (`--select`)."""
+        return {self.name: self.selection, **self.selections}
 
 
 SYSTEMS: dict[str, System] = {}

@@ -122,7 +122,7 @@ def towers_of(model: Any) -> Any:
     if not isinstance(model, TwoTowers):
         raise RecipeError(
             f"{type(model).__name__} reads picture and text together and has no vector for either alone; search with a "
-            "model that has (tden), or rank with this one"
+            "model that makes vectors of both, or rank with this one"
         )
     return model
 

@@ -33,6 +33,7 @@ from diptych.serving.export.programs import (
 )
 from diptych.serving.taught import taught
 from diptych.storybook.detector.detector import CANDIDATES, StorybookDetector
+from diptych.systems import SYSTEMS
 from diptych.tasks import asked_tasks
 from diptych.tasks.answers import UNKNOWN
 from diptych.vision.detectors.grid import Grid
@@ -77,10 +78,11 @@ def _task(folder: ModelFolder) -> str:
             f"{folder.folder} was taught neither captions nor questions, and nothing else is exported; teach it: "
             f"diptych finetune caption --model {folder.folder}"
         )
-    if tasks[0] == "answers" and folder.architecture.system != "vl-bert":
+    if tasks[0] == "answers" and not folder.model.answers_exported:
+        able = ", ".join(name for name, entry in SYSTEMS.items() if entry.model.answers_exported)
         raise ServingError(
-            f"answers are exported of vl-bert, and {folder.folder} is of {folder.architecture.system}; a caption is "
-            "exported of unified-vlp, xgpt and tden"
+            f"answers are exported of {able}, and {folder.folder} is of {folder.architecture.system}; captions are "
+            "exported of every system that writes"
         )
     return tasks[0]
 

@@ -7,7 +7,7 @@ from diptych.systems.image_bert.model import ImageBert, ImageBertConfig, ImageBe
 from diptych.systems.image_bert.objectives import ImageBertObjectives
 from diptych.systems.image_bert.presets import RECIPES
 from diptych.systems.system import System
-from diptych.vision.detectors.selection import EXACTLY_100
+from diptych.vision.detectors.selection import EXACTLY_100, Selection
 
 SYSTEM = System(
     name="image-bert",
@@ -17,6 +17,7 @@ SYSTEM = System(
     resolved=ImageBertResolvedConfig,
     model=ImageBert,
     selection=EXACTLY_100,
+    selections={"image-bert-36": Selection(most=36, least=36)},
     objectives=ImageBertObjectives,
     recipes=RECIPES,
     tables=Path(__file__).with_name("paper.toml"),

@@ -17,6 +17,7 @@ SYSTEM = System(
     resolved=TdenResolvedConfig,
     model=Tden,
     selection=Selection(most=100, score=0.2),
+    selections={"tden-official": Selection(most=50, score=0.2)},
     objectives=TdenObjectives,
     recipes=RECIPES,
     tables=Path(__file__).with_name("paper.toml"),

@@ -133,6 +133,7 @@ class VLBert(SystemModel):
 
     config: VLBertResolvedConfig
     provides: frozenset[Capability] = frozenset({"regions", "text", "text after regions", "alone"})
+    answers_exported = True
 
     def __init__(self, config: VLBertResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)

@@ -77,7 +77,5 @@ EXACTLY_100 = Selection(most=100, least=100)
 STORYBOOK = Selection(most=12, least=1, score=0.3, overlap=0.6)  # its pictures have 2 to 8 objects
 # Rules by name, beside those of the systems (`diptych.systems.SYSTEMS`).
 SELECTIONS: Mapping[str, Selection] = {
-    "tden-official": Selection(most=50, score=0.2),
-    "image-bert-36": Selection(most=36, least=36),
     "storybook": STORYBOOK,
 }
