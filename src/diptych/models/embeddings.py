@@ -4,6 +4,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from diptych.models.dropout import Dropout
+from diptych.models.system import ResolvedConfig
 
 
 class TextEmbedding(nn.Module):
@@ -12,15 +13,14 @@ class TextEmbedding(nn.Module):
     Regions share the segments, the norm and the dropout, so a model adds up its own sequence and calls `finish`.
     """
 
-    def __init__(
-        self, *, words: int, width: int, positions: int, segments: int, dropout: float, norm_eps: float
-    ) -> None:
+    def __init__(self, config: ResolvedConfig, segments: int, norm_eps: float | None = None) -> None:
+        """`norm_eps`: None as the other layers have it."""
         super().__init__()
-        self.words = nn.Embedding(words, width)
-        self.positions = nn.Embedding(positions, width)
-        self.segments = nn.Embedding(segments, width)
-        self.norm = nn.LayerNorm(width, norm_eps)
-        self.dropout = Dropout(dropout)
+        self.words = nn.Embedding(config.vocabulary.size, config.width)
+        self.positions = nn.Embedding(config.positions, config.width)
+        self.segments = nn.Embedding(segments, config.width)
+        self.norm = nn.LayerNorm(config.width, config.norm_eps if norm_eps is None else norm_eps)
+        self.dropout = Dropout(config.dropout)
 
     def forward(
         self, words: Int[Tensor, "B L"], positions: Int[Tensor, "*L"], segments: Int[Tensor, "B L"]

@@ -137,6 +137,10 @@ class SystemModel(nn.Module):
 
     answers_exported: ClassVar[bool] = False  # whether `diptych export` makes programs of a model that answers
 
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.config.vocabulary
+
     @classmethod
     def provided(cls, _shape: Any) -> frozenset[Capability]:
         """What a model of this shape provides."""

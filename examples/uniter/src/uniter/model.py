@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from diptych.core import Batch, Capability, States, Vocabulary, attention_mask
+from diptych.core import Batch, Capability, States, attention_mask
 from diptych.core.shares import Layers, Size
 from diptych.models import HeadSizes, ModelConfig, ResolvedConfig, SystemModel, make_heads
 from diptych.models.dropout import Dropout
@@ -76,14 +76,7 @@ class Uniter(SystemModel):
 
     def __init__(self, config: UniterResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)
-        self.text = TextEmbedding(
-            words=config.vocabulary.size,
-            width=config.width,
-            positions=config.positions,
-            segments=config.segments,
-            dropout=config.dropout,
-            norm_eps=config.norm_eps,
-        )
+        self.text = TextEmbedding(config, config.segments)
         self.regions = RegionEmbedding(config)
         self.encoder = Transformer(LayerSizes.of(config), config.layers)
         width, eps = config.width, config.norm_eps
@@ -97,10 +90,6 @@ class Uniter(SystemModel):
         self.heads = make_heads({"pooler", *heads}, HeadSizes.of(config), self.text.words, own)
         for module in self.modules():
             as_bert(module, config.init_std)
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return self.config.vocabulary
 
     def forward(self, batch: Batch) -> States:
         if self.config.pictures == 1:

@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from diptych.core import Batch, Capability, States, Vocabulary, attention_mask
+from diptych.core import Batch, Capability, States, attention_mask
 from diptych.core.shares import Layers, Size
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
@@ -99,28 +99,14 @@ class ImageBert(SystemModel):
 
     def __init__(self, config: ImageBertResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)
-        self.text = TextEmbedding(
-            words=config.vocabulary.size,
-            width=config.width,
-            positions=config.positions,
-            segments=config.segments,
-            dropout=config.dropout,
-            norm_eps=config.norm_eps,
-        )
+        self.text = TextEmbedding(config, config.segments)
         self.regions = LocatedRegionEmbedding(config)
-        self.encoder = Transformer(
-            LayerSizes.of(config),
-            config.layers,
-        )
+        self.encoder = Transformer(LayerSizes.of(config), config.layers)
         sizes = HeadSizes.of(config, class_layers=1)  # "we add a fully-connected layer" (Task 2)
         self.heads = make_heads(heads, sizes, self.text.words)
         for module in self.modules():
             as_bert(module, config.init_std)
         self.keep_layers = False  # whether States.layers is filled
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return self.config.vocabulary
 
     def forward(self, batch: Batch) -> States:
         words, there = self._words(batch)

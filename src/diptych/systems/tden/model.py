@@ -29,7 +29,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from diptych.core import Batch, Capability, States, Stream, Vocabulary
+from diptych.core import Batch, Capability, States, Stream
 from diptych.core.shares import Epsilon, MaybeLayers, Size, Source
 from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, causal, closed_of, run_decoder, write_word
 from diptych.models.embeddings import TextEmbedding
@@ -151,14 +151,7 @@ class Tden(SystemModel):
     def __init__(self, config: TdenResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)
         sizes = LayerSizes.of(config)
-        self.text = TextEmbedding(
-            words=config.vocabulary.size,
-            width=config.width,
-            positions=config.positions,
-            segments=config.segments,
-            dropout=config.dropout,
-            norm_eps=config.embedding_norm_eps,
-        )
+        self.text = TextEmbedding(config, config.segments, norm_eps=config.embedding_norm_eps)
         self.regions = ObjectEmbedding(config.feature_size, config.width, config.dropout, config.embedding_norm_eps)
         self.objects = nn.ModuleList(Layer(sizes) for _ in range(config.object_layers))
         self.sentence = nn.ModuleList(Layer(sizes) for _ in range(config.sentence_layers))
@@ -210,10 +203,6 @@ class Tden(SystemModel):
         own: dict[str, Callable[[], nn.Module]] = {"choice": choice, "match": lambda: PairHead(sizes)}
         own |= {} if config.answer_slot else {"answer": answer}
         return make_heads(names, sizes, self.text.words, own)
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return self.config.vocabulary
 
     @property
     def _reads_twice(self) -> bool:

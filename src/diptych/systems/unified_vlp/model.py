@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import model_validator
 from torch import Tensor
 
-from diptych.core import Batch, Capability, States, Vocabulary, attention_mask
+from diptych.core import Batch, Capability, States, attention_mask
 from diptych.core.attention import TEXT_AFTER_REGIONS, Attention
 from diptych.core.shares import Epsilon, Layers, Size, Source
 from diptych.models.embeddings import TextEmbedding
@@ -119,18 +119,8 @@ class UnifiedVLP(SystemModel):
 
     def __init__(self, config: UnifiedVLPResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)
-        self.text = TextEmbedding(
-            words=config.vocabulary.size,
-            width=config.width,
-            positions=config.positions,
-            segments=config.segments,
-            dropout=config.dropout,
-            norm_eps=config.norm_eps,
-        )
-        self.encoder = Transformer(
-            LayerSizes.of(config),
-            config.layers,
-        )
+        self.text = TextEmbedding(config, config.segments)
+        self.encoder = Transformer(LayerSizes.of(config), config.layers)
         sizes = HeadSizes.of(config)
         self.heads = make_heads(heads, sizes, self.text.words)
         for module in self.modules():
@@ -155,10 +145,6 @@ class UnifiedVLP(SystemModel):
         """With hidden_regions=paper no hidden region has a feature that tells it from another."""
         hides: frozenset[Capability] = frozenset({"hidden embeddings"} if shape.hidden_regions == "official" else ())
         return cls.provides | hides
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return self.config.vocabulary
 
     def forward(self, batch: Batch) -> States:
         read, present, embedded = self._read(batch)

@@ -138,23 +138,13 @@ class VLBert(SystemModel):
     def __init__(self, config: VLBertResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)
         self.provides = self.provided(config)
-        self.text = TextEmbedding(
-            words=config.vocabulary.size,
-            width=config.width,
-            positions=config.positions,
-            segments=3,
-            dropout=config.dropout,
-            norm_eps=config.norm_eps,
-        )
+        self.text = TextEmbedding(config, 3)
         # One row each: [IMG], a hidden region (official: its token), [END], and the visual feature of text alone.
         self.image, self.hidden, self.end, self.alone = (nn.Embedding(1, config.width) for _ in range(4))
         self.regions = VisualFeatures(config)
         self.word_norm = nn.LayerNorm(config.width, config.norm_eps)
         self.region_norm = nn.LayerNorm(config.width, config.norm_eps)
-        self.encoder = Transformer(
-            LayerSizes.of(config),
-            config.layers,
-        )
+        self.encoder = Transformer(LayerSizes.of(config), config.layers)
         sizes = HeadSizes.of(
             config,
             class_norm=False,

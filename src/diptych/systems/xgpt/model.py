@@ -36,7 +36,6 @@ from diptych.core import (
     Batch,
     Capability,
     States,
-    Vocabulary,
     attention_mask,
 )
 from diptych.core.shares import Layers, MaybeLayers, Size
@@ -152,10 +151,6 @@ class Xgpt(SystemModel):
             as_bert(module, config.init_std)
             if isinstance(module, SharedLayer) and module.signal is not None:
                 nn.init.normal_(module.signal, std=config.init_std)
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return self.config.vocabulary
 
     @property
     def decoder(self) -> nn.ModuleList:
