@@ -55,8 +55,7 @@ UNUSED = {
     "crit_mask_lm_smoothed": "a constant of the loss",
     "bert.embeddings.position_ids": "a constant",
 }
-# What tells another system's checkpoint.
-OTHERS = {"vlbert.": "VL-BERT", "v_predictor.": "TDEN", "similarity_predictor.": "TDEN", "visual_embed.": "TDEN"}
+MARKS: dict[str, str] = {}  # how keys begin by which a system's own checkpoint is known; systems add theirs (Importer)
 # Without these the sizes are not known.
 SIZED = (
     "bert.embeddings.token_type_embeddings.weight",
@@ -219,7 +218,7 @@ def renamed(theirs: Tensors, names_there: dict[str, str]) -> tuple[Tensors, Repo
 
 
 def refuse_system(theirs: Tensors, path: Path, wanted: str) -> None:
-    system = next((s for start, s in OTHERS.items() for name in theirs if name.startswith(start)), None)
+    system = next((s for start, s in MARKS.items() for name in theirs if name.startswith(start)), None)
     what = f"a {system} checkpoint" if system else f"none that is known (it has {', '.join(sorted(theirs)[:3])})"
     raise CheckpointError(f"{path} is {what}; wanted {wanted}, which has {WORDS}")
 

@@ -5,6 +5,7 @@
 
 from collections.abc import Iterable
 
+from diptych.models.checkpoint import MARKS
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.systems.image_bert import SYSTEM as IMAGE_BERT
 from diptych.systems.ledger import papers
@@ -48,6 +49,8 @@ def add_system(system: System) -> None:
     """Add a system, its objectives and its recipes to the tables, and those of the tasks that it can learn."""
     SYSTEMS[system.name] = system
     OBJECTIVES[system.name] = system.objectives
+    if system.importer is not None:
+        MARKS.update(dict.fromkeys(system.importer.marks, system.title))
     for preset in system.recipes:
         if isinstance(preset, StagedPreset):
             STAGED[preset.name] = preset

@@ -41,6 +41,7 @@ class Importer:
     selection: str  # which regions they read
     lowercase: bool  # True if the vocabulary of the released models is lower case
     detector: str  # how the extractor name of our detector with the same features begins
+    marks: tuple[str, ...] = ()  # how keys begin that its checkpoints alone have
 
 
 @dataclass(frozen=True)
