@@ -61,6 +61,6 @@ def test_each_verb_is_in_the_documents() -> None:
 
 
 def test_the_systems_are_named_in_help() -> None:
-    """They are written out, since importing the models would keep help waiting."""
+    """By their folders, since importing the models would keep help waiting."""
     (option,) = (one for one in VERBS["demo"].params if one.name == "system")
     assert [name for name in SYSTEMS if name not in option.help] == []

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from diptych.runs.folder import ModelFolder
 
 NOTHING = "none"  # to begin from
+# By their folders: importing the table of systems would keep --help waiting.
+_FOLDERS = sorted((Path(__file__).parents[1] / "systems").glob("*/presets.py"))
+_SYSTEMS = ", ".join(file.parent.name.replace("_", "-") for file in _FOLDERS)
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def demo(
     ),
     system: str = typer.Option(
         "unified-vlp",
-        help="System to run on the world and regions of OUT; an unknown name lists them.",
+        help=f"System to run, on the world and regions of OUT: {_SYSTEMS}.",
     ),
     seed: Seed = 0,
 ) -> None:
