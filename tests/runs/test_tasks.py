@@ -18,7 +18,7 @@ TOKENS = Tokens.train(["a dog"])
 def test_each_recipe_has_a_task_and_a_score_that_shall_rise(name: str) -> None:
     recipe = RECIPES[name]()
     assert make_task(recipe, TOKENS, Answers(("<unk>", "yes"))).samples(Record("a")) == []
-    assert TASKS[recipe.task].watched
+    assert TASKS[recipe.task].training.watched
 
 
 def test_a_model_without_answers_cannot_be_asked() -> None:
