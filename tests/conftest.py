@@ -8,7 +8,10 @@ from jaxtyping import install_import_hook
 
 from tests.protocols import see_submodules
 
-CHECKED = ("core", "vision", "loading", "objectives", "models", "metrics", "decoding", "tasks")  # where tensors are
+CHECKED = (  # where tensors are
+    "core", "vision", "data.store", "storybook.detector", "objectives", "models", "metrics", "tasks",
+    *(f"systems.{name}" for name in ("unified_vlp", "vl_bert", "image_bert", "tden", "xgpt")),
+)  # fmt: skip
 if sys.version_info >= (3, 12):
     see_submodules()
 install_import_hook([f"diptych.{package}" for package in CHECKED], "beartype.beartype")
