@@ -12,6 +12,7 @@ import torch
 import diptych.data.store.store as store_module
 from diptych.core import Choices, Expression, Object, Record, Regions, Statement
 from diptych.data.store.record_json import record_from_json, record_to_json
+from diptych.data.store.shards import tensors_check
 from diptych.data.store.store import Store, StoreWriter
 from diptych.runtime.errors import DataError
 from tests.loading.conftest import CONTRACT, MakeStore, record
@@ -237,7 +238,7 @@ def test_half_precision_is_what_is_lost(tmp_path: Path) -> None:
 def test_what_was_whole_once_is_not_summed_up_again(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store, sums = make_store(3), list[int]()
     monkeypatch.setattr(
-        store_module, "_check", lambda columns, check=store_module._check: sums.append(1) or check(columns)
+        store_module, "tensors_check", lambda columns, check=tensors_check: sums.append(1) or check(columns)
     )
     for _ in range(3):
         store.regions(1)

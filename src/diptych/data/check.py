@@ -10,7 +10,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -119,16 +119,7 @@ class Report:
             "records": self.records,
             "splits": self.splits,
             "coverage": self.coverage,
-            "findings": [
-                {
-                    "kind": finding.kind,
-                    "severity": finding.severity,
-                    "count": finding.count,
-                    "examples": finding.examples,
-                    "way_out": finding.way_out,
-                }
-                for finding in self.findings
-            ],
+            "findings": [asdict(finding) | {"way_out": finding.way_out} for finding in self.findings],
         }
 
     def __rich__(self) -> Group:

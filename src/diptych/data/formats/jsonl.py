@@ -28,21 +28,9 @@ from msgspec import UNSET, Struct, UnsetType
 
 from diptych.core import Choices, Expression, GeneratedCaption, Object, Question, Record, Statement, TaskItem, tags
 from diptych.core.record import WORDED
+from diptych.data.formats import values
 from diptych.data.formats.masks import Outlines, mask_of
 from diptych.data.formats.parsing import Pictures, Skips, answer_kind, picture_at, read_json_lines
-from diptych.data.formats.values import (
-    Corners,
-    Flag,
-    Four,
-    JsonValue,
-    Number,
-    Option,
-    Side,
-    Text,
-    Words,
-    box_of,
-    is_true,
-)
 from diptych.runtime.errors import DataError
 from diptych.vision.pictures import picture_size
 
@@ -52,29 +40,29 @@ class Unreadable(DataError):
 
 
 class _Line(Struct):
-    image: Text
-    split: Text | UnsetType = UNSET
+    image: values.Text
+    split: values.Text | UnsetType = UNSET
 
 
 class _Generated(Struct):
-    text: Text
-    by: Text
-    score: Number
+    text: values.Text
+    by: values.Text
+    score: values.Number
 
 
 class _CaptionsOfLine(Struct):
-    captions: list[Words]
+    captions: list[values.Words]
     generated: list[_Generated] = []
 
 
 class _Size(Struct):
-    width: Side
-    height: Side
+    width: values.Side
+    height: values.Side
 
 
 class _Thing(Struct):
-    kind: Text
-    box: Corners
+    kind: values.Text
+    box: values.Corners
     outline: Outlines | UnsetType = UNSET
 
 
@@ -83,35 +71,35 @@ class _Things(Struct):
 
 
 class _Pointed(Struct):
-    expression: Text
-    box: Corners
+    expression: values.Text
+    box: values.Corners
 
 
 class _Stated(Struct):
-    statement: Text
-    true: Flag
+    statement: values.Text
+    true: values.Flag
 
 
 class _Question(Struct):
-    question: Text
-    answers: list[Words]
+    question: values.Text
+    answers: list[values.Words]
 
 
 class _ChoicesOfLine(Struct):
-    question: Text
-    choices: Four
-    answer: Option
+    question: values.Text
+    choices: values.Four
+    answer: values.Option
 
 
 class _Item(Struct):
-    text: Text
-    answers: list[Words] = []
-    boxes: list[Corners] = []
+    text: values.Text
+    answers: list[values.Words] = []
+    boxes: list[values.Corners] = []
 
 
 class _Rationales(Struct):
-    rationales: Four
-    rationale: Option
+    rationales: values.Four
+    rationale: values.Option
 
 
 KINDS = ("captions", "question", "expression", "statement", "objects", "more")
@@ -151,7 +139,7 @@ def read(
     return [replace(record, split=splits.get(record.key) or drawn(record.key)) for record in kept]
 
 
-def _with_words(record: Record, value: JsonValue, skips: Skips, beside: Path) -> Record:
+def _with_words(record: Record, value: values.JsonValue, skips: Skips, beside: Path) -> Record:
     line = value.value
     if not any(key in KINDS for key in line):
         has = ", ".join(f"`{key}`" for key in line)
@@ -171,7 +159,7 @@ def _with_words(record: Record, value: JsonValue, skips: Skips, beside: Path) ->
         record = _with_more(record, value, skips, beside)
     if "statement" in line:
         said = value.read(_Stated)
-        claim = Statement(f"{record.key}/{len(record.statements)}", said.statement, is_true(said.true))
+        claim = Statement(f"{record.key}/{len(record.statements)}", said.statement, values.is_true(said.true))
         record = replace(record, statements=(*record.statements, claim))
     if "question" in line and "choices" in line:
         return replace(record, choices=(*record.choices, _choices(value, f"{record.key}/{len(record.choices)}")))
@@ -186,7 +174,7 @@ def _with_words(record: Record, value: JsonValue, skips: Skips, beside: Path) ->
     return record
 
 
-def _with_captions(record: Record, value: JsonValue, skips: Skips) -> Record:
+def _with_captions(record: Record, value: values.JsonValue, skips: Skips) -> Record:
     line = value.read(_CaptionsOfLine)
     captions = _texts(line.captions, "captions", value, skips)
     if not line.captions:
@@ -198,7 +186,7 @@ def _with_captions(record: Record, value: JsonValue, skips: Skips) -> Record:
     return replace(record, captions=record.captions + captions, generated=record.generated + by_models)
 
 
-def _with_boxes(record: Record, value: JsonValue, skips: Skips, beside: Path) -> Record:
+def _with_boxes(record: Record, value: values.JsonValue, skips: Skips, beside: Path) -> Record:
     """What a line says of places in the picture."""
     try:
         size = _size(record, value, beside)
@@ -214,12 +202,12 @@ def _with_boxes(record: Record, value: JsonValue, skips: Skips, beside: Path) ->
         record = replace(record, objects=there)
     if "expression" in value.value:
         said = value.read(_Pointed)
-        key, box = f"{record.key}/{len(record.expressions)}", box_of(said.box, *size, value.where("box"))
+        key, box = f"{record.key}/{len(record.expressions)}", values.box_of(said.box, *size, value.where("box"))
         record = replace(record, expressions=(*record.expressions, Expression(key, said.expression, box)))
     return record
 
 
-def _with_more(record: Record, value: JsonValue, skips: Skips, beside: Path) -> Record:
+def _with_more(record: Record, value: values.JsonValue, skips: Skips, beside: Path) -> Record:
     """Words of further tasks. The picture's size is needed for boxes alone."""
     more, found = value.inner("more"), dict[str, tuple[TaskItem, ...]]()
     try:
@@ -229,7 +217,7 @@ def _with_more(record: Record, value: JsonValue, skips: Skips, beside: Path) -> 
             items, first = [], len(record.more.get(name, ()))
             for at, item in enumerate((listed := more.inner(name)).read(list[_Item])):
                 size = _size(record, value, beside) if item.boxes else (1, 1)
-                boxes = tuple(box_of(box, *size, listed.where(f"[{at}].boxes")) for box in item.boxes)
+                boxes = tuple(values.box_of(box, *size, listed.where(f"[{at}].boxes")) for box in item.boxes)
                 answers = _texts(item.answers, "answers", listed, skips, f"[{at}].answers")
                 items.append(TaskItem(f"{record.key}/{first + at}", item.text, answers, boxes))
             found[name] = tuple(items)
@@ -240,11 +228,11 @@ def _with_more(record: Record, value: JsonValue, skips: Skips, beside: Path) -> 
 
 
 def _object(thing: _Thing, size: tuple[int, int], where: str) -> Object:
-    box = box_of(thing.box, *size, where)
+    box = values.box_of(thing.box, *size, where)
     return Object(thing.kind, box, mask=() if thing.outline is UNSET else mask_of(thing.outline, box, *size))
 
 
-def _size(record: Record, value: JsonValue, beside: Path) -> tuple[int, int]:
+def _size(record: Record, value: values.JsonValue, beside: Path) -> tuple[int, int]:
     """Of the picture, in pixels: as the line says, as an earlier one did, or of the file.
 
     Where pictures are not asked for (their features are given), one beside the lines tells its size all the same.
@@ -263,7 +251,7 @@ def _size(record: Record, value: JsonValue, beside: Path) -> tuple[int, int]:
         raise Unreadable(str(error)) from error
 
 
-def _choices(value: JsonValue, key: str) -> Choices:
+def _choices(value: values.JsonValue, key: str) -> Choices:
     asked, why = value.read(_ChoicesOfLine), value.read(_Rationales) if "rationales" in value.value else None
     rationales, rationale = ((), None) if why is None else (why.rationales, why.rationale)
     return Choices(key, asked.question, asked.choices, asked.answer, rationales, rationale)
@@ -281,7 +269,7 @@ def _named(record: Record, file: str) -> None:
                     )
 
 
-def _texts(texts: list[str], name: str, value: JsonValue, skips: Skips, place: str = "") -> tuple[str, ...]:
+def _texts(texts: list[str], name: str, value: values.JsonValue, skips: Skips, place: str = "") -> tuple[str, ...]:
     """Those with words; others are counted, by default in the list of this name."""
     for at, text in enumerate(texts):
         if not text.strip():

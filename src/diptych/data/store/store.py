@@ -24,6 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -32,7 +33,16 @@ from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
 from diptych.data.store.record_json import record_from_json, record_to_json
-from diptych.data.store.shards import KINDS, PER_REGION, TABLES, refuse_columns, refuse_shards, refuse_tables
+from diptych.data.store.shards import (
+    LAYOUT,
+    PER_REGION,
+    TABLES,
+    ShardEntry,
+    index_check,
+    refuse_columns,
+    refuse_tables,
+    tensors_check,
+)
 from diptych.data.store.tensor_file import tensor_file
 from diptych.runtime.configs import first_problem
 from diptych.runtime.errors import DataError, Terminated
@@ -51,7 +61,7 @@ class Store:
         self.folder = folder
         index = _read_index(folder)
         self.contract = FeatureContract.from_json(index["contract"])
-        self._shards = [_Shard(folder / one["name"], one["records"], one["check"]) for one in index["shards"]]
+        self._shards = [_Shard(folder / one.name, one.records, one.check) for one in index["shards"]]
         self._starts = np.cumsum([0, *(len(shard) for shard in self._shards)])
 
     def __len__(self) -> int:
@@ -119,7 +129,7 @@ class StoreWriter:
     def __init__(self, folder: Path, contract: FeatureContract, records_per_shard: int = 1000) -> None:
         self.folder, self.contract, self.records_per_shard = folder, contract, records_per_shard
         self._pending: list[tuple[Record, bytes]] = []  # with its words
-        self._shards: list[dict[str, Any]] = []
+        self._shards: list[ShardEntry] = []
         self._thread, self._writing = ThreadPoolExecutor(1, "store"), cast("Future[None] | None", None)
         self.done: dict[str, Path | None] = {}  # the picture of each key that is there
         folder.mkdir(parents=True, exist_ok=True)
@@ -154,7 +164,7 @@ class StoreWriter:
         records, self._pending = self._pending, []
         columns = _columns(*zip(*records, strict=True)) if records else {}
         self._wait()
-        check = _check({table: columns[table][0] for table in TABLES}) if records else 0
+        check = tensors_check({table: columns[table][0] for table in TABLES}) if records else 0
         self._writing = self._thread.submit(self._write, tensor_file(columns), len(records), check)
 
     def _wait(self) -> None:
@@ -166,11 +176,11 @@ class StoreWriter:
         if records:
             name = f"shard-{len(self._shards):05d}.safetensors"
             write_atomically(self.folder / name, *shard)
-            self._shards.append({"name": name, "records": records, "check": check})
+            self._shards.append(ShardEntry(name, records, check))
         if not self._shards:
             return
-        index = {"format": FORMAT, "contract": self.contract.to_json(), "shards": self._shards}
-        write_atomically(self.folder / INDEX, json.dumps(index | {"check": _index_check(index)}, indent=1).encode())
+        index = {"format": FORMAT, "contract": self.contract.to_json(), "shards": msgspec.to_builtins(self._shards)}
+        write_atomically(self.folder / INDEX, json.dumps(index | {"check": index_check(index)}, indent=1).encode())
 
     def __enter__(self) -> StoreWriter:
         return self
@@ -202,10 +212,7 @@ class _Shard:
         try:
             refuse_endless(self.path)
             self._bytes = self.path.stat().st_size
-            file: Any = safe_open(str(self.path), framework="pt")
-            if file.get_slice("ends").get_shape()[0] != self._records:
-                raise DataError(f"{self.path} holds another number of records than {INDEX} says; extract it again")
-            return file
+            return safe_open(str(self.path), framework="pt")
         except (OSError, SafetensorError) as error:
             raise DataError(
                 f"cannot read {self.path}: {error}; delete {self.path.parent} and extract again, or copy it again"
@@ -217,7 +224,7 @@ class _Shard:
             tables: dict[str, Tensor] = {name: self._reader.get_tensor(name) for name in (*TABLES, "words")}
         except SafetensorError as error:
             raise DataError(f"{self.path} is damaged ({error}); delete {self.path.parent} and extract again") from error
-        if _check({name: tables[name] for name in TABLES}) != self._check:
+        if tensors_check({name: tables[name] for name in TABLES}) != self._check:
             raise DataError(f"{self.path} is not what was written (its tables, or {INDEX}); extract it again")
         refuse_tables(tables, self._records, self.path)
         return {name: table.numpy() for name, table in tables.items()}
@@ -271,7 +278,7 @@ class _Shard:
                 columns["whole"] = self._columns["whole"][row]
         width, height = self._tables["sizes"][row].tolist()
         if not self._seen_whole[row]:
-            if _check(columns) != int(self._tables["checks"][row]):
+            if tensors_check(columns) != int(self._tables["checks"][row]):
                 raise DataError(
                     "its bytes are not what was written; extract again", key=self.words(row).key, shard=self.path.name
                 )
@@ -281,21 +288,6 @@ class _Shard:
 
 def _span(ends: npt.NDArray[Any], row: int) -> tuple[int, int]:
     return (int(ends[row - 1]) if row else 0), int(ends[row])
-
-
-def _check(columns: dict[str, Tensor]) -> int:
-    """Of names, types and shapes too: the same bytes may be other numbers."""
-    check = 0
-    for name in sorted(columns):
-        array = columns[name].contiguous().numpy()
-        check = zlib.crc32(f"{name} {array.dtype} {array.shape}".encode(), check)
-        check = zlib.crc32(array.reshape(-1).view(np.uint8).data, check)
-    return check
-
-
-def _index_check(index: dict[str, Any]) -> int:
-    checked = {name: value for name, value in index.items() if name != "check"}
-    return zlib.crc32(json.dumps(checked, sort_keys=True).encode())
 
 
 def _words(record: Record) -> bytes:
@@ -318,7 +310,7 @@ def _columns(records: Sequence[Record], words: Sequence[bytes]) -> dict[str, lis
     tables = {
         "ends": torch.tensor(np.cumsum([len(row["scores"]) for row in rows])),
         "sizes": torch.tensor([cast(Regions, record.regions).size for record in records]),
-        "checks": torch.tensor([_check(row) for row in rows]),
+        "checks": torch.tensor([tensors_check(row) for row in rows]),
         "words": torch.frombuffer(bytearray(b"".join(words)), dtype=torch.uint8),
         "word_checks": torch.tensor([zlib.crc32(word) for word in words]),
         "word_ends": torch.tensor(np.cumsum([len(word) for word in words])),
@@ -330,7 +322,7 @@ def _kept(record: Record) -> Record:
     """With what a store keeps of its regions, as it keeps it: half of the memory meanwhile."""
     regions = cast(Regions, record.regions)
     kept = {name: value for name, value in regions.tensors().items() if name in (*PER_REGION, "whole")}
-    columns = {name: value.to(KINDS[name]).contiguous() for name, value in kept.items()}
+    columns = {name: value.to(LAYOUT[name][1]).contiguous() for name, value in kept.items()}
     return replace(record, regions=Regions(size=regions.size, **columns))
 
 
@@ -356,10 +348,10 @@ def _read_index(folder: Path) -> dict[str, Any]:
                 f"new folder: diptych extract DATA OUT --detector {detector} (with --features PATH where it was "
                 "made of features: --detector given)"
             )
-        if index["check"] != _index_check(index):
+        if index["check"] != index_check(index):
             raise ValueError("not what was written")
         FeatureContract.from_json(index["contract"])
-        refuse_shards(index["shards"])
+        index["shards"] = msgspec.convert(index["shards"], list[ShardEntry])
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is damaged ({error!r}); delete the folder and extract again") from error
     return cast(dict[str, Any], index)
