@@ -41,8 +41,8 @@ from diptych.data.store.tokens import Tokens
 from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
 from diptych.metrics.retrieval import RECALLS
 from diptych.mining import funnel
-from diptych.mining.keep.rules import RULES, TEXT_RULES
 from diptych.mining.layout import Layout
+from diptych.mining.rules import RULES, TEXT_RULES
 from diptych.mining.run import Mine
 from diptych.mining.scorer import held_out_hashes, load_scorer, scorer_version, train_scorer
 from diptych.mining.settings import Settings, changed

@@ -21,10 +21,11 @@ from PIL import Image
 from diptych.mining import funnel
 from diptych.mining.judge import features
 from diptych.mining.judge.decode import measure
-from diptych.mining.judge.judges import load_judge, small
+from diptych.mining.judge.judges import load_judge
 from diptych.mining.judge.logistic import Logistic, auc, auc_interval
 from diptych.mining.judge.picture_judge import train_judge
 from diptych.mining.judge.scoring import Pair
+from diptych.mining.judge.statistics import small
 from diptych.mining.layout import Layout
 from diptych.mining.run import Mine
 from diptych.mining.scorer import MEASURED, Reader

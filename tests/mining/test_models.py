@@ -18,11 +18,12 @@ from torch import Tensor
 from diptych.mining import funnel
 from diptych.mining.forgetting import forget
 from diptych.mining.judge.features import named_in, seen_and_named
-from diptych.mining.judge.judges import judged, load_judge, small
+from diptych.mining.judge.judges import judged, load_judge
 from diptych.mining.judge.labelling import sample
 from diptych.mining.judge.logistic import Logistic, auc, auc_interval, threshold
 from diptych.mining.judge.picture_judge import train_judge
 from diptych.mining.judge.scoring import Pair
+from diptych.mining.judge.statistics import small
 from diptych.mining.layout import Layout
 from diptych.mining.lists import lists_of
 from diptych.mining.scorer import load_scorer, scorer_version, train_scorer

@@ -2,8 +2,8 @@
 
 import pytest
 
-from diptych.mining.keep.rules import TEXT_RULES
 from diptych.mining.pages.texts import Text, Vocabularies, clean, judge_languages, judged, sentences, spam_marks
+from diptych.mining.rules import TEXT_RULES
 from diptych.mining.settings import Settings, TextRules, changed
 
 WORDS = Vocabularies(

@@ -185,9 +185,9 @@ def mine_report(
 ) -> None:
     """Print the funnel of a run again, from its decisions on disk."""
     from diptych.mining import funnel
+    from diptych.mining.checking import Counted, read_json
     from diptych.mining.layout import Layout
     from diptych.mining.report import summary, write_page
-    from diptych.mining.saved import Counted, read_json
 
     layout = Layout.finished(out)
     before = read_json(layout.funnel, Counted)

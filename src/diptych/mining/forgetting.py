@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from diptych.mining import funnel
+from diptych.mining.checking import Counted, Measured, read_json
 from diptych.mining.layout import Layout
 from diptych.mining.lists import Lists, lists_of
-from diptych.mining.saved import Counted, Measured, read_json
 from diptych.mining.tables import Row, check_beside, read_table, write_json, write_rows
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import parse_json, text_of, write_atomically

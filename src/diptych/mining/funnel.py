@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from diptych.mining.keep.rules import RULES, TEXT_RULES
+from diptych.mining.checking import PageCounts, read_json
 from diptych.mining.layout import Layout
 from diptych.mining.pages.addresses import host_of
-from diptych.mining.saved import PageCounts, read_json
+from diptych.mining.rules import RULES, TEXT_RULES
 from diptych.mining.tables import Row, read_rows
 
 EXAMPLES = 12

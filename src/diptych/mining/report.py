@@ -12,12 +12,12 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
+from diptych.mining.checking import Begun, read_json
 from diptych.mining.funnel import Funnel
 from diptych.mining.judge.decode import TYPES
-from diptych.mining.keep.rules import RULES, TEXT_RULES
 from diptych.mining.layout import Layout
 from diptych.mining.pages.reading import body_of
-from diptych.mining.saved import Begun, read_json
+from diptych.mining.rules import RULES, TEXT_RULES
 from diptych.mining.tables import Row
 from diptych.runs.reports.environment import environment
 from diptych.runtime.errors import DataError

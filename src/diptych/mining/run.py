@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.mining import funnel
+from diptych.mining.checking import Object, PageCounts, Parts, Retries, read_json
 from diptych.mining.fetch.fetching import PASSING, Wanted, check_contact
 from diptych.mining.fetch.gathering import FetchBucket, Take, buckets
 from diptych.mining.fetch.gathering import fetched_at as times_of
@@ -18,14 +19,13 @@ from diptych.mining.judge.scoring import Scorer
 from diptych.mining.keep import keep, keep_on_daft, writing
 from diptych.mining.keep.found import gather
 from diptych.mining.keep.joining import Join
-from diptych.mining.keep.rules import VERSION
 from diptych.mining.layout import STAGES, Layout
 from diptych.mining.lists import Lists, lists_of
 from diptych.mining.pages import inputs, warc
 from diptych.mining.pages.addresses import host_of
 from diptych.mining.pages.reading import ReadPages
 from diptych.mining.pages.tars import HERE
-from diptych.mining.saved import Object, PageCounts, Parts, Retries, read_json
+from diptych.mining.rules import VERSION
 from diptych.mining.settings import Settings
 from diptych.mining.tables import digest, holds_json, read_rows, write_json
 from diptych.runtime.claims import differences, refuse_other

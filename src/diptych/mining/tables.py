@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from diptych.mining.keep.checking import faults
+from diptych.mining.checking import faults
 from diptych.runtime.errors import DataError
 from diptych.runtime.extras import wanted
 from diptych.runtime.files import bytes_of, refuse_endless, sha256_of_json, write_atomically

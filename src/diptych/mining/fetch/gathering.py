@@ -17,12 +17,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from diptych.mining.checking import Object, Times, read_json
 from diptych.mining.fetch.fetching import Answer, Fetcher, Wanted
 from diptych.mining.layout import Layout
 from diptych.mining.pages import addresses, warc
 from diptych.mining.pages.pages import forbids
 from diptych.mining.pages.tars import HERE, tar_pictures
-from diptych.mining.saved import Object, Times, read_json
 from diptych.mining.settings import Fetch
 from diptych.mining.tables import Row, digest, write_json, write_rows
 from diptych.runtime.engine.outcome import Counts

@@ -11,14 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
-from PIL import Image
-
 from diptych.runtime.downloads import downloading
 from diptych.runtime.errors import CheckpointError, DiptychError, RecipeError
 
-FILE = "judge.json"
 PLACES = ("realism", "nsfw")
-SMALL = 256  # pixels of the longer side at which judges see a picture, when they learn and when they judge
 
 
 @runtime_checkable
@@ -37,13 +33,6 @@ class Judge(Protocol):
     def judge(self, pictures: Sequence[Any]) -> Sequence[float]:
         """`pictures`: uint8 tensors (3, H, W). One finite number each."""
         ...
-
-
-def small(image: Image.Image) -> Image.Image:
-    """The picture as judges see it."""
-    seen = image.copy()
-    seen.thumbnail((SMALL, SMALL))
-    return seen
 
 
 def check_scores(judge: Judge, scores: Sequence[float], pictures: int) -> list[float]:
@@ -79,9 +68,11 @@ def load_judge(name: str) -> Judge:
 
     The last runs code, so it is taken from the command line alone and never from a file.
     """
+    from diptych.mining.judge.picture_judge import FILE, PictureJudge  # brings torch
+
     folder = Path(name)
     if name.startswith("hub:"):
-        folder = _from_hub(name.removeprefix("hub:"))
+        folder = _from_hub(name.removeprefix("hub:"), FILE)
     elif ":" in name and not folder.exists():
         module, _, made = name.partition(":")
         try:
@@ -97,16 +88,14 @@ def load_judge(name: str) -> Judge:
         raise CheckpointError(
             f"no judge in {folder}: wanted {FILE}; `diptych mine judge FOLDER --out {folder}` makes one"
         )
-    from diptych.mining.judge.picture_judge import PictureJudge
-
     return cast(Judge, PictureJudge.load(folder))
 
 
-def _from_hub(name: str) -> Path:
+def _from_hub(name: str, file: str) -> Path:
     from huggingface_hub import snapshot_download
 
-    with downloading(f"the judge {name} from the hub", f"copy {FILE} and its weights to a folder, and give that"):
-        return Path(snapshot_download(name, allow_patterns=[FILE, "*.safetensors", "backbone/*.json"]))
+    with downloading(f"the judge {name} from the hub", f"copy {file} and its weights to a folder, and give that"):
+        return Path(snapshot_download(name, allow_patterns=[file, "*.safetensors", "backbone/*.json"]))
 
 
 def identity(name: str) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 
 from PIL import Image
 
+from diptych.mining.checking import Measured, read_json
 from diptych.mining.judge.decode import judge_all, measure
-from diptych.mining.judge.judges import small
+from diptych.mining.judge.statistics import small
 from diptych.mining.layout import Layout
-from diptych.mining.saved import Measured, read_json
 from diptych.mining.settings import PictureRules
 from diptych.mining.tables import Row, read_rows, write_json, write_rows
 from diptych.runtime.engine.outcome import Counts

@@ -14,9 +14,8 @@ from PIL import Image
 from torch import Tensor
 
 from diptych.core import Record
-from diptych.mining.judge.judges import FILE, small
 from diptych.mining.judge.logistic import Logistic, auc, auc_interval, threshold
-from diptych.mining.judge.statistics import NAMES, statistics
+from diptych.mining.judge.statistics import NAMES, small, statistics
 from diptych.mining.tables import digest
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import parse_json, text_of, write_atomically
@@ -25,6 +24,7 @@ from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.grid import Grid
 from diptych.vision.detectors.load import load_detector
 
+FILE = "judge.json"
 GOOD = ("natural", "safe", "good", "keep")  # a subfolder of one of these names is what is kept
 BACKBONE = "backbone"  # a folder in the judge's
 KINDS = ("statistics", BACKBONE)

@@ -7,12 +7,20 @@ from numpy.typing import NDArray
 from PIL import Image
 
 SIDE = 96
+SMALL = 256  # pixels of the longer side at which judges see a picture, when they learn and when they judge
 BINS = 8
 NAMES = (
     "mean_r", "mean_g", "mean_b", "spread_r", "spread_g", "spread_b", "saturation", "saturation_spread", "entropy",
     "commonest", "colours", "flat", "edges", "white", "black", "level_edges", "grain", "grain_spread",
     *(f"grey_{bin}" for bin in range(BINS)),
 )  # fmt: skip
+
+
+def small(image: Image.Image) -> Image.Image:
+    """The picture as judges see it."""
+    seen = image.copy()
+    seen.thumbnail((SMALL, SMALL))
+    return seen
 
 
 def statistics(image: Image.Image) -> NDArray[np.float64]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from diptych.mining.checking import Object, read_json
 from diptych.mining.judge.decode import MEASURED
 from diptych.mining.judge.scoring import Pair, Scorer
 from diptych.mining.keep.found import NAME, Found
@@ -15,7 +16,6 @@ from diptych.mining.layout import Layout
 from diptych.mining.lists import Lists
 from diptych.mining.pages import licences
 from diptych.mining.pages.reading import body_of
-from diptych.mining.saved import Object, read_json
 from diptych.mining.settings import Settings
 from diptych.mining.tables import Row, read_rows, write_json, write_rows
 from diptych.runtime.engine.outcome import Counts

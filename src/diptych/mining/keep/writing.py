@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from diptych.mining.keep.found import key_of
 from diptych.mining.keep.keep import COMMON, HOST, KEPT, Pairs
-from diptych.mining.keep.rules import VERSION, first
 from diptych.mining.layout import Layout
 from diptych.mining.pages.addresses import host_of
 from diptych.mining.pages.reading import body_of
 from diptych.mining.pages.texts import KINDS
+from diptych.mining.rules import VERSION, first
 from diptych.mining.tables import Row, lines_of, read_rows, write_json, write_rows
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of, sweep, write_atomically

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from diptych.mining.checking import Object, read_json
 from diptych.mining.layout import Layout
 from diptych.mining.pages import addresses, inputs, warc
 from diptych.mining.pages.pages import TOGETHER, Page, Row, read_page, settle, settle_texts
 from diptych.mining.pages.tars import HERE, tar_lines
 from diptych.mining.pages.texts import LONGEST, Vocabularies, judged
-from diptych.mining.saved import Object, read_json
 from diptych.mining.settings import Settings
 from diptych.mining.tables import read_rows, write_json, write_rows
 from diptych.runtime.engine.outcome import Counts

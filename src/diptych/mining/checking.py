@@ -1,23 +1,99 @@
-"""Whether the tables of a run's folder hold what a stage writes: who made the folder may have written anything."""
+"""Checks of the files in a run's folder, JSON and tables, as they are read: its maker may have written anything."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
-from diptych.mining.keep.rules import RULES, TEXT_RULES
+from pydantic import BaseModel, Field, TypeAdapter
+
 from diptych.mining.layout import ENDING, SHA256, SHARD
 from diptych.mining.pages.texts import KINDS
+from diptych.mining.rules import RULES, TEXT_RULES
+from diptych.runtime.configs import first_problem
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import parse_json, text_of
+
+T = TypeVar("T")
+Object = dict[str, Any]
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+Times = dict[str, Annotated[float, Field(ge=0, lt=2**33)]]  # seconds since 1970, by address
+
+
+class Parts(BaseModel):
+    """Of a WARC: where each of its shards begins and ends."""
+
+    parts: list[tuple[Count, Count]]
+
+
+class Measured(BaseModel):
+    """The plan of a shard of measured pictures."""
+
+    index: str
+
+
+class PageCounts(BaseModel, extra="allow"):
+    __pydantic_extra__: dict[str, Count]
+    bad: dict[str, Count]
+    held: list[str]
+
+
+class Retries(BaseModel):
+    retries: int = Field(ge=0, le=1_000)
+
+
+class _Given(BaseModel):
+    kind: str
+    digest: str
+
+
+class _Versions(BaseModel):
+    diptych: str
+
+
+class Begun(BaseModel):
+    """mine.json, as far as the card tells it."""
+
+    inputs: list[_Given]
+    versions: _Versions
+    rules: str
+
+
+class _About(BaseModel):
+    scorer: str
+    judges: dict[str, str]
+    vocabulary: str
+    rules: str
+
+
+class Counted(BaseModel):
+    """funnel.json, as far as it cannot be counted again."""
+
+    inputs: dict[str, Count | dict[str, Count]]
+    about: _About
+
+
+def read_json(path: Path, shape: type[T]) -> T:
+    """Raises DataError for what cannot be read, or says something else."""
+    try:
+        adapter: TypeAdapter[T] = TypeAdapter(shape)
+        return adapter.validate_python(parse_json(text_of(path)))
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error}; give the same command again") from error
+    except ValueError as error:
+        raise DataError(
+            f"cannot read {path}: {first_problem(error)}; take it away and give the same command again"
+        ) from error
+
 
 PICTURE_RULES = {rule.name for rule in RULES}
 OF_TEXTS = {"score", *(rule.name for rule in TEXT_RULES)}
 # Never null: by the kind of table, or of a row that nothing drops.
 ALWAYS = {
-    "pages": ("page", "address", "place", "texts", "fails", "licence"),
     "index": ("address", "reason", "moved", "hops", "offset", "length"),
     "measured": ("address", "fails"),
-    "joined": ("page", "address", "place", "texts", "fails", "licence"),
-    "decisions": ("page", "address", "place", "texts", "fails", "licence"),
+    **dict.fromkeys(("pages", "joined", "decisions"), ("page", "address", "place", "texts", "fails", "licence")),
 }
 KEPT = ("sha256", "dhash", "bytes", "width", "height")
 LEFT = (*KEPT, "blob", "offset", "length")
