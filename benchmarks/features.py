@@ -34,7 +34,7 @@ from diptych.core import Record
 from diptych.data.extract import extract
 from diptych.runtime.files import sync
 from diptych.runtime.memory import keep_memory
-from diptych.vision.detectors.given import Given
+from diptych.vision.detectors.given import GivenRegions
 
 PICTURES, REGIONS, SIZE, PARTS, ROUNDS = 500, 36, 2048, 50, 5
 NAMES = [f"COCO_val2014_{1000 * number + number % PARTS:012d}" for number in range(PICTURES)]
@@ -75,7 +75,7 @@ def main() -> None:
 
 def _speeds(path: Path, size: float, records: list[Record], root: Path) -> dict[str, float]:
     """GB a second, medians of rounds in turn."""
-    given = Given.of(path, records)
+    given = GivenRegions.of(path, records)
 
     def copy(flushed: bool) -> None:
         shutil.copytree(path, root / "copy")

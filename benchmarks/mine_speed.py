@@ -32,13 +32,13 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.machine import RESULTS, save_result
-from diptych.mining.fetch.fetching import Fetcher, Wanted
+from diptych.mining.fetch.fetching import Fetcher, WantedAddress
 from diptych.mining.judge.decode import measure
 from diptych.mining.keep.keep import KEPT, Pairs, choose
 from diptych.mining.pages import warc
 from diptych.mining.pages.pages import TOGETHER, Page, read_page, settle
 from diptych.mining.pages.texts import Vocabularies, english
-from diptych.mining.settings import Fetch, Settings
+from diptych.mining.settings import Fetch, MiningSettings
 from diptych.runtime.engine import ENGINES
 from diptych.storybook import web
 from diptych.storybook.web.prose import PROSE
@@ -66,7 +66,7 @@ def pages(path: Path, rounds: int) -> dict[str, float]:
     from selectolax.lexbor import LexborHTMLParser
 
     sizes = [len(found.body) for found in warc.read(path) if found.kind == "page"]
-    words, settings = Vocabularies.of(None, None), Settings()
+    words, settings = Vocabularies.of(None, None), MiningSettings()
     english()
 
     def floor() -> None:
@@ -117,7 +117,7 @@ def large(path: Path, out: Path, size: int = 56_000) -> Path:
 
 def decode(path: Path, rounds: int) -> dict[str, float]:
     bodies = [found.body for found in warc.read(path) if found.kind == "picture"]
-    rules = Settings().pictures
+    rules = MiningSettings().pictures
     bodies = [body for body in bodies if not measure(body, rules)[1]]
 
     def floor() -> None:
@@ -157,7 +157,7 @@ def fetch(folder: Path, rounds: int) -> dict[str, float]:
         async def ours() -> None:
             with tempfile.TemporaryDirectory() as robots:
                 async with Fetcher(told, Path(robots)) as fetcher:
-                    found = await fetcher.all([Wanted(one) for one in addresses], lambda _: None)
+                    found = await fetcher.all([WantedAddress(one) for one in addresses], lambda _: None)
                     assert not [one.reason for one in found if one.reason]
 
         least, taken = cpu(lambda: asyncio.run(bare()), rounds), cpu(lambda: asyncio.run(ours()), rounds)

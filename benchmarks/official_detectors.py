@@ -22,8 +22,8 @@ from torch import Tensor
 from benchmarks.machine import save_result
 from diptych.vision.detectors.official.butd import Butd, ButdPipeline, ButdSettings, ButdShape
 from diptych.vision.detectors.official.detector import OfficialDetector
-from diptych.vision.detectors.official.regions import Settings, numbered
-from diptych.vision.detectors.official.resnet import ResNetShape, Stage
+from diptych.vision.detectors.official.regions import OfficialSettings, numbered
+from diptych.vision.detectors.official.resnet import ResNetShape, ResNetStage
 from diptych.vision.detectors.official.x101 import X101, X101Pipeline, X101Settings, X101Shape, levels_of
 
 BLOCKS, READ, OUT = (3, 4, 23, 3), (64, 256, 512, 1024), (256, 512, 1024, 2048)
@@ -38,7 +38,9 @@ WARM = 96  # pixels of a picture that goes first
 
 def trunk(groups: int, inner: tuple[int, ...]) -> ResNetShape:
     stages = zip(BLOCKS, READ, inner, OUT, strict=True)
-    return ResNetShape(64, tuple(Stage(blocks, read, width, out, groups, True) for blocks, read, width, out in stages))
+    return ResNetShape(
+        64, tuple(ResNetStage(blocks, read, width, out, groups, True) for blocks, read, width, out in stages)
+    )
 
 
 def bottom_up() -> ButdPipeline:
@@ -92,7 +94,7 @@ def layouts(pipeline: Any) -> dict[str, float]:
 @torch.no_grad()
 def measured(pipeline: Any, picture: Tensor) -> dict[str, Any]:
     net = pipeline.network
-    settings: Settings = pipeline.settings
+    settings: OfficialSettings = pipeline.settings
     net.classes.weight.mul_(SHARP)
     detector = OfficialDetector(pipeline)
     prepared = pipeline.prepare(picture)

@@ -29,21 +29,21 @@ from diptych.runs.evaluation.retrieve import shortlist_cells
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.prepare import in_split
 from diptych.systems import SYSTEMS
-from diptych.tasks.gallery import Cells, Gallery, open_table
+from diptych.tasks.gallery import Cells, RetrievalGallery, open_table
 from diptych.tasks.matching import Retrieval, everything, match_scores, rankings
 from diptych.tasks.shortlist import MOST, Shortlister
 
 SAMPLE = 20  # pictures, with all captions, of which fp32 and bf16 are timed
 
 
-def fill(task: Retrieval, model: ModelFolder, gallery: Gallery, cells: Cells, half: bool = True) -> Any:
+def fill(task: Retrieval, model: ModelFolder, gallery: RetrievalGallery, cells: Cells, half: bool = True) -> Any:
     table = open_table(gallery, None, "")
     with torch.autocast("cpu", torch.bfloat16, enabled=half):
         task.fill(model.model, gallery, table, cells)
     return table
 
 
-def shortlist(teachers: list[Record], model: ModelFolder, gallery: Gallery, most: int) -> tuple[Cells, Cells]:
+def shortlist(teachers: list[Record], model: ModelFolder, gallery: RetrievalGallery, most: int) -> tuple[Cells, Cells]:
     return Shortlister.of(teachers, model.tokens).choose(gallery, most)
 
 
@@ -54,10 +54,10 @@ def recalled(task: Retrieval, found: list[dict[str, Any]]) -> dict[str, float]:
 
 def measure(model: ModelFolder, store: Store, split: str, pictures: int | None, lengths: list[int]) -> dict[str, Any]:
     records: list[Record] = [store.record(index) for index in in_split(store, split, "--split")[:pictures]]
-    gallery, config = Gallery.of(records), model.architecture.config
+    gallery, config = RetrievalGallery.of(records), model.architecture.config
     words = model.recipe.data.max_words if model.recipe is not None else 20
     task = Retrieval(model.tokens, words, config.max_regions)
-    some = Gallery.of(records[:SAMPLE])
+    some = RetrievalGallery.of(records[:SAMPLE])
     rates = {
         name: int(np.prod(some.shape)) / seconds(partial(fill, task, model, some, everything(some), half))
         for name, half in (("warm-up", True), ("bf16", True), ("fp32", False))

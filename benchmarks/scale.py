@@ -41,7 +41,7 @@ from diptych.core import Batch, FeatureContract, Record, Regions
 from diptych.data.store.loader import Loader
 from diptych.data.store.store import Store, StoreWriter
 from diptych.objectives import OneForward
-from diptych.tasks.two_towers import Gallery
+from diptych.tasks.two_towers import TowerGallery
 from diptych.training import OptimizerConfig, TrainingConfig, train
 
 COMMAND = "OMP_WAIT_POLICY=passive uv run python -m benchmarks.scale"
@@ -225,7 +225,7 @@ def galleries() -> dict[str, Any]:
         vectors = torch.nn.functional.normalize(
             torch.randn(count, 128, generator=torch.Generator().manual_seed(0)), dim=1
         )
-        gallery = Gallery(tuple(map(str, range(count))), vectors)
+        gallery = TowerGallery(tuple(map(str, range(count))), vectors)
         gallery.__dict__["_index"] = None  # products alone, faiss or not
         queries = vectors[:20] + 0.01
         gallery.search(queries[:1])

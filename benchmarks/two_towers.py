@@ -26,7 +26,7 @@ from diptych.data.store.tokens import Tokens
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene
 from diptych.systems.tden.model import Tden, TdenConfig, TdenResolvedConfig
-from diptych.tasks.two_towers import Gallery, embed_sentences
+from diptych.tasks.two_towers import TowerGallery, embed_sentences
 
 PICTURES, TOGETHER = 30_000, 64
 
@@ -44,7 +44,7 @@ def main() -> None:
     shape = TdenConfig.tiny() if given.small else TdenConfig.base()
     model = Tden(TdenResolvedConfig(**shape.model_dump(), vocabulary=tokens.vocabulary), ("similarity",)).eval()
     vectors = F.normalize(torch.randn(PICTURES, shape.similarity_width), dim=-1)
-    gallery = Gallery(tuple(str(number) for number in range(PICTURES)), vectors)
+    gallery = TowerGallery(tuple(str(number) for number in range(PICTURES)), vectors)
     asked = embed_sentences(model, tokens, sentences)
 
     index = faiss.IndexFlatIP(shape.similarity_width)

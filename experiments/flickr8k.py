@@ -61,7 +61,7 @@ class Photographs:
         if not (out / INDEX).exists():
             if (detector := source.folder / DETECTOR).is_dir():
                 shutil.copytree(detector, out / DETECTOR, dirs_exist_ok=True)
-            train = sorted(in_split(source, "train", "--store"), key=lambda index: _place(source.record(index).key))
+            train = sorted(in_split(source, "train", "--store"), key=lambda index: place_of(source.record(index).key))
             web = set(train[: max(0, len(train) - LABELLED)])
             with StoreWriter(out, source.contract, len(source)) as writer:
                 for index in range(len(source)):
@@ -70,7 +70,7 @@ class Photographs:
         return Store(out)
 
 
-def _place(key: str) -> str:
+def place_of(key: str) -> str:
     """By a hash of the picture's name, so that the division is the same on every machine."""
     return hashlib.sha256(Path(key).stem.encode()).hexdigest()
 

@@ -41,11 +41,11 @@ from diptych.data.store.tokens import Tokens
 from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
 from diptych.metrics.retrieval import RECALLS
 from diptych.mining import funnel
-from diptych.mining.layout import Layout
+from diptych.mining.layout import RunLayout
 from diptych.mining.rules import RULES, TEXT_RULES
 from diptych.mining.run import Mine
 from diptych.mining.scorer import held_out_hashes, load_scorer, scorer_version, train_scorer
-from diptych.mining.settings import Settings, changed
+from diptych.mining.settings import MiningSettings, changed
 from diptych.mining.tables import lines_of
 from diptych.runs.detectors import open_detector
 from diptych.runs.evaluation.evaluate import score_model
@@ -138,13 +138,13 @@ def make_labelled(plan: GainStudy) -> Store:
 
 def make_web(plan: GainStudy) -> dict[str, list[Record]]:
     """The records of each way to mine the same web."""
-    pages, every = plan.folder / "web", Settings(offline=True)
+    pages, every = plan.folder / "web", MiningSettings(offline=True)
     if not (pages / "truth.jsonl").exists():
         web.write(pages, plan.pages)
     raw = changed(every, ["rules.near_bits=off", *(f"rules.{name}=off" for name in SWITCHES)])
     exclude = held_out_hashes(plan.folder / WORLD)
 
-    def mine(name: str, settings: Settings, scorer: Path | None = None) -> list[Record]:
+    def mine(name: str, settings: MiningSettings, scorer: Path | None = None) -> list[Record]:
         with_scorer: dict[str, Any] = {} if scorer is None else {
             "scorer": str(scorer), "scorer_version": scorer_version(str(scorer)), "load_scorer": load_scorer
         }  # fmt: skip
@@ -170,7 +170,7 @@ def _truth(pages: Path) -> dict[tuple[str, str | None], dict[str, Any]]:
 
 
 def _decisions(plan: GainStudy, name: str) -> Iterable[dict[str, Any]]:
-    return (row for row in funnel.decisions(Layout(plan.folder / name)) if row["kept"] is not None)
+    return (row for row in funnel.decisions(RunLayout(plan.folder / name)) if row["kept"] is not None)
 
 
 def _scorer(plan: GainStudy, truth: Mapping[tuple[str, str | None], dict[str, Any]]) -> Path:
@@ -181,7 +181,7 @@ def _scorer(plan: GainStudy, truth: Mapping[tuple[str, str | None], dict[str, An
         lines = []
         for row in Random(1).sample(rows, min(len(rows), plan.scorer_pictures)):
             right = {text["text"]: text["right"] for text in truth[row["page"], row["address"]]["texts"]}
-            picture = Layout(plan.folder / "rules").picture(row["sha256"], row["type"])
+            picture = RunLayout(plan.folder / "rules").picture(row["sha256"], row["type"])
             for text in row["texts"]:
                 if not text["fails"]:
                     lines.append({"image": str(picture.absolute()), "statement": text["text"], "kind": text["kind"],

@@ -26,10 +26,10 @@ from diptych.mining.judge.logistic import Logistic, auc, auc_interval
 from diptych.mining.judge.picture_judge import train_judge
 from diptych.mining.judge.scoring import Pair
 from diptych.mining.judge.statistics import small
-from diptych.mining.layout import Layout
+from diptych.mining.layout import RunLayout
 from diptych.mining.run import Mine
 from diptych.mining.scorer import MEASURED, Reader
-from diptych.mining.settings import Settings
+from diptych.mining.settings import MiningSettings
 from diptych.runs.detectors import open_detector
 from diptych.runs.folder import open_model
 from diptych.storybook.book import Storybook
@@ -166,7 +166,7 @@ def _save(image: Image.Image, path: Path) -> None:
 def candidates(seed: int, web: Path, truth: Truth, out: Path) -> tuple[list[Pair], list[bool], list[int], list[bool]]:
     """Texts beside pictures that the truth tells of, prose as false ones, and a caption of another picture each."""
     pairs, labels, pages, swapped = [], [], [], []
-    for row in funnel.decisions(Layout(out)):
+    for row in funnel.decisions(RunLayout(out)):
         line = truth.get((row["page"], row["address"]))
         if (
             line is None
@@ -262,9 +262,9 @@ def main() -> None:
     truth = truth_of(options.web)
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "out"
-        found = Mine(out, [options.web / "warc"], Settings(offline=True), tell=lambda _: None).run()
+        found = Mine(out, [options.web / "warc"], MiningSettings(offline=True), tell=lambda _: None).run()
         assert found is not None
-        rows = list(funnel.decisions(Layout(out)))
+        rows = list(funnel.decisions(RunLayout(out)))
         by_key = {(row["page"], row["address"]): row for row in rows}
         figures: dict[str, Any] = {"pages": len({line["page"] for line in truth.values()}), "pictures": len(rows)}
         for name, held_out in (("templates that rules were set on", False), ("held-out templates", True)):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from diptych.systems import SYSTEMS, papers
-from diptych.systems.ledger import NOT_REPORTED, Entry, Paper, Table, entries
+from diptych.systems.ledger import NOT_REPORTED, LedgerRow, Paper, PaperTable, entries
 from experiments.studies import page_of
 from experiments.tables import Path, at_chance, leaves, markdown, shown
 
@@ -122,9 +122,9 @@ def _paper(paper: Paper, found: Mapping[str, Any]) -> Iterator[str]:
         yield from _table(paper, table, found)
 
 
-def _table(paper: Paper, table: Table, found: Mapping[str, Any]) -> Iterator[str]:
+def _table(paper: Paper, table: PaperTable, found: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"### Table {table.number}: {table.about}", "")
-    rows = [Entry(paper, table, row) for row in table.rows]
+    rows = [LedgerRow(paper, table, row) for row in table.rows]
     heads = [f"{part.title}: {name}" if name == part.columns[0] else name for part, name in table.columns]
     measured = any(entry.id in MEASURED for entry in rows)
     lines = [
@@ -148,7 +148,7 @@ def _table(paper: Paper, table: Table, found: Mapping[str, Any]) -> Iterator[str
     yield from _commands(rows)
 
 
-def _commands(rows: list[Entry]) -> Iterator[str]:
+def _commands(rows: list[LedgerRow]) -> Iterator[str]:
     if not any(entry.row.commands for entry in rows):
         return
     yield from ("<details><summary>What to type</summary>", "", "```sh")
@@ -158,13 +158,13 @@ def _commands(rows: list[Entry]) -> Iterator[str]:
     yield from ("```", "", "</details>", "")
 
 
-def _made_by(entry: Entry) -> str:
+def _made_by(entry: LedgerRow) -> str:
     if entry.row.system is None:
         return "another system's"
     return ", ".join(f"`{recipe}`" for recipe in entry.row.recipes) or "see below"
 
 
-def _ours(entry: Entry, found: Mapping[str, Any]) -> str:
+def _ours(entry: LedgerRow, found: Mapping[str, Any]) -> str:
     told = []
     for ours in MEASURED.get(entry.id, ()):
         known = dict(leaves(found[ours.file]["figures"]))

@@ -19,7 +19,7 @@ from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.serving import Predictor
 from diptych.serving.service.app import make_app
-from diptych.serving.service.guard import Guard
+from diptych.serving.service.guard import RequestGuard
 from diptych.serving.service.service import Service
 from diptych.serving.service.worker import Job
 from diptych.storybook.detector.detector import StorybookDetector
@@ -73,7 +73,7 @@ class Local:
 
     def __init__(self, service: Service, token: str | None = None) -> None:
         self.service = service
-        self.app = Guard(make_app(service), token)
+        self.app = RequestGuard(make_app(service), token)
         if not service.worker.alive:
             service.worker.start()
 
@@ -107,14 +107,14 @@ def problem(answer: httpx2.Response) -> dict[str, Any]:
 
 def hold(local: Local, until: threading.Event) -> None:
     """The worker is kept busy by a request of ours, until the event."""
-    worker, answer = local.service.worker, local.service.worker._answer
+    worker, answer = local.service.worker, local.service.worker.answer_batch
     begun = threading.Event()
 
     def waiting(jobs: Any) -> None:
-        worker._answer = answer
+        worker.answer_batch = answer
         begun.set()
         until.wait(20)
 
-    worker._answer = waiting
+    worker.answer_batch = waiting
     worker.submit(Job("caption", "none", None))
     assert begun.wait(5)

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diptych.cli import _run
+from diptych.cli import run_verb
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.files import copy_folder, sweep, write_atomically
 from diptych.serving.export.write import export
@@ -136,7 +136,7 @@ def test_a_folder_whose_name_is_not_utf8_is_refused(
     name = os.fsdecode(b"caf\xe9")
     if "--out X" not in words:
         Path(name).mkdir()
-    assert _run(words.replace("X", name).split(), debug=False) == 1
+    assert run_verb(words.replace("X", name).split(), debug=False) == 1
     assert "is not UTF-8, and what reads weights and words cannot open it; rename it" in capsys.readouterr().err
     assert Path(name).exists() == ("--out X" not in words)
     with pytest.raises(DiptychError, match="is not UTF-8"):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from diptych.cli import _run
+from diptych.cli import run_verb
 from diptych.data.formats.table import read
 from diptych.data.store.corpus import Lines
 from diptych.data.store.tokens import Tokens
@@ -151,7 +151,7 @@ def test_nobody_waits_for_a_pipe(
         json.dumps(known | {"questions": [{"image_id": 1, "question_id": 1, "question": "?"}]})
     )
     Path("results.json").write_text(json.dumps([{"image_id": 1, "caption": "a"}]))
-    assert _run(words.split(), debug=False) in (1, 2)
+    assert run_verb(words.split(), debug=False) in (1, 2)
     told = capsys.readouterr().err
     assert "fault of Diptych" not in told
     assert not Path("out").exists()
@@ -182,7 +182,7 @@ def test_a_pipe_gets_a_sheet(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
     reader.start()
-    assert _run(["storybook", "show", str(pipe), "--count", "1"], debug=False) == 0
+    assert run_verb(["storybook", "show", str(pipe), "--count", "1"], debug=False) == 0
     reader.join()
     assert read[0].startswith(b"\x89PNG")
     assert pipe.is_fifo()

@@ -150,9 +150,9 @@ def _read_warc(folder: Path) -> None:
 def _read_page(folder: Path) -> None:
     from diptych.mining.pages.pages import read_page, settle
     from diptych.mining.pages.texts import Vocabularies
-    from diptych.mining.settings import Settings
+    from diptych.mining.settings import MiningSettings
 
-    settings = Settings(offline=True)
+    settings = MiningSettings(offline=True)
     body = (folder / "a.html").read_bytes()
     for charset in (None, "utf-16", "no such"):
         page = read_page(
@@ -212,12 +212,12 @@ def _pictures(folder: Path) -> None:
 
 def _read_pictures(folder: Path) -> None:
     from diptych.mining.judge.decode import measure
-    from diptych.mining.settings import Settings
+    from diptych.mining.settings import MiningSettings
     from diptych.runtime.errors import DataError
     from diptych.vision.pictures import open_picture
 
     for path in sorted(folder.iterdir()):
-        measure(path.read_bytes(), Settings(offline=True).pictures)
+        measure(path.read_bytes(), MiningSettings(offline=True).pictures)
         try:
             open_picture(path)
         except DataError:

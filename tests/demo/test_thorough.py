@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from diptych.runs.demo.comparison import Cell, Row
+from diptych.runs.demo.comparison import Cell, ComparisonRow
 from diptych.runs.demo.demo import PRETRAINED, SCRATCH, DemoConfig, arm_settings
-from diptych.runs.demo.thorough import GAIN, LONG, ThoroughConfig, _figures, _longer
+from diptych.runs.demo.thorough import GAIN, LONG, ThoroughConfig, figures_of, longer_cells
 
 
-def _row(arm: str, seed: int, score: float, labels: int = 100) -> Row:
+def _row(arm: str, seed: int, score: float, labels: int = 100) -> ComparisonRow:
     test = {"CIDEr": score, "BLEU-4": score / 2}
-    return Row("caption", arm, labels, seed, 1e-3, steps=400, best_step=300, val=score, test=test)
+    return ComparisonRow("caption", arm, labels, seed, 1e-3, steps=400, best_step=300, val=score, test=test)
 
 
 def _cell(task: str = "caption", arm: str = SCRATCH, labels: int = 100, seed: int = 0) -> Cell:
@@ -21,7 +21,7 @@ def _cell(task: str = "caption", arm: str = SCRATCH, labels: int = 100, seed: in
 def test_figures_are_means_with_spread_and_gains_compare_equal_seeds() -> None:
     rows = [_row(SCRATCH, 0, 40.0), _row(SCRATCH, 1, 50.0), _row(PRETRAINED, 1, 62.0), _row(PRETRAINED, 0, 60.0)]
     rows += [_row(LONG, 0, 42.0), _row(LONG, 1, 44.0)]
-    here = _figures(rows)["caption"]["100 scenes"]
+    here = figures_of(rows)["caption"]["100 scenes"]
     assert here[SCRATCH]["CIDEr"] == {"value": 45.0, "low": 40.0, "high": 50.0, "seeds": 2}
     assert here[LONG]["BLEU-4"] == {"value": 21.5, "low": 21.0, "high": 22.0, "seeds": 2}
     assert here[GAIN]["CIDEr"] == {"value": 16.0, "low": 12.0, "high": 20.0, "seeds": 2}
@@ -30,7 +30,7 @@ def test_figures_are_means_with_spread_and_gains_compare_equal_seeds() -> None:
 def test_scratch_is_also_trained_for_the_steps_of_both_phases() -> None:
     config = ThoroughConfig(demo=DemoConfig(pretrain_steps=1200))
     cells = [_cell(arm=SCRATCH), _cell(arm=PRETRAINED)]
-    (longer,) = _longer(cells, [_row(SCRATCH, 0, 40.0), _row(PRETRAINED, 0, 60.0)], config)
+    (longer,) = longer_cells(cells, [_row(SCRATCH, 0, 40.0), _row(PRETRAINED, 0, 60.0)], config)
     assert longer.start is None
     assert [s for s in longer.settings if s.startswith("training.steps")][-1] == "training.steps=1600"
     assert longer.folder not in {cell.folder for cell in cells}

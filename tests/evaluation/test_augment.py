@@ -105,7 +105,7 @@ def test_a_picture_without_regions_and_captions_that_go_round(
     monkeypatch.setattr(captioner.tokens, "decode", lambda ids: said if len(ids) == 2 else "one more")
     texts = [[Hypothesis([5, 6], -1.0), Hypothesis([5, 6, 7], -2.0)]] * 6
     told: list[int] = []
-    monkeypatch.setattr(augmenting, "_write", lambda _, records, __: told.append(len(records)) or texts)
+    monkeypatch.setattr(augmenting, "write_augmented", lambda _, records, __: told.append(len(records)) or texts)
     folder = tmp_path / "bare"
     with StoreWriter(folder, world.contract) as store:
         for number in range(9):
@@ -128,7 +128,7 @@ def test_a_stop_changes_no_caption(
     monkeypatch.setattr(augmenting, "BATCH", 2)
     monkeypatch.setattr(augmenting, "SHARD", 4)
     whole = augment(captioner, world, tmp_path / "whole", 2, DRAWN, "train", seed=0)
-    asked, write = [], augmenting._write
+    asked, write = [], augmenting.write_augmented
 
     def stops(*given: object) -> object:
         asked.append(1)
@@ -136,7 +136,7 @@ def test_a_stop_changes_no_caption(
             raise KeyboardInterrupt
         return write(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(augmenting, "_write", stops)
+    monkeypatch.setattr(augmenting, "write_augmented", stops)
     with pytest.raises(KeyboardInterrupt):
         augment(captioner, world, tmp_path / "stopped", 2, DRAWN, "train", seed=0)
     assert 0 < len(Store(tmp_path / "stopped")) < 9

@@ -20,7 +20,7 @@ from uniter.model import Uniter
 from diptych.core import Batch, Regions, Sample, collate
 from diptych.models import HEADS
 from diptych.models.checkpoint import load_checkpoint
-from diptych.models.weights import Report
+from diptych.models.weights import ImportReport
 from diptych.systems import OBJECTIVES, RECIPES, SYSTEMS
 
 GIVEN = Path(os.environ.get("DIPTYCH_PARITY", "")) / "uniter"  # further sets in the same form
@@ -50,7 +50,7 @@ class Official:
     def keys(self, name: str) -> set[str]:
         return set(load_file(self.folder / f"{name}.safetensors"))
 
-    def model(self, name: str) -> tuple[Uniter, Report]:
+    def model(self, name: str) -> tuple[Uniter, ImportReport]:
         path, vocabulary = self.folder / f"{name}.safetensors", self.folder / "vocab.txt"
         model, report = load_checkpoint(Uniter, import_uniter, path, vocabulary, heads=self.config["heads"])
         return model.eval(), report

@@ -40,7 +40,7 @@ def test_what_teaches_nothing_is_read_before(plan: Photographs) -> None:
     counts = {split: len(divided.split(split)) for split in ("web", "train", "val", "test")}
     assert counts == {"web": 4, "train": 2, "val": 2, "test": 3}
     keys = {split: [divided.record(index).key for index in divided.split(split)] for split in ("web", "train")}
-    assert max(map(flickr8k._place, keys["web"])) < min(map(flickr8k._place, keys["train"]))
+    assert max(map(flickr8k.place_of, keys["web"])) < min(map(flickr8k.place_of, keys["train"]))
     assert divided.detector is not None, "models find the regions of new photographs with it"
     with pytest.raises(RecipeError, match=r"holds another study \(store: other"):
         replace(plan, store="other").divided()

@@ -18,7 +18,7 @@ import typer
 from diptych.cli import app
 from diptych.runs.run import fit_named
 from diptych.systems import RECIPES, STAGED, SYSTEMS, Recipe, find_recipe, find_stages, papers
-from diptych.systems.ledger import NOT_REPORTED, Entry, Paper, entries, numbers
+from diptych.systems.ledger import NOT_REPORTED, LedgerRow, Paper, entries, numbers
 from diptych.tasks import TASKS
 
 PRINTED: dict[str, dict[str, list[list[str]]]] = json.loads(
@@ -127,7 +127,7 @@ class Typed:
         return fit_named(recipe, start)[0]
 
 
-def filled(entry: Entry) -> Iterator[str]:
+def filled(entry: LedgerRow) -> Iterator[str]:
     """Tasks of which the paper reports a number in this row."""
     for (part, _), number in zip(entry.table.columns, entry.row.numbers, strict=True):
         if number != NOT_REPORTED and part.task is not None:
@@ -135,7 +135,7 @@ def filled(entry: Entry) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("entry", [e for e in ROWS if e.row.commands], ids=lambda entry: entry.id)
-def test_what_a_row_says_to_type_builds_and_scores_what_the_paper_does(entry: Entry) -> None:
+def test_what_a_row_says_to_type_builds_and_scores_what_the_paper_does(entry: LedgerRow) -> None:
     typed = Typed()
     for command in entry.row.commands:
         typed.run(command)

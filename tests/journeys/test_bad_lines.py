@@ -94,10 +94,10 @@ def store_of_others() -> None:
     """A store whose features have another size than the model was trained on."""
     from diptych.data.formats.table import read
     from diptych.data.store.store import StoreWriter
-    from diptych.vision.detectors.given import Given
+    from diptych.vision.detectors.given import GivenRegions
 
     records = read(Path("mine.jsonl"))
-    detector = Given.of(Path("features"), records)
+    detector = GivenRegions.of(Path("features"), records)
     with StoreWriter(Path("given"), detector.contract) as store:
         for record, regions in zip(records, detector.detect([], records), strict=True):
             store.add(type(record)(record.key, captions=record.captions, regions=regions))

@@ -69,10 +69,10 @@ def test_features_are_found_by_the_path_of_a_picture(own: Path, run: Callable[..
         (own / "kept" / folder).mkdir(parents=True)
         given(own / "kept" / folder / "one.npz", seed=ord(folder))
     from diptych.core import Record
-    from diptych.vision.detectors.given import Given
+    from diptych.vision.detectors.given import GivenRegions
 
     records = [Record(key=f"{n}", image=own / "both" / folder / "one.jpg") for n, folder in enumerate("ab")]
-    first, second = (regions.features for regions in Given.of(own / "kept", records).detect([], records))
+    first, second = (regions.features for regions in GivenRegions.of(own / "kept", records).detect([], records))
     assert first is not None
     assert second is not None
     drawn = np.random.default_rng(ord("a")).random((5, 12), np.float32)

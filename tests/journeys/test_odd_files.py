@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
-from diptych.cli import _run
+from diptych.cli import run_verb
 from diptych.core import Record
 from diptych.data.check import check
 from diptych.data.extract import extract
@@ -23,7 +23,7 @@ from diptych.data.formats.table import read
 from diptych.data.store.store import Store
 from diptych.runtime.errors import DataError
 from diptych.vision.detectors.detector import Detector
-from diptych.vision.detectors.given import Given
+from diptych.vision.detectors.given import GivenRegions
 from diptych.vision.detectors.ground_truth import GroundTruth
 from diptych.vision.pictures import open_picture
 from tests.journeys.conftest import Result, drawn_pictures
@@ -107,7 +107,7 @@ def test_odd_npz_do_not_stop_the_others(tmp_path: Path) -> None:
     for at in (i for i in range(len(content)) if content[i : i + 4] in (b"PK\x03\x04", b"PK\x01\x02")):
         content[at + (8 if content[at + 2] == 3 else 10)] = 14  # of LZMA
     path.write_bytes(content)
-    detector: Detector = Given.of(folder, records)
+    detector: Detector = GivenRegions.of(folder, records)
     done = extract(records, detector, tmp_path / "store")
     assert (done.written, set(done.failed)) == (1, set("12345"))
 
@@ -125,7 +125,8 @@ def test_a_pipe_and_a_device_are_no_pictures(tmp_path: Path) -> None:
 def test_a_vocabulary_of_no_possible_size_is_refused(tmp_path: Path, size: str) -> None:
     (tmp_path / "text").write_text("a dog")
     assert (
-        _run(["tokens", "--out", str(tmp_path / "out"), "--text", str(tmp_path / "text"), "--size", size], False) == 2
+        run_verb(["tokens", "--out", str(tmp_path / "out"), "--text", str(tmp_path / "text"), "--size", size], False)
+        == 2
     )
     assert not (tmp_path / "out").exists()
 

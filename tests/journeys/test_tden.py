@@ -19,7 +19,7 @@ from diptych.runs.run import run as train
 from diptych.systems import find_recipe
 from diptych.systems.tden.checkpoint import export_tden
 from diptych.systems.tden.model import Tden, TdenResolvedConfig
-from diptych.tasks.two_towers import Gallery, embed_sentences
+from diptych.tasks.two_towers import TowerGallery, embed_sentences
 from tests.journeys.conftest import ENVIRONMENT, command
 from tests.journeys.test_unified_vlp import steps, weights
 
@@ -96,7 +96,7 @@ def test_it_searches(run, world, pretrained, tmp_path) -> None:
     assert "of 12 pictures" in result.out
     model = library.load(tmp_path / "found").folder
     store = Store(world)
-    gallery = Gallery.of_pictures(model.model, [store.record(index) for index in range(10)])
+    gallery = TowerGallery.of_pictures(model.model, [store.record(index) for index in range(10)])
     ((best, *others),) = gallery.search(embed_sentences(model.model, model.tokens, ["a dog on the beach"]), 3)
     assert len(others) == 2
     assert best.score >= others[0].score

@@ -13,7 +13,7 @@ from PIL import Image
 from rich.console import Console
 
 from diptych.core import Choices, Expression, FeatureContract, Object, Question, Record, Regions
-from diptych.data.check import KINDS, Finding, Report, check
+from diptych.data.check import KINDS, CheckFinding, CheckReport, check
 from diptych.data.store.store import Store, StoreWriter
 
 CONTRACT = FeatureContract("given", "", 2, class_names=("cat", "dog"), whole=True)
@@ -38,7 +38,7 @@ def stored(folder: Path, records: Sequence[Record], contract: FeatureContract = 
     return Store(folder)
 
 
-def one(report: Report) -> Finding:
+def one(report: CheckReport) -> CheckFinding:
     assert len(report.findings) == 1, report.findings
     return report.findings[0]
 

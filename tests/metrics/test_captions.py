@@ -163,10 +163,10 @@ def test_without_java_a_message(monkeypatch) -> None:
 
 
 def test_spice_says_what_it_lacks(tmp_path) -> None:
-    assert "Stanford CoreNLP 3.6.0" in str(java._without_models(tmp_path))
+    assert "Stanford CoreNLP 3.6.0" in str(java.without_models(tmp_path))
     (tmp_path / "spice/lib").mkdir(parents=True)
     (tmp_path / "spice/lib/stanford-corenlp-3.6.0.jar").touch()
-    assert java._without_models(tmp_path) is None
+    assert java.without_models(tmp_path) is None
 
 
 @pytest.mark.timeout(20)

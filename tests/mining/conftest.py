@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from diptych.mining.run import Mine
-from diptych.mining.settings import Settings
+from diptych.mining.settings import MiningSettings
 from diptych.storybook import web
 
 
@@ -26,8 +26,8 @@ def mined(small_web: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     return out, run(out, small_web / "warc")
 
 
-def run(out: Path, *given: Path, settings: Settings | None = None, **more: Any) -> dict[str, Any]:
-    told = Mine(out, given, settings or Settings(offline=True), tell=lambda _: None, **more).run()
+def run(out: Path, *given: Path, settings: MiningSettings | None = None, **more: Any) -> dict[str, Any]:
+    told = Mine(out, given, settings or MiningSettings(offline=True), tell=lambda _: None, **more).run()
     assert told is not None
     return told
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from diptych.mining.fetch.fetching import Answer, Fetcher, Wanted, check_contact
+from diptych.mining.fetch.fetching import FetchedBody, Fetcher, WantedAddress, check_contact
 from diptych.mining.fetch.hosts import Host, Robots, seconds_of
-from diptych.mining.fetch.safety import Guard, PrivateAddress, told_places
+from diptych.mining.fetch.safety import AddressGuard, PrivateAddress, told_places
 from diptych.mining.settings import Fetch
 from diptych.runtime.errors import RecipeError
 
@@ -49,16 +49,16 @@ class Web:
         if path.endswith("hang"):
             await asyncio.sleep(5)
 
-    def fetch(self, folder: Path, *paths: str, host: str = "a.test", **settings: object) -> list[Answer]:
+    def fetch(self, folder: Path, *paths: str, host: str = "a.test", **settings: object) -> list[FetchedBody]:
         bodies: dict[str, bytes] = {}
 
-        async def run() -> list[Answer]:
+        async def run() -> list[FetchedBody]:
             server = await asyncio.start_server(self.answer, "127.0.0.1", 0)
             port = server.sockets[0].getsockname()[1]
             quick: dict[str, Any] = {"rate": 1000.0, "backoff": 0.0, "rest": 0.0, "first_byte": 0.3, "whole": 0.6}
             place = {"contact": "x", "allow": ("127.0.0.0/8",), "resolve": (f"*.test=127.0.0.1:{port}",)}
             told = Fetch(**(quick | place | settings))
-            wanted = [Wanted(path if "//" in path else f"http://{host}{path}") for path in paths]
+            wanted = [WantedAddress(path if "//" in path else f"http://{host}{path}") for path in paths]
             async with Fetcher(told, folder / "robots") as fetcher:
                 found = await fetcher.all(wanted, lambda answer: bodies.update({answer.address: answer.body}))
             server.close()
@@ -171,7 +171,7 @@ def test_a_redirect_to_a_private_address_is_refused(tmp_path: Path) -> None:
 
 def test_the_address_is_checked_when_the_socket_is_made() -> None:
     """A name that is public the first time and private the second reaches nothing: no name is looked at here."""
-    guard = Guard()
+    guard = AddressGuard()
     made = guard((socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", 80)))
     made.close()
     with pytest.raises(PrivateAddress, match=r"private address 10\.0\.0\.1"):
@@ -182,9 +182,9 @@ def test_the_address_is_checked_when_the_socket_is_made() -> None:
     "address", ["fec0::1", "64:ff9b:1::7f00:1", "::ffff:0:7f00:1", "5f00::1", "fd00::1", "2002:7f00:1::", "::127.0.0.1"]
 )
 def test_no_spelling_of_an_address_that_is_not_public_is_let_through(address: str) -> None:
-    assert not Guard().lets(address)
-    assert Guard(["::/0", "0.0.0.0/0"]).lets(address)
-    assert Guard().lets("2606:4700::1111")
+    assert not AddressGuard().lets(address)
+    assert AddressGuard(["::/0", "0.0.0.0/0"]).lets(address)
+    assert AddressGuard().lets("2606:4700::1111")
 
 
 def test_a_host_is_asked_at_its_rate_and_no_more_at_once_than_the_gate_lets_pass(
@@ -258,6 +258,6 @@ def test_whoever_fetches_has_to_be_reachable() -> None:
 
 @pytest.mark.parametrize("told", ["x", "a.test=nowhere", "=127.0.0.1"])
 def test_places_that_are_no_places_are_named(told: str) -> None:
-    told_wrong: Callable[[], object] = lambda: told_places([told]) or Guard((told,))  # noqa: E731
+    told_wrong: Callable[[], object] = lambda: told_places([told]) or AddressGuard((told,))  # noqa: E731
     with pytest.raises(RecipeError):
         told_wrong()

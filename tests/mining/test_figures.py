@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from diptych.mining import funnel
-from diptych.mining.layout import Layout
+from diptych.mining.layout import RunLayout
 from experiments import mining_web
 
 
@@ -15,7 +15,7 @@ def test_rules_meet_their_bars_on_pages_of_both_halves_of_the_templates(
     small_web: Path, mined: tuple[Path, dict[str, Any]], held_out: bool
 ) -> None:
     truth = mining_web.truth_of(small_web)
-    rows = list(funnel.decisions(Layout(mined[0])))
+    rows = list(funnel.decisions(RunLayout(mined[0])))
     leading = mining_web.dominant(rows, truth, held_out)
     assert leading["pictures"] > 10
     assert leading["precision"] >= 95
@@ -30,7 +30,7 @@ def test_rules_meet_their_bars_on_pages_of_both_halves_of_the_templates(
 
 
 def test_rules_of_pictures_are_exact(small_web: Path, mined: tuple[Path, dict[str, Any]]) -> None:
-    by_key = {(row["page"], row["address"]): row for row in funnel.decisions(Layout(mined[0]))}
+    by_key = {(row["page"], row["address"]): row for row in funnel.decisions(RunLayout(mined[0]))}
     found = mining_web.exact(by_key, mining_web.truth_of(small_web))
     assert sum(one["of"] for one in found.values()) > 3
     assert all(one["found"] == one["of"] and one["false"] == 0 for one in found.values())

@@ -15,8 +15,8 @@ from diptych.cli.mine import mine_report
 from diptych.mining import funnel
 from diptych.mining.forgetting import forget
 from diptych.mining.judge.labelling import sample
-from diptych.mining.layout import Layout
-from diptych.mining.settings import Settings
+from diptych.mining.layout import RunLayout
+from diptych.mining.settings import MiningSettings
 from diptych.runtime.errors import DiptychError
 
 from .conftest import run
@@ -120,7 +120,7 @@ def test_a_file_that_says_something_else_is_refused(what: str, small_web: Path, 
         paths = [path for path in paths if "parts" in json.loads(path.read_text())]
     paths[0].write_text(json.dumps(value))
     with pytest.raises(DiptychError, match=match) as raised:
-        run(out, small_web / "warc", settings=Settings(offline=not name.endswith("retries.json")))
+        run(out, small_web / "warc", settings=MiningSettings(offline=not name.endswith("retries.json")))
     assert len(str(raised.value)) < 2_000
 
 
@@ -160,7 +160,7 @@ def test_links_out_of_the_folder_are_refused_and_what_they_lead_to_stays(small_w
 
 
 def test_forgetting_writes_in_its_own_folder_alone(out: Path) -> None:
-    row = next(row for row in funnel.decisions(Layout(out)) if row["kept"] is not None)
+    row = next(row for row in funnel.decisions(RunLayout(out)) if row["kept"] is not None)
     (words := out.parent / "words.txt").write_text(row["sha256"])
     for path in out.glob("work/measured/*.parquet"):
         (out / "work" / "plan" / f"{path.stem}.json").write_text(json.dumps({"index": OUTSIDE}))
@@ -170,7 +170,7 @@ def test_forgetting_writes_in_its_own_folder_alone(out: Path) -> None:
 
 
 def test_forgetting_that_was_stopped_goes_on(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = next(row for row in funnel.decisions(Layout(out)) if row["kept"] is not None)
+    row = next(row for row in funnel.decisions(RunLayout(out)) if row["kept"] is not None)
     (words := out.parent / "words.txt").write_text(row["sha256"])
 
     def killed(*_: object) -> None:

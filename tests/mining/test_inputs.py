@@ -15,17 +15,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from diptych.cli import _run
-from diptych.mining.fetch.gathering import _from_disk
+from diptych.cli import run_verb
+from diptych.mining.fetch.gathering import from_disk
 from diptych.mining.pages import inputs, tars, warc
-from diptych.mining.pages.inputs import Line
+from diptych.mining.pages.inputs import InputLine
 from diptych.mining.pages.tars import tar_lines, tar_pictures
 from diptych.runtime.errors import DataError, RecipeError
 from tests.mining.test_warc import record
 
 from .conftest import run
 
-KITE = Line("http://a.test/k.jpg", ("a red kite over a beach",))
+KITE = InputLine("http://a.test/k.jpg", ("a red kite over a beach",))
 
 
 def accounted(counts: dict[str, Any]) -> bool:
@@ -123,7 +123,7 @@ def test_what_cannot_be_written_is_one_sentence(tmp_path: Path, capsys: pytest.C
     (tmp_path / "x.jsonl").write_text(json.dumps({"image": "k.jpg", "captions": ["a kite"]}))
     (tmp_path / "file").write_text("not a folder")
     command = ["mine", "run", str(tmp_path / "x.jsonl"), "--out", str(tmp_path / "file" / "out"), "--no-nsfw"]
-    assert _run(command, False) == 1
+    assert run_verb(command, False) == 1
     assert "Not a directory" in capsys.readouterr().err
 
 
@@ -135,9 +135,9 @@ def test_a_list_of_others_names_no_file_of_this_disk(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("\n".join([*map(json.dumps, lines), "[" * 100_000]))
     pq.write_table(pa.table({"TEXT": ["a kite"], "URL": [here]}), tmp_path / "x.parquet")
     (tmp_path / "x.tsv").write_text(f"a kite\t{here}\n")
-    bad = Line(bad="no address")
+    bad = InputLine(bad="no address")
     assert list(inputs.lines(tmp_path / "x.jsonl", "pairs")) == [
-        bad, Line("http://a.test/k.jpg"), bad, Line(bad="no JSON")
+        bad, InputLine("http://a.test/k.jpg"), bad, InputLine(bad="no JSON")
     ]  # fmt: skip
     assert list(inputs.lines(tmp_path / "x.parquet", "pairs")) == [bad]
     assert list(inputs.lines(tmp_path / "x.tsv", "pairs")) == [bad]
@@ -158,7 +158,7 @@ def test_a_picture_of_ones_own_is_a_file_of_some_size(
             path.write_bytes(bytes(1_001))
         case _:
             path = tmp_path / "a\0b"
-    (row, body) = _from_disk(f"file:{path}")
+    (row, body) = from_disk(f"file:{path}")
     assert body == b""
     assert row["reason"] == ("too large" if what == "large" else "no file: No such file or directory")
 

@@ -24,10 +24,10 @@ from diptych.mining.judge.logistic import Logistic, auc, auc_interval, threshold
 from diptych.mining.judge.picture_judge import train_judge
 from diptych.mining.judge.scoring import Pair
 from diptych.mining.judge.statistics import small
-from diptych.mining.layout import Layout
+from diptych.mining.layout import RunLayout
 from diptych.mining.lists import lists_of
 from diptych.mining.scorer import load_scorer, scorer_version, train_scorer
-from diptych.mining.settings import Settings
+from diptych.mining.settings import MiningSettings
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError
 from diptych.storybook.book import Storybook
 from diptych.storybook.render import render
@@ -104,7 +104,7 @@ def test_a_scorer_learns_from_labels_and_is_used_by_a_run(
     told = run(out, small_web / "warc", **more)
     assert 0 < told["kept"] < mined[1]["kept"]
     assert told["texts"]["score"]["alone"] > 0
-    assert all(row["score"] >= card["least"] for row in funnel.decisions(Layout(out)) if row["kept"] is not None)
+    assert all(row["score"] >= card["least"] for row in funnel.decisions(RunLayout(out)) if row["kept"] is not None)
     lines = [json.loads(line) for path in out.glob("records/*") for line in path.read_text().splitlines()]
     assert {line["by"].rpartition("/")[2] for line in lines} == {card["version"]}
 
@@ -188,7 +188,7 @@ def test_a_judge_tells_what_it_was_shown_apart_and_drops_it_in_a_run(
     card = json.loads((judge / "judge.json").read_text())
     assert card["auc"] > 0.97
     told = run(tmp_path / "out", small_web / "warc", judges={"realism": str(judge)})
-    rows = [row for row in funnel.decisions(Layout(tmp_path / "out")) if row["realism"] is not None]
+    rows = [row for row in funnel.decisions(RunLayout(tmp_path / "out")) if row["realism"] is not None]
     assert len(rows) > 30
     assert all(("realism" in row["fails"]) == (row["realism"] < card["least"]) for row in rows)
     assert told["about"]["judges"] == {"realism": mined_by(judge), "nsfw": "not judged"}
@@ -240,7 +240,7 @@ def test_what_is_forgotten_goes_and_does_not_come_back(
     for line in gone:
         assert not (out / line["image"]).exists()
     assert all(line["sha256"] not in "".join(p.read_text() for p in out.glob("records/*")) for line in gone)
-    assert not [row for row in funnel.decisions(Layout(out)) if row["sha256"] in {line["sha256"] for line in gone}]
+    assert not [row for row in funnel.decisions(RunLayout(out)) if row["sha256"] in {line["sha256"] for line in gone}]
     told = run(out, small_web / "warc")
     assert told["rules"]["refused"]["dropped"] > 0
     after = {json.loads(line)["sha256"] for path in out.glob("records/*") for line in path.read_text().splitlines()}
@@ -250,7 +250,7 @@ def test_what_is_forgotten_goes_and_does_not_come_back(
 def test_pictures_of_a_test_split_are_dropped(
     small_web: Path, mined: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
-    rows = [row for row in funnel.decisions(Layout(mined[0])) if row["kept"] is not None][:5]
+    rows = [row for row in funnel.decisions(RunLayout(mined[0])) if row["kept"] is not None][:5]
     held = [(rows[0]["sha256"], None), *(("", row["dhash"] ^ 1) for row in rows[1:])]
     told = run(tmp_path / "out", small_web / "warc", exclude=held)
     assert told["rules"]["exclude"]["dropped"] >= 5
@@ -274,4 +274,4 @@ def test_lists_are_read_by_what_their_lines_are(tmp_path: Path) -> None:
 
 def test_a_pair_knows_its_picture() -> None:
     assert Pair("a kite", "alt", b"").row == {}
-    assert Settings().keep.score is None
+    assert MiningSettings().keep.score is None

@@ -11,16 +11,16 @@ from diptych.mining.pages.addresses import absolute, largest, usable
 from diptych.mining.pages.dominant import features
 from diptych.mining.pages.pages import MOST_PICTURES, decoded, forbids, read_page, settle
 from diptych.mining.pages.texts import Vocabularies
-from diptych.mining.settings import Settings, changed
+from diptych.mining.settings import MiningSettings, changed
 
 NOTHING = Vocabularies(frozenset())
 TEXT = "<p>We had planned this trip for months, and in the end everything turned out differently.</p>"
 PICTURE = '<img src="/kite.jpg" alt="a red kite over a beach" width="640" height="480">'
 
 
-def page(body: str, head: str = "", lang: str = ' lang="en"', settings: Settings | None = None, **more: object):
+def page(body: str, head: str = "", lang: str = ' lang="en"', settings: MiningSettings | None = None, **more: object):
     html = f"<!doctype html><html{lang}><head><title>Kites</title>{head}</head><body>{body}</body></html>"
-    settings = settings or Settings()
+    settings = settings or MiningSettings()
     found = read_page("http://a.test/x/y.html", html.encode(), settings, NOTHING, **more)
     settle([found], settings, NOTHING)
     return found
@@ -55,7 +55,7 @@ def test_of_a_gallery_none_leads() -> None:
 def test_two_alike_do_not_lead_each_other_and_the_margin_is_a_switch() -> None:
     two = f"{TEXT}<div>{PICTURE}</div><section>{PICTURE.replace('kite.jpg', 'other.jpg')}</section>"
     assert all("dominant" in row["fails"] for row in page(two).rows)
-    loose = page(two, settings=changed(Settings(), ["rules.dominant=0.1"]))
+    loose = page(two, settings=changed(MiningSettings(), ["rules.dominant=0.1"]))
     assert sum("dominant" in row["fails"] for row in loose.rows) == 1
 
 
@@ -72,7 +72,7 @@ def test_a_page_that_opts_out_is_left_alone(head: str) -> None:
     found = page(TEXT + PICTURE, head)
     assert found.verdict == "opt_out"
     assert [row["fails"] for row in found.rows] == [["opt_out"]]
-    assert page(TEXT + PICTURE, head, settings=changed(Settings(), ["rules.opt_out=off"])).verdict == ""
+    assert page(TEXT + PICTURE, head, settings=changed(MiningSettings(), ["rules.opt_out=off"])).verdict == ""
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from diptych.data.formats import table as formats
 from diptych.mining import funnel
 from diptych.mining.forgetting import forget
 from diptych.mining.keep.writing import write_tars
-from diptych.mining.layout import Layout
-from diptych.mining.settings import Settings, changed
+from diptych.mining.layout import RunLayout
+from diptych.mining.settings import MiningSettings, changed
 from diptych.runtime.errors import DataError, DiptychError, RecipeError
 from diptych.storybook.book import Storybook
 from diptych.storybook.render import render
@@ -27,14 +27,14 @@ from diptych.storybook.web.serve import Live
 
 from .conftest import digest, run
 
-OFFLINE = Settings(offline=True)
+OFFLINE = MiningSettings(offline=True)
 
 
 def test_what_was_dropped_and_what_is_kept_add_up_to_all_that_came_in(mined: tuple[Path, dict[str, Any]]) -> None:
     out, told = mined
     assert told["kept"] > 20
     assert sum(line["dropped"] for line in told["rules"].values()) + told["kept"] == told["pictures"]
-    rows = list(funnel.decisions(Layout(out)))
+    rows = list(funnel.decisions(RunLayout(out)))
     assert len(rows) == told["pictures"]
     assert {row["dropped_by"] for row in rows} - {None} <= set(told["rules"])
     for line in told["rules"].values():
@@ -59,7 +59,7 @@ def test_records_are_read_as_data_and_name_pictures_that_are_there(mined: tuple[
 
 
 def test_the_truth_of_the_web_is_met_where_rules_are_exact(small_web: Path, mined: tuple[Path, dict[str, Any]]) -> None:
-    rows = {(row["page"], row["address"]): row for row in funnel.decisions(Layout(mined[0]))}
+    rows = {(row["page"], row["address"]): row for row in funnel.decisions(RunLayout(mined[0]))}
     exact = {"language", "opt_out", "sides", "ratio", "unreadable", "one_colour", "pixels"}
     seen = 0
     for line in map(json.loads, (small_web / "truth.jsonl").read_text().splitlines()):
@@ -109,7 +109,7 @@ def test_live_the_hosts_are_treated_as_they_ask_and_each_answer_has_its_verdict(
     assert not [one for one in log if one.path.startswith("/closed/")]
     assert max(one.at_once for one in log) <= 2
     assert all("(+x@a.test)" in one.agent for one in log)
-    rows = {(row["page"], row["address"]): row for row in funnel.decisions(Layout(tmp_path / "out"))}
+    rows = {(row["page"], row["address"]): row for row in funnel.decisions(RunLayout(tmp_path / "out"))}
     for line in map(json.loads, (small_web / "truth.jsonl").read_text().splitlines()):
         row = rows.get((line["page"], line["address"]))
         if row is not None and line["reason"] is not None and row["status"] is not None:
@@ -120,7 +120,7 @@ def test_pictures_with_captions_tars_and_addresses_are_inputs_too(
     mined: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     out, told = mined
-    layout = Layout(out)
+    layout = RunLayout(out)
     kept = sorted((row for row in funnel.decisions(layout) if row["kept"] is not None), key=lambda row: row["sha256"])
     from_lines = run(tmp_path / "lines", write_lines(out, tmp_path / "mine.jsonl"))
     assert from_lines["kept"] == told["kept"]
@@ -273,8 +273,8 @@ def png(pixels: Any) -> bytes:
     return kept.getvalue()
 
 
-def live(port: int) -> Settings:
-    settings = changed(Settings(), ["fetch.rate=50", "fetch.first_byte=1", "fetch.whole=2", "fetch.backoff=0"])
+def live(port: int) -> MiningSettings:
+    settings = changed(MiningSettings(), ["fetch.rate=50", "fetch.first_byte=1", "fetch.whole=2", "fetch.backoff=0"])
     fetch = settings.fetch.model_copy(update={
         "contact": "x@a.test", "allow": ("127.0.0.0/8",), "rest": 0.0,
         "resolve": ("rebinding.test=10.0.0.1", f"*.test=127.0.0.1:{port}"),
@@ -306,7 +306,7 @@ def test_a_picture_of_one_colour_and_a_bomb_are_told_by_hand() -> None:
         image.save(kept, "PNG")
         return kept.getvalue() + b"\0" * 3000
 
-    rules = Settings().pictures
+    rules = MiningSettings().pictures
     assert measure(png(Image.new("RGB", (301, 400), "red")), rules)[1] == ["one_colour"]
     assert measure(png(Image.new("L", (300, 400))), rules)[1] == ["sides"]
     assert measure(png(Image.new("L", (301, 904))), rules)[1] == ["ratio"]

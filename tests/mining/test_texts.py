@@ -4,7 +4,7 @@ import pytest
 
 from diptych.mining.pages.texts import Text, Vocabularies, clean, judge_languages, judged, sentences, spam_marks
 from diptych.mining.rules import TEXT_RULES
-from diptych.mining.settings import Settings, TextRules, changed
+from diptych.mining.settings import MiningSettings, TextRules, changed
 
 WORDS = Vocabularies(
     frozenset({"porn"}), frozenset(["a", "red", "kite", "over", "the", "beach", "with", "two", "dogs", "and", "one"])
@@ -32,9 +32,9 @@ def test_addresses_of_mail_go_and_many_signs_take_no_time() -> None:
         assert all("@" in clean(hostile) for _ in range(200))
 
 
-def only(name: str) -> Settings:
+def only(name: str) -> MiningSettings:
     """All other rules off."""
-    return changed(Settings(), [f"rules.{rule.name}=off" for rule in TEXT_RULES if rule.name != name])
+    return changed(MiningSettings(), [f"rules.{rule.name}=off" for rule in TEXT_RULES if rule.name != name])
 
 
 def judge(raw: str, rules: TextRules) -> Text:
@@ -54,7 +54,7 @@ def test_a_rule_drops_what_breaks_it_and_nothing_else(name: str) -> None:
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_rule_that_is_off_drops_nothing(name: str) -> None:
-    assert name not in judge(BROKEN[name][0], changed(Settings(), [f"rules.{name}=off"]).texts).fails
+    assert name not in judge(BROKEN[name][0], changed(MiningSettings(), [f"rules.{name}=off"]).texts).fails
 
 
 def test_every_rule_of_texts_is_tried_here() -> None:
@@ -62,7 +62,7 @@ def test_every_rule_of_texts_is_tried_here() -> None:
 
 
 def test_words_are_counted_at_both_ends() -> None:
-    rules = Settings().texts
+    rules = MiningSettings().texts
     forty, more = " ".join(f"w{chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(40)), "one"
     assert "long" not in (judged("alt", forty, rules, WORDS) or pytest.fail("nothing left")).fails
     assert "long" in (judged("alt", f"{forty} {more}", rules, WORDS) or pytest.fail("nothing left")).fails
@@ -113,6 +113,6 @@ def test_short_english_of_which_the_model_of_languages_is_unsure_stays(text: str
 
 
 def test_without_a_vocabulary_its_rule_drops_nothing() -> None:
-    told = judged("alt", "zorp blik fnord kites", Settings().texts, Vocabularies(frozenset()))
+    told = judged("alt", "zorp blik fnord kites", MiningSettings().texts, Vocabularies(frozenset()))
     assert told is not None
     assert "vocabulary" not in told.fails

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from diptych.mining import funnel
-from diptych.mining.layout import Layout
+from diptych.mining.layout import RunLayout
 from diptych.mining.pages import warc
-from diptych.mining.settings import Settings, changed
+from diptych.mining.settings import MiningSettings, changed
 
 from .conftest import run
 
@@ -160,8 +160,8 @@ def test_a_picture_that_opts_out_or_is_too_large_is_not_taken(tmp_path: Path) ->
         parts.append(record(f"{name}.jpg", body, headers, media="image/jpeg"))
     (tmp_path / "x.warc").write_bytes(b"".join(parts))
     out = tmp_path / "out"
-    run(out, tmp_path / "x.warc", settings=changed(Settings(offline=True), ["rules.dominant=off"]))
-    rows = {row["address"].rpartition("/")[2]: row for row in funnel.decisions(Layout(out))}
+    run(out, tmp_path / "x.warc", settings=changed(MiningSettings(offline=True), ["rules.dominant=off"]))
+    rows = {row["address"].rpartition("/")[2]: row for row in funnel.decisions(RunLayout(out))}
     assert {name: rows[f"{name}.jpg"]["reason"] for name in names} == {
         "good": "", "asks": "opt-out", "huge": "too large",
     }  # fmt: skip

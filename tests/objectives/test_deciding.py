@@ -14,7 +14,7 @@ from diptych.objectives import (
     ClassifyStatement,
     GroundExpression,
     MaskedLanguage,
-    Named,
+    NamedThing,
     OneForward,
     region_of,
     split_candidates,
@@ -49,7 +49,7 @@ def regions(*boxes: tuple[float, float, float, float]) -> Regions:
 
 
 def question(key: str, right: int | None, texts: int = 4) -> Sample:
-    candidates = [Candidate(torch.tensor([5, 6 + n, 3]), (Named(1, 0, BOX),)) for n in range(texts)]
+    candidates = [Candidate(torch.tensor([5, 6 + n, 3]), (NamedThing(1, 0, BOX),)) for n in range(texts)]
     truth = {"candidates": candidates, "right": right}
     return Sample(key, "p", regions(BOX), candidates[0].text, truth=truth)
 

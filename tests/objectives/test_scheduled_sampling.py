@@ -63,7 +63,7 @@ def run(update: ScheduledSampling, monkeypatch: pytest.MonkeyPatch) -> tuple[Wat
         return self.latest
 
     monkeypatch.setattr(Watched, "__call__", call)
-    monkeypatch.setattr(ScheduledSampling, "_guess", guess)
+    monkeypatch.setattr(ScheduledSampling, "guess", guess)
     batch = collate(update.prepare([toy.sample(0), toy.sample(1), toy.sample(5)], Random(1)))
     return watched, batch, list(update.losses(watched, batch))
 
@@ -157,7 +157,7 @@ def test_words_are_drawn_and_the_code_takes_the_likeliest():
         states, guesses = model(batch), []
         for seed in (0, 1):
             torch.manual_seed(seed)
-            guesses.append(update._guess(model, states.text, batch))
+            guesses.append(update.guess(model, states.text, batch))
         assert torch.equal(*guesses) is not differs
         asked = batch.text_labels != IGNORE
         assert torch.equal(guesses[0][~asked], batch.text[~asked])
@@ -175,7 +175,7 @@ def test_a_sample_s_guesses_are_its_own(scheme: str) -> None:
 
     def guess(samples: list[Any], draw: int = 0) -> torch.Tensor:
         batch = collate(samples)
-        return update._guess(model, model(batch).text, batch, draw)
+        return update.guess(model, model(batch).text, batch, draw)
 
     whole = guess(prepared)
     for number, sample in enumerate(prepared):

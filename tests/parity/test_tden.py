@@ -127,7 +127,7 @@ def sentence_written(model: Tden, target: Tensor, present: Tensor) -> Stream:
     """The generation stream: the same sentence layers, each word seeing the past."""
     from diptych.models.decoder import causal
 
-    x, layers = model._words(target, 0, 1), []
+    x, layers = model.embed_words(target, 0, 1), []
     for layer in model.sentence:
         x = layer(x, causal(target.shape[1], x))
         layers.append(x)
@@ -146,7 +146,7 @@ def test_tden_pretraining_states(official, model):
     objects, sentence = model.read_regions(batch), model.read_text(batch)
     close(model.regions(batch)[objects.present], out["pretrain.visual_embed"][objects.present])
     cls = torch.full((len(batch), 1), official.special["[CLS]"])
-    words = model._words(torch.cat([cls, batch.text], 1), 0, 0)
+    words = model.embed_words(torch.cat([cls, batch.text], 1), 0, 0)
     close(words[sentence.present], out["pretrain.token_embed_u"][sentence.present])
     same_layers(official, objects, "pretrain.object_encoder")
     same_layers(official, sentence, "pretrain.sentence_encoder_u")

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from diptych.core import BIDIRECTIONAL, IGNORE, Batch, Regions, Sample, States, collate
 from diptych.models.checkpoint import QKV, load_checkpoint
 from diptych.models.heads import PooledMatchHead
-from diptych.models.weights import Report
+from diptych.models.weights import ImportReport
 from diptych.objectives import AnswerQuestion, ImageTextMatching, MaskedLanguage, MaskedRegionClass
 from diptych.systems.vl_bert.checkpoint import import_vl_bert
 from diptych.systems.vl_bert.model import VLBert, sines
@@ -41,7 +41,7 @@ class Official:
     folder: Path
     vocabulary_file: Path
 
-    def model(self, name: str) -> tuple[VLBert, Report]:
+    def model(self, name: str) -> tuple[VLBert, ImportReport]:
         theirs = weights(self.folder, f"weights_{name}", self.vocabulary_file.parent)
         sizes = {"heads": self.config["heads"], "feature_size": self.config["feat_dim"]}
         model, report = load_checkpoint(VLBert, import_vl_bert, theirs, self.vocabulary_file, **sizes)

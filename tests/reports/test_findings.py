@@ -4,7 +4,7 @@ from pathlib import Path
 from diptych.core import Question, Record
 from diptych.runs.demo.findings import find, missed_things, wrong_by_kind
 from diptych.runs.demo.gallery import STORYBOOK, absent_words, boxes, cider_by_picture, evenly, shown
-from diptych.runs.demo.page import _gain
+from diptych.runs.demo.page import gain_of
 from diptych.runs.reports.charts import chart, draw
 from diptych.runs.reports.labels import lay_out
 from diptych.runs.reports.report import Box, Chart, Curve
@@ -105,6 +105,6 @@ def test_a_drawing_keeps_its_points_inside_and_in_order() -> None:
 
 
 def test_a_gain_says_whether_it_may_be_nothing() -> None:
-    clear = _gain(["from scratch", "pre-trained"], Score("CIDEr", 8.04, 2.0, 14.0))
+    clear = gain_of(["from scratch", "pre-trained"], Score("CIDEr", 8.04, 2.0, 14.0))
     assert clear.startswith("pre-trained minus from scratch: CIDEr +8.0, 95% paired bootstrap interval +2.0 to +14.0.")
-    assert "cannot be told apart" in _gain(["a", "b"], Score("CIDEr", 1.0, -2.0, 4.0))
+    assert "cannot be told apart" in gain_of(["a", "b"], Score("CIDEr", 1.0, -2.0, 4.0))

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from diptych.runs.reports.html import page, write_report
-from diptych.runs.reports.report import Arm, Report, Shown
+from diptych.runs.reports.report import Arm, Report, ShownPicture
 from diptych.tasks.scores import Score, Scores
 from tests.reports.hostile import HOSTILE
 
@@ -109,7 +109,7 @@ def test_pictures_are_inside_with_their_boxes(report: Report, written: Page) -> 
 
 
 def test_a_picture_that_is_gone_leaves_a_word(tmp_path: Path) -> None:
-    shown = Page(page(Report("t", "l", gallery=(Shown("k", tmp_path / "gone.png", (10, 10)),))))
+    shown = Page(page(Report("t", "l", gallery=(ShownPicture("k", tmp_path / "gone.png", (10, 10)),))))
     assert "no picture" in shown.text
 
 

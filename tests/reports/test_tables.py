@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from diptych.cli import app
-from diptych.runs.reports.tables import _row
+from diptych.runs.reports.tables import score_row
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.tasks.scores import Score
 
@@ -51,7 +51,7 @@ def test_no_share_of_a_ceiling_of_nothing() -> None:
         Score("BLEU-1", 15.0, ceiling=30.0),
         Score("CIDEr", 9.0, ceiling=0.0),
     ]
-    assert [_row(score)[-1] for score in scores] == ["", "50%", ""]
+    assert [score_row(score)[-1] for score in scores] == ["", "50%", ""]
 
 
 def test_json_with_a_baseline(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from diptych.runs.detector import DetectorRecipe, train_detector
-from diptych.runs.distributed import _until_all_ended, in_process, together
+from diptych.runs.distributed import in_process, together, until_all_ended
 from diptych.runs.folder import open_model
 from diptych.runtime.errors import CheckpointError, DataError
 
@@ -122,4 +122,4 @@ class Ending(BaseProcess):
 @pytest.mark.timeout(20)
 def test_ranks_that_end_between_two_looks_are_not_waited_for() -> None:
     rank = Ending()
-    assert _until_all_ended([rank]) == [rank]
+    assert until_all_ended([rank]) == [rank]

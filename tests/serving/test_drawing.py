@@ -10,7 +10,7 @@ import torch
 
 from diptych.core import Record, Regions
 from diptych.serving import Prediction
-from diptych.serving.drawing import COLOURS, _named, draw
+from diptych.serving.drawing import COLOURS, draw, label_of
 
 PICTURE = torch.full((3, 90, 120), 200, dtype=torch.uint8)
 
@@ -72,7 +72,7 @@ def test_regions_that_cover_one_another_have_one_column_and_their_class_is_named
     classes = torch.tensor([[0.2, 0.7], [0.9, 0.1], [0.2, 0.8]])
     named = replace(alike, record=replace(alike.record, regions=replace(alike.regions, classes=classes)),
                     class_names=("kite", "dog"))  # fmt: skip
-    assert _named(named, [0, 2]) == "dog 0.70, and 1 region that covers it"
-    assert _named(named, [1]) == "kite 0.90"
-    assert _named(alike, [0, 1, 2]) == "region, and 2 regions that cover it"
+    assert label_of(named, [0, 2]) == "dog 0.70, and 1 region that covers it"
+    assert label_of(named, [1]) == "kite 0.90"
+    assert label_of(alike, [0, 1, 2]) == "region, and 2 regions that cover it"
     assert draw(named, PICTURE).tobytes() != draw(alike, PICTURE).tobytes()

@@ -199,7 +199,7 @@ def test_what_is_not_exported_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_caption_ends_at_its_mark_while_others_go_on() -> None:
     """Scores say: the first picture ends after one word, the second at the limit."""
-    model = object.__new__(runner.Model)
+    model = object.__new__(runner.ExportedModel)
     model.facts = {"min_words": 0, "no_repeat_ngram": None, "max_words": 4, "vocabulary": {"sep": 0}}
     later = np.array([[9.0, 0, 1], [0, 9.0, 1]])
     model.programs = {
@@ -210,7 +210,7 @@ def test_a_caption_ends_at_its_mark_while_others_go_on() -> None:
 
 
 def test_no_word_run_is_written_twice_and_none_ends_early() -> None:
-    model = object.__new__(runner.Model)
+    model = object.__new__(runner.ExportedModel)
     model.facts = {"min_words": 2, "no_repeat_ngram": 2, "vocabulary": {"sep": 0}}
     scores = np.array([9.0, 5.0, 4.0, 3.0])
     assert model.next_word(scores, []) == 1, "an end before two words"

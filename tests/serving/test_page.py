@@ -15,7 +15,7 @@ import pytest
 
 from diptych.serving.service import server as serving
 from diptych.serving.service.limits import Limits
-from diptych.serving.service.pictures import Gallery
+from diptych.serving.service.pictures import PictureGallery
 from diptych.serving.service.service import Service
 from diptych.systems import add_task
 from tests.journeys.broken_off import BROKEN_OFF
@@ -41,7 +41,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Serv
     before = os.environ.get("XDG_CACHE_HOME")
     os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
     models = {"one": make_model(folder / "one"), "two": make_model(folder / "two", ["word"], seed=2)}
-    service = Service(models, Gallery(folder / "gallery"), Limits(queue=4))
+    service = Service(models, PictureGallery(folder / "gallery"), Limits(queue=4))
     with started(service) as address:
         yield address, service
     if before is None:
@@ -230,8 +230,8 @@ def test_a_full_queue_is_told_in_words(page, served):
     from diptych.serving.service.worker import Job
 
     worker, held, begun = served[1].worker, threading.Event(), threading.Event()
-    answer = worker._answer
-    worker._answer = lambda jobs: begun.set() or held.wait(20)
+    answer = worker.answer_batch
+    worker.answer_batch = lambda jobs: begun.set() or held.wait(20)
     jobs = [Job("caption", "one", None) for _ in range(5)]
     worker.submit(jobs[0])
     assert begun.wait(5)
@@ -245,7 +245,7 @@ def test_a_full_queue_is_told_in_words(page, served):
         )
         assert "Try again in 1 s" in page.inner_text("#error")
     finally:
-        worker._answer = answer
+        worker.answer_batch = answer
         held.set()
 
 

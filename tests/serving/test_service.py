@@ -20,7 +20,7 @@ from PIL import Image
 from diptych.core import FeatureContract
 from diptych.runtime.errors import GalleryError
 from diptych.serving import Predictor
-from diptych.serving.service.pictures import Gallery
+from diptych.serving.service.pictures import PictureGallery
 from diptych.serving.service.service import Service
 from diptych.tasks import asked_tasks
 from tests.service import Local, hold, make_model, picture, problem
@@ -45,7 +45,7 @@ def local(
     model: Predictor, gallery: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Local]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-    made = Local(Service({"toy": model}, Gallery(gallery)))
+    made = Local(Service({"toy": model}, PictureGallery(gallery)))
     yield made
     made.service.worker.stop()
 
@@ -172,7 +172,7 @@ def test_a_gallery_is_looked_at_before_anybody_asks(model, gallery, tmp_path, mo
     from diptych.runtime.errors import DataError
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    Service({"toy": model}, Gallery(gallery)).warm()
+    Service({"toy": model}, PictureGallery(gallery)).warm()
     seen: list[int] = []
     detect = type(model.detector).detect
     monkeypatch.setattr(
@@ -181,7 +181,7 @@ def test_a_gallery_is_looked_at_before_anybody_asks(model, gallery, tmp_path, mo
     model.search("a red kite", gallery)
     assert not seen
     with pytest.raises(DataError, match="no folder"):
-        Service({"toy": model}, Gallery(tmp_path / "nowhere")).warm()
+        Service({"toy": model}, PictureGallery(tmp_path / "nowhere")).warm()
 
 
 def test_requests_that_come_together_share_a_pass_and_are_answered_as_alone(local, model):

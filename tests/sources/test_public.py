@@ -22,7 +22,7 @@ from rich.console import Console
 
 from diptych.core import Record
 from diptych.data.formats.parsing import Skips
-from diptych.data.formats.public import SETS_KNOWN, Layout
+from diptych.data.formats.public import SETS_KNOWN, PublicLayout
 from diptych.data.formats.snli_ve import LABELS
 from diptych.data.formats.table import read
 from diptych.runs.public import describe_folder, list_files, list_sets, write_set
@@ -210,7 +210,7 @@ def test_a_manifest_of_what_is_there_says_what_it_covers(name: str, tmp_path: Pa
     pieces = SETS_KNOWN[name].pieces()
     assert list_files(name).count("ROOT/") == len(pieces)
     assert describe_folder(name, tmp_path / "root").count("missing  ") == len(
-        Layout.of(name, tmp_path / "root").missing
+        PublicLayout.of(name, tmp_path / "root").missing
     )
 
 

@@ -14,7 +14,7 @@ from diptych.data.store.tokens import Tokens
 from diptych.metrics.retrieval import rank_of, recall_by_chance, recalls, retrieval_ranks
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.systems.unified_vlp.model import UnifiedVLP
-from diptych.tasks.gallery import Gallery, not_asked, open_table, put
+from diptych.tasks.gallery import RetrievalGallery, not_asked, open_table, put
 from diptych.tasks.matching import Retrieval, everything, rankings
 from diptych.tasks.recall import recall_scores, shortlist_notes
 from diptych.tasks.run import ask
@@ -41,7 +41,7 @@ def matcher(**changes):
 
 
 def test_the_table_is_that_of_pairs_one_by_one():
-    model, gallery = matcher(), Gallery.of(RECORDS)
+    model, gallery = matcher(), RetrievalGallery.of(RECORDS)
     table = open_table(gallery, None, "")
     TASK.fill(model, gallery, table, everything(gallery), batch_size=4)
     for row, one in enumerate(RECORDS):
@@ -63,7 +63,7 @@ def toy_batch(one: Record, text: str):
 
 def test_what_was_scored_stays_scored(tmp_path):
     """A job killed half way goes on: it asks the rest alone, and ends with the same table."""
-    model, gallery = matcher(), Gallery.of(RECORDS)
+    model, gallery = matcher(), RetrievalGallery.of(RECORDS)
     whole = open_table(gallery, None, "")
     TASK.fill(model, gallery, whole, everything(gallery))
 
@@ -90,21 +90,21 @@ def test_what_was_scored_stays_scored(tmp_path):
 
 @pytest.mark.parametrize(("change", "wanted"), [("model", "scores of another model"), ("captions", "another gallery")])
 def test_scores_of_another_model_or_gallery_are_refused(tmp_path, change, wanted):
-    open_table(Gallery.of(RECORDS), tmp_path, "m")
+    open_table(RetrievalGallery.of(RECORDS), tmp_path, "m")
     other = [replace(RECORDS[0], captions=("a tree", "red")), *RECORDS[1:]] if change == "captions" else RECORDS
     with pytest.raises(RecipeError, match=wanted):
-        open_table(Gallery.of(other), tmp_path, "other" if change == "model" else "m")
+        open_table(RetrievalGallery.of(other), tmp_path, "other" if change == "model" else "m")
 
 
 def test_damaged_scores_are_named(tmp_path):
-    open_table(Gallery.of(RECORDS), tmp_path, "m")
+    open_table(RetrievalGallery.of(RECORDS), tmp_path, "m")
     (tmp_path / "scores.npy").write_bytes(b"no")
     with pytest.raises(DataError, match="are damaged"):
-        open_table(Gallery.of(RECORDS), tmp_path, "m")
+        open_table(RetrievalGallery.of(RECORDS), tmp_path, "m")
 
 
 def test_a_score_of_zero_counts_as_scored_and_nan_is_refused():
-    gallery, rows = Gallery.of(RECORDS), np.array([0, 1])
+    gallery, rows = RetrievalGallery.of(RECORDS), np.array([0, 1])
     table = open_table(gallery, None, "")
     put(table, gallery, rows, rows, np.array([0.0, -3.0], dtype=np.float32))
     assert table[0, 0] > 0
@@ -116,8 +116,8 @@ def test_a_score_of_zero_counts_as_scored_and_nan_is_refused():
 
 def test_an_empty_gallery_is_refused():
     with pytest.raises(DataError, match="an empty gallery: none of 2 pictures has a caption"):
-        Gallery.of([record(0), record(1, " ")])
-    assert Gallery.of([record(0), RECORDS[1]]).keys == ("p1",)
+        RetrievalGallery.of([record(0), record(1, " ")])
+    assert RetrievalGallery.of([record(0), RECORDS[1]]).keys == ("p1",)
 
 
 def test_a_model_that_matches_nothing_is_refused():
@@ -138,7 +138,7 @@ def test_pictures_are_read_one_at_a_time():
             return RECORDS[row]
 
     words = [replace(one, regions=None) for one in RECORDS]
-    gallery = Gallery.of(Lazy(), words)
+    gallery = RetrievalGallery.of(Lazy(), words)
     table = open_table(gallery, None, "")
     TASK.fill(matcher(), gallery, table, everything(gallery), batch_size=4)
     assert read == list(range(6))
@@ -174,7 +174,7 @@ def test_recall_by_chance_is_that_of_shuffles():
 
 
 def test_scores_stand_beside_chance():
-    gallery = Gallery.of(RECORDS)
+    gallery = RetrievalGallery.of(RECORDS)
     table = np.where(gallery.owners[None] == np.arange(6)[:, None], 1.0, -1.0).astype(np.float32)
     scores = recall_scores(gallery, rankings(gallery, table))
     assert scores["text retrieval R@1"].value == scores["image retrieval R@1"].value == 100
@@ -193,7 +193,7 @@ def test_a_shortlist_finds_by_what_the_detector_saw():
         kinds = sorted(set(regions.classes.argmax(1).tolist()))
         made.append(Record(f"p{number}", captions=(" ".join(WORDS[kind] for kind in kinds),), regions=regions))
     shortlister = Shortlister.of(made[:60], TOKENS)
-    gallery = Gallery.of(made[60:])
+    gallery = RetrievalGallery.of(made[60:])
     of_pictures, of_captions = shortlister.choose(gallery, 30)
     assert {len(row) for row in of_pictures} == {len(row) for row in of_captions} == {30}
     hits = np.mean([caption.picture in row for caption, row in zip(gallery.captions, of_captions, strict=True)])

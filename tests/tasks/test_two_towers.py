@@ -12,7 +12,7 @@ from diptych.data.store.tokens import Tokens
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.tasks.matching import Retrieval
 from diptych.tasks.run import ask
-from diptych.tasks.two_towers import Found, Gallery, TwoTowerRetrieval, choose, embed_sentences, score_vectors
+from diptych.tasks.two_towers import TowerGallery, TowerHit, TwoTowerRetrieval, choose, embed_sentences, score_vectors
 from tests import toy
 
 WORDS = ["a dog", "two red boats", "a boat", "the dog", "a red dog"]
@@ -34,18 +34,18 @@ def model_for(tokens: Tokens) -> Any:
 
 def test_the_nearest_come_first() -> None:
     vectors = torch.nn.functional.normalize(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), dim=1)
-    gallery = Gallery(("east", "north", "between"), vectors)
+    gallery = TowerGallery(("east", "north", "between"), vectors)
     ((first, second),) = gallery.search(torch.tensor([[0.6, 0.8]]), 2)
     assert (first.key, second.key) == ("between", "north")
     assert first.score == pytest.approx(1.4 / 2**0.5)
-    assert gallery.search(torch.tensor([[1.0, 0.0]]), 50)[0][0] == Found("east", 1.0)
+    assert gallery.search(torch.tensor([[1.0, 0.0]]), 50)[0][0] == TowerHit("east", 1.0)
 
 
 def test_pictures_are_encoded_once_and_a_query_costs_one_pass(tokens) -> None:
     model, seen = model_for(tokens), {"pictures": 0, "texts": 0}
     model.objects[0].register_forward_hook(lambda *_: seen.update(pictures=seen["pictures"] + 1))
     model.sentence[0].register_forward_hook(lambda *_: seen.update(texts=seen["texts"] + 1))
-    gallery = Gallery.of_pictures(model, records())
+    gallery = TowerGallery.of_pictures(model, records())
     for words in WORDS[:3]:
         ((best, *_),) = gallery.search(embed_sentences(model, tokens, [words]), 3)
         assert -1.001 <= best.score <= 1.001
@@ -63,17 +63,17 @@ def test_ranks_are_the_same_where_the_model_runs_in_bf16(tokens) -> None:
 
 
 def test_a_gallery_is_kept(tokens, tmp_path: Path) -> None:
-    gallery = Gallery.of_pictures(model_for(tokens), records())
+    gallery = TowerGallery.of_pictures(model_for(tokens), records())
     gallery.save(tmp_path / "gallery")
-    again = Gallery.load(tmp_path / "gallery")
+    again = TowerGallery.load(tmp_path / "gallery")
     assert again.keys == gallery.keys
     assert torch.equal(again.vectors, gallery.vectors)
     (tmp_path / "gallery" / "gallery.json").write_text('["one"]')
     with pytest.raises(CheckpointError, match="has 1 keys for other vectors; encode the gallery anew"):
-        Gallery.load(tmp_path / "gallery")
+        TowerGallery.load(tmp_path / "gallery")
     (tmp_path / "gallery" / "gallery.json").unlink()
     with pytest.raises(CheckpointError, match=r"missing or damaged .*; encode the gallery anew"):
-        Gallery.load(tmp_path / "gallery")
+        TowerGallery.load(tmp_path / "gallery")
 
 
 def test_scores_are_those_of_the_whole_table(tokens) -> None:
@@ -101,7 +101,7 @@ def test_scores_are_those_of_the_whole_table(tokens) -> None:
 
 def test_the_shortlist_is_the_best_of_the_table(tokens) -> None:
     model, texts = model_for(tokens), [text for record in records() for text in record.captions]
-    table = Gallery.of_pictures(model, records()).vectors @ embed_sentences(model, tokens, texts).T
+    table = TowerGallery.of_pictures(model, records()).vectors @ embed_sentences(model, tokens, texts).T
     of_pictures, of_captions = choose(model, tokens, records(), texts, 2)
     assert [set(row.tolist()) for row in of_pictures] == [set(row.topk(2)[1].tolist()) for row in table]
     assert [set(row.tolist()) for row in of_captions] == [set(row.topk(2)[1].tolist()) for row in table.T]
@@ -117,10 +117,10 @@ def test_captions_of_unknown_words_are_asked_and_not_trained_on(tokens) -> None:
 
 def test_what_cannot_be_searched_is_refused(tokens) -> None:
     with pytest.raises(RecipeError, match=r"UnifiedVLP reads picture and text together .* \(tden\), or rank"):
-        Gallery.of_pictures(toy.model(), records())
+        TowerGallery.of_pictures(toy.model(), records())
     with pytest.raises(DataError, match="no regions to be found by; extract them first"):
-        Gallery.of_pictures(model_for(tokens), [Record("bare")])
+        TowerGallery.of_pictures(model_for(tokens), [Record("bare")])
     with pytest.raises(DataError, match="the gallery is empty"):
-        Gallery((), torch.zeros(0, 4)).search(torch.zeros(1, 4))
+        TowerGallery((), torch.zeros(0, 4)).search(torch.zeros(1, 4))
     with pytest.raises(DataError, match="no record has captions to search with"):
         TwoTowerRetrieval(tokens).score([], [])

@@ -8,7 +8,7 @@ import torch
 from toy import Always, ToyBatches, ToyUpdate, lines, toy_train, weights_hash
 
 from diptych.runtime.errors import DataError
-from diptych.training.feeding import Maker, Part, Sender, by_step, from_processes, loading_processes
+from diptych.training.feeding import BatchPart, Maker, Sender, by_step, from_processes, loading_processes
 
 
 class Damaged(ToyBatches):
@@ -49,7 +49,7 @@ def test_a_run_fed_by_processes_is_the_same(tmp_path):
 
 
 def test_a_step_has_its_parts_and_perhaps_the_next_ones_first():
-    parts = [Part(number, {}, {}) for number in range(6)]
+    parts = [BatchPart(number, {}, {}) for number in range(6)]
     ahead = [([p.batch for p in own], after and after.batch) for own, after in by_step(iter(parts), 2, ahead=True)]
     assert ahead == [([0, 1], 2), ([2, 3], 4), ([4, 5], None)]
     waiting = iter(parts)

@@ -15,13 +15,13 @@ from diptych.runtime.errors import RecipeError, Stopped, TrainingError
 from diptych.training import OptimizerConfig, TrainingConfig
 from diptych.training.devices import Ranks
 from diptych.training.feeding import prefetched
-from diptych.training.log import SMOOTHED, Line, Log
+from diptych.training.log import SMOOTHED, Log, LogLine
 from diptych.training.stopping import StopWish
-from diptych.training.trainer import _Run
+from diptych.training.trainer import TrainerRun
 
 
-def line(step: int) -> Line:
-    return Line(step, {"word": 1.0}, 1.0, 0.1, 2.0, 30.0)
+def line(step: int) -> LogLine:
+    return LogLine(step, {"word": 1.0}, 1.0, 0.1, 2.0, 30.0)
 
 
 def test_lines_after_the_resumed_step_and_half_lines_go(tmp_path):
@@ -69,7 +69,7 @@ def test_lines_show_means_of_the_last_steps_and_the_time_left(tmp_path, monkeypa
         with Log(tmp_path, after, 50, Console(file=out, width=1000)) as log:
             for step, losses in found:
                 clock[0] += 60
-                log.write(Line(step, losses, 1.0, 0.1, 2.0, 30.0))
+                log.write(LogLine(step, losses, 1.0, 0.1, 2.0, 30.0))
         return out.getvalue().splitlines()
 
     first, second = written(0, (1, {"word": 3.0}), (2, {"word": 1.0}))
@@ -226,7 +226,7 @@ def test_a_full_disk_while_logging(tmp_path, monkeypatch):
 
 def test_more_processes_than_samples(tmp_path):
     with pytest.raises(RecipeError, match="2 samples cannot be cut into 3 parts"):
-        _Run(
+        TrainerRun(
             module=ToyModel(),
             updates=ToySchedule(),
             batches=ToyBatches(2),

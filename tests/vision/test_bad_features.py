@@ -22,7 +22,7 @@ import pytest
 
 from diptych.core import Record
 from diptych.runtime.errors import DataError
-from diptych.vision.detectors.given import Given
+from diptych.vision.detectors.given import GivenRegions
 from tests.vision.test_features import BUTD, FILES, IDS, PREFIX, VLP, read
 
 
@@ -237,7 +237,7 @@ def test_one_wrong_line_at_the_beginning_does_not_stop_the_others(tmp_path: Path
     butd_line(count=4)(folder)
     path.write_bytes(path.read_bytes() + lines[1])
     records = [Record(name, size=size) for name, size in zip(IDS, ((64, 48), (50, 80)), strict=True)]
-    detector = Given.of(folder, records)
+    detector = GivenRegions.of(folder, records)
     (regions,) = detector.detect([], records[1:])
     assert regions.features is not None
     assert regions.features.shape == (3, 32)

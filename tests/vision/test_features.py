@@ -15,7 +15,7 @@ from PIL import Image
 
 from diptych.core import Record, Regions
 from diptych.runtime.errors import DataError, RecipeError
-from diptych.vision.detectors.given import Given
+from diptych.vision.detectors.given import GivenRegions
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.features import raw
 from diptych.vision.features.files import open_features
@@ -36,7 +36,7 @@ def size_of(name: str) -> tuple[int, int]:
 
 def read(path: Path, key: str, size: tuple[int, int] | None = None, **more: Any) -> Regions:
     record = Record(key, size=size)
-    return Given.of(path, [record], **more).detect([], [record])[0]
+    return GivenRegions.of(path, [record], **more).detect([], [record])[0]
 
 
 def features_of(regions: Regions) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -128,7 +128,7 @@ def test_features_alone_want_boxes_to_be_whole_pictures(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"42.npz: found features without boxes, .*--boxes whole"):
         read(path, "42", (64, 48))
     record = Record(IDS[0], size=(64, 48))
-    detector = Given.of(path, [record], whole_boxes=True)
+    detector = GivenRegions.of(path, [record], whole_boxes=True)
     (regions,) = detector.detect([], [record])
     assert regions.boxes.tolist() == [[0, 0, 1, 1]] * 5
     np.testing.assert_array_equal(features_of(regions), TRUTH[f"{IDS[0]}.features"])
@@ -144,7 +144,7 @@ def test_a_size_that_is_nowhere_is_read_off_the_picture(tmp_path: Path) -> None:
         read(FILES / VLP, IDS[0])
     Image.new("RGB", (64, 48)).save(tmp_path / "a.png")
     record = Record(IDS[0], image=tmp_path / "a.png")
-    (regions,) = Given.of(FILES / VLP, [record]).detect([], [record])
+    (regions,) = GivenRegions.of(FILES / VLP, [record]).detect([], [record])
     assert regions.size == (64, 48)
 
 

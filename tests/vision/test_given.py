@@ -10,7 +10,7 @@ import pytest
 
 from diptych.core import Record, Regions
 from diptych.runtime.errors import DataError
-from diptych.vision.detectors.given import Given
+from diptych.vision.detectors.given import GivenRegions
 from diptych.vision.detectors.load import load_detector
 
 
@@ -24,7 +24,7 @@ def write(path: Path, count: int = 3, **changes: object) -> Path:
 
 def detect(folder: Path, key: str = "a.jpg") -> Regions:
     record = Record(key)
-    return Given.of(folder, [record]).detect([], [record])[0]
+    return GivenRegions.of(folder, [record]).detect([], [record])[0]
 
 
 def test_boxes_become_fractions_and_regions_come_best_first(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_no_name_leads_out_of_the_folder(key: str, tmp_path: Path) -> None:
 def test_eyes_of_a_model_know_what_features_must_be_like(tmp_path: Path) -> None:
     write(tmp_path / "a.npz", classes=np.ones((3, 2)) / 2)
     (tmp_path / "classes.txt").write_text("dog\ncat\n")
-    detector = Given.of(tmp_path, [Record("a")])
+    detector = GivenRegions.of(tmp_path, [Record("a")])
     detector.save(tmp_path / "detector")
     again = load_detector(tmp_path / "detector")
     assert again.contract == detector.contract
@@ -68,7 +68,7 @@ def test_any_bytes_are_read_or_refused_by_name(tmp_path: Path) -> None:
     """A thousand files with some bytes changed, cut out or put in."""
     path = write(tmp_path / "a.npz", scores=np.array([0.1, 0.9, 0.5]))
     whole, drawn, refused = path.read_bytes(), random.Random(0), 0
-    detector = Given.of(tmp_path, [Record("a")])
+    detector = GivenRegions.of(tmp_path, [Record("a")])
     for _ in range(1000):
         content = bytearray(whole)
         for _ in range(drawn.randint(1, 4)):
@@ -93,10 +93,10 @@ def test_half_precision_is_read_without_a_warning_and_missing_names_are_said(tmp
     half = {"features": np.full((3, 4), 60000), "boxes": np.array([[0, 0, 50, 25]] * 3), "scores": np.ones(3),
             "classes": np.full((3, 2), 0.9), "width": np.array(100), "height": np.array(50)}  # fmt: skip
     write(tmp_path / "a.npz", **{name: array.astype(np.float16) for name, array in half.items()})
-    given = Given.of(tmp_path, [Record("a.jpg")])
+    given = GivenRegions.of(tmp_path, [Record("a.jpg")])
     (regions,) = given.detect([], [Record("a.jpg")])
     assert regions.features is not None
     assert regions.features.max() == 60000
     assert [note for note in given.files.notes if "classes.txt: the 2 classes go by number (class 0" in note]
     (tmp_path / "classes.txt").write_text("dog\nkite\n")
-    assert not Given.of(tmp_path, [Record("a.jpg")]).files.notes
+    assert not GivenRegions.of(tmp_path, [Record("a.jpg")]).files.notes

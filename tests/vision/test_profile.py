@@ -15,7 +15,7 @@ from diptych.data.check import check
 from diptych.data.extract import extract
 from diptych.data.store.store import Store
 from diptych.runtime.errors import DataError
-from diptych.vision.detectors.given import Given
+from diptych.vision.detectors.given import GivenRegions
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.features.profile import differences, profile_of
 from diptych.vision.features.profile import unlike as profiles_unlike
@@ -89,11 +89,11 @@ def test_a_store_refuses_features_of_another_extractor(tmp_path: Path) -> None:
     mine, records = written(tmp_path / "mine", seen(0, 8))
     others, _ = written(tmp_path / "others", seen(1, 8))
     more, _ = written(tmp_path / "more", seen(0, 8, 50))
-    given = Given.of(mine, records)
+    given = GivenRegions.of(mine, records)
     extract(records[:4], given, tmp_path / "store")
-    extract(records, Given.of(more, records), tmp_path / "store")
+    extract(records, GivenRegions.of(more, records), tmp_path / "store")
     with pytest.raises(DataError, match=r"profile: means of values .*as if of another extractor; .*extractor\.txt"):
-        extract(records, Given.of(others, records), tmp_path / "store")
+        extract(records, GivenRegions.of(others, records), tmp_path / "store")
     # What a model keeps of them is the same again.
     given.save(tmp_path / "kept")
     assert load_detector(tmp_path / "kept").contract == given.contract
@@ -105,23 +105,23 @@ def test_a_name_is_part_of_the_contract(tmp_path: Path) -> None:
     same, _ = written(tmp_path / "same", seen(1, 8), "nanodet + mobilenet_v3")
     other, _ = written(tmp_path / "other", seen(0, 8), "yolo")
     none, _ = written(tmp_path / "none", seen(0, 8))
-    contract = Given.of(mine, records).contract
+    contract = GivenRegions.of(mine, records).contract
     assert contract.extractor == "given: nanodet + mobilenet_v3"
     assert contract.is_given
-    assert differences(contract, Given.of(same, records).contract) == []  # who names it is believed
+    assert differences(contract, GivenRegions.of(same, records).contract) == []  # who names it is believed
     for folder, found in ((other, "'given: yolo'"), (none, "'given'")):
-        assert differences(contract, Given.of(folder, records).contract) == [
+        assert differences(contract, GivenRegions.of(folder, records).contract) == [
             f"extractor: 'given: nanodet + mobilenet_v3', not {found}"
         ]
     (mine / "extractor.txt").write_text("two\nlines")
     with pytest.raises(DataError, match=r"extractor\.txt: found .*, wanted a name in one line"):
-        Given.of(mine, records)
+        GivenRegions.of(mine, records)
 
 
 @pytest.mark.parametrize("damage", [{"means": "x"}, {"means": [float("nan")]}, {"size": None}])
 def test_a_damaged_profile_is_refused(damage: dict[str, object], tmp_path: Path) -> None:
     folder, records = written(tmp_path / "mine", seen(0, 8))
-    values = Given.of(folder, records).contract.to_json()
+    values = GivenRegions.of(folder, records).contract.to_json()
     with pytest.raises(ValueError, match=r"profile|could not convert"):
         FeatureContract.from_json({**values, "profile": {**values["profile"], **damage}})
 
@@ -130,7 +130,7 @@ def test_check_finds_features_that_tell_nothing(tmp_path: Path) -> None:
     features = seen(0, 5)
     features[1], features[2], features[4] = features[1] * 0, features[2] * 0 + 7, features[3]
     folder, records = written(tmp_path / "mine", features)
-    extract(records, Given.of(folder, records), tmp_path / "store")
+    extract(records, GivenRegions.of(folder, records), tmp_path / "store")
     store = Store(tmp_path / "store")
     report = check(store, pictures=False)
     found = {one.kind: (one.severity, one.examples) for one in report.findings if one.kind.startswith("features")}
@@ -145,7 +145,7 @@ def test_check_finds_features_that_tell_nothing(tmp_path: Path) -> None:
 
 def test_the_cache_of_a_search_knows_the_features(tmp_path: Path) -> None:
     folder, records = written(tmp_path / "mine", seen(0, 3))
-    before = Given.of(folder, records).state()
-    assert Given.of(folder, records).state() == before
+    before = GivenRegions.of(folder, records).state()
+    assert GivenRegions.of(folder, records).state() == before
     np.savez(folder / "1.npz", features=seen(0, 1)[0], boxes=np.ones((9, 4)), width=64, height=49)
-    assert Given.of(folder, records).state() != before
+    assert GivenRegions.of(folder, records).state() != before

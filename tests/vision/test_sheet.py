@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from diptych.core import Regions
-from diptych.vision.detectors.sheet import COLOURS, GAP, _kind, detection_sheet, with_boxes
+from diptych.vision.detectors.sheet import COLOURS, GAP, class_shown, detection_sheet, with_boxes
 
 NAMES = ("background", "cat", "dog")
 BLACK = torch.zeros(3, 40, 80, dtype=torch.uint8)
@@ -29,8 +29,8 @@ def test_boxes_lie_where_they_are_in_the_colour_of_their_kind() -> None:
 
 
 def test_the_name_is_the_likeliest_kind_apart_from_the_background() -> None:
-    assert _kind(SEEN, 0, NAMES) == ("dog", 2)
-    assert _kind(Regions(SEEN.boxes, SEEN.scores, SEEN.size), 0, ()) == ("", 0)
+    assert class_shown(SEEN, 0, NAMES) == ("dog", 2)
+    assert class_shown(Regions(SEEN.boxes, SEEN.scores, SEEN.size), 0, ()) == ("", 0)
 
 
 def test_a_sheet_of_pictures_of_any_shape(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from diptych.core import IGNORE, Object, Record
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.storybook.detector.detector import StorybookDetector
 from diptych.storybook.detector.network import STRIDE, DetectorConfig, Maps, SmallDetector
-from diptych.storybook.detector.training import Detection, _spots, detection_batch
+from diptych.storybook.detector.training import Detection, centre_spots, detection_batch
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.ground_truth import GroundTruth
 from diptych.vision.detectors.load import load_detector
@@ -210,7 +210,7 @@ def test_the_truth_of_a_batch() -> None:
 def test_a_centre_is_taught_in_the_cell_that_holds_it() -> None:
     record = Record("a", objects=(Object("bar", (0.25, 0.5, 0.75, 0.6)),))
     batch = detection_batch(SHAPE, [toy(0)[0]], [record])
-    spots = _spots(batch, 16, 16, 64)[0, 0]
+    spots = centre_spots(batch, 16, 16, 64)[0, 0]
     assert (spots == 1).nonzero().tolist() == [[8, 8]]
     assert spots[8, 9] > spots[9, 8]  # wider than high
 

@@ -4,8 +4,6 @@ Exit codes: 0 done, 1 failed, 2 used wrongly, 75 stopped and saved (the same com
 Heavy imports stand inside the verbs, so that `--help` takes no time.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import sys
@@ -20,7 +18,7 @@ from diptych.runtime.memory import is_spent, keep_memory, wait_asleep
 from diptych.runtime.processes import started_together
 from diptych.runtime.terminal import columns, printable
 
-__all__ = ["app", "main"]
+__all__ = ["TaskVerbs", "app", "main"]
 app.info.cls = TaskVerbs
 TRAINING = (["pretrain"], ["finetune"], ["demo"], ["storybook"])  # a step is 10% slower where threads sleep between
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -35,7 +33,7 @@ def main() -> None:
     keep_memory()
     if arguments[:1] not in TRAINING:
         wait_asleep()
-    code = _flushed(_run(arguments, debug=len(arguments) < len(sys.argv) - 1))
+    code = _flushed(run_verb(arguments, debug=len(arguments) < len(sys.argv) - 1))
     if os.environ.get("WORLD_SIZE", "1") != "1":
         from diptych.training.devices import leave
 
@@ -43,7 +41,7 @@ def main() -> None:
     raise SystemExit(code)
 
 
-def _run(arguments: list[str], debug: bool) -> int:
+def run_verb(arguments: list[str], debug: bool) -> int:
     """The exit code."""
     try:
         with holding:

@@ -1,7 +1,5 @@
 """The verbs that make and check data: the drawn world, stores of regions, vocabularies."""
 
-from __future__ import annotations
-
 import json
 from enum import StrEnum
 from functools import partial

@@ -1,7 +1,5 @@
 """The verb that takes in what others trained."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import typer

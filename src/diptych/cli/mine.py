@@ -17,7 +17,7 @@ from diptych.runtime.processes import PROCESSES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from diptych.mining.settings import Settings
+    from diptych.mining.settings import MiningSettings
 
 mine = typer.Typer(
     help="Make records of pictures and texts from web pages (ImageBERT's LAIT).",
@@ -145,14 +145,14 @@ def mine_run(
     """Make records from web pages: texts, pictures, scores, and the best pair of each picture."""
     from diptych.mining.report import write_page
     from diptych.mining.run import Mine
-    from diptych.mining.settings import Settings, changed, checked
+    from diptych.mining.settings import MiningSettings, changed, checked
 
     judges = judging.judges()
-    values = changed(Settings(), running.assignments or []).model_dump()
+    values = changed(MiningSettings(), running.assignments or []).model_dump()
     values |= {"offline": running.offline, "seed": running.seed}
     values["fetch"] |= fetching.settings()
     values["keep"] |= keeping.settings()
-    settings: Settings = checked(values)
+    settings: MiningSettings = checked(values)
     hold(out, temporary=running.engine == "local")  # Ray's sockets have no room for a long path
     with _progress() as progress:
         job = Mine(
@@ -179,17 +179,14 @@ def _tell(counts: dict[str, Any] | None, until: str, out: Path) -> None:
 
 
 @mine.command("report")
-def mine_report(
-    out: Path = typer.Argument(help="Folder of a finished run."),
-    as_json: AsJson = False,
-) -> None:
+def mine_report(out: Path = typer.Argument(help="Folder of a finished run."), as_json: AsJson = False) -> None:
     """Print the funnel of a run again, from its decisions on disk."""
     from diptych.mining import funnel
     from diptych.mining.checking import Counted, read_json
-    from diptych.mining.layout import Layout
+    from diptych.mining.layout import RunLayout
     from diptych.mining.report import summary, write_page
 
-    layout = Layout.finished(out)
+    layout = RunLayout.finished(out)
     before = read_json(layout.funnel, Counted)
     found = funnel.of(layout)
     numbers = found.as_json(before.inputs, before.about.model_dump())

@@ -1,7 +1,5 @@
 """The verb that draws how runs went: plot."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import typer

@@ -229,7 +229,7 @@ def _from_model(
 ) -> Iterator[TaskAnswer]:
     from diptych.tasks.asking import Prediction, begin_drawing
 
-    drawn, asking = Shown(show), spec.asked
+    drawn, asking = ShownFolder(show), spec.asked
     requests = [asking.request.model_construct(**one) for one in asked]
     begin_drawing(requests[0])
     left = iter(pictures)
@@ -288,7 +288,7 @@ def _draw_box(told: Any, title: str, out: Path | None) -> TaskAnswer:
     return shown
 
 
-class Shown:
+class ShownFolder:
     """The folder of `--show`: a PNG for each prediction, named as its picture; no name twice."""
 
     def __init__(self, folder: Path | None) -> None:

@@ -15,7 +15,7 @@ from diptych.cli.app import AsJson, app, console
 
 if TYPE_CHECKING:
     from diptych.systems import ledger
-    from diptych.systems.catalogue import Entry
+    from diptych.systems.catalogue import CatalogueEntry
 
 
 @app.command()
@@ -71,7 +71,7 @@ def plugins(as_json: AsJson = False) -> None:
     load_plugins()
 
 
-def _print_list(listed: Sequence[Entry]) -> None:
+def _print_list(listed: Sequence[CatalogueEntry]) -> None:
     from rich.table import Table
 
     shown = Table(box=None, pad_edge=False, header_style="bold")
@@ -87,7 +87,7 @@ def _print_list(listed: Sequence[Entry]) -> None:
     console(stderr=False).print(shown)
 
 
-def _print_about(entry: Entry) -> None:
+def _print_about(entry: CatalogueEntry) -> None:
     """Beside the keys, which alone go to standard output."""
     from diptych.systems.catalogue import made
 
@@ -99,7 +99,7 @@ def _print_about(entry: Entry) -> None:
         console().print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _print_rows(found: Sequence[ledger.Entry]) -> None:
+def _print_rows(found: Sequence[ledger.LedgerRow]) -> None:
     from diptych.systems import SYSTEMS
 
     out = console(stderr=False)
@@ -114,7 +114,7 @@ def _print_rows(found: Sequence[ledger.Entry]) -> None:
         out.print()
 
 
-def _reported(row: ledger.Entry, task: str | None = None) -> str:
+def _reported(row: ledger.LedgerRow, task: str | None = None) -> str:
     """`COCO test: C 116.9, B@4 36.5; VQA 2.0 test-std: Overall 70.7`; of one task alone, where the row has it."""
     own = {part.title for part in row.table.parts if part.task == task} or set(row.reported)
     parts = (

@@ -1,7 +1,5 @@
 """The verb that finds pictures: search."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

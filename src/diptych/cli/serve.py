@@ -54,7 +54,7 @@ def serve(
     with wanted("a service", "serve"):
         from diptych.serving.service.server import bind, is_loopback, make_server, serve
     from diptych.serving.service.limits import Limits
-    from diptych.serving.service.pictures import Gallery
+    from diptych.serving.service.pictures import PictureGallery
     from diptych.serving.service.service import Service
 
     if token is None and not is_loopback(host):
@@ -64,7 +64,7 @@ def serve(
     limits = Limits(deadline=deadline, queue=queue, batch=min(batch, queue))
     with bind(host, port) as bound:
         opened = _opened(models, features, computing)
-        service = Service(opened, None if pictures is None else Gallery(pictures, gallery), limits)
+        service = Service(opened, None if pictures is None else PictureGallery(pictures, gallery), limits)
         _prepare(service)
         where = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
 

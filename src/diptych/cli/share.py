@@ -1,7 +1,5 @@
 """The verbs that hand a model on: push and export."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Literal

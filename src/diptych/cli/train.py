@@ -35,7 +35,7 @@ _SYSTEMS = ", ".join(file.parent.name.replace("_", "-") for file in _FOLDERS)
 
 
 @dataclass(frozen=True)
-class Given:
+class TrainingOptions:
     """What both ways of training take: where regions come from, seeds, keys of the recipe."""
 
     detector: str | None = typer.Option(
@@ -80,10 +80,7 @@ def demo(
     thorough: bool = typer.Option(
         False, "--thorough", help="Compare 100, 300 and 1,000 labelled scenes over 3 seeds, in about 3 CPU-hours."
     ),
-    system: str = typer.Option(
-        "unified-vlp",
-        help=f"System to run, on the world and regions of OUT: {_SYSTEMS}.",
-    ),
+    system: str = typer.Option("unified-vlp", help=f"System to run, on the world and regions of OUT: {_SYSTEMS}."),
     seed: Seed = 0,
 ) -> None:
     """Draw a world, find its regions, pre-train, fine-tune, caption and answer: the main job, end to end."""
@@ -124,7 +121,7 @@ def pretrain(
     vocab: str | None = typer.Option(
         None, help="Vocabulary file (vocab.txt) of --init; default: the one beside it, --model's, or a learnt one."
     ),
-    given: Given,
+    given: TrainingOptions,
 ) -> None:
     """Pre-train a model on pictures and their captions."""
     from diptych.runs.extraction import stores_of
@@ -167,7 +164,7 @@ def finetune(
     recipe: str | None = typer.Option(
         None, help="Recipe to train by; default: SYSTEM/small/TASK, with the system of --model."
     ),
-    given: Given,
+    given: TrainingOptions,
 ) -> None:
     """Teach a pre-trained model a task, on a store or on data of your own."""
     from diptych.runs.extraction import store_of
@@ -214,7 +211,7 @@ def finetune(
 
 
 @dataclass(frozen=True)
-class Drawing:
+class CaptionSampling:
     """How new captions are drawn; what is left out is the recipe's."""
 
     beams: Beams = None
@@ -242,7 +239,7 @@ def augment(
     model: Model,
     captions: int = typer.Option(2, min=1, help="New captions of each picture at most."),
     split: str = typer.Option("train", help="Split whose records get new captions; the others are copied."),
-    drawing: Drawing,
+    drawing: CaptionSampling,
     seed: DrawSeed = 0,
     computing: Computing,
 ) -> None:

@@ -47,10 +47,7 @@ QUERIES_BEFORE = Attention(
 )
 # XGPT's TIFG: target t stands for region t, and the text alone may tell of it: regions neither see nor are seen.
 REGIONS_AFTER_TEXT = Attention(
-    "regions after text",
-    regions=("none", "none", "none"),
-    text=("none", "all", "none"),
-    target=("none", "all", "past"),
+    "regions after text", regions=("none", "none", "none"), text=("none", "all", "none"), target=("none", "all", "past")
 )
 # Two encoders that have not met.
 UNIMODAL = Attention(
@@ -59,14 +56,7 @@ UNIMODAL = Attention(
 
 TABLES = {
     t.name: t
-    for t in (
-        BIDIRECTIONAL,
-        TEXT_AFTER_REGIONS,
-        TARGET_AFTER_BOTH,
-        REGIONS_AFTER_TEXT,
-        QUERIES_BEFORE,
-        UNIMODAL,
-    )
+    for t in (BIDIRECTIONAL, TEXT_AFTER_REGIONS, TARGET_AFTER_BOTH, REGIONS_AFTER_TEXT, QUERIES_BEFORE, UNIMODAL)
 }
 
 

@@ -1,7 +1,5 @@
 """Randomness that belongs to a sample and not to the batch it is in: a pure function of its seed and a place."""
 
-from __future__ import annotations
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor

@@ -65,10 +65,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "no words": ("warning", "nothing is said about the picture, so no task reads it"),
     "tag of nothing": ("warning", "a text names [k], and the picture has no such thing: it is read as it is"),
     "tag without a region": ("warning", "no region shows the thing that a text names: it is read without one"),
-    "expression without a region": (
-        "warning",
-        "none overlaps the true box by half: left out, and scored as wrong",
-    ),
+    "expression without a region": ("warning", "none overlaps the true box by half: left out, and scored as wrong"),
     "question without answers": ("warning", "it can be asked, but neither trained on nor scored"),
     "same picture twice": ("warning", "equal files under several keys of one split"),
     # An error where one of the two is a split that is scored or chosen by.
@@ -78,7 +75,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
 
 
 @dataclass
-class Finding:
+class CheckFinding:
     kind: str
     severity: Severity
     count: int = 0
@@ -97,13 +94,13 @@ class Finding:
 
 
 @dataclass
-class Report:
+class CheckReport:
     """What was found. `ok` is False where there are errors, `clean` where there is anything to say at all."""
 
     records: int = 0
     splits: dict[str, int] = field(default_factory=dict)
     coverage: dict[str, float] = field(default_factory=dict)  # percent of the records that have it
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[CheckFinding] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -139,7 +136,7 @@ class Report:
         return not any(finding.kind == NO_TEXT for finding in self.findings)
 
 
-def check(data: Store | Iterable[Record], model: FeatureContract | None = None, pictures: bool = True) -> Report:
+def check(data: Store | Iterable[Record], model: FeatureContract | None = None, pictures: bool = True) -> CheckReport:
     """Checks every record, and opens every picture where `pictures`; `model` is what a model wants of features.
 
     In a store that has its features a picture that cannot be opened is a warning: training does not need it.
@@ -184,7 +181,7 @@ class _Check:
 
     def __init__(self, contract: FeatureContract | None, pictures: bool) -> None:
         self.contract, self.pictures = contract, pictures
-        self.found: dict[str, Finding] = {}
+        self.found: dict[str, CheckFinding] = {}
         self.records = 0
         self.splits: Counter[str] = Counter()
         self.covered: Counter[str] = Counter(captions=0, questions=0)
@@ -195,7 +192,7 @@ class _Check:
         self.unread: dict[str, str | None] = {}
 
     def add(self, kind: str, example: str, severity: Severity | None = None) -> None:
-        finding = self.found.setdefault(kind, Finding(kind, severity or KINDS[kind][0]))
+        finding = self.found.setdefault(kind, CheckFinding(kind, severity or KINDS[kind][0]))
         finding.count += 1
         if severity == "error":
             finding.severity = "error"
@@ -328,19 +325,19 @@ class _Check:
         if ((regions.scores < 0) | (regions.scores > 1 + SLACK)).any():
             self.add("score outside", key)
 
-    def report(self) -> Report:
+    def report(self) -> CheckReport:
         if not self.records:
             self.add("no records", "")
         elif (bare := self.found.get("no words")) is not None and bare.count == self.records:
             del self.found["no words"]
-            self.found[NO_TEXT] = Finding(NO_TEXT, bare.severity, bare.count)
+            self.found[NO_TEXT] = CheckFinding(NO_TEXT, bare.severity, bare.count)
         order = list(KINDS)
         findings = sorted(self.found.values(), key=lambda f: (f.severity != "error", order.index(f.kind)))
         failed = self.found["not extracted"].count if "not extracted" in self.found else 0
         percent = {name: 100 * count / max(1, self.records) for name, count in sorted(self.covered.items())}
         if "regions" in percent:  # of all that were asked for
             percent["regions"] = 100 * self.covered["regions"] / max(1, self.records + failed)
-        return Report(self.records, dict(self.splits), {n: round(p, 2) for n, p in percent.items()}, findings)
+        return CheckReport(self.records, dict(self.splits), {n: round(p, 2) for n, p in percent.items()}, findings)
 
 
 def _leak(*splits: str) -> Severity:

@@ -1,7 +1,5 @@
 """Mean average precision of found regions, by COCO's own code."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from io import StringIO
@@ -32,10 +30,7 @@ def detection_scores(seen: Sequence[Regions], records: Sequence[Record], kinds: 
         for image, regions in enumerate(seen)
         if regions.classes is not None
         for best, box, score in zip(
-            regions.classes[:, columns].argmax(1).tolist(),
-            regions.boxes.tolist(),
-            regions.scores.tolist(),
-            strict=True,
+            regions.classes[:, columns].argmax(1).tolist(), regions.boxes.tolist(), regions.scores.tolist(), strict=True
         )
     ]
     if not found or not truths:

@@ -36,10 +36,10 @@ def _reason(name: str) -> str | None:
         return f"{name} needs pycocoevalcap, of the extra `java-metrics`: {install_hint('java-metrics')}{without}"
     if shutil.which("java") is None:
         return f"{name} needs Java on the PATH, such as Debian's default-jre-headless{without}"
-    return None if name == "METEOR" else _without_models(Path(next(iter(package.submodule_search_locations))))
+    return None if name == "METEOR" else without_models(Path(next(iter(package.submodule_search_locations))))
 
 
-def _without_models(package: Path) -> str | None:
+def without_models(package: Path) -> str | None:
     if list((package / "spice" / "lib").glob("stanford-corenlp-3.6.0*.jar")):
         return None
     return (

@@ -19,14 +19,14 @@ RECALLS = {"captions": "text retrieval", "pictures": "image retrieval"}
 
 
 @dataclass(frozen=True)
-class Ranks:
+class RetrievalRanks:
     """How many wrong items come before the first right one, from 0. A wrong one with an equal score comes before it."""
 
     of_captions: NDArray[np.int64]  # (pictures,), searching captions with a picture
     of_pictures: NDArray[np.int64]  # (captions,), searching pictures with a caption
 
 
-def retrieval_ranks(scores: ArrayLike, picture_of: Sequence[int]) -> Ranks:
+def retrieval_ranks(scores: ArrayLike, picture_of: Sequence[int]) -> RetrievalRanks:
     """`scores` has a row a picture and a column a caption; `picture_of` names the row that each caption belongs to."""
     table = np.asarray(scores, dtype=np.float64)
     owners = np.asarray(picture_of, dtype=np.int64)
@@ -44,10 +44,10 @@ def retrieval_ranks(scores: ArrayLike, picture_of: Sequence[int]) -> Ranks:
     best = np.where(own, table, -np.inf).max(axis=1, keepdims=True)
     of_captions = ((table >= best) & ~own).sum(axis=1)
     of_pictures = ((table >= table[owners, np.arange(len(owners))]) & ~own).sum(axis=0)
-    return Ranks(of_captions.astype(np.int64), of_pictures.astype(np.int64))
+    return RetrievalRanks(of_captions.astype(np.int64), of_pictures.astype(np.int64))
 
 
-def recalls(ranks: Ranks, at: Sequence[int] = (1, 5, 10)) -> dict[str, float]:
+def recalls(ranks: RetrievalRanks, at: Sequence[int] = (1, 5, 10)) -> dict[str, float]:
     """{"text retrieval R@1": ..., "image retrieval R@1": ..., ...}: in papers TR and IR."""
     both = {"captions": ranks.of_captions, "pictures": ranks.of_pictures}
     return {f"{RECALLS[asks]} R@{k}": float(np.mean(rank < k)) for asks, rank in both.items() for k in at}

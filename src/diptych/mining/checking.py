@@ -1,7 +1,5 @@
 """Checks of the files in a run's folder, JSON and tables, as they are read: its maker may have written anything."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -21,7 +19,7 @@ Count = Annotated[int, Field(ge=0, lt=2**53)]
 Times = dict[str, Annotated[float, Field(ge=0, lt=2**33)]]  # seconds since 1970, by address
 
 
-class Parts(BaseModel):
+class WarcParts(BaseModel):
     """Of a WARC: where each of its shards begins and ends."""
 
     parts: list[tuple[Count, Count]]

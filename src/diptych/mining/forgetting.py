@@ -1,13 +1,11 @@
 """Pictures taken out of a run for good: their files, lines and verdicts; their hashes stay, so that none comes back."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
 from diptych.mining import funnel
 from diptych.mining.checking import Counted, Measured, read_json
-from diptych.mining.layout import Layout
+from diptych.mining.layout import RunLayout
 from diptych.mining.lists import Lists, lists_of
 from diptych.mining.tables import Row, check_beside, read_table, write_json, write_rows
 from diptych.runtime.errors import DataError
@@ -18,7 +16,7 @@ FILE = "forgotten.txt"
 
 def forget(out: Path, lists: Sequence[Path]) -> int:
     """How many pictures went. Their bytes in `work` are overwritten too."""
-    layout = Layout.finished(out)
+    layout = RunLayout.finished(out)
     before = read_json(layout.funnel, Counted)
     wanted = lists_of(lists, 4)
     gone: set[str] = set()
@@ -54,14 +52,14 @@ def _lines(lists: Lists) -> set[str]:
     return {*lists.hosts, *lists.addresses, *lists.sha256, *(f"{one:016x}" for one in lists.dhashes)}
 
 
-def _remember(layout: Layout, lines: set[str]) -> None:
+def _remember(layout: RunLayout, lines: set[str]) -> None:
     path = layout.forgotten / FILE
     before = set(text_of(path).splitlines()) if path.exists() else set()
     layout.forgotten.mkdir(parents=True, exist_ok=True)
     write_atomically(path, "".join(f"{line}\n" for line in sorted(before | lines)).encode())
 
 
-def _records(layout: Layout, gone: set[str]) -> None:
+def _records(layout: RunLayout, gone: set[str]) -> None:
     for path in sorted(layout.records.glob("*.jsonl")):
         try:
             lines = text_of(path).splitlines(keepends=True)
@@ -77,7 +75,7 @@ def _records(layout: Layout, gone: set[str]) -> None:
             write_atomically(path, "".join(kept).encode())
 
 
-def _bodies(layout: Layout, gone: set[str]) -> None:
+def _bodies(layout: RunLayout, gone: set[str]) -> None:
     """The bytes that were fetched are overwritten where they lie, so that `work` stays as it is otherwise."""
     for path in layout.work("measured").glob("*.parquet"):
         index = read_json(layout.plan(path.stem), Measured).index

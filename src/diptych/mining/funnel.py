@@ -1,14 +1,12 @@
 """What came in and what dropped it: counts of every rule, from the verdicts on disk."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from diptych.mining.checking import PageCounts, read_json
-from diptych.mining.layout import Layout
+from diptych.mining.layout import RunLayout
 from diptych.mining.pages.addresses import host_of
 from diptych.mining.rules import RULES, TEXT_RULES
 from diptych.mining.tables import Row, read_rows
@@ -21,7 +19,7 @@ _ORDER = {rule.name: number for number, rule in enumerate(RULES)}
 
 
 @dataclass
-class Line:
+class FunnelLine:
     """One rule. `first`: dropped by it before any other; `alone`: it drops by itself; `only`: nothing else drops.
 
     A rule is measured where those before it left something to measure: what was never fetched has no sides.
@@ -38,8 +36,10 @@ class Line:
 class Funnel:
     pictures: int = 0
     kept: int = 0
-    rules: dict[str, Line] = field(default_factory=lambda: {rule.name: Line() for rule in RULES})
-    texts: dict[str, Line] = field(default_factory=lambda: {rule.name: Line() for rule in (*TEXT_RULES, *_SCORE)})
+    rules: dict[str, FunnelLine] = field(default_factory=lambda: {rule.name: FunnelLine() for rule in RULES})
+    texts: dict[str, FunnelLine] = field(
+        default_factory=lambda: {rule.name: FunnelLine() for rule in (*TEXT_RULES, *_SCORE)}
+    )
     texts_seen: int = 0
     words: Counter[int] = field(default_factory=Counter)
     sides: Counter[int] = field(default_factory=Counter)
@@ -105,7 +105,7 @@ class Funnel:
     def as_json(self, inputs: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
         """`rules` add up: the sum of `first` and `kept` is `pictures`."""
 
-        def line(one: Line) -> dict[str, int]:
+        def line(one: FunnelLine) -> dict[str, int]:
             return {"seen": one.seen, "dropped": one.first, "alone": one.alone, "only": one.only}
 
         def counted(counter: Counter[Any], most: int | None = None) -> dict[str, int]:
@@ -125,7 +125,7 @@ class Funnel:
         }  # fmt: skip
 
 
-def of(layout: Layout) -> Funnel:
+def of(layout: RunLayout) -> Funnel:
     """From the verdicts on disk, in the order of their shards."""
     funnel = Funnel()
     for row in decisions(layout):
@@ -135,12 +135,12 @@ def of(layout: Layout) -> Funnel:
     return funnel
 
 
-def decisions(layout: Layout) -> Iterator[Row]:
+def decisions(layout: RunLayout) -> Iterator[Row]:
     for path in sorted(layout.decisions.glob("*.parquet")):
         yield from read_rows(path, "decisions")
 
 
-def inputs_of(layout: Layout, names: Iterable[str]) -> dict[str, Any]:
+def inputs_of(layout: RunLayout, names: Iterable[str]) -> dict[str, Any]:
     """Records and pages of all shards, by what became of them; the reasons of bad ones."""
     total: Counter[str] = Counter()
     bad: Counter[str] = Counter()

@@ -14,11 +14,11 @@ SHARD, SHA256, ENDING = re.compile(r"[0-9a-f]{16}"), re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
-class Layout:
+class RunLayout:
     out: Path
 
     @classmethod
-    def finished(cls, out: Path) -> Layout:
+    def finished(cls, out: Path) -> RunLayout:
         """Of a run that has ended. Raises DataError where there is none, and DiptychError for links out of it."""
         layout = cls(out)
         if not layout.funnel.exists():

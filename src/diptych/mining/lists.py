@@ -1,7 +1,5 @@
 """What is not wanted: hosts, addresses, and pictures by their hashes; as others list it, or as it was forgotten."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path

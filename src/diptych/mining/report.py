@@ -1,7 +1,5 @@
 """The funnel of `diptych mine`: a table on the terminal and one HTML page, no network, no script."""
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Mapping, Sequence
@@ -15,7 +13,7 @@ from rich.table import Table
 from diptych.mining.checking import Begun, read_json
 from diptych.mining.funnel import Funnel
 from diptych.mining.judge.decode import TYPES
-from diptych.mining.layout import Layout
+from diptych.mining.layout import RunLayout
 from diptych.mining.pages.reading import body_of
 from diptych.mining.rules import RULES, TEXT_RULES
 from diptych.mining.tables import Row
@@ -53,7 +51,7 @@ def summary(numbers: Mapping[str, Any], console: Console) -> None:
     )
 
 
-def write_page(layout: Layout, funnel: Funnel, numbers: Mapping[str, Any]) -> Path:
+def write_page(layout: RunLayout, funnel: Funnel, numbers: Mapping[str, Any]) -> Path:
     """Writes OUT/report.html and OUT/card.md, each whole or not at all."""
     write_card(layout, numbers, read_json(layout.settings, Begun))
     page = environment().get_template("mined.html.jinja").render(
@@ -77,7 +75,7 @@ def _bars(counts: Mapping[str, int]) -> list[tuple[str, int, float]]:
     return [(name, count, round(100 * count / most, 1)) for name, count in counts.items()]
 
 
-def _shown(layout: Layout, rows: list[Row]) -> list[dict[str, Any]]:
+def _shown(layout: RunLayout, rows: list[Row]) -> list[dict[str, Any]]:
     return [
         {
             "uri": _thumbnail(layout, row), "page": row["page"], "address": row["address"][:200],
@@ -88,7 +86,7 @@ def _shown(layout: Layout, rows: list[Row]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _thumbnail(layout: Layout, row: Row) -> str:
+def _thumbnail(layout: RunLayout, row: Row) -> str:
     """A data URI; empty where the picture is not at hand, or was dropped by its header and never decoded."""
     if row["sha256"] is None or row["dhash"] is None:
         return ""
@@ -110,14 +108,14 @@ def _small(file: Path | io.BytesIO) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(kept.getvalue()).decode("ascii")
 
 
-def _from_work(layout: Layout, row: Row) -> bytes:
+def _from_work(layout: RunLayout, row: Row) -> bytes:
     """Where a picture that was dropped lies, if `work` is still there."""
-    from diptych.mining.keep.found import NAME, Found, digest_of
+    from diptych.mining.keep.found import NAME, AddressTable, digest_of
 
     path = layout.work(NAME)
     if not path.is_file():
         raise DataError("no work")
-    about = Found.of_others(path, digest_of(path)).rows([row["address"]], 5)[0]
+    about = AddressTable.of_others(path, digest_of(path)).rows([row["address"]], 5)[0]
     if about is None or not about["length"] or about["blob"] is None:
         raise DataError("no picture")
     return body_of(layout, about["blob"], about)
@@ -130,7 +128,7 @@ def write_sheet(path: Path, folder: Path, pairs: Sequence[Mapping[str, Any]]) ->
     write_atomically(path, page.encode("utf-8", "replace"))
 
 
-def write_card(layout: Layout, numbers: Mapping[str, Any], begun: Begun) -> None:
+def write_card(layout: RunLayout, numbers: Mapping[str, Any], begun: Begun) -> None:
     """Writes OUT/card.md: what a reader of the data has to know."""
     dropped = "".join(
         f"| {name} | {line['dropped']:,} |\n" for name, line in numbers["rules"].items() if line["dropped"]

@@ -4,8 +4,6 @@
 `paper` quotes ImageBERT's section 3; a number or a mechanism beside it is ours all the same, but for the 300 pixels.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """One run of `diptych mine`: stage after stage, each shard made once, from wherever the last run stopped."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from diptych.mining import funnel
-from diptych.mining.checking import Object, PageCounts, Parts, Retries, read_json
-from diptych.mining.fetch.fetching import PASSING, Wanted, check_contact
+from diptych.mining.checking import Object, PageCounts, Retries, WarcParts, read_json
+from diptych.mining.fetch.fetching import PASSING, WantedAddress, check_contact
 from diptych.mining.fetch.gathering import FetchBucket, Take, buckets
 from diptych.mining.fetch.gathering import fetched_at as times_of
 from diptych.mining.judge.measuring import Decode
@@ -19,14 +17,14 @@ from diptych.mining.judge.scoring import Scorer
 from diptych.mining.keep import keep, keep_on_daft, writing
 from diptych.mining.keep.found import gather
 from diptych.mining.keep.joining import Join
-from diptych.mining.layout import STAGES, Layout
+from diptych.mining.layout import STAGES, RunLayout
 from diptych.mining.lists import Lists, lists_of
 from diptych.mining.pages import inputs, warc
 from diptych.mining.pages.addresses import host_of
 from diptych.mining.pages.reading import ReadPages
 from diptych.mining.pages.tars import HERE
 from diptych.mining.rules import VERSION
-from diptych.mining.settings import Settings
+from diptych.mining.settings import MiningSettings
 from diptych.mining.tables import digest, holds_json, read_rows, write_json
 from diptych.runtime.claims import differences, refuse_other
 from diptych.runtime.engine import run as run_shards
@@ -46,7 +44,7 @@ class Mine:
 
     out: Path
     given: Sequence[Path]
-    settings: Settings = field(default_factory=Settings)
+    settings: MiningSettings = field(default_factory=MiningSettings)
     base: str | None = None
     engine: str = "local"
     workers: int = 1
@@ -62,14 +60,14 @@ class Mine:
     exclude: Sequence[tuple[str, int | None]] = ()
     tars: Path | None = None
     tell: Tell = print
-    write_page: Callable[[Layout, funnel.Funnel, dict[str, Any]], object] | None = None
+    write_page: Callable[[RunLayout, funnel.Funnel, dict[str, Any]], object] | None = None
     progress: Callable[[str, int], Callable[[], None]] = lambda _stage, _shards: lambda: None
 
     def run(self) -> dict[str, Any] | None:
         """The funnel, or None where `until` ends before it. Raises Stopped, with all kept that is whole."""
         if self.until not in STAGES:
             raise RecipeError(f"no stage {self.until!r}; wanted one of {', '.join(STAGES)}")
-        self.layout = Layout(self.out)
+        self.layout = RunLayout(self.out)
         with stoppable():
             sources = inputs.recognise(self.given, self.base)
             self._claim(sources)
@@ -85,7 +83,7 @@ class Mine:
             joined = self._join(pages, measured)
             return None if self.until == "score" else self._keep(pages, joined, indexes)
 
-    def _claim(self, sources: Sequence[inputs.Source]) -> None:
+    def _claim(self, sources: Sequence[inputs.MiningInput]) -> None:
         """Refuses a folder that was begun otherwise, and says how."""
         from diptych.mining.judge.judges import identity
 
@@ -126,7 +124,7 @@ class Mine:
             write_json(path, spec)
         return name
 
-    def _pages(self, sources: Sequence[inputs.Source]) -> list[str]:
+    def _pages(self, sources: Sequence[inputs.MiningInput]) -> list[str]:
         same = [digest(self.about[key]) for key in ("pages", "texts", "words", "vocabulary", "rules")]
         specs: list[dict[str, Any]] = []
         for source in sources:
@@ -147,14 +145,14 @@ class Mine:
                 self.tell(f"{spec['path'] or 'pages fetched'}: {count} records passed over: {why}")
         return names
 
-    def _parts(self, source: inputs.Source) -> list[list[int]]:
+    def _parts(self, source: inputs.MiningInput) -> list[list[int]]:
         """Where a WARC is cut, looked up once."""
         if source.kind != "warc":
             return []
         name = digest("parts", source.digest)
         if not self.layout.plan(name).exists():
             self._plan(name, {"parts": warc.parts(source.path)})
-        return [[*part] for part in read_json(self.layout.plan(name), Parts).parts]
+        return [[*part] for part in read_json(self.layout.plan(name), WarcParts).parts]
 
     def _lists(self) -> Lists:
         forgotten = sorted(self.layout.forgotten.glob("*.txt")) if self.layout.forgotten.is_dir() else []
@@ -192,7 +190,7 @@ class Mine:
         for attempt in range(attempts + 1 if asked else 0):
             done: dict[str, bool] = {}
             while asked:
-                made = self._fetch({Wanted(*one) for one in asked.items()}, attempt)
+                made = self._fetch({WantedAddress(*one) for one in asked.items()}, attempt)
                 names += made
                 rows = [row for name in made for row in read_rows(self.layout.table("index", name), "index", _ASKED)]
                 done |= {row["address"]: row["reason"] in PASSING for row in rows}
@@ -212,7 +210,7 @@ class Mine:
         write_json(path, {"retries": before + 1})
         return before + 1
 
-    def _fetch(self, wanted: set[Wanted], attempt: int) -> list[str]:
+    def _fetch(self, wanted: set[WantedAddress], attempt: int) -> list[str]:
         plans = buckets(wanted, attempt)
         for plan in plans:
             self._plan(plan["key"], plan)

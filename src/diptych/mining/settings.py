@@ -1,7 +1,5 @@
 """All that a run of `diptych mine` is told: one frozen model, saved resolved as OUT/mine.json."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 
@@ -90,7 +88,7 @@ class Fetch(_Frozen):
     agent: str = "diptych-mine"
 
 
-class Settings(_Frozen):
+class MiningSettings(_Frozen):
     pages: PageRules = PageRules()
     texts: TextRules = TextRules()
     pictures: PictureRules = PictureRules()
@@ -103,7 +101,7 @@ class Settings(_Frozen):
 RULES = ("pages", "texts", "pictures", "keep")
 
 
-def changed(settings: Settings, assignments: Iterable[str]) -> Settings:
+def changed(settings: MiningSettings, assignments: Iterable[str]) -> MiningSettings:
     """`rules.sides=300` or `fetch.rate=2`. Raises RecipeError for a key that does not exist, with the nearest."""
     values = settings.model_dump()
     places = {f"rules.{name}": (part, name) for part in RULES for name in values[part]}
@@ -117,9 +115,9 @@ def changed(settings: Settings, assignments: Iterable[str]) -> Settings:
     return checked(values)
 
 
-def checked(values: dict[str, Any]) -> Settings:
+def checked(values: dict[str, Any]) -> MiningSettings:
     try:
-        return Settings.model_validate(values)
+        return MiningSettings.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])

@@ -1,7 +1,5 @@
 """What stages leave on disk: Parquet, written whole or not at all, the same bytes for the same rows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache

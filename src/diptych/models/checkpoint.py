@@ -5,8 +5,6 @@ data-parallel training, half precision, two segments instead of six, other numbe
 that is four times as wide (one slice a task). What is of one system alone stands in its folder.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable
@@ -19,7 +17,7 @@ from torch import Tensor, nn
 from diptych.core import Vocabulary
 from diptych.data.store.tokens import Tokens
 from diptych.models.system import Imported, SystemModel
-from diptych.models.weights import Report, load_into
+from diptych.models.weights import ImportReport, load_into
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.weight_files import Tensors, find_weights, read_weights
 
@@ -57,14 +55,11 @@ UNUSED = {
 }
 MARKS: dict[str, str] = {}  # how keys begin by which a system's own checkpoint is known; systems add theirs (Importer)
 # Without these the sizes are not known.
-SIZED = (
-    "bert.embeddings.token_type_embeddings.weight",
-    "bert.embeddings.position_embeddings.weight",
-)
+SIZED = ("bert.embeddings.token_type_embeddings.weight", "bert.embeddings.position_embeddings.weight")
 SEQ2SEQ_TASK = 3  # UniLM's slice of a wide word head (run_img2txt_dist.py:315)
 
 
-def start_from_bert(model: SystemModel, source: str | os.PathLike[str]) -> Report:
+def start_from_bert(model: SystemModel, source: str | os.PathLike[str]) -> ImportReport:
     """Initialise from BERT, UniLM or Unified VLP: a file, a folder, or a hub id. What it lacks starts fresh.
 
     `model` has the names of our Unified VLP, as ImageBERT has: `text.words`, `text.segments`, `encoder.layers`; its
@@ -87,7 +82,7 @@ def start_from_bert(model: SystemModel, source: str | os.PathLike[str]) -> Repor
     return load_known(model, ours, report)
 
 
-def read_bert(source: str | os.PathLike[str]) -> tuple[Path, Tensors, Report]:
+def read_bert(source: str | os.PathLike[str]) -> tuple[Path, Tensors, ImportReport]:
     """The tensors of BERT, UniLM or Unified VLP under the names of our Unified VLP."""
     path = find_weights(source)
     theirs, names_there = in_full(read_weights(path), bert_name)
@@ -133,14 +128,14 @@ def head_names(ours: Tensors) -> tuple[str, ...]:
 
 def load_checkpoint(
     model: type[M], read: Callable[..., Imported], path: Path, vocabulary_file: Path, **sizes: Any
-) -> tuple[M, Report]:
+) -> tuple[M, ImportReport]:
     """An official checkpoint as a model; `read` is the `Importer.read` of its system."""
     config, names, tensors, report = read(path, vocabulary_file, **sizes)
     made = model(config, names)
     return made, load_into(made, tensors, report)
 
 
-def load_known(model: nn.Module, ours: Tensors, report: Report) -> Report:
+def load_known(model: nn.Module, ours: Tensors, report: ImportReport) -> ImportReport:
     """What the model has of these; the others are told as left."""
     known = model.state_dict()
     report.left |= {name: "not in the model" for name in ours if name not in known}
@@ -188,9 +183,9 @@ def projections(query: str) -> list[str]:
     return [f"{before}{part}.{kind}" for part in QKV]
 
 
-def renamed(theirs: Tensors, names_there: dict[str, str]) -> tuple[Tensors, Report]:
+def renamed(theirs: Tensors, names_there: dict[str, str]) -> tuple[Tensors, ImportReport]:
     """Under our names; the report speaks of the names in the file."""
-    ours, report = {}, Report()
+    ours, report = {}, ImportReport()
     for name, value in theirs.items():
         stem, _, kind = name.rpartition(".")
         match = LAYER.fullmatch(name)
@@ -223,7 +218,7 @@ def refuse_system(theirs: Tensors, path: Path, wanted: str) -> None:
     raise CheckpointError(f"{path} is {what}; wanted {wanted}, which has {WORDS}")
 
 
-def narrow_word_head(ours: Tensors, width: int, report: Report) -> None:
+def narrow_word_head(ours: Tensors, width: int, report: ImportReport) -> None:
     """UniLM's relaxed projection: keep the slice of its seq2seq task."""
     wide = ours.get("heads.word.dense.weight")
     if wide is None or len(wide) == width:

@@ -8,8 +8,6 @@ model stacks layers of four kinds: `Layer` (words alone), `Layer` over what was 
 stream, `DecoderLayer` (words, then an encoder's states), and `SharedLayer`, which is a layer of the encoder too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal

@@ -1,7 +1,5 @@
 """Many states -> one vector, by attention (Yu et al., CVPR 2019: MCAN), and what compares such vectors."""
 
-from __future__ import annotations
-
 from typing import Protocol, runtime_checkable
 
 import torch

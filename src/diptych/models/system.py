@@ -14,7 +14,7 @@ from torch import nn
 
 from diptych.core import Batch, Capability, States, Vocabulary
 from diptych.core.shares import Count, Epsilon, PartialShare, Size
-from diptych.models.weights import Report
+from diptych.models.weights import ImportReport
 from diptych.runtime.devices import Precision
 from diptych.runtime.weight_files import Tensors
 
@@ -157,7 +157,7 @@ class SystemModel(nn.Module):
 NETWORK = "regions.network."  # what the names of the parameters begin with that read pixels
 
 # An official checkpoint as it is here: the config, the names of its heads, the tensors, what became of every key.
-Imported = tuple[ResolvedConfig, tuple[str, ...], Tensors, Report]
+Imported = tuple[ResolvedConfig, tuple[str, ...], Tensors, ImportReport]
 
 
 def as_bert(module: nn.Module, std: float) -> None:

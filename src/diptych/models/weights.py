@@ -1,7 +1,5 @@
 """Weights put into a model, with an account of every key."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +13,7 @@ from diptych.runtime.weight_files import Tensors
 
 
 @dataclass
-class Report:
+class ImportReport:
     """What became of every key."""
 
     loaded: list[str] = field(default_factory=list)  # ours, under their own name or renamed
@@ -47,12 +45,14 @@ def read_as_weights(source: object) -> Iterator[None]:
         ) from error
 
 
-def load_into(model: nn.Module, tensors: Tensors, report: Report | None = None, *, complete: bool = False) -> Report:
+def load_into(
+    model: nn.Module, tensors: Tensors, report: ImportReport | None = None, *, complete: bool = False
+) -> ImportReport:
     """Copy tensors into the parameters and buffers of the same name; the others keep their fresh values.
 
     `complete` refuses a file that lacks any. A wrong shape is always refused.
     """
-    report = report or Report()
+    report = report or ImportReport()
     wanted = model.state_dict()
     wrong = [
         f"{name} is {_shape(tensors[name])}, wanted {_shape(value)}"

@@ -1,7 +1,7 @@
 """What is hidden, and what it costs to guess wrong: one file an objective."""
 
 from diptych.objectives.answer import AnswerQuestion
-from diptych.objectives.candidates import Candidate, Named, region_of, split_candidates
+from diptych.objectives.candidates import Candidate, NamedThing, region_of, split_candidates
 from diptych.objectives.choose import ChooseText
 from diptych.objectives.classify_statement import ClassifyStatement
 from diptych.objectives.denoise import Denoise
@@ -40,7 +40,7 @@ __all__ = [
     "MaskedRegionClass",
     "MaskedRegionFeature",
     "MatchGroups",
-    "Named",
+    "NamedThing",
     "OneForward",
     "RegionContrast",
     "Schedule",

@@ -1,7 +1,5 @@
 """Texts that are scored against each other for one picture, and the regions at which their words point."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +14,7 @@ SHOWN = 0.3  # IoU from which on a detected region counts as showing a thing; th
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedThing:
     """A word that names a thing: its place in the text, the thing's number and true box."""
 
     place: int
@@ -29,7 +27,7 @@ class Candidate:
     """One of several texts about a picture, with the regions that it names."""
 
     text: Int[Tensor, "T"]
-    named: tuple[Named, ...] = ()
+    named: tuple[NamedThing, ...] = ()
 
 
 def split_candidates(sample: Sample) -> list[Sample]:

@@ -1,7 +1,5 @@
 """What an objective that compares the samples of a batch needs of the other processes' batches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Two passes over a batch: the second reads the model's own guesses where the first read [MASK] (TDEN, Fig. 3)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -93,8 +91,8 @@ class ScheduledSampling:
         objects = model.read_regions(batch) if self.form == "paper" else None
         states = model(asking(batch, self.objectives, _guessed(batch)), objects)
         found = self._of(model, states, batch, self.objectives)
-        by_encoder = self._guess(model, states.text, batch)
-        by_decoder = self._guess(model, states.target, batch, 1)
+        by_encoder = self.guess(model, states.text, batch)
+        by_decoder = self.guess(model, states.target, batch, 1)
         del states
         read, written = (by_encoder, by_decoder) if self.scheme == "A" else (by_decoder, by_encoder)
         again = replace(batch, text=read, target=self._shifted(written))
@@ -113,20 +111,20 @@ class ScheduledSampling:
         if self.first == "encoder":
             states = model(asking(replace(batch, target=None), [*match, *self.read], _guessed(batch)), objects)
             found = self._of(model, states, batch, [*match, *self.read])
-            target = self._shifted(self._guess(model, states.text, batch))
+            target = self._shifted(self.guess(model, states.text, batch))
             # The decoder alone: of the text, the encoder has nothing more to read.
             alone = replace(batch.without_text(), target=target)
             return found | self._of(model, model(asking(alone, [self.write]), objects), batch, [self.write])
         states = model(asking(batch, [*match, self.write], _guessed(batch)), objects, cross=False)
         found = self._of(model, states, batch, [*match, self.write])
-        again = replace(batch, text=self._guess(model, states.target, batch, 1), target=None)
+        again = replace(batch, text=self.guess(model, states.target, batch, 1), target=None)
         return found | self._of(model, model(asking(again, self.read), objects), batch, self.read)
 
     def _of(self, model: Any, states: States, batch: Batch, objectives: Sequence[Objective]) -> Losses:
         return {objective.name: objective.loss(model, states, batch) for objective in objectives}
 
     @torch.no_grad()
-    def _guess(self, model: Any, states: Tensor, batch: Batch, draw: int = 0) -> Int[Tensor, "B T"]:
+    def guess(self, model: Any, states: Tensor, batch: Batch, draw: int = 0) -> Int[Tensor, "B T"]:
         """The text with a guess at every word that the first pass asked for. `states` say word t at place t: the
         encoder's of the text, or the decoder's of the target, which reads the word before."""
         asked = batch.where(GUESSED, _hidden_words)

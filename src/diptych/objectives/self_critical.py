@@ -5,8 +5,6 @@ likelier. Captions are drawn without a gradient and then written again in one pa
 log-probabilities: what a word costs is a row, and not a step of a decoder that remembers every graph.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Train the small detector on Storybook, which is drawn as it is needed."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -157,10 +155,7 @@ class FasterRCNNRecipe(DetectorRecipe):
 
 
 def train_detector(
-    recipe: DetectorRecipe,
-    folder: Path,
-    selection: Selection = STORYBOOK,
-    console: Console | None = None,
+    recipe: DetectorRecipe, folder: Path, selection: Selection = STORYBOOK, console: Console | None = None
 ) -> StorybookDetector | FasterRCNN:
     """Trains in `folder`, going on where it was stopped, and saves the detector to `folder/detector`."""
     torch.manual_seed(recipe.training.seed)

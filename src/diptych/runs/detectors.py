@@ -1,7 +1,5 @@
 """A detector as a user names it, with the options that belong to its kind."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Work in processes of their own: when they end, their memory is given back whole."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys
@@ -66,14 +64,14 @@ def together(work: Callable[..., object], *given: object, processes: int) -> Non
     ranks = [begun.Process(target=_as_rank, args=(rank, processes, port, work, given)) for rank in range(processes)]
     for rank in ranks:
         rank.start()
-    ended = {rank.exitcode for rank in _until_all_ended(ranks)} - {0}
+    ended = {rank.exitcode for rank in until_all_ended(ranks)} - {0}
     if ended == {Stopped.exit_code}:
         raise Stopped("stopped and saved; the same command goes on")
     if ended:
         raise TrainingError(f"a training process ended with exit code {min(map(str, ended))}; its output stands above")
 
 
-def _until_all_ended(ranks: Sequence[BaseProcess]) -> Sequence[BaseProcess]:
+def until_all_ended(ranks: Sequence[BaseProcess]) -> Sequence[BaseProcess]:
     """One that fails takes the others with it: they would wait for it."""
     try:
         while going := [rank.sentinel for rank in ranks if rank.is_alive()]:  # once: waiting for none never ends

@@ -1,7 +1,5 @@
 """Extraction as a user asks for it: a store, and in it the detector that found its regions."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence
@@ -25,7 +23,7 @@ from diptych.runtime.progress import bar, tell
 from diptych.runtime.terminal import printable
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.given import KIND as GIVEN
-from diptych.vision.detectors.given import Given
+from diptych.vision.detectors.given import GivenRegions
 
 NAMED_SET = re.compile(r"([a-z][a-z0-9_]*)=(.+)")
 MANY = 500  # pictures that are worth processes of their own, which take a few seconds to start
@@ -48,7 +46,7 @@ def extract_regions(
     progress bar, and the names of what failed.
     """
     console = console or Console(quiet=True)
-    given = detector if isinstance(detector, Given) else None
+    given = detector if isinstance(detector, GivenRegions) else None
     for note in given.files.notes if given is not None else ():
         tell(console, note)
     processes = processes or (PROCESSES if len(records) >= MANY or engine != LOCAL else 1)
@@ -112,7 +110,7 @@ def store_of(
         raise DataError(
             f"{detector} finds no regions itself: its own were from {opened.contract.extractor}; "
             + (f"give them: --features PATH, or make a store of them: diptych extract {data} STORE --detector given ..."
-               if isinstance(opened, Given)
+               if isinstance(opened, GivenRegions)
                else f"give it a store made so: diptych extract {data} STORE --detector {opened.contract.extractor}")
         )  # fmt: skip
     done = extract_regions(records, opened, folder, console)
@@ -129,7 +127,7 @@ def _detector_or_features(detector: str | None, features: Path | None, records: 
         assert detector is not None
         return open_detector(detector, records)
     form = open_detector(detector, records) if detector not in (None, GIVEN) else None
-    if form is not None and not isinstance(form, Given):
+    if form is not None and not isinstance(form, GivenRegions):
         raise RecipeError(
             f"--features {features} are regions already, and {detector} would find its own "
             f"({form.contract.extractor}); leave out one of them"
@@ -138,12 +136,7 @@ def _detector_or_features(detector: str | None, features: Path | None, records: 
 
 
 def stores_of(
-    named: Sequence[str],
-    out: Path,
-    detector: str | None,
-    console: Console,
-    seed: int = 0,
-    features: Path | None = None,
+    named: Sequence[str], out: Path, detector: str | None, console: Console, seed: int = 0, features: Path | None = None
 ) -> Store:
     """One set of data as `store_of` has it, or several with names, `cc=STORE`, as one store."""
     if len(named) == 1 and not NAMED_SET.fullmatch(named[0]):

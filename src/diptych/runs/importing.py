@@ -1,7 +1,5 @@
 """An official checkpoint -> a model folder."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from pathlib import Path

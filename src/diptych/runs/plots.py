@@ -1,7 +1,5 @@
 """Curves of one run or several beside each other, as an HTML page or one SVG: `diptych plot`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Everything that a run needs, found and checked before a file is written."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +10,7 @@ from typing import Any
 from diptych.core import Record, Task, names_for_tags
 from diptych.core.record import READ
 from diptych.data.store.corpus import Corpus, Lines
-from diptych.data.store.loader import Loader, ToSamples, Updates
+from diptych.data.store.loader import Loader, ToSamples, UpdateChoice
 from diptych.data.store.store import Store, iterate, splits_in
 from diptych.data.store.tokens import FILE as TOKENS
 from diptych.data.store.tokens import Tokens
@@ -117,7 +115,7 @@ class Plan:
         return self._loader(self.held_out, self.task.samples, self.schedule.first, size, 0)
 
     def _loader(
-        self, records: list[int], samples: ToSamples, updates: Updates, batch: int, seed: int, **more: Any
+        self, records: list[int], samples: ToSamples, updates: UpdateChoice, batch: int, seed: int, **more: Any
     ) -> Loader:
         shape = self.recipe.model
         return Loader(

@@ -1,14 +1,12 @@
 """Public sets for people: what there is, what is wanted, what of it is in a folder, and how much a manifest covers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 
 from rich.console import Console
 
 from diptych.data.formats.parsing import Skips
-from diptych.data.formats.public import SETS_KNOWN, Layout, Piece, known, write_manifest
+from diptych.data.formats.public import SETS_KNOWN, Piece, PublicLayout, known, write_manifest
 from diptych.data.formats.table import read
 from diptych.runtime.errors import DataError
 
@@ -25,7 +23,7 @@ def list_files(name: str) -> str:
 
 
 def describe_folder(name: str, root: Path) -> str:
-    layout = Layout.of(name, root)
+    layout = PublicLayout.of(name, root)
     lines = [f"there    {path}" for path in layout.there.values()]
     lines += [f"missing  {root / _line(piece)}" for piece in layout.missing]
     return "\n".join([*lines, f"to write a manifest of what is there: --out {name}.json"])
@@ -38,7 +36,7 @@ def _line(piece: Piece) -> str:
 
 def write_set(name: str, root: Path, out: Path, console: Console) -> str:
     """The manifest, read once to see that it can be, and how many of its pictures are there. Nothing else is left."""
-    layout = Layout.of(name, root)
+    layout = PublicLayout.of(name, root)
     for piece in layout.missing:
         console.print(f"missing: {root / _line(piece)}")
     was_there, skips = out.exists(), Skips()

@@ -1,7 +1,5 @@
 """From a recipe and a store to a model folder: what `pretrain`, `finetune` and `demo` share."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

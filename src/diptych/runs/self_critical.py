@@ -1,7 +1,5 @@
 """Self-critical training (SCST), and all that a run does otherwise for it: captions are rewarded by CIDEr-D."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

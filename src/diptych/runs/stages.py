@@ -7,8 +7,6 @@ A stage's data are splits of one store, or named stores (`--data lait=STORE1 --d
 goes by that name; `data.split=cc+sbu` takes both.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rich.console import Console

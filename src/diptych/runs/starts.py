@@ -1,21 +1,19 @@
 """How a run begins from the weights of others (`init` and `network_init` of a recipe)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from contextlib import suppress
 
 from diptych.data.store.pixels import Colours
 from diptych.models import SystemModel
-from diptych.models.weights import Report, read_as_weights
+from diptych.models.weights import ImportReport, read_as_weights
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.files import parse_json
 from diptych.runtime.weight_files import find_words
 from diptych.systems import SYSTEMS
 
 
-def begin(model: SystemModel, system: str, source: str) -> Report:
+def begin(model: SystemModel, system: str, source: str) -> ImportReport:
     """Begin from weights of BERT or of another system, as `SYSTEMS` says how (`init` of a recipe)."""
     start = SYSTEMS[system].start
     if start is None:
@@ -24,7 +22,7 @@ def begin(model: SystemModel, system: str, source: str) -> Report:
         return start(model, source)
 
 
-def begin_network(model: SystemModel, system: str, source: str, colours: Colours) -> Report:
+def begin_network(model: SystemModel, system: str, source: str, colours: Colours) -> ImportReport:
     """The part that reads pixels, from a detector folder or a file of weights; the rest stays as it is."""
     start = SYSTEMS[system].start_network
     if start is None or not model.config.reads_pixels:

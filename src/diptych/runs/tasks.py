@@ -1,7 +1,5 @@
 """From a recipe, or a model folder, to the task that it names, and to how pictures are read."""
 
-from __future__ import annotations
-
 from diptych.core import Task
 from diptych.data.store.pixels import Pixels
 from diptych.data.store.tokens import Tokens

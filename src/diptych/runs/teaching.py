@@ -1,7 +1,5 @@
 """How records teach: what a plan asks of them, and what a user should know before the run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

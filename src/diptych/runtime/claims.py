@@ -1,7 +1,5 @@
 """A folder belongs to the settings it was begun with: they resume it, others are refused with the difference."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Changed copies of frozen configurations (pydantic models), validated like the ones they come from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Where a model computes and in which precision: one choice, for training, validation and prediction alike."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

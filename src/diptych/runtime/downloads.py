@@ -1,7 +1,5 @@
 """Around what libraries download themselves: no retries without a network, and one sentence for what goes wrong."""
 
-from __future__ import annotations
-
 import logging
 import os
 import socket

@@ -1,7 +1,5 @@
 """Libraries that only some users want (the extras of pyproject.toml), and the sentence that says how to have them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

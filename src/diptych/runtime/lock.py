@@ -1,7 +1,5 @@
 """One command at a time in a folder that is written to, by a lock that the kernel frees when its holder dies."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -1,7 +1,5 @@
 """What this process does with memory that it has freed, and with threads that wait."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -7,8 +7,6 @@
 looked up: by `diptych.load`, by a verb of the command line (not by its `--help`), by processes that Diptych starts.
 """
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

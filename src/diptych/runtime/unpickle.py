@@ -6,8 +6,6 @@ refused before anything is called. State is set for arrays and their types alone
 objects that one number can make take all memory.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import pickle
@@ -26,7 +24,7 @@ PLAIN = (type(None), bool, int, float, str, bytes, bytearray, np.generic)
 Array = npt.NDArray[Any]
 
 
-class Refused(Exception):
+class PickleRefused(Exception):
     """What the pickle wants; `loads` adds where."""
 
 
@@ -48,7 +46,7 @@ def loads(content: bytes | memoryview, where: str) -> Any:
         found = _Unpickler(io.BytesIO(content), encoding="latin1").load()
         _check(found, set())
         return found
-    except Refused as refused:
+    except PickleRefused as refused:
         raise DataError(
             f"{where}: found a pickle that {refused}, wanted numpy arrays, numbers, texts and plain containers, and "
             "nothing else; nothing of it was run: get the file from a source that you trust, or save its arrays as npz"
@@ -70,30 +68,30 @@ class _Dtype:
     def __init__(self, spec: object, *_: object) -> None:
         text = spec.decode("latin1") if isinstance(spec, bytes) else str(spec)
         if not SIMPLE.fullmatch(text) or not np.dtype(text).itemsize:
-            raise Refused(f"wants the numpy type {text[:40]!r}")
+            raise PickleRefused(f"wants the numpy type {text[:40]!r}")
         self.found = np.dtype(text)
 
     def set_order(self, state: object) -> None:
         if not isinstance(state, tuple) or len(state) < 5 or any(part is not None for part in state[2:5]):
-            raise Refused("wants a numpy type made of others")
+            raise PickleRefused("wants a numpy type made of others")
         order: Any = state[1].decode("latin1") if isinstance(state[1], bytes) else state[1]
         if order not in ("<", ">", "|", "="):
-            raise Refused(f"wants a numpy type of the byte order {str(order)[:40]!r}")
+            raise PickleRefused(f"wants a numpy type of the byte order {str(order)[:40]!r}")
         self.found = self.found.newbyteorder(order)
 
 
 def _filled(array: Any, raw: object, dtype: object, shape: object, fortran: bool) -> Array:
     """The empty array, given these numbers in the machine's byte order: in place, as the pickle may hold it already."""
     if not isinstance(dtype, _Dtype) or not isinstance(shape, tuple) or array.size:
-        raise Refused("wants an array without a type or a shape, or to fill one twice")
+        raise PickleRefused("wants an array without a type or a shape, or to fill one twice")
     if not all(isinstance(side, int) and side >= 0 for side in shape) or len(shape) > 32:
-        raise Refused(f"wants an array of the shape {str(shape)[:40]}")
+        raise PickleRefused(f"wants an array of the shape {str(shape)[:40]}")
     native = dtype.found.newbyteorder("=")
     content: Any = raw.encode("latin1") if isinstance(raw, str) else raw
     if not isinstance(content, list if native.hasobject else bytes | bytearray):
-        raise Refused("wants an array from something else than its bytes, or its list of objects")
+        raise PickleRefused("wants an array from something else than its bytes, or its list of objects")
     if math.prod(shape) * (1 if native.hasobject else native.itemsize) != len(content):
-        raise Refused(f"wants an array {shape} of {native} from {len(content)} bytes")
+        raise PickleRefused(f"wants an array {shape} of {native} from {len(content)} bytes")
     if native != dtype.found:
         content = np.frombuffer(bytes(content), dtype.found).astype(native).tobytes()
     array.__setstate__((1, shape, native, fortran, content if native.hasobject else bytes(content)))
@@ -106,12 +104,12 @@ def _empty() -> Array:
 
 
 def _ndarray(*_: object) -> NoReturn:
-    raise Refused("wants an array that is not filled")
+    raise PickleRefused("wants an array that is not filled")
 
 
 def _reconstruct(kind: object, *_: object) -> Array:
     if kind is not _ndarray:
-        raise Refused("wants an array of a class of its own")
+        raise PickleRefused("wants an array of a class of its own")
     return _empty()
 
 
@@ -126,7 +124,7 @@ def _scalar(dtype: object, raw: object) -> object:
 def _encoded(text: str, encoding: object = "latin1") -> bytes:
     """`bytes` as Python 3 writes them for Python 2."""
     if encoding != "latin1":
-        raise Refused(f"wants the encoding {str(encoding)[:40]!r}")
+        raise PickleRefused(f"wants the encoding {str(encoding)[:40]!r}")
     return text.encode("latin1")
 
 
@@ -154,23 +152,23 @@ class _Unpickler(pickle._Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
-            raise Refused(f"calls {module[:60]}.{name[:60]}")
+            raise PickleRefused(f"calls {module[:60]}.{name[:60]}")
         return _ALLOWED[module, name]
 
     def persistent_load(self, pid: Any) -> Any:
-        raise Refused("refers to something outside of it")
+        raise PickleRefused("refers to something outside of it")
 
     def get_extension(self, code: int) -> None:
-        raise Refused(f"uses the extension {code} of a program")
+        raise PickleRefused(f"uses the extension {code} of a program")
 
     def load_build(self: Any) -> None:
         state, built = self.stack.pop(), self.stack[-1]
         if isinstance(built, _Dtype):
             built.set_order(state)
         elif not isinstance(built, np.ndarray):
-            raise Refused("changes a function")
+            raise PickleRefused("changes a function")
         elif not isinstance(state, tuple) or len(state) not in (4, 5):
-            raise Refused("wants an array of an unknown version")
+            raise PickleRefused("wants an array of an unknown version")
         else:
             shape, dtype, fortran, raw = state[-4:]
             _filled(built, raw, dtype, shape, bool(fortran))
@@ -194,6 +192,6 @@ def _check(value: object, seen: set[int]) -> None:
     elif isinstance(value, list | tuple | set | frozenset):
         inner = value
     else:
-        raise Refused("holds a function or a type")
+        raise PickleRefused("holds a function or a type")
     for one in inner:
         _check(one, seen)

@@ -1,7 +1,5 @@
 """Files of weights, on disk or on the hub, read without running anybody's code."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 from diptych.serving.predictor import Predictor, load
 from diptych.tasks.asking import Prediction
 from diptych.tasks.nlvr import Verdict
-from diptych.tasks.referring import Found
-from diptych.tasks.vcr import Chosen
+from diptych.tasks.referring import FoundRegion
+from diptych.tasks.vcr import ChoiceScores
 
 if TYPE_CHECKING:
     from diptych.serving.search import Hit, Searched
 
-__all__ = ["Chosen", "Found", "Hit", "Prediction", "Predictor", "Searched", "Verdict", "load"]
+__all__ = ["ChoiceScores", "FoundRegion", "Hit", "Prediction", "Predictor", "Searched", "Verdict", "load"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,5 @@
 """A model card: what a model folder says of itself, and what its publisher says of it, as the hub's README.md."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

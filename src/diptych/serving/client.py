@@ -1,7 +1,5 @@
 """Asking a running service (`diptych serve`) in place of opening a model."""
 
-from __future__ import annotations
-
 import base64
 import ipaddress
 import json

@@ -1,7 +1,5 @@
 """What a search found, on one sheet: as a PNG and as a page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

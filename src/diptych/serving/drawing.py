@@ -5,8 +5,6 @@ in nats what the word lost when the region was taken away, and is the fuller of 
 cover one another are taken away together, and the best of them stands for all. Below, what the detector took them for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,7 +33,7 @@ def draw(prediction: Prediction, picture: Picture) -> Image.Image:
     ranked = sorted(groups, key=lambda row: -float(most[row]))[: len(COLOURS)]
     chosen = [row for row in ranked if most[row] >= WEIGHED]
     panel = _boxed(picture, prediction.regions, chosen)
-    names = [_named(prediction, groups[row]) for row in chosen]
+    names = [label_of(prediction, groups[row]) for row in chosen]
     table = _table(prediction, weights[:, chosen], panel.height, names)
     title = _wrapped(prediction.text or "(no words)", panel.width + table.width, _font(20))
     top = 2 * MARGIN + 26 * len(title)
@@ -93,7 +91,7 @@ def _boxed(picture: Picture, regions: Regions, chosen: list[int]) -> Image.Image
     return image
 
 
-def _named(prediction: Prediction, group: list[int]) -> str:
+def label_of(prediction: Prediction, group: list[int]) -> str:
     """What the detector took a region for, and how many cover it: `dog 0.83, and 2 regions that cover it`."""
     classes, more = prediction.regions.classes, len(group) - 1
     name = "region"

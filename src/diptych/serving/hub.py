@@ -1,7 +1,5 @@
 """Models on the Hugging Face hub: fetched by `user/name`, and pushed with a card."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator

@@ -27,10 +27,10 @@ from diptych.tasks import CAPTION, NLVR, REFERRING, VCR, VQA, TaskSpec, find_tas
 from diptych.tasks.asking import AskedModel, Prediction, TaskRequest
 from diptych.tasks.caption import write
 from diptych.tasks.nlvr import Verdict
-from diptych.tasks.referring import Found
-from diptych.tasks.vcr import Chosen
+from diptych.tasks.referring import FoundRegion
+from diptych.tasks.vcr import ChoiceScores
 from diptych.vision.detectors.detector import Detector, Picture
-from diptych.vision.detectors.given import WHOLE_BOXES, Given
+from diptych.vision.detectors.given import WHOLE_BOXES, GivenRegions
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.pictures import open_picture, to_picture
 
@@ -65,7 +65,7 @@ class Predictor:
         contract = self.folder.contract
         if self.features is not None:
             whole = contract.selection == WHOLE_BOXES
-            given = Given(contract.feature_size, contract.class_names, self.features, whole)
+            given = GivenRegions(contract.feature_size, contract.class_names, self.features, whole)
             self.folder.accept(given.contract, self.features)
             return given
         if contract.is_given:
@@ -125,17 +125,17 @@ class Predictor:
         """The most likely answer to each question, with the next likeliest."""
         return self._predict(VQA, picture, [{"question": question} for question in questions])
 
-    def ground(self, picture: AnyPicture, expression: str) -> Found:
+    def ground(self, picture: AnyPicture, expression: str) -> FoundRegion:
         """The region that the words mean."""
-        found: Found = self._predict(REFERRING, picture, [{"expression": expression}])[0]
+        found: FoundRegion = self._predict(REFERRING, picture, [{"expression": expression}])[0]
         return found
 
     def choose(
         self, picture: AnyPicture, question: str, answers: Sequence[str], rationales: Sequence[str] = ()
-    ) -> Chosen:
+    ) -> ChoiceScores:
         """The best of some answers, and the best reason for it; `[0]` is the first region, or thing of a record."""
         asked = {"question": question, "answers": tuple(answers), "rationales": tuple(rationales)}
-        chosen: Chosen = self._predict(VCR, picture, [asked])[0]
+        chosen: ChoiceScores = self._predict(VCR, picture, [asked])[0]
         return chosen
 
     def verify(self, picture: AnyPicture, statements: Sequence[str]) -> list[Verdict]:

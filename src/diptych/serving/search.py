@@ -26,13 +26,13 @@ from diptych.serving.galleries import open_vectors
 from diptych.serving.galleries.contents import read_contents
 from diptych.serving.galleries.vectors import VectorStore
 from diptych.systems import SYSTEMS
-from diptych.tasks.gallery import Caption, Gallery, Rows, open_table
+from diptych.tasks.gallery import Caption, GalleryRows, RetrievalGallery, open_table
 from diptych.tasks.matching import Retrieval, can_match, everything
 from diptych.tasks.retrieval import can_search, has_towers
-from diptych.tasks.two_towers import Found, embed_sentences
-from diptych.tasks.two_towers import Gallery as Towers
+from diptych.tasks.two_towers import TowerGallery as Towers
+from diptych.tasks.two_towers import TowerHit, embed_sentences
 from diptych.vision.detectors.detector import Detector
-from diptych.vision.detectors.given import Given
+from diptych.vision.detectors.given import GivenRegions
 
 WORDS = 30  # of a query that are read, where the model has places for them
 ENCODED = 1024  # pictures between two writes of their vectors
@@ -210,21 +210,16 @@ class _Kept:
 
 
 def _by_pairs(
-    predictor: Searcher,
-    query: str,
-    kept: _Kept,
-    rows: Sequence[int],
-    batch_size: int,
-    progress: Progress | None,
-) -> list[Found]:
+    predictor: Searcher, query: str, kept: _Kept, rows: Sequence[int], batch_size: int, progress: Progress | None
+) -> list[TowerHit]:
     keys = tuple(kept.keys[row] for row in rows)
-    pairs = Gallery(Rows(kept, rows), keys, (Caption("query", query, 0),))
+    pairs = RetrievalGallery(GalleryRows(kept, rows), keys, (Caption("query", query, 0),))
     table = open_table(pairs, None, "")
     task = Retrieval(predictor.tokens, _words(predictor))
     with (progress or _silent)("matching", len(keys)) as advance:
         task.fill(predictor.folder.model, pairs, table, everything(pairs), batch_size, advance)
     scores = 1 / (1 + np.exp(-table[:, 0].astype(np.float64)))
-    return [Found(keys[row], float(scores[row])) for row in np.argsort(-scores, kind="stable")]
+    return [TowerHit(keys[row], float(scores[row])) for row in np.argsort(-scores, kind="stable")]
 
 
 def _encoded(predictor: Searcher, seen: _Seen, vectors: VectorStore) -> list[str]:
@@ -244,16 +239,16 @@ def _encoded(predictor: Searcher, seen: _Seen, vectors: VectorStore) -> list[str
 
 def _by_vectors(
     predictor: Searcher, query: str, vectors: VectorStore, contents: Sequence[str], most: int
-) -> list[Found]:
+) -> list[TowerHit]:
     if not contents:
         return []
     (asked,) = embed_sentences(predictor.folder.model, predictor.tokens, [query], _words(predictor)).float().numpy()
-    return [Found(content, score) for content, score in vectors.search(asked, contents, most)]
+    return [TowerHit(content, score) for content, score in vectors.search(asked, contents, most)]
 
 
 def _maker(predictor: Searcher) -> str:
     """What tells its vectors from those of others: the model, and features that were given."""
-    state = predictor.detector.state() if isinstance(predictor.detector, Given) else ""
+    state = predictor.detector.state() if isinstance(predictor.detector, GivenRegions) else ""
     return hashlib.sha256(f"{predictor.fingerprint} {state}".encode()).hexdigest()
 
 
@@ -310,7 +305,7 @@ def _check_query(predictor: Searcher, query: str) -> None:
 def _cache(pictures: Path, detector: Detector) -> Path:
     """One for each folder and each way of seeing; where features are given, for each state of their files."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    state = detector.state() if isinstance(detector, Given) else ""
+    state = detector.state() if isinstance(detector, GivenRegions) else ""
     of = json.dumps([str(pictures.resolve()), detector.contract.to_json(), state], sort_keys=True)
     return root / "diptych" / "galleries" / hashlib.sha256(of.encode()).hexdigest()[:20]
 

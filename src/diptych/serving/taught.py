@@ -1,7 +1,5 @@
 """What a model can be asked, and what is known of it: the facts that a service tells of its models."""
 
-from __future__ import annotations
-
 from diptych.runs.folder import ModelFolder
 from diptych.runtime.devices import Precision
 from diptych.storybook.detector.detector import KIND as STORYBOOK

@@ -5,7 +5,7 @@ from random import Random
 
 from diptych.runtime.errors import DataError, nearest
 from diptych.storybook.kinds import HORIZON, PLACES, is_rare
-from diptych.storybook.plan import Group, Part, extent, plan
+from diptych.storybook.plan import Group, PlacePart, extent, plan
 from diptych.storybook.truth import relations_between, seen
 from diptych.storybook.world import SIDE, SKIES, SPLITS, Figure, Scene
 
@@ -106,7 +106,7 @@ def _hidden(a: Box, b: Box) -> float:
     return across * down / min((a[2] - a[0]) * (a[3] - a[1]), (b[2] - b[0]) * (b[3] - b[1]))
 
 
-def _figure(part: Part, group: Group, x: float, y: float) -> Figure:
+def _figure(part: PlacePart, group: Group, x: float, y: float) -> Figure:
     width, height = extent(part)
     left, top = round(x + part.x - width / 2), round(y + part.y - height)
     known = {name: getattr(part, name) for name in ("kind", "colour", "size", "pose", "look", "mirrored", "holding")}

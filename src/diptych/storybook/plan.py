@@ -9,7 +9,7 @@ from diptych.storybook.kinds import HAND, KINDS, SIZES, Kind, colours_of, rare_c
 
 
 @dataclass(frozen=True)
-class Part:
+class PlacePart:
     """One thing of a group; `x` and `y` are its feet's middle, in pixels from the group's own."""
 
     kind: str
@@ -25,12 +25,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Group:
-    parts: tuple[Part, ...]  # in painter's order
+    parts: tuple[PlacePart, ...]  # in painter's order
     relations: tuple[tuple[int, str, int], ...] = ()
     level: str = "ground"
 
 
-def extent(part: Part) -> tuple[float, float]:
+def extent(part: PlacePart) -> tuple[float, float]:
     """Width and height in pixels."""
     kind, scale = KINDS[part.kind], SIZES[part.size]
     return kind.width * scale, kind.height * scale
@@ -65,9 +65,9 @@ def _belongs(place: str, role: str) -> tuple[str, ...]:
     return tuple(kind.name for kind in KINDS.values() if place in kind.places and _ROLES[role](kind))
 
 
-def _part(rng: Random, name: str, size: str | None = None) -> Part:
+def _part(rng: Random, name: str, size: str | None = None) -> PlacePart:
     kind = KINDS[name]
-    return Part(
+    return PlacePart(
         kind=name,
         colour=rng.choice(colours_of(name)),
         size=size or rng.choice(("small", "medium", "big")),
@@ -77,7 +77,7 @@ def _part(rng: Random, name: str, size: str | None = None) -> Part:
     )
 
 
-def _level(part: Part) -> str:
+def _level(part: PlacePart) -> str:
     return "sky" if part.pose == "flying" else KINDS[part.kind].level
 
 
@@ -122,7 +122,7 @@ def _holding(rng: Random, place: str) -> Group:
     return Group((person, held), ((0, "holding", 1),))
 
 
-def _crouch(person: Part) -> float:
+def _crouch(person: PlacePart) -> float:
     """How much lower the hand is: a sitting person's drawing starts lower in its frame."""
     return sitting_drop(KINDS[person.kind].height) * SIZES[person.size] if person.pose == "sitting" else 0.0
 

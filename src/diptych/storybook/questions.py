@@ -24,7 +24,7 @@ _CONFUSED = {  # what people answer who look carelessly
 }  # fmt: skip
 
 
-class Asked(NamedTuple):
+class TopicQuestion(NamedTuple):
     topic: str  # asked but once in a scene, in whatever words
     question: str
     truth: str
@@ -36,7 +36,7 @@ def questions(rng: Random, facts: Facts) -> tuple[Question, ...]:
     found: dict[str, Question] = {}
     topics: set[str] = set()
 
-    def add(kind: str, wanted: int, ask: Callable[[Random, Facts], Asked | None]) -> None:
+    def add(kind: str, wanted: int, ask: Callable[[Random, Facts], TopicQuestion | None]) -> None:
         most = len(found) + wanted
         for _ in range(wanted * _TRIES):
             asked = ask(rng, facts) if len(found) < most else None
@@ -69,15 +69,15 @@ def _answered(rng: Random, truth: str, others: tuple[str, ...]) -> tuple[str, ..
     return tuple(answers)
 
 
-def _yes_no(rng: Random, facts: Facts) -> Asked | None:
+def _yes_no(rng: Random, facts: Facts) -> TopicQuestion | None:
     made = claim(rng, facts)
     if made is None:
         return None
     truth, other = ("yes", "no") if made.true else ("no", "yes")
-    return Asked(made.statement, made.question, truth, (other, "maybe", "not sure"))
+    return TopicQuestion(made.statement, made.question, truth, (other, "maybe", "not sure"))
 
 
-def _how_many(rng: Random, facts: Facts) -> Asked | None:
+def _how_many(rng: Random, facts: Facts) -> TopicQuestion | None:
     """The answer is drawn first, so that no number is the safe one."""
     wanted = rng.choices((0, 1, 2, 3, 4), (1, 1, 5, 12, 20))[0]
     what = rng.choice(("kind", "kind", "colour", "family"))
@@ -102,16 +102,16 @@ def _how_many(rng: Random, facts: Facts) -> Asked | None:
         return None
     near = (str(abs(count - 1)), str(count + 1), "many")
     ask = rng.choice((f"how many {words} are there", f"how many {words} do you see"))
-    return Asked(words, ask, str(count), near)
+    return TopicQuestion(words, ask, str(count), near)
 
 
-def _other(rng: Random, facts: Facts) -> Asked | None:
+def _other(rng: Random, facts: Facts) -> TopicQuestion | None:
     maker = rng.choices((_colour, _linked, _beside, _pose, _place), (9, 5, 5, 2, 1))[0]
     asked = maker(rng, facts)
     if asked is None:
         return None
     topic, text, truth = asked
-    return Asked(topic, text, truth, _CONFUSED.get(truth, KINDS[truth].synonyms if truth in KINDS else ()))
+    return TopicQuestion(topic, text, truth, _CONFUSED.get(truth, KINDS[truth].synonyms if truth in KINDS else ()))
 
 
 def _colour(rng: Random, facts: Facts) -> tuple[str, str, str] | None:

@@ -1,7 +1,5 @@
 """What recipes there are, and what each is made of; what rows of the papers they make: for `diptych recipes`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -17,7 +15,7 @@ from diptych.tasks import TASKS
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """A recipe in one line of the list."""
 
     name: str
@@ -32,7 +30,7 @@ class Entry:
     command: str  # what to type
 
 
-def entries(pattern: str = "", system: str | None = None, task: str | None = None) -> list[Entry]:
+def entries(pattern: str = "", system: str | None = None, task: str | None = None) -> list[CatalogueEntry]:
     """All whose name holds `pattern`, or fits it where it has `*`, `?` or `[]`, of a system, for a task.
 
     Raises RecipeError where there is none.
@@ -53,7 +51,7 @@ def entries(pattern: str = "", system: str | None = None, task: str | None = Non
     return chosen
 
 
-def rows(table: int, pattern: str = "", system: str | None = None, task: str | None = None) -> list[ledger.Entry]:
+def rows(table: int, pattern: str = "", system: str | None = None, task: str | None = None) -> list[ledger.LedgerRow]:
     """The rows of the papers' tables of this number: of a system's paper, with a score of a task, and made by a recipe
     that `pattern` fits. Raises RecipeError where there is none."""
     _known("--system", system, SYSTEMS)
@@ -78,12 +76,12 @@ def rows(table: int, pattern: str = "", system: str | None = None, task: str | N
     return found
 
 
-def made(name: str) -> list[ledger.Entry]:
+def made(name: str) -> list[ledger.LedgerRow]:
     """The rows that a recipe makes, or has a part in."""
     return [entry for entry in ledger.entries(papers()) if name in entry.row.recipes]
 
 
-def row_to_json(entry: ledger.Entry) -> dict[str, Any]:
+def row_to_json(entry: ledger.LedgerRow) -> dict[str, Any]:
     """A row with all that is known of it."""
     return {
         "id": entry.id,
@@ -118,12 +116,12 @@ def command_of(name: str) -> str:
     return f"diptych finetune {first.task} --recipe {name} --data STORE --model MODEL --out OUT"
 
 
-def _entry(name: str, maker: Preset | StagedPreset) -> Entry:
+def _entry(name: str, maker: Preset | StagedPreset) -> CatalogueEntry:
     recipes = find_stages(name).recipes
     first = recipes[0]
     authors = next((paper.costs[name] for paper in papers() if name in paper.costs), "")
     tables = (f"{SYSTEMS[row.paper.system].title}, Table {row.table.number}" for row in made(name))
-    return Entry(
+    return CatalogueEntry(
         name,
         first.system,
         first.task,

@@ -7,8 +7,6 @@ or other names, of another system's paper as `vl-bert:vqa`. {word} is as it stan
 such a recipe. Words are those of the call, of those that called it, of `[words]`, and WORDS.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -40,7 +38,7 @@ WORDS = {
 _RECIPE = re.compile(r"diptych (?:pretrain (\S+)|finetune .*?--recipe (\S+))")
 
 
-class Part(BaseModel):
+class TablePart(BaseModel):
     """Columns of a table that are scores of one task on one split."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -75,7 +73,7 @@ class Written(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     cite: str
-    parts: dict[str, Part] = {}
+    parts: dict[str, TablePart] = {}
     words: dict[str, str] = {}
     commands: dict[str, str] = {}
     costs: dict[str, str] = {}
@@ -84,7 +82,7 @@ class Written(BaseModel):
 
 
 @dataclass(frozen=True)
-class Row:
+class PaperRow:
     """One row, with what the paper reports and what to type for it."""
 
     name: str
@@ -106,19 +104,19 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class PaperTable:
     """One table; tables without numbers (comparisons in words, examples) have no parts."""
 
     number: int
     about: str
-    rows: tuple[Row, ...]
-    parts: tuple[Part, ...] = ()
+    rows: tuple[PaperRow, ...]
+    parts: tuple[TablePart, ...] = ()
 
     @property
-    def columns(self) -> tuple[tuple[Part, str], ...]:
+    def columns(self) -> tuple[tuple[TablePart, str], ...]:
         return tuple((part, column) for part in self.parts for column in part.columns)
 
-    def reported(self, row: Row) -> dict[str, dict[str, str]]:
+    def reported(self, row: PaperRow) -> dict[str, dict[str, str]]:
         """Numbers that the paper reports of a row, by part and column."""
         told: dict[str, dict[str, str]] = {}
         for (part, column), number in zip(self.columns, row.numbers, strict=True):
@@ -143,7 +141,7 @@ class Paper:
         return self.written.costs
 
     @cached_property
-    def tables(self) -> tuple[Table, ...]:
+    def tables(self) -> tuple[PaperTable, ...]:
         return tuple(map(self._table, self.written.tables))
 
     def commands(self, called: str, given: Mapping[str, str]) -> Iterator[str]:
@@ -162,14 +160,16 @@ class Paper:
     def words(self) -> dict[str, str]:
         return {name: _Word(word) for name, word in (WORDS | self.written.words).items()}
 
-    def _table(self, table: WrittenTable) -> Table:
+    def _table(self, table: WrittenTable) -> PaperTable:
         rows = []
         for name, cells, made, note in ((*row, *[""] * (4 - len(row))) for row in table.rows):
             commands = tuple(self.commands(made, self.words))
             system = table.systems.get(name, self.system if commands else "") or None
             cut = tuple(re.split(r" \| ", cells)) if table.spaced else numbers(cells)
-            rows.append(Row(name, cut, commands, system, note.format_map(self.words)))
-        return Table(table.number, table.about, tuple(rows), tuple(self.written.parts[part] for part in table.parts))
+            rows.append(PaperRow(name, cut, commands, system, note.format_map(self.words)))
+        return PaperTable(
+            table.number, table.about, tuple(rows), tuple(self.written.parts[part] for part in table.parts)
+        )
 
 
 class _Word(str):
@@ -211,12 +211,12 @@ def papers() -> tuple[Paper, ...]:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerRow:
     """A row with the paper and the table that it stands in."""
 
     paper: Paper
-    table: Table
-    row: Row
+    table: PaperTable
+    row: PaperRow
 
     @property
     def id(self) -> str:
@@ -229,12 +229,12 @@ class Entry:
         return self.table.reported(self.row)
 
 
-def entries(papers: tuple[Paper, ...]) -> Iterator[Entry]:
+def entries(papers: tuple[Paper, ...]) -> Iterator[LedgerRow]:
     """All rows, in the papers' order."""
     for paper in papers:
         for table in paper.tables:
             for row in table.rows:
-                yield Entry(paper, table, row)
+                yield LedgerRow(paper, table, row)
 
 
 def numbers(text: str) -> tuple[str, ...]:

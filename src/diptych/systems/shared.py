@@ -4,8 +4,6 @@ The small recipes are for worlds such as Storybook, whose captions have about te
 two cores. docs/photographs.md says what was measured of those for photographs, and on what.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal
 

@@ -3,8 +3,6 @@
 `SYSTEMS` is the only list of systems; `diptych.systems` fills it, and packages of others add theirs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any, Protocol
 
 from diptych.data.store.pixels import Colours
 from diptych.models.system import Imported, ModelConfig, ResolvedConfig, SystemModel
-from diptych.models.weights import Report
+from diptych.models.weights import ImportReport
 from diptych.objectives.settings import Objectives
 from diptych.tasks import TASKS
 from diptych.vision.detectors.selection import Selection
@@ -22,7 +20,7 @@ BOTTOM_UP = "bottom-up attention ResNet-101 on Visual Genome (Anderson et al. 20
 BOTTOM_UP_CAFFE = "bottom-up attention (caffe)"
 
 
-class Named(Protocol):
+class NamedPreset(Protocol):
     """A recipe, or the stages of several, made when it is called (`diptych.systems.preset`)."""
 
     @property
@@ -56,11 +54,15 @@ class System:
     model: type[SystemModel]
     selection: Selection  # of regions, as in the paper
     objectives: type[Objectives]  # settings of its pre-training
-    recipes: tuple[Named, ...]  # its own; NAME/small/pretrain is what NAME/small/TASK is made of
+    recipes: tuple[NamedPreset, ...]  # its own; NAME/small/pretrain is what NAME/small/TASK is made of
     selections: Mapping[str, Selection] = field(default_factory=dict)  # further ones, by the names of options
     tables: Path | None = None  # paper.toml: the tables of its paper, row by row
-    start: Callable[[Any, str], Report] | None = None  # (model, file, folder or hub id): from other systems' weights
-    start_network: Callable[[Any, str, Colours], Report] | None = None  # the part that reads pixels, if it has one
+    start: Callable[[Any, str], ImportReport] | None = (
+        None  # (model, file, folder or hub id): from other systems' weights
+    )
+    start_network: Callable[[Any, str, Colours], ImportReport] | None = (
+        None  # the part that reads pixels, if it has one
+    )
     importer: Importer | None = None  # None: its authors published no weights
 
     @property

@@ -27,17 +27,7 @@ __all__ = [
 ]
 
 TASKS: dict[str, TaskSpec] = {
-    spec.name: spec
-    for spec in (
-        PRETRAIN,
-        CAPTION,
-        VQA,
-        REFERRING,
-        VCR,
-        NLVR,
-        ENTAILMENT,
-        RETRIEVAL,
-    )
+    spec.name: spec for spec in (PRETRAIN, CAPTION, VQA, REFERRING, VCR, NLVR, ENTAILMENT, RETRIEVAL)
 }
 
 

@@ -1,7 +1,5 @@
 """Image captioning: write a sentence about a picture. Also the samples that pre-training reads."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Visual entailment: whether a picture shows what a sentence says, denies it, or leaves it open (SNLI-VE)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal

@@ -45,7 +45,7 @@ class Caption:
 
 
 @dataclass(frozen=True)
-class Gallery:
+class RetrievalGallery:
     """Each of the `records` is asked for when its regions are needed. `captions` are in their order."""
 
     records: Records
@@ -53,7 +53,7 @@ class Gallery:
     captions: tuple[Caption, ...]
 
     @classmethod
-    def of(cls, records: Records, words: Sequence[Record] | None = None) -> Gallery:
+    def of(cls, records: Records, words: Sequence[Record] | None = None) -> RetrievalGallery:
         """`words`: the same records without regions, where those are costly to read. Pictures without captions are
         left out: a search for them cannot be asked."""
         worded = [records[row] for row in range(len(records))] if words is None else words
@@ -69,7 +69,7 @@ class Gallery:
             for number, text in enumerate(worded[row].captions)
             if text.strip()
         ]
-        return cls(Rows(records, kept), tuple(worded[row].key for row in kept), tuple(captions))
+        return cls(GalleryRows(records, kept), tuple(worded[row].key for row in kept), tuple(captions))
 
     @property
     def owners(self) -> NDArray[np.int64]:
@@ -87,7 +87,7 @@ class Gallery:
         return digest.hexdigest()
 
 
-class Rows:
+class GalleryRows:
     """Some of the records, read when asked for; the last one is remembered."""
 
     def __init__(self, records: Records, rows: Sequence[int]) -> None:
@@ -103,7 +103,7 @@ class Rows:
         return self._last[1]
 
 
-def open_table(gallery: Gallery, folder: Path | None, whose: str) -> Table:
+def open_table(gallery: RetrievalGallery, folder: Path | None, whose: str) -> Table:
     """The table of `folder`, with what was scored there before; a new one where there is none, in memory without a
     folder. `whose` names the model: a table of another model, or of another gallery, is refused."""
     if folder is None:
@@ -130,7 +130,11 @@ def open_table(gallery: Gallery, folder: Path | None, whose: str) -> Table:
 
 
 def put(
-    table: Table, gallery: Gallery, rows: NDArray[np.int64], columns: NDArray[np.int64], scores: NDArray[np.float32]
+    table: Table,
+    gallery: RetrievalGallery,
+    rows: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    scores: NDArray[np.float32],
 ) -> None:
     broken = np.flatnonzero(~np.isfinite(scores))
     if len(broken):

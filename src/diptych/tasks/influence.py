@@ -7,8 +7,6 @@ the unit that it decides in. Where several regions show one thing, each by itsel
 so regions that cover one another are taken away together, and each has the weight of all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random

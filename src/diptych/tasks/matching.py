@@ -4,8 +4,6 @@ The model reads a picture and a text together and its head "match" scores the pa
 Models that make a vector of each by itself search by `two_towers`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -22,7 +20,7 @@ from diptych.data.store.tokens import Tokens
 from diptych.metrics.retrieval import RECALLS, rank_of
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import RecipeError
-from diptych.tasks.gallery import FLUSH_EVERY, Cells, Gallery, Table, not_asked, open_table, pairs, put
+from diptych.tasks.gallery import FLUSH_EVERY, Cells, RetrievalGallery, Table, not_asked, open_table, pairs, put
 
 FIRST = 10  # of what was found, in the predictions
 AT = (1, 5, 10)
@@ -77,7 +75,7 @@ class Retrieval(CaptionTask):
 
     def rank(self, model: nn.Module, records: Sequence[Record]) -> list[dict[str, Any]]:
         """All captions against all pictures of the records: small galleries, as validation has them."""
-        gallery = Gallery.of(records)
+        gallery = RetrievalGallery.of(records)
         table = open_table(gallery, None, "")
         self.fill(model, gallery, table, everything(gallery))
         return rankings(gallery, table)
@@ -94,7 +92,7 @@ class Retrieval(CaptionTask):
     def fill(
         self,
         model: nn.Module,
-        gallery: Gallery,
+        gallery: RetrievalGallery,
         table: Table,
         cells: Cells,
         batch_size: int = 64,
@@ -125,7 +123,7 @@ class Retrieval(CaptionTask):
             if isinstance(table, np.memmap):
                 table.flush()
 
-    def _sample(self, gallery: Gallery, row: int, text: Tensor) -> Sample:
+    def _sample(self, gallery: RetrievalGallery, row: int, text: Tensor) -> Sample:
         record = gallery.records[row]
         regions = record.regions
         if regions is not None and self.max_regions is not None:
@@ -133,7 +131,7 @@ class Retrieval(CaptionTask):
         return Sample(key=record.key, picture=record.key, regions=regions, text=text)
 
 
-def everything(gallery: Gallery) -> list[NDArray[np.int64]]:
+def everything(gallery: RetrievalGallery) -> list[NDArray[np.int64]]:
     """All cells."""
     captions = np.arange(len(gallery.captions))
     return [captions] * len(gallery.keys)
@@ -156,7 +154,7 @@ def can_match(model: Any) -> bool:
 
 
 def rankings(
-    gallery: Gallery,
+    gallery: RetrievalGallery,
     table: Table,
     pictures: Sequence[int] | None = None,
     captions: Sequence[int] | None = None,

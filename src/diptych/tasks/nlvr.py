@@ -1,7 +1,5 @@
 """Statements that are true or false of a picture (NLVR and the like)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """Recall of retrieval with how sure it is, beside a ranking drawn at random."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,13 +10,13 @@ from numpy.typing import ArrayLike
 from diptych.metrics.bootstrap import bootstrap_interval, rows_by_picture
 from diptych.metrics.retrieval import RECALLS, recall_by_chance
 from diptych.runtime.errors import DataError
-from diptych.tasks.gallery import Gallery
+from diptych.tasks.gallery import RetrievalGallery
 from diptych.tasks.matching import AT
 from diptych.tasks.scores import Score, Scores, score_of
 
 
 def recall_scores(
-    gallery: Gallery,
+    gallery: RetrievalGallery,
     predictions: Sequence[Mapping[str, Any]],
     notes: Sequence[str] = (),
     folds: int = 1,

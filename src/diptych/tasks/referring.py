@@ -1,7 +1,5 @@
 """Referring expressions: find the region that some words single out (RefCOCO+)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
@@ -215,7 +213,7 @@ class Grounded(TaskAnswer):
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundRegion:
     """A region: its corners as fractions, and the probability that it is the one."""
 
     box: tuple[float, float, float, float]
@@ -229,7 +227,7 @@ class Found:
         return pixel_box(self.box, (width, height))
 
 
-def ground(model: AskedModel, asked: Sequence[tuple[Record, GroundRequest]]) -> list[Found]:
+def ground(model: AskedModel, asked: Sequence[tuple[Record, GroundRequest]]) -> list[FoundRegion]:
     """The region that each expression means in its record, all in one pass."""
     for _, request in asked:
         in_words("an expression", request.expression, "the dog left of the bench")
@@ -241,14 +239,14 @@ def ground(model: AskedModel, asked: Sequence[tuple[Record, GroundRequest]]) -> 
     return [_found(record, one, precision) for (record, _), one in zip(asked, model.ask(expressions), strict=True)]
 
 
-def _found(record: Record, prediction: dict[str, Any], precision: Precision) -> Found:
+def _found(record: Record, prediction: dict[str, Any], precision: Precision) -> FoundRegion:
     if prediction["box"] is None:
         raise ServingError(f"the detector saw nothing in {record.key}, so nothing can be pointed at; give another one")
     x1, y1, x2, y2 = prediction["box"]
-    return Found((x1, y1, x2, y2), prediction["score"], prediction["region"], record, precision)
+    return FoundRegion((x1, y1, x2, y2), prediction["score"], prediction["region"], record, precision)
 
 
-def _message(found: Found, asked: GroundRequest, picture: str) -> Grounded:
+def _message(found: FoundRegion, asked: GroundRequest, picture: str) -> Grounded:
     assert found.record.regions is not None
     return Grounded(
         picture=picture,

@@ -12,7 +12,7 @@ from diptych.core import Objective, Record, Task, Vocabulary
 from diptych.objectives import MatchGroups, OneForward, Schedule
 from diptych.objectives.settings import Objectives
 from diptych.tasks.asking import Asking, AskingWords, Form, Message, PageView, TaskAnswer, TaskRequest, Text
-from diptych.tasks.gallery import Gallery
+from diptych.tasks.gallery import RetrievalGallery
 from diptych.tasks.matching import Retrieval, can_match
 from diptych.tasks.recall import recall_scores
 from diptych.tasks.scores import Baselines, Scores
@@ -45,7 +45,7 @@ def _score(found: Predicted, records: Sequence[Record], _: Baselines | None) -> 
     predictions: list[Mapping[str, Any]] = list(found.values())
     if any("vector" in prediction for prediction in predictions):
         return score_vectors(predictions)
-    return recall_scores(Gallery.of(records), predictions)
+    return recall_scores(RetrievalGallery.of(records), predictions)
 
 
 class RetrievalObjectives(Objectives):

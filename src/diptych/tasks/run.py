@@ -1,7 +1,5 @@
 """Ask a model the questions of a task, batch by batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Protocol, runtime_checkable

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from diptych.core import Record
 from diptych.data.store.tokens import Tokens
 from diptych.runtime.errors import DataError
-from diptych.tasks.gallery import Gallery
+from diptych.tasks.gallery import RetrievalGallery
 
 Matrix = NDArray[np.float64]
 MOST = 5000  # pictures that it learns from: a gigabyte at most with the papers' features
@@ -70,7 +70,7 @@ class Shortlister:
         bags = [_bag(set(self.tokens.encode(text)), self.columns, self.rarity) for text in captions]
         return _unit(np.stack(bags))
 
-    def choose(self, gallery: Gallery, most: int) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
+    def choose(self, gallery: RetrievalGallery, most: int) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
         """For each picture the `most` best captions, for each caption the best pictures; their order says nothing."""
         pictures = self.of_pictures(gallery.records[row] for row in range(len(gallery.keys)))
         captions = self.of_captions([caption.text for caption in gallery.captions])

@@ -1,7 +1,5 @@
 """What a task is, said once: each has one `TaskSpec`, and `diptych.tasks.TASKS` lists them all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from diptych.core import Batch, Record, Sample, collate
 from diptych.data.store.tokens import Tokens
-from diptych.metrics.retrieval import Ranks, recalls, retrieval_ranks
+from diptych.metrics.retrieval import RetrievalRanks, recalls, retrieval_ranks
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.runtime.files import parse_json, text_of, write_atomically
@@ -48,13 +48,13 @@ class TwoTowers(Protocol):
 
 
 @dataclass(frozen=True)
-class Found:
+class TowerHit:
     key: str
     score: float  # from -1 to 1
 
 
 @dataclass(frozen=True)
-class Gallery:
+class TowerGallery:
     """Pictures as vectors, to be searched by text; or texts, to be searched by picture."""
 
     keys: tuple[str, ...]
@@ -63,19 +63,19 @@ class Gallery:
     @classmethod
     def of_pictures(
         cls, model: Any, records: Iterable[Record], progress: Callable[[int], object] | None = None
-    ) -> Gallery:
+    ) -> TowerGallery:
         """Encode each record's regions once. `progress` is told of each more picture."""
         predicted = ask(_Pictures(progress), towers_of(model), records)
         return cls(tuple(each["key"] for each in predicted), torch.tensor([each["vector"] for each in predicted]))
 
-    def search(self, queries: Float[Tensor, "Q S"], count: int = 10) -> list[list[Found]]:
+    def search(self, queries: Float[Tensor, "Q S"], count: int = 10) -> list[list[TowerHit]]:
         """For each query the `count` nearest, nearest first."""
         if not self.keys:
             raise DataError("the gallery is empty: nothing can be found in it")
         count = min(count, len(self.keys))
         scores, numbers = (queries.cpu().float() @ self.vectors.T).topk(count, -1)
         rows = zip(scores.tolist(), numbers.tolist(), strict=True)
-        return [[Found(self.keys[n], s) for s, n in zip(*row, strict=True)] for row in rows]
+        return [[TowerHit(self.keys[n], s) for s, n in zip(*row, strict=True)] for row in rows]
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ class Gallery:
         write_atomically(folder / KEYS, json.dumps(self.keys, ensure_ascii=False).encode())
 
     @classmethod
-    def load(cls, folder: Path) -> Gallery:
+    def load(cls, folder: Path) -> TowerGallery:
         vectors = read_weights(folder / VECTORS).get("vectors")
         try:
             keys = tuple(parse_json(text_of(folder / KEYS)))
@@ -112,7 +112,7 @@ def choose(
 ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
     """A shortlist for a model that reads pairs: for each picture the `most` best captions, for each caption the best
     pictures; their order says nothing."""
-    pictures = Gallery.of_pictures(model, records).vectors.double().numpy()
+    pictures = TowerGallery.of_pictures(model, records).vectors.double().numpy()
     asked = (captions[at : at + SENTENCES] for at in range(0, len(captions), SENTENCES))
     texts = torch.cat([embed_sentences(model, tokens, some, max_words) for some in asked]).double().numpy()
     return [top(texts @ row, most) for row in pictures], [top(pictures @ row, most) for row in texts]
@@ -173,7 +173,7 @@ def score_vectors(predictions: Sequence[Mapping[str, Any]]) -> Scores:
     return Scores("retrieval", tuple(scores), pictures, len(owners), notes=notes)
 
 
-def _ranks(predictions: Sequence[Mapping[str, Any]]) -> tuple[Ranks, list[int]]:
+def _ranks(predictions: Sequence[Mapping[str, Any]]) -> tuple[RetrievalRanks, list[int]]:
     """And the picture of each caption, by number."""
     texts = [each for each in predictions if each["key"] != PICTURE]
     if not texts:

@@ -1,7 +1,5 @@
 """Visual commonsense reasoning: choose an answer, then the rationale for the right answer (Zellers et al. 2019)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
@@ -11,18 +9,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat
 
-from diptych.core import (
-    BIDIRECTIONAL,
-    IGNORE,
-    Batch,
-    Choices,
-    Object,
-    Record,
-    Sample,
-    Task,
-    Vocabulary,
-    split_at_tags,
-)
+from diptych.core import BIDIRECTIONAL, IGNORE, Batch, Choices, Object, Record, Sample, Task, Vocabulary, split_at_tags
 from diptych.core.shares import Share, Source
 from diptych.data.store.tokens import Tokens
 from diptych.objectives import (
@@ -30,7 +17,7 @@ from diptych.objectives import (
     ChooseText,
     MaskedLanguage,
     MaskedRegionClass,
-    Named,
+    NamedThing,
     Schedule,
     SeenRegionClass,
     region_of,
@@ -123,7 +110,7 @@ class Vcr:
         sep = (self.tokens.vocabulary.sep, None)
         one, two = cut(self._words(first, objects), self._words(second, objects), self.max_words)
         words = [*one, sep, *two, sep]
-        named = [Named(place, k, objects[k].box) for place, (_, k) in enumerate(words) if k is not None]
+        named = [NamedThing(place, k, objects[k].box) for place, (_, k) in enumerate(words) if k is not None]
         return Candidate(torch.tensor([token for token, _ in words]), tuple(named))
 
     def _words(self, text: str, objects: Sequence[Object]) -> Words:
@@ -252,11 +239,7 @@ class VcrObjectives(SeenClasses):
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         """What makes the groups comes first, or four texts would share what is hidden."""
         hidden = MaskedLanguage(
-            vocabulary,
-            rate=self.rate,
-            scheme=SCHEMES[self.masking],
-            attention=((BIDIRECTIONAL, 1.0),),
-            hides_end=False,
+            vocabulary, rate=self.rate, scheme=SCHEMES[self.masking], attention=((BIDIRECTIONAL, 1.0),), hides_end=False
         )
         every = self.region_classes == "every"
         regions = MaskedRegionClass(*(1.0, 0.0) if every else (self.rate, self.region_hidden))
@@ -301,7 +284,7 @@ class Choice(TaskAnswer):
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChoiceScores:
     """The number of the best answer, and of the best rationale for it; the shares that all of them have."""
 
     answer: int
@@ -311,11 +294,11 @@ class Chosen:
     rationales: tuple[float, ...] = ()
 
 
-def choose(model: AskedModel, asked: Sequence[tuple[Record, ChooseRequest]]) -> list[Chosen]:
+def choose(model: AskedModel, asked: Sequence[tuple[Record, ChooseRequest]]) -> list[ChoiceScores]:
     return [_choose(model, record, request) for record, request in asked]
 
 
-def _choose(model: AskedModel, record: Record, asked: ChooseRequest) -> Chosen:
+def _choose(model: AskedModel, record: Record, asked: ChooseRequest) -> ChoiceScores:
     question, answers, rationales = asked.question, asked.answers, asked.rationales
     for text in (question, *answers, *rationales):
         in_words("a question, answer or rationale", text, "what is [0] doing?")
@@ -328,9 +311,9 @@ def _choose(model: AskedModel, record: Record, asked: ChooseRequest) -> Chosen:
     of_answers = _shares(model, record, Choices("0", question, answers, -1), "answer")
     best, precision = of_answers.index(max(of_answers)), model.precision(len(answers))
     if not rationales:
-        return Chosen(best, of_answers, precision)
+        return ChoiceScores(best, of_answers, precision)
     of_rationales = _shares(model, record, Choices("0", question, answers, best, rationales), "rationale")
-    return Chosen(best, of_answers, precision, of_rationales.index(max(of_rationales)), of_rationales)
+    return ChoiceScores(best, of_answers, precision, of_rationales.index(max(of_rationales)), of_rationales)
 
 
 def _shares(model: AskedModel, record: Record, choices: Choices, part: Part) -> tuple[float, ...]:
@@ -339,7 +322,7 @@ def _shares(model: AskedModel, record: Record, choices: Choices, part: Part) -> 
     return tuple(torch.tensor(scores).softmax(0).tolist())
 
 
-def _message(chosen: Chosen, asked: ChooseRequest, picture: str) -> Choice:
+def _message(chosen: ChoiceScores, asked: ChooseRequest, picture: str) -> Choice:
     return Choice(
         picture=picture,
         precision=chosen.precision,

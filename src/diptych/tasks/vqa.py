@@ -1,7 +1,5 @@
 """Visual question answering as a choice among frequent answers (VQA v2's usual form)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,15 +42,7 @@ from diptych.tasks.baselines import BlindAnswers, answer_ceiling
 from diptych.tasks.influence import weigh_answer
 from diptych.tasks.run import finite
 from diptych.tasks.scores import Baselines, Score, Scores, score_of
-from diptych.tasks.spec import (
-    Small,
-    Start,
-    TaskOptions,
-    TaskScoring,
-    TaskSpec,
-    TaskTraining,
-    TrainingRecords,
-)
+from diptych.tasks.spec import Small, Start, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 
 LIKELIEST = 5  # answers that are reported
 

@@ -1,7 +1,5 @@
 """Whether a few samples can be learnt by heart, and whether no more rows are read than heads and objectives name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from random import Random

@@ -1,7 +1,5 @@
 """Whether a run that is killed resumes to the same bits, and whether two processes train as one."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping, Sequence

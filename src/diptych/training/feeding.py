@@ -132,7 +132,7 @@ class Updates(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class BatchPart:
     """A micro-batch, and how many objects each objective predicts in it: none where nothing is learnt from it."""
 
     batch: Any
@@ -152,7 +152,7 @@ class Part:
         return {name: 0.0 if name in self.held else scale for name, scale in scales.items()
                 if self.counts[name] or name in self.held}  # fmt: skip
 
-    def pin_memory(self) -> Part:
+    def pin_memory(self) -> BatchPart:
         return replace(self, batch=self.batch.pin_memory()) if hasattr(self.batch, "pin_memory") else self
 
 
@@ -166,18 +166,18 @@ class Maker:
     parts: int
     pinned: bool = False
 
-    def __call__(self, place: tuple[int, int]) -> Part:
+    def __call__(self, place: tuple[int, int]) -> BatchPart:
         step, part = place
         batch, update = self.batches.at(step, part, self.parts), self.updates.at(step)
         counts = {name: float(number) for name, number in update.counts(batch).items()}
         held = frozenset(name for name, number in counts.items() if number and getattr(batch, "idle", False))
-        made = Part(batch, counts | dict.fromkeys(held, 0.0), dict(getattr(self.batches, "corrupt", {})), held)
+        made = BatchPart(batch, counts | dict.fromkeys(held, 0.0), dict(getattr(self.batches, "corrupt", {})), held)
         return made.pin_memory() if self.pinned else made
 
 
-def by_step(parts: Iterator[Part], count: int, ahead: bool) -> Iterator[tuple[list[Part], Part | None]]:
+def by_step(parts: Iterator[BatchPart], count: int, ahead: bool) -> Iterator[tuple[list[BatchPart], BatchPart | None]]:
     """`count` parts for each step, and the first of the next one, where that is to be had `ahead`."""
-    following: Part | None = None
+    following: BatchPart | None = None
     while first := following or next(parts, None):
         mine = [first, *islice(parts, count - 1)]
         following = next(parts, None) if ahead else None
@@ -192,7 +192,7 @@ class Sender:
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._under_way: dict[int, tuple[Any, torch.cuda.Event]] = {}
 
-    def send(self, part: Part | None) -> None:
+    def send(self, part: BatchPart | None) -> None:
         """It begins to go there, beside what the device does."""
         if self._stream is None or part is None or id(part) in self._under_way:
             return
@@ -202,7 +202,7 @@ class Sender:
             there.record()
         self._under_way[id(part)] = batch, there
 
-    def arrived(self, part: Part) -> Any:
+    def arrived(self, part: BatchPart) -> Any:
         """Its batch on the device; what is given to the device from now on comes after it."""
         if self._stream is None:
             return _moved(part.batch, self.device)
@@ -221,7 +221,7 @@ def _moved(batch: Any, device: torch.device) -> Any:
 
 def made_ahead(
     make: Maker, places: Iterable[tuple[int, int]], at_once: int, training: TrainingConfig, device: torch.device
-) -> AbstractContextManager[Iterator[Part]]:
+) -> AbstractContextManager[Iterator[BatchPart]]:
     """Parts by the threads or processes that the run is given; `at_once` of them make a step."""
     world = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if processes := loading_processes(training.loading_processes, device, os.cpu_count() or 1, world):

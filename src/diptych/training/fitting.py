@@ -1,7 +1,5 @@
 """What `auto` comes to: how many samples of a step a GPU takes at once (`training.micro_batch`), the precision."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace

@@ -23,7 +23,7 @@ MOST_STEPS, MOST_VALUE = 10**12, 1e100  # what a log can hold; more is damage
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """One logged step."""
 
     step: int  # steps done
@@ -67,7 +67,7 @@ class Log:
             self.writer.close()
         self.file.close()
 
-    def write(self, line: Line) -> None:
+    def write(self, line: LogLine) -> None:
         fields = {name: value for name, value in asdict(line).items() if value is not None}
         self.file.write(json.dumps(fields) + "\n")
         self.file.flush()
@@ -97,7 +97,7 @@ class Log:
         os.fsync(self.file.fileno())
 
 
-def _sentence(line: Line, recent: Iterable[dict[str, float]]) -> str:
+def _sentence(line: LogLine, recent: Iterable[dict[str, float]]) -> str:
     """Losses are means over the recent steps that have them, as single ones jump; scores and speed are of this step."""
     known: dict[str, list[float]] = {}
     for losses in recent:

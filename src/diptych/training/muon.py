@@ -5,8 +5,6 @@ Newton-Schulz iterations that pull all singular values near 1. Scaled as in "Muo
 (arXiv 2502.16982, Eq. 4), so that rates and decay are AdamW's. The Storybook detector learns in half the steps with it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -16,13 +16,13 @@ from diptych.runtime.errors import TrainingError
 from diptych.training.config import OptimizerConfig, TrainingConfig
 from diptych.training.devices import Ranks, seed_part
 from diptych.training.distribution import Distributed
-from diptych.training.feeding import Batches, Counts, Maker, Part, Sender, Updates
+from diptych.training.feeding import Batches, BatchPart, Counts, Maker, Sender, Updates
 from diptych.training.optimizer import clip, set_rate
 from diptych.training.stopping import StopWish
 
 
 @dataclass
-class Report:
+class StepReport:
     """What one step found, the same on every rank."""
 
     losses: dict[str, float] = field(default_factory=dict)  # per thing predicted; a second pass is called objective/2
@@ -70,9 +70,9 @@ class StepFound:
     examples: list[dict[str, Any]]
     passes: list[PassFound] = field(default_factory=list)
 
-    def read(self) -> Report:
+    def read(self) -> StepReport:
         """Raises TrainingError."""
-        report = Report(examples=self.examples)
+        report = StepReport(examples=self.examples)
         for turn, one in enumerate(self.passes):
             totals, report.stop, report.gradient_norm = one.read()
             for name in one.losses:
@@ -110,7 +110,7 @@ class Stepper:
     def maker(self) -> Maker:
         return Maker(self.updates, self.batches, self.parts, pinned=self.ranks.device.type == "cuda")
 
-    def run(self, step: int, parts: list[Part], rate: float, following: Part | None = None) -> StepFound:
+    def run(self, step: int, parts: list[BatchPart], rate: float, following: BatchPart | None = None) -> StepFound:
         """Step `step`, counted from 0, while the part `following` it is sent to the device; messages and logs count
         from 1, as steps done. Raises TrainingError before a weight has changed, or, where numbers are read late, as
         they are read."""
@@ -159,10 +159,10 @@ class Stepper:
                 buffer.copy_(before)
             del state
 
-    def _passes(self, update: Update, parts: list[Part], following: Part | None) -> list[Iterator[Losses]]:
+    def _passes(self, update: Update, parts: list[BatchPart], following: BatchPart | None) -> list[Iterator[Losses]]:
         """Of each part, whose batch comes to the device when it is begun, and the next one's starts then."""
 
-        def of(part: Part, after: Part | None) -> Iterator[Losses]:
+        def of(part: BatchPart, after: BatchPart | None) -> Iterator[Losses]:
             self.sender.send(part)
             self.sender.send(after)
             yield from update.losses(self.module, self.sender.arrived(part))
@@ -170,7 +170,7 @@ class Stepper:
         return [of(part, after) for part, after in zip(parts, [*parts[1:], following], strict=True)]
 
     def _forward_backward(
-        self, step: int, turn: int, passes: Sequence[Iterator[Losses]], parts: list[Part], scales: list[Counts]
+        self, step: int, turn: int, passes: Sequence[Iterator[Losses]], parts: list[BatchPart], scales: list[Counts]
     ) -> list[Losses] | None:
         """Pass `turn` of every part, by its scales; None where the update has no more."""
         found: list[Losses] = []
@@ -185,7 +185,9 @@ class Stepper:
             found.append(sums)
         return found
 
-    def _found(self, place: str, sums: list[Losses], parts: list[Part], names: list[str], norm: Tensor) -> PassFound:
+    def _found(
+        self, place: str, sums: list[Losses], parts: list[BatchPart], names: list[str], norm: Tensor
+    ) -> PassFound:
         """Each objective's sum over parts and ranks, and whether some rank was asked to stop: one exchange."""
         if unknown := {name for losses in sums for name in losses} - set(names):
             raise TrainingError(f"the update has losses but no counts for {', '.join(sorted(unknown))}")

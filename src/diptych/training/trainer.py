@@ -26,12 +26,12 @@ from diptych.training.checkpoint import Checkpoint
 from diptych.training.config import OptimizerConfig, TrainingConfig
 from diptych.training.devices import Ranks, join_ranks
 from diptych.training.distribution import distribute, gather, sync_buffers
-from diptych.training.feeding import Batches, Part, Sender, Updates, by_step, made_ahead
+from diptych.training.feeding import Batches, BatchPart, Sender, Updates, by_step, made_ahead
 from diptych.training.fitting import chosen_precision, fitted
-from diptych.training.log import Line, Log, warn
+from diptych.training.log import Log, LogLine, warn
 from diptych.training.optimizer import build_optimizer, highest_rate, learning_rate
 from diptych.training.slices import place
-from diptych.training.step import Report, StepFound, Stepper
+from diptych.training.step import StepFound, Stepper, StepReport
 from diptych.training.stopping import StopWish
 
 CHECKPOINTS = "checkpoints"
@@ -87,7 +87,9 @@ def train(
         torch.set_num_threads(training.threads)
     with join_ranks(choose_device(training.device)) as ranks:
         console = console or make_console()
-        run = _Run(module.to(ranks.device), optimizer, training, folder, validate, score or "", fingerprint, ranks)
+        run = TrainerRun(
+            module.to(ranks.device), optimizer, training, folder, validate, score or "", fingerprint, ranks
+        )
         run.prepare(updates, batches)
         if begin is not None:
             begin()
@@ -95,7 +97,7 @@ def train(
 
 
 @dataclass
-class _Run:
+class TrainerRun:
     module: nn.Module
     config: OptimizerConfig
     training: TrainingConfig
@@ -169,7 +171,7 @@ class _Run:
             ) from error
         return self._finish(console)
 
-    def _steps(self, parts: Iterator[Part], log: Log | None) -> None:
+    def _steps(self, parts: Iterator[BatchPart], log: Log | None) -> None:
         since, done = time.monotonic(), self.step
         of_steps = by_step(parts, len(self.stepper.mine), ahead=self.ranks.device.type == "cuda")
         while not self._finished():
@@ -193,7 +195,7 @@ class _Run:
                 speed = (self.step - done) * self.training.batch / max(now - since, 1e-9)
                 since, done = now, self.step
                 found = (self.step, self.losses, report.total, rate, report.gradient_norm, speed)
-                log.write(Line(*found, scores, report.examples or None))
+                log.write(LogLine(*found, scores, report.examples or None))
                 self.losses = {}
             if scores is not None or self._due(self.training.checkpoint_every) or report.stop:
                 self._save(log)
@@ -203,9 +205,9 @@ class _Run:
                     "the same command goes on from there"
                 )
 
-    def _read(self, all_of_it: bool) -> Report:
+    def _read(self, all_of_it: bool) -> StepReport:
         """The last report that can be had without a wait; what is logged or saved is waited for."""
-        report = Report()
+        report = StepReport()
         while len(self.unread) > (self.stepper.late and not all_of_it):
             report = self.unread.pop(0).read()
             self.losses |= report.losses

@@ -4,8 +4,6 @@ cc3m/00000.tar/000000012.jpg                    a member of an archive
 dev/dev-850-0-img0.png+dev-850-0-img1.png       two pictures of a folder as one, as NLVR2's statements want them
 """
 
-from __future__ import annotations
-
 import io
 import os
 import tarfile

@@ -1,7 +1,5 @@
 """Any picture a user has, as upright 8-bit RGB; what cannot be one is refused by name."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from io import BytesIO

@@ -10,7 +10,7 @@ import torch
 
 from diptych.data.formats.snli_ve import LABELS
 from diptych.models.checkpoint import head_names, heads_for, in_full, renamed, vocabulary_for
-from diptych.models.weights import Report
+from diptych.models.weights import ImportReport
 from diptych.runtime.errors import CheckpointError
 from diptych.runtime.weight_files import Tensors, read_weights
 from uniter.model import UniterResolvedConfig
@@ -40,7 +40,7 @@ ENTAILMENT = ("contradiction", "entailment", "neutral")  # model/ve.py, utils/mi
 
 def import_uniter(
     path: Path, vocabulary_file: Path, *, heads: int | None = None, lowercase: bool = False
-) -> tuple[UniterResolvedConfig, tuple[str, ...], Tensors, Report]:
+) -> tuple[UniterResolvedConfig, tuple[str, ...], Tensors, ImportReport]:
     """An official checkpoint -> our config, the names of its heads, our state dict, and what became of every key.
 
     Sizes are read from the tensors; the number of attention heads is not in the file (width / 64 unless given). The
@@ -88,13 +88,13 @@ def _answers(theirs: Tensors) -> dict[str, str]:
     return {f"vqa_output.{layer}": f"heads.{head}.layers.{layer}" for layer in (0, 2, 3)}
 
 
-def _take(ours: Tensors, report: Report, name: str, new: str, value: torch.Tensor) -> None:
+def _take(ours: Tensors, report: ImportReport, name: str, new: str, value: torch.Tensor) -> None:
     ours[new] = value
     report.renamed[name] = new
     report.left.pop(name, None)
 
 
-def _rank(theirs: Tensors, there: dict[str, str], ours: Tensors, report: Report) -> None:
+def _rank(theirs: Tensors, there: dict[str, str], ours: Tensors, report: ImportReport) -> None:
     """Retrieval's score (model/itm.py) is our head "match" with nothing to say for "does not"; of the two heads that a
     fine-tuned model has, it is the one that was trained."""
     for kind in ("weight", "bias"):

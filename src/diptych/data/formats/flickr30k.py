@@ -1,7 +1,5 @@
 """Flickr30k Entities: five sentences a picture with phrases marked (github.com/BryanPlummer/flickr30k_entities)."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from pathlib import Path

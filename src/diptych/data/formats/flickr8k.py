@@ -1,7 +1,5 @@
 """Flickr8k: captions by the name of their picture, with lists of its splits (Hodosh et al., JAIR 2013)."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """What a format of data is: a name, what its files are, how one is recognised, and how they are read."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

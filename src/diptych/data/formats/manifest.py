@@ -10,8 +10,6 @@ those that the format is made of. Several such sets, a split each, stand in a li
 Pictures that are not there are counted and left out, since public sets are seldom complete.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Outlines of objects, as VCR and COCO have them, as the cells of their boxes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeAlias
 

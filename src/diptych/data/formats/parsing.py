@@ -1,7 +1,5 @@
 """Reading files that others wrote: every surprise becomes a DataError that says what, where and the way out."""
 
-from __future__ import annotations
-
 import gc
 import json
 from collections.abc import Iterable, Iterator

@@ -29,7 +29,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Part:
+class SetPart:
     """One set of the manifest: a format with the pieces that it reads, and a split where those name none."""
 
     form: str
@@ -47,7 +47,7 @@ class Part:
 class PublicSet:
     title: str
     home: str
-    parts: tuple[Part, ...]
+    parts: tuple[SetPart, ...]
 
     def pieces(self) -> list[Piece]:
         return list(dict.fromkeys(piece for part in self.parts for piece in (*part.files, *part.images)))
@@ -72,11 +72,11 @@ VQA = (
 )
 
 
-def _vqa() -> Iterator[Part]:
+def _vqa() -> Iterator[SetPart]:
     for split, subset, images, asked, answered in VQA:
         questions = Piece((f"v2_OpenEnded_mscoco_{subset}_questions.json",), asked)
         answers = (Piece((f"v2_mscoco_{subset}_annotations.json",), answered),) if answered else ()
-        yield Part("vqa", (questions, *answers), (images,), split)
+        yield SetPart("vqa", (questions, *answers), (images,), split)
 
 
 def _refcoco(folder: str, splits: str) -> PublicSet:
@@ -85,13 +85,13 @@ def _refcoco(folder: str, splits: str) -> PublicSet:
     images = Piece(("train2014", "images/train2014", "images/mscoco/images/train2014"), COCO["train"].what)
     return PublicSet(
         f"{folder}: expressions that single out a thing", "https://github.com/lichengunc/refer",
-        (Part("refcoco", (refs, boxes), (images,)),),
+        (SetPart("refcoco", (refs, boxes), (images,)),),
     )  # fmt: skip
 
 
 def _web(title: str, home: str, validation: bool) -> PublicSet:
-    val = (Part("web", (Piece(("val", "validation"), f"validation, {WEB}"),), split="val"),) if validation else ()
-    return PublicSet(title, home, (Part("web", (Piece(("train", "."), WEB),), split="train"), *val))
+    val = (SetPart("web", (Piece(("val", "validation"), f"validation, {WEB}"),), split="val"),) if validation else ()
+    return PublicSet(title, home, (SetPart("web", (Piece(("train", "."), WEB),), split="train"), *val))
 
 
 HOMES = {
@@ -107,21 +107,21 @@ KARPATHY = "Karpathy's, in caption_datasets.zip"
 VCR_IMAGES = Piece(("vcr1images",), "pictures, with boxes and outlines beside them, vcr1images.zip")
 
 
-def _karpathy(name: str, images: Piece) -> tuple[Part, ...]:
-    return (Part("karpathy", (Piece((name, f"karpathy/{name}"), KARPATHY),), (images,)),)
+def _karpathy(name: str, images: Piece) -> tuple[SetPart, ...]:
+    return (SetPart("karpathy", (Piece((name, f"karpathy/{name}"), KARPATHY),), (images,)),)
 
 
-def _entities() -> Iterator[Part]:
+def _entities() -> Iterator[SetPart]:
     for split in ("train", "val", "test"):
         names = Piece((f"{split}.txt",), f"the names of {split}, in the repository")
         words, boxes = (Piece((name,), "in annotations.zip") for name in ("Sentences", "Annotations"))
-        yield Part("flickr30k", (words, names, boxes), (FLICKR,), split, least=2)
+        yield SetPart("flickr30k", (words, names, boxes), (FLICKR,), split, least=2)
 
 
-def _parts(form: str, files: str, what: str, images: Sequence[str], about: str, **splits: str) -> tuple[Part, ...]:
+def _parts(form: str, files: str, what: str, images: Sequence[str], about: str, **splits: str) -> tuple[SetPart, ...]:
     """A part for each split, by what the files call it; `*` stands for that."""
     return tuple(
-        Part(
+        SetPart(
             form,
             (Piece((files.replace("*", own),), what),),
             (Piece(tuple(name.replace("*", own) for name in images), about),),
@@ -136,7 +136,7 @@ SETS_KNOWN: dict[str, PublicSet] = {
         "Flickr8k captions: 6,000 pictures to train, 1,000 and 1,000, by its lists; drawn where there are none",
         HOMES["flickr8k"],
         (
-            Part(
+            SetPart(
                 "flickr8k",
                 (Piece(("Flickr8k.token.txt", "captions.txt"), "40,460 captions; its lists beside them"),),
                 (Piece(("Flicker8k_Dataset", "Flickr8k_Dataset", "Images"), "8,091 pictures, about 1 GB"),),
@@ -170,7 +170,7 @@ SETS_KNOWN: dict[str, PublicSet] = {
         "VCR: questions, answers and reasons about people in films",
         "https://visualcommonsense.com/download",
         tuple(
-            Part("vcr", (Piece((f"{split}.jsonl",), "in vcr1annots.zip"), VCR_IMAGES), (VCR_IMAGES,), split, least=1)
+            SetPart("vcr", (Piece((f"{split}.jsonl",), "in vcr1annots.zip"), VCR_IMAGES), (VCR_IMAGES,), split, least=1)
             for split in ("train", "val", "test")
         ),
     ),
@@ -181,7 +181,7 @@ SETS_KNOWN: dict[str, PublicSet] = {
         "Visual Genome: phrases of regions, as captions, and questions",
         "https://homes.cs.washington.edu/~ranjay/visualgenome",
         tuple(
-            Part(form, (Piece((f"{name}.json",), f"{name}.json.zip"),), VG_IMAGES, "train")
+            SetPart(form, (Piece((f"{name}.json",), f"{name}.json.zip"),), VG_IMAGES, "train")
             for form, name in (("visual-genome", "region_descriptions"), ("visual-genome-qa", "question_answers"))
         ),
     ),
@@ -201,7 +201,7 @@ SETS_KNOWN: dict[str, PublicSet] = {
 
 
 @dataclass(frozen=True)
-class Layout:
+class PublicLayout:
     """What of a set lies in a folder."""
 
     name: str
@@ -209,7 +209,7 @@ class Layout:
     there: dict[Piece, Path]
 
     @classmethod
-    def of(cls, name: str, root: Path) -> Layout:
+    def of(cls, name: str, root: Path) -> PublicLayout:
         if not root.is_dir():
             raise DataError(f"found no folder {root}, wanted that of {name}'s files; see them: diptych data {name}")
         return cls(name, root, {p: found for p in known(name).pieces() if (found := _found(p, root)) is not None})
@@ -227,7 +227,7 @@ class Layout:
             raise DataError(f"found none of {self.name} in {self.root}, wanted one part of it at least: {missing}")
         return {ABOUT: f"{chosen.title}; {chosen.home}", SETS: sets}
 
-    def _set(self, part: Part, out: Path) -> dict[str, Any]:
+    def _set(self, part: SetPart, out: Path) -> dict[str, Any]:
         files = [_named(self.there[piece], out) for piece in part.files if piece in self.there]
         images = [_named(self.there[piece], out) for piece in part.images if piece in self.there]
         made: dict[str, Any] = {part.form: files[0] if len(files) == 1 else files}

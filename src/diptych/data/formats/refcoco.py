@@ -10,8 +10,6 @@ Its boxes stand in `instances.json` beside it, a COCO file. The same list as JSO
 with boxes in pixels, as in COCO.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path

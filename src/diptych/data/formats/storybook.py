@@ -1,7 +1,5 @@
 """The folder that `diptych storybook write` made, through the readers of the public forms."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from msgspec import Struct

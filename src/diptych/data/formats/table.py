@@ -4,8 +4,6 @@
 how it is read. A new format is a reader and an entry here (docs/add-a-source.md).
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -70,11 +68,7 @@ def _flickr8k(wanted: Wanted, table: Source) -> list[Record]:
 
 
 FORMATS: dict[str, Format] = {
-    "mined": Format(
-        "a folder that `diptych mine run` made",
-        lambda source: (source.path / MINED).is_file(),
-        _mined,
-    ),
+    "mined": Format("a folder that `diptych mine run` made", lambda source: (source.path / MINED).is_file(), _mined),
     "storybook": Format(
         "a folder that `diptych storybook write` made",
         lambda source: (source.path / storybook.MANIFEST).is_file(),
@@ -185,11 +179,7 @@ FORMATS: dict[str, Format] = {
         lambda source: web.fits(source.path),
         lambda wanted, folder: wanted.splitting(web.read(folder.path, skips=wanted.skips)),
     ),
-    "pictures": Format(
-        "a folder of pictures",
-        lambda source: source.path.is_dir(),
-        _pictures,
-    ),
+    "pictures": Format("a folder of pictures", lambda source: source.path.is_dir(), _pictures),
 }
 _OWN = frozenset(FORMATS)
 

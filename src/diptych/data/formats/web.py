@@ -3,8 +3,6 @@
 Of each picture KEY.jpg and KEY.txt, in 00000.tar or 00000/; Conceptual Captions, SBU and LAION are fetched so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """From a store to batches: a pure function of (seed, step), cut into parts, with no state to save."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -22,7 +20,7 @@ ToSamples = Callable[[Record], list[Sample]]
 
 
 @runtime_checkable
-class Updates(Protocol):
+class UpdateChoice(Protocol):
     """Which update a step makes (`objectives.Schedule`)."""
 
     def at(self, step: int) -> Update: ...
@@ -41,7 +39,7 @@ class Loader:
         store: Store,
         records: Sequence[int],
         to_samples: ToSamples,
-        updates: Updates,
+        updates: UpdateChoice,
         batch_size: int,
         seed: int,
         *,

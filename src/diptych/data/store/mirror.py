@@ -1,7 +1,5 @@
 """Records seen in a mirror: left is right, in the picture and in words (VL-BERT's code, refcoco and vqa transforms)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Pictures as a network reads them, beside the regions of a store (VL-BERT end to end)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Records as JSON, without their regions, and back: what is read is held against the types of `Record`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass

@@ -1,7 +1,5 @@
 """Several stores read as one, each under its name: the sets of a pre-training in stages."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property

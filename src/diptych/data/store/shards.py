@@ -3,8 +3,6 @@
 A checksum finds damage and not who wrote the bytes, so what is read is held against types and shapes too.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Mapping

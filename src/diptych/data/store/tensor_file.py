@@ -1,7 +1,5 @@
 """A safetensors file from pieces as they lie in memory: `safetensors` wants each tensor whole, and copies it twice."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 

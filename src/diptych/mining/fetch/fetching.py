@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from diptych.mining.fetch.hosts import Host, Robots, RobotsCache
-from diptych.mining.fetch.safety import Guard, PrivateAddress, Resolver, numeric, told_places
+from diptych.mining.fetch.safety import AddressGuard, PrivateAddress, Resolver, numeric, told_places
 from diptych.mining.pages import addresses
 from diptych.mining.pages.pages import forbids
 from diptych.mining.settings import Fetch
@@ -41,7 +41,7 @@ PASSING = frozenset(
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedAddress:
     """An address, and how many redirects led to it."""
 
     address: str
@@ -49,7 +49,7 @@ class Wanted:
 
 
 @dataclass
-class Answer:
+class FetchedBody:
     """`reason` is empty where `body` is what was asked for; `moved` leads to a host that another worker may have."""
 
     address: str
@@ -97,7 +97,7 @@ class Fetcher:
         self.cache = RobotsCache(robots, settings.robots_hours, settings.agent)
         self.hosts: dict[str, Host] = {}
         self.gate = asyncio.Semaphore(settings.at_once)
-        self.guard = Guard(settings.allow)
+        self.guard = AddressGuard(settings.allow)
 
     async def __aenter__(self) -> Fetcher:
         with wanted("diptych mine", "mine"):
@@ -119,14 +119,14 @@ class Fetcher:
     async def __aexit__(self, *raised: object) -> None:
         await self.session.close()
 
-    async def all(self, wanted: Iterable[Wanted], keep: Callable[[Answer], None]) -> list[Answer]:
+    async def all(self, wanted: Iterable[WantedAddress], keep: Callable[[FetchedBody], None]) -> list[FetchedBody]:
         """An answer each, in the order of what is wanted; `keep` has had its body. No host waits for another."""
-        queues: dict[str, deque[tuple[int, Wanted]]] = {}
-        answers: dict[int, Answer] = {}
+        queues: dict[str, deque[tuple[int, WantedAddress]]] = {}
+        answers: dict[int, FetchedBody] = {}
         for number, one in enumerate(wanted):
             queues.setdefault(addresses.host_of(one.address), deque()).append((number, one))
 
-        async def work(queue: deque[tuple[int, Wanted]]) -> None:
+        async def work(queue: deque[tuple[int, WantedAddress]]) -> None:
             while queue:
                 number, one = queue.popleft()
                 answer = await self.one(one)
@@ -138,19 +138,19 @@ class Fetcher:
         )
         return [answers[number] for number in sorted(answers)]
 
-    async def one(self, wanted: Wanted) -> Answer:
+    async def one(self, wanted: WantedAddress) -> FetchedBody:
         """With retries for what may pass."""
-        answer = Answer(wanted.address, self._refusal(wanted.address), hops=wanted.hops)
+        answer = FetchedBody(wanted.address, self._refusal(wanted.address), hops=wanted.hops)
         if answer.reason:
             return answer
         host = self._host(wanted.address)
         for attempt in range(self.settings.retries + 1):
             if host.left:
-                return Answer(wanted.address, host.left, hops=wanted.hops)
+                return FetchedBody(wanted.address, host.left, hops=wanted.hops)
             try:
                 answer = await self._followed(wanted)
             except _Refused as error:
-                answer = Answer(wanted.address, error.reason, error.status, hops=wanted.hops)
+                answer = FetchedBody(wanted.address, error.reason, error.status, hops=wanted.hops)
             answer.at = time.time()
             passing = answer.reason in PASSING
             host.ended(not passing, self.settings)
@@ -160,7 +160,7 @@ class Fetcher:
                 await asyncio.sleep(self.settings.backoff * 2**attempt)
         return answer
 
-    async def _followed(self, wanted: Wanted) -> Answer:
+    async def _followed(self, wanted: WantedAddress) -> FetchedBody:
         """Redirects within the host are followed; one to another host is told, for the worker that has that host."""
         address, hops = wanted.address, wanted.hops
         seen = {address}
@@ -181,7 +181,7 @@ class Fetcher:
             answer.address, answer.final, answer.hops = wanted.address, address, hops
             return answer
 
-    async def _asked(self, address: str) -> Answer:
+    async def _asked(self, address: str) -> FetchedBody:
         """One request of one address."""
         host, settings = self._host(address), self.settings
         robots = await self._robots(address, host)
@@ -192,7 +192,7 @@ class Fetcher:
         async with host.turn(self.gate):
             return await self._request(address, host, settings.most_bytes)
 
-    async def _request(self, address: str, host: Host, most: int, robots: bool = False) -> Answer:
+    async def _request(self, address: str, host: Host, most: int, robots: bool = False) -> FetchedBody:
         settings = self.settings
         try:
             async with asyncio.timeout(settings.whole):
@@ -208,11 +208,11 @@ class Fetcher:
         except (self._client.ClientError, OSError, ValueError) as error:
             raise _Refused(_told(error, self._client)) from error
 
-    async def _read(self, address: str, response: Any, host: Host, most: int, robots: bool) -> Answer:
+    async def _read(self, address: str, response: Any, host: Host, most: int, robots: bool) -> FetchedBody:
         headers = tuple((name, value) for name, value in response.headers.items())
         status = response.status
         host.observe(status, response.headers.get("Retry-After"), self.settings)
-        answer = Answer(address, status=status, headers=headers)
+        answer = FetchedBody(address, status=status, headers=headers)
         if status in (301, 302, 303, 307, 308):
             location = response.headers.get("Location")
             if not location:

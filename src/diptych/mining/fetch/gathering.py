@@ -4,8 +4,6 @@ Addresses are cut into buckets by host, so that one host is always one worker's 
 redirect to another host waits for a next round, in which it is that host's worker's.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os
@@ -18,8 +16,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from diptych.mining.checking import Object, Times, read_json
-from diptych.mining.fetch.fetching import Answer, Fetcher, Wanted
-from diptych.mining.layout import Layout
+from diptych.mining.fetch.fetching import FetchedBody, Fetcher, WantedAddress
+from diptych.mining.layout import RunLayout
 from diptych.mining.pages import addresses, warc
 from diptych.mining.pages.pages import forbids
 from diptych.mining.pages.tars import HERE, tar_pictures
@@ -36,7 +34,7 @@ ADDRESSES = 1_000  # of a shard
 class Blob:
     """Bodies one after the other in a file beside, which takes its place when `commit` has the index."""
 
-    def __init__(self, layout: Layout, name: str) -> None:
+    def __init__(self, layout: RunLayout, name: str) -> None:
         self.layout, self.name, self.rows = layout, name, list[Row]()
         self.path = layout.blob(name)
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +83,7 @@ class Take:
     out: Path
 
     def __call__(self, name: str) -> Counts:
-        layout = Layout(self.out)
+        layout = RunLayout(self.out)
         spec = read_json(layout.plan(name), Object)
         wanted, path = set(spec["wanted"]), Path(spec["path"])
         blob = Blob(layout, name)
@@ -108,21 +106,21 @@ class Take:
                 blob.add({"address": where, "status": 200, "final": where}, body)
         elif spec["kind"] == "pictures":  # others do not name files of this disk
             for where in sorted(wanted):
-                blob.add(*_from_disk(where))
+                blob.add(*from_disk(where))
             wanted.clear()
         for where in sorted(wanted):
             blob.add({"address": where, "reason": "not in the file any more"}, b"")
         return blob.commit()
 
 
-def _from_warc(where: str, found: warc.Found) -> tuple[Row, bytes]:
+def _from_warc(where: str, found: warc.WarcRecord) -> tuple[Row, bytes]:
     row = {"address": where, "status": 200, "final": where, "date": found.date}
     if forbids(found.headers):
         return row | {"reason": "opt-out"}, b""
     return row, found.body
 
 
-def _from_disk(where: str) -> tuple[Row, bytes]:
+def from_disk(where: str) -> tuple[Row, bytes]:
     path = Path(where.removeprefix(HERE))
     try:
         if not path.is_file():  # a device or a pipe has no end
@@ -146,20 +144,20 @@ class FetchBucket:
         return asyncio.run(self._bucket(name))
 
     async def _bucket(self, name: str) -> Counts:
-        layout = Layout(self.out)
+        layout = RunLayout(self.out)
         spec = read_json(layout.plan(name), Object)
         counts: Counts = {"asked": 0, "had": 0}
         async with Fetcher(self.settings, layout.work("robots")) as fetcher:
             for shard, wanted in zip(spec["shards"], spec["wanted"], strict=True):
                 if not layout.counts("index", shard).exists():
-                    made = await self._shard(layout, shard, [Wanted(*one) for one in wanted], fetcher)
+                    made = await self._shard(layout, shard, [WantedAddress(*one) for one in wanted], fetcher)
                     counts = {key: counts[key] + made[key] for key in counts}
         return counts
 
-    async def _shard(self, layout: Layout, name: str, wanted: list[Wanted], fetcher: Fetcher) -> Counts:
+    async def _shard(self, layout: RunLayout, name: str, wanted: list[WantedAddress], fetcher: Fetcher) -> Counts:
         blob, times = Blob(layout, name), dict[str, float]()
 
-        def keep(answer: Answer) -> None:
+        def keep(answer: FetchedBody) -> None:
             blob.add(
                 {"address": answer.address, "reason": answer.reason, "status": answer.status, "final": answer.final,
                  "moved": answer.moved, "hops": answer.hops, "media": answer.media},
@@ -172,9 +170,9 @@ class FetchBucket:
         return blob.commit(times)
 
 
-def buckets(wanted: Iterable[Wanted], attempt: int) -> list[dict[str, Any]]:
+def buckets(wanted: Iterable[WantedAddress], attempt: int) -> list[dict[str, Any]]:
     """What each bucket's shards are; the same for the same addresses, whoever asks and with however many workers."""
-    hosts: dict[str, deque[Wanted]] = {}
+    hosts: dict[str, deque[WantedAddress]] = {}
     for one in sorted(set(wanted), key=lambda one: (one.address, one.hops)):
         hosts.setdefault(addresses.host_of(one.address), deque()).append(one)
     total = sum(map(len, hosts.values()))
@@ -185,7 +183,7 @@ def buckets(wanted: Iterable[Wanted], attempt: int) -> list[dict[str, Any]]:
     return [_bucket([hosts[host] for host in part], attempt) for part in parts if part]
 
 
-def _bucket(queues: Sequence[deque[Wanted]], attempt: int) -> dict[str, Any]:
+def _bucket(queues: Sequence[deque[WantedAddress]], attempt: int) -> dict[str, Any]:
     """Hosts take turns, so that a shard of a thousand addresses is not one host's."""
     turns: list[list[Any]] = []
     left = deque(queues)
@@ -200,7 +198,7 @@ def _bucket(queues: Sequence[deque[Wanted]], attempt: int) -> dict[str, Any]:
     return {"key": digest("bucket", names), "shards": names, "wanted": shards}
 
 
-def fetched_at(layout: Layout, names: Iterable[str]) -> dict[str, str]:
+def fetched_at(layout: RunLayout, names: Iterable[str]) -> dict[str, str]:
     """When each address was fetched, in UTC."""
     found: dict[str, str] = {}
     for name in names:

@@ -1,7 +1,5 @@
 """How a host is treated: so many connections, so many requests a second, a rest when it asks for one."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """No connection to what is not public: checked when a socket is made, for each hop, however it is spelt or named."""
 
-from __future__ import annotations
-
 import fnmatch
 import ipaddress
 import socket
@@ -21,7 +19,7 @@ class PrivateAddress(OSError):
     """Private, loopback, link-local, shared (CGNAT) or otherwise not global."""
 
 
-class Guard:
+class AddressGuard:
     """A socket factory that refuses what is not global, but for the networks that are allowed."""
 
     def __init__(self, allow: Sequence[str] = ()) -> None:

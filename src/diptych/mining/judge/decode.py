@@ -1,7 +1,5 @@
 """A picture's bytes measured: its type by content, header first, then one decode; every bound before the pixels."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import warnings

@@ -1,7 +1,5 @@
 """What a weak scorer knows of a pair: of the text alone, of the picture alone, and across; each number has a name."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath

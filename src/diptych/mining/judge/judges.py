@@ -1,7 +1,5 @@
 """Judges of pictures: is it a photograph of the world (the paper's Figure 3), is it safe. None comes with Diptych."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import json

@@ -1,7 +1,5 @@
 """Candidates for people to judge: drawn evenly over scores, as lines and as an HTML sheet."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +7,7 @@ from random import Random
 from typing import Any
 
 from diptych.mining import funnel
-from diptych.mining.layout import Layout
+from diptych.mining.layout import RunLayout
 from diptych.mining.tables import lines_of
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import parse_json, text_of, write_atomically
@@ -22,7 +20,7 @@ def sample(out: Path, count: int, lines: Path, seed: int = 0) -> list[dict[str, 
 
     Lines that a file there has a verdict for keep it.
     """
-    layout = Layout.finished(out)
+    layout = RunLayout.finished(out)
     pairs = []
     for row in funnel.decisions(layout):
         if row["sha256"] is None or not (picture := layout.picture(row["sha256"], row["type"] or "jpg")).exists():

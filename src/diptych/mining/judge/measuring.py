@@ -1,7 +1,5 @@
 """The third stage: each picture that was had, measured and judged; a row for each answer, in their order."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +10,7 @@ from PIL import Image
 from diptych.mining.checking import Measured, read_json
 from diptych.mining.judge.decode import judge_all, measure
 from diptych.mining.judge.statistics import small
-from diptych.mining.layout import Layout
+from diptych.mining.layout import RunLayout
 from diptych.mining.settings import PictureRules
 from diptych.mining.tables import Row, read_rows, write_json, write_rows
 from diptych.runtime.engine.outcome import Counts
@@ -29,7 +27,7 @@ class Decode:
     judges: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, name: str) -> Counts:
-        layout = Layout(self.out)
+        layout = RunLayout(self.out)
         index = read_json(layout.plan(name), Measured).index
         rows: list[Row] = []
         waiting: list[tuple[Row, Image.Image]] = []

@@ -1,7 +1,5 @@
 """What scores a pair: a protocol, so that any model may; what needs one is handed in as the name of a folder."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Numbers that tell a photograph from a chart, a page of text or an icon, without any network."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.mining.layout import Layout
+from diptych.mining.layout import RunLayout
 from diptych.mining.tables import check_beside, read_table, schema
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import sha256_of
@@ -26,7 +26,7 @@ def key_of(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest())
 
 
-def gather(layout: Layout, shards: Sequence[tuple[str, str]]) -> str:
+def gather(layout: RunLayout, shards: Sequence[tuple[str, str]]) -> str:
     """Writes the file from pairs of an index and what was measured of it; of two answers the later counts."""
     import pyarrow as pa
 
@@ -73,7 +73,7 @@ def _beside(asked: Any, seen: Any, index: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Found:
+class AddressTable:
     """The file, opened. An address leads to its last answer, through redirects to other hosts."""
 
     keys: NDArray[np.uint64]
@@ -81,7 +81,7 @@ class Found:
 
     @classmethod
     @cache
-    def open(cls, path: Path, digest: str) -> Found:
+    def open(cls, path: Path, digest: str) -> AddressTable:
         """`digest` is the file's, so that another file of this name is opened anew."""
         assert digest
         import pyarrow as pa
@@ -92,7 +92,7 @@ class Found:
 
     @classmethod
     @cache
-    def of_others(cls, path: Path, digest: str) -> Found:
+    def of_others(cls, path: Path, digest: str) -> AddressTable:
         """As `open`, where this run did not write it. Raises DataError."""
         import pyarrow as pa
 

@@ -1,7 +1,5 @@
 """The fourth stage: rows of pages meet what is known of their pictures, and pairs are scored."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,12 +9,12 @@ from typing import Any
 from diptych.mining.checking import Object, read_json
 from diptych.mining.judge.decode import MEASURED
 from diptych.mining.judge.scoring import Pair, Scorer
-from diptych.mining.keep.found import NAME, Found
-from diptych.mining.layout import Layout
+from diptych.mining.keep.found import NAME, AddressTable
+from diptych.mining.layout import RunLayout
 from diptych.mining.lists import Lists
 from diptych.mining.pages import licences
 from diptych.mining.pages.reading import body_of
-from diptych.mining.settings import Settings
+from diptych.mining.settings import MiningSettings
 from diptych.mining.tables import Row, read_rows, write_json, write_rows
 from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DiptychError
@@ -29,16 +27,16 @@ class Join:
     """Work of the engine. `scorer` makes one by name (a folder), once in a process; `lists` are what is not wanted."""
 
     out: Path
-    settings: Settings
+    settings: MiningSettings
     found: str
     lists: Lists = field(default_factory=Lists)
     scorer: str | None = None
     load: Callable[[str], Scorer] | None = None
 
     def __call__(self, name: str) -> Counts:
-        layout = Layout(self.out)
+        layout = RunLayout(self.out)
         rows = read_rows(layout.table("pages", read_json(layout.plan(name), Object)["pages"]), "pages")
-        known = Found.open(layout.work(NAME), self.found)
+        known = AddressTable.open(layout.work(NAME), self.found)
         open_rows = [row for row in rows if not row["fails"]]
         answers = known.rows([row["address"] for row in open_rows], self.settings.fetch.redirects)
         for row, about in zip(open_rows, answers, strict=True):
@@ -78,7 +76,7 @@ class Join:
         if self.lists.exclude_picture(row["sha256"], row["dhash"]):
             row["fails"].append("exclude")
 
-    def _score(self, layout: Layout, scorer: Scorer, rows: list[Row]) -> None:
+    def _score(self, layout: RunLayout, scorer: Scorer, rows: list[Row]) -> None:
         least = scorer.least if self.settings.keep.score is None else self.settings.keep.score
         waiting: list[tuple[Row, dict[str, Any], Pair]] = []
         for row in rows:

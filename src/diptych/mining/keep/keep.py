@@ -5,8 +5,6 @@ all their pairs before the best pair of each picture is chosen. Ties go by score
 hashes of the last two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, pairwise

@@ -3,8 +3,6 @@
 A sort with any_value has no order to rely on among equal rows; a least value and a join do.
 """
 
-from __future__ import annotations
-
 from functools import reduce
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The last stage on disk: verdicts for every picture that came in, records and pictures of those that are kept."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -18,7 +16,7 @@ from numpy.typing import NDArray
 
 from diptych.mining.keep.found import key_of
 from diptych.mining.keep.keep import COMMON, HOST, KEPT, Pairs
-from diptych.mining.layout import Layout
+from diptych.mining.layout import RunLayout
 from diptych.mining.pages.addresses import host_of
 from diptych.mining.pages.reading import body_of
 from diptych.mining.pages.texts import KINDS
@@ -32,7 +30,7 @@ IN_A_TAR = 1_000
 
 
 @dataclass(frozen=True)
-class Chosen:
+class KeptTexts:
     """Which text of which row is kept, by shard."""
 
     shards: tuple[str, ...]
@@ -41,7 +39,7 @@ class Chosen:
     starts: NDArray[np.int64]  # of each shard: where its pairs begin
 
 
-def pairs_of(layout: Layout, shards: Sequence[str]) -> tuple[Pairs, Chosen]:
+def pairs_of(layout: RunLayout, shards: Sequence[str]) -> tuple[Pairs, KeptTexts]:
     """Narrow columns of all that is left, in the order of the shards."""
     columns: list[list[Any]] = [[] for _ in range(7)]
     rows: list[int] = []
@@ -68,13 +66,15 @@ def pairs_of(layout: Layout, shards: Sequence[str]) -> tuple[Pairs, Chosen]:
         starts.append(len(rows))
     kinds = (np.uint64, np.uint64, np.uint64, np.uint64, np.uint64, np.float32, np.uint8)
     pairs = Pairs(*(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
-    return pairs, Chosen(tuple(shards), np.array(rows, np.int64), np.array(texts, np.int64), np.array(starts, np.int64))
+    return pairs, KeptTexts(
+        tuple(shards), np.array(rows, np.int64), np.array(texts, np.int64), np.array(starts, np.int64)
+    )
 
 
 _NARROW = ("page", "address", "texts", "fails", "sha256", "dhash")
 
 
-def write_verdicts(layout: Layout, chosen: Chosen, verdict: NDArray[np.uint8], names: Sequence[str]) -> list[Row]:
+def write_verdicts(layout: RunLayout, chosen: KeptTexts, verdict: NDArray[np.uint8], names: Sequence[str]) -> list[Row]:
     """Writes `decisions`, a file a shard of pages; hands back what is kept, in the order of its pictures."""
     kept: list[Row] = []
     _only(layout.decisions, {f"{name}.parquet" for name in names})
@@ -115,7 +115,7 @@ def record(row: Row, by: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write_records(layout: Layout, kept: Sequence[Row], by: str) -> None:
+def write_records(layout: RunLayout, kept: Sequence[Row], by: str) -> None:
     """Pictures first, so that no line ever names one that is not there; then lines; then what no line names goes."""
     for row in kept:
         path = layout.picture(row["sha256"], row["type"] or "jpg")
@@ -141,7 +141,7 @@ def write_records(layout: Layout, kept: Sequence[Row], by: str) -> None:
             path.unlink()
 
 
-def write_tars(folder: Path, layout: Layout, kept: Sequence[Row], by: str) -> None:
+def write_tars(folder: Path, layout: RunLayout, kept: Sequence[Row], by: str) -> None:
     """As img2dataset writes them: 00000.tar with 000000000.jpg, .txt and .json."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, some in enumerate(_pieces(kept, IN_A_TAR)):
@@ -186,7 +186,7 @@ def made_by(scorer: str | None) -> str:
     return f"diptych-mine/rules-{VERSION}/{scorer or 'no-scorer'}"
 
 
-def write_times(layout: Layout, times: dict[str, str], kept: Sequence[Row]) -> None:
+def write_times(layout: RunLayout, times: dict[str, str], kept: Sequence[Row]) -> None:
     """When each kept picture was fetched: in a file of its own, since it differs from run to run."""
     fetched = {row["address"]: times[row["address"]] for row in kept if row["address"] in times}
     write_json(layout.out / "fetched.json", dict(sorted(fetched.items())))

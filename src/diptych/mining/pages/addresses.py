@@ -1,7 +1,5 @@
 """Addresses of pages and pictures: what is usable, and where a picture's own stands in its tag."""
 
-from __future__ import annotations
-
 import re
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 

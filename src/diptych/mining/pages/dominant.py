@@ -3,8 +3,6 @@
 One table of weights, set by hand on the even page templates of the test web and never on the odd ones; no training.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache

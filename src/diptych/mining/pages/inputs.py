@@ -1,7 +1,5 @@
 """What a run is given, told apart by looking, and cut into shards."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import zlib
@@ -27,7 +25,7 @@ TEXT_KEYS = ("caption", "text", "alt", "TEXT", "captions")
 
 
 @dataclass(frozen=True)
-class Source:
+class MiningInput:
     """One file or folder of the inputs."""
 
     kind: Kind
@@ -49,9 +47,9 @@ class Source:
         ]
 
 
-def recognise(given: Sequence[Path], base: str | None) -> list[Source]:
+def recognise(given: Sequence[Path], base: str | None) -> list[MiningInput]:
     """In an order that does not depend on theirs. Raises RecipeError for what is none of the kinds."""
-    found: dict[str, Source] = {}
+    found: dict[str, MiningInput] = {}
     for path in given:
         for source in _sources(path, base):
             found.setdefault(digest(source.kind, source.digest, source.base), source)
@@ -60,16 +58,16 @@ def recognise(given: Sequence[Path], base: str | None) -> list[Source]:
     return [found[key] for key in sorted(found)]
 
 
-def _sources(path: Path, base: str | None) -> Iterator[Source]:
+def _sources(path: Path, base: str | None) -> Iterator[MiningInput]:
     if not path.exists():
         raise RecipeError(f"nothing at {path}; wanted {WANTED}")
     if path.is_file():
-        yield Source(_kind(path), path, sha256_of(path))
+        yield MiningInput(_kind(path), path, sha256_of(path))
         return
     inside = sorted(p for p in path.rglob("*") if p.is_file())
     files = [p for p in inside if p.name.endswith((".warc", ".warc.gz", ".tar"))]
     for one in files:
-        yield Source(_kind(one), one, sha256_of(one))
+        yield MiningInput(_kind(one), one, sha256_of(one))
     if not files:
         pages = html_files(path)
         if not pages:
@@ -79,7 +77,7 @@ def _sources(path: Path, base: str | None) -> Iterator[Source]:
         digest = hashlib.sha256()
         for one in (*pages, *([path / "addresses.tsv"] if base is None else [])):
             digest.update(f"{one.relative_to(path)}\0{sha256_of(one)}\0".encode())
-        yield Source("html", path, digest.hexdigest(), base or "")
+        yield MiningInput("html", path, digest.hexdigest(), base or "")
 
 
 def _kind(path: Path) -> Kind:
@@ -142,7 +140,7 @@ def page_addresses(folder: Path, base: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Line:
+class InputLine:
     """A picture with text, before either is read. `bad` says why it cannot be."""
 
     address: str = ""
@@ -151,7 +149,7 @@ class Line:
     bad: str = ""
 
 
-def lines(path: Path, kind: str) -> Iterator[Line]:
+def lines(path: Path, kind: str) -> Iterator[InputLine]:
     """Of picture addresses with text, of page addresses, or of pictures on this disk."""
     if kind == "pairs" and _is_parquet(path):
         yield from _parquet(path)
@@ -162,7 +160,7 @@ def lines(path: Path, kind: str) -> Iterator[Line]:
                 continue
             if kind == "visit":
                 address = text.strip()
-                yield Line(address) if ADDRESS.match(address) else Line(bad="no address")
+                yield InputLine(address) if ADDRESS.match(address) else InputLine(bad="no address")
             elif path.suffix.lower() == ".tsv":
                 yield _tabbed(text)
             else:
@@ -174,7 +172,7 @@ def _is_parquet(path: Path) -> bool:
         return file.read(4) == b"PAR1"
 
 
-def _parquet(path: Path) -> Iterator[Line]:
+def _parquet(path: Path) -> Iterator[InputLine]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -184,7 +182,7 @@ def _parquet(path: Path) -> Iterator[Line]:
         raise DataError(f"{path} is no whole Parquet file ({error}); copy it again") from error
 
 
-def _of_columns(path: Path, file: Any) -> Iterator[Line]:
+def _of_columns(path: Path, file: Any) -> Iterator[InputLine]:
     names = file.schema_arrow.names
     address = next((name for name in names if name.lower() in ("url", "address", "image_url")), None)
     text = next((name for name in names if name.lower() in ("caption", "text", "alt")), None)
@@ -193,29 +191,29 @@ def _of_columns(path: Path, file: Any) -> Iterator[Line]:
     for batch in file.iter_batches(columns=[address, text]):
         for where, texts in zip(batch[address].to_pylist(), batch[text].to_pylist(), strict=True):
             found = isinstance(where, str) and ADDRESS.match(where)
-            yield Line(where, (str(texts or ""),)) if found else Line(bad="no address")
+            yield InputLine(where, (str(texts or ""),)) if found else InputLine(bad="no address")
 
 
-def _tabbed(text: str) -> Line:
+def _tabbed(text: str) -> InputLine:
     columns = text.rstrip("\n").split("\t")
     where = next((column for column in columns if ADDRESS.match(column)), None)
     if where is None:
-        return Line(bad="no address")
-    return Line(where, tuple(column for column in columns if column is not where and column))
+        return InputLine(bad="no address")
+    return InputLine(where, tuple(column for column in columns if column is not where and column))
 
 
-def _json(text: str, kind: str) -> Line:
+def _json(text: str, kind: str) -> InputLine:
     try:
         entry = parse_json(text)
     except ValueError:
-        return Line(bad="no JSON")
+        return InputLine(bad="no JSON")
     if not isinstance(entry, dict):
-        return Line(bad="no object")
+        return InputLine(bad="no object")
     keys = ("image",) if kind == "pictures" else ADDRESS_KEYS
     where = next((entry[key] for key in keys if isinstance(entry.get(key), str)), None)
     captions = next((entry[key] for key in TEXT_KEYS if isinstance(entry.get(key), str | list) and entry[key]), ())
     texts = (captions,) if isinstance(captions, str) else tuple(one for one in captions if isinstance(one, str))
     page = entry.get("page")
     if not where or (kind != "pictures" and not ADDRESS.match(where)):  # others may not name files of this disk
-        return Line(bad="no address")
-    return Line(where, texts, page if isinstance(page, str) else "")
+        return InputLine(bad="no address")
+    return InputLine(where, texts, page if isinstance(page, str) else "")

@@ -1,7 +1,5 @@
 """The licence of a picture, as its page or its file tells it: rel=license, schema.org, Creative Commons, XMP, IPTC."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

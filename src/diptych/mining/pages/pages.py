@@ -1,7 +1,5 @@
 """A page of HTML as rows: one for each picture on it, the dominant one with its texts."""
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Iterable, Iterator
@@ -12,7 +10,7 @@ from diptych.mining.pages import addresses, licences
 from diptych.mining.pages.dominant import Features, features, mark_alike
 from diptych.mining.pages.surroundings import around
 from diptych.mining.pages.texts import KINDS, Text, Vocabularies, english, judge_languages, judged
-from diptych.mining.settings import Settings, TextRules
+from diptych.mining.settings import MiningSettings, TextRules
 from diptych.runtime.extras import wanted
 
 NEVER = frozenset({"noai", "noimageai", "noml", "noindex", "noimageindex", "none"})
@@ -84,7 +82,7 @@ def _forbidden(value: str) -> bool:
 
 
 def read_page(
-    address: str, body: bytes, settings: Settings, vocabularies: Vocabularies,
+    address: str, body: bytes, settings: MiningSettings, vocabularies: Vocabularies,
     charset: str | None = None, headers: Iterable[tuple[str, str]] = (),
 ) -> Page:  # fmt: skip
     """Never raises for what a page holds. What language it is in is left to `settle`."""
@@ -94,7 +92,7 @@ def read_page(
 
 
 def _read(
-    page: Page, html: str, headers: Iterable[tuple[str, str]], settings: Settings, vocabularies: Vocabularies
+    page: Page, html: str, headers: Iterable[tuple[str, str]], settings: MiningSettings, vocabularies: Vocabularies
 ) -> None:
     """At first, then once more where a page that says it is foreign turned out English."""
     with wanted("diptych mine", "mine"):
@@ -117,7 +115,7 @@ def _read(
         _pictures(tree, page, pictures, base, metas, telling, settings, vocabularies)
 
 
-def settle(pages: Iterable[Page], settings: Settings, vocabularies: Vocabularies) -> None:
+def settle(pages: Iterable[Page], settings: MiningSettings, vocabularies: Vocabularies) -> None:
     """The languages of pages and of texts, and what they leave, of many pages at once.
 
     The model of languages has 57 MB and is read here and there: by itself it is thrice as fast as between two pages.
@@ -148,7 +146,7 @@ def settle_texts(rows: Iterable[Row], rules: TextRules) -> None:
 
 def _pictures(
     tree: Any, page: Page, pictures: list[Any], base: str, metas: list[dict[str, str | None]],
-    telling: list[Any], settings: Settings, vocabularies: Vocabularies,
+    telling: list[Any], settings: MiningSettings, vocabularies: Vocabularies,
 ) -> None:  # fmt: skip
     shared = {
         addresses.absolute(base, meta.get("content") or "")
@@ -218,7 +216,7 @@ def _source(picture: Any) -> str:
     return addresses.sources(picture.attributes, sets)
 
 
-def _texts(picture: Any, seen: Features, settings: Settings, vocabularies: Vocabularies) -> list[Text]:
+def _texts(picture: Any, seen: Features, settings: MiningSettings, vocabularies: Vocabularies) -> list[Text]:
     """By kind, each text once."""
     attributes = picture.attributes
     raw = [("alt", attributes.get("alt") or ""), ("title", attributes.get("title") or "")]

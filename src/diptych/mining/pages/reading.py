@@ -1,7 +1,5 @@
 """The first stage: a shard of any input to rows, one a picture on a page."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterable
@@ -10,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from diptych.mining.checking import Object, read_json
-from diptych.mining.layout import Layout
+from diptych.mining.layout import RunLayout
 from diptych.mining.pages import addresses, inputs, warc
 from diptych.mining.pages.pages import TOGETHER, Page, Row, read_page, settle, settle_texts
 from diptych.mining.pages.tars import HERE, tar_lines
 from diptych.mining.pages.texts import LONGEST, Vocabularies, judged
-from diptych.mining.settings import Settings
+from diptych.mining.settings import MiningSettings
 from diptych.mining.tables import read_rows, write_json, write_rows
 from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DataError
@@ -29,12 +27,12 @@ class ReadPages:
     """Work of the engine: writes the rows of one shard, and the addresses of pictures that its file holds itself."""
 
     out: Path
-    settings: Settings
+    settings: MiningSettings
     words: Path | None = None
     vocabulary: Path | None = None
 
     def __call__(self, name: str) -> Counts:
-        layout = Layout(self.out)
+        layout = RunLayout(self.out)
         vocabularies = Vocabularies.of(self.words, self.vocabulary)
         shard = _Shard(self.settings, vocabularies, layout)
         shard.read(read_json(layout.plan(name), Object))
@@ -46,9 +44,9 @@ class ReadPages:
 
 @dataclass
 class _Shard:
-    settings: Settings
+    settings: MiningSettings
     vocabularies: Vocabularies
-    layout: Layout
+    layout: RunLayout
     rows: list[Row] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     bad: dict[str, int] = field(default_factory=dict)
@@ -134,7 +132,7 @@ class _Shard:
                 self.counts["records page"] += 1
                 self._page(row["final"] or row["address"], body_of(self.layout, index, row), None, ())
 
-    def _lines(self, lines: Iterable[inputs.Line], prefix: str = "", folder: Path = Path()) -> None:
+    def _lines(self, lines: Iterable[inputs.InputLine], prefix: str = "", folder: Path = Path()) -> None:
         for place, line in enumerate(lines):
             self.counts["records"] += 1
             if line.bad:
@@ -147,7 +145,7 @@ class _Shard:
             self.rows.append(self._line(where, line, place))
         settle_texts(self.rows, self.settings.texts)
 
-    def _line(self, where: str, line: inputs.Line, place: int) -> Row:
+    def _line(self, where: str, line: inputs.InputLine, place: int) -> Row:
         texts = [judged("caption", text[:LONGEST], self.settings.texts, self.vocabularies) for text in line.texts]
         kept = [vars(text) for text in texts if text is not None]
         fails = (
@@ -166,7 +164,7 @@ def _plain(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def body_of(layout: Layout, index: str, row: Row) -> bytes:
+def body_of(layout: RunLayout, index: str, row: Row) -> bytes:
     """Raises DataError where the file of bodies is another than its table tells."""
     path = layout.blob(index)
     try:

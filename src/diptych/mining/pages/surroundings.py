@@ -1,7 +1,5 @@
 """The sentences before and after a picture, in its own block; the paper's "surrounding text", whose reach is ours."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from diptych.mining.pages.texts import sentences

@@ -1,8 +1,6 @@
 """Tars as img2dataset writes them: KEY.jpg, KEY.txt, KEY.json, in any order. Read once for what is said of pictures,
 and once more for those that are wanted; never held whole."""
 
-from __future__ import annotations
-
 import lzma
 import tarfile
 import zlib
@@ -21,7 +19,7 @@ PICTURES = ("jpg", "jpeg", "png", "webp")
 DAMAGE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 
 
-def tar_lines(path: Path, key: str) -> Iterator[inputs.Line]:
+def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
     """Its pictures; damage is told after those that were read. `key` tells it from other tars of its name."""
     pictures: dict[str, str] = {}
     texts: dict[str, str] = {}
@@ -44,9 +42,9 @@ def tar_lines(path: Path, key: str) -> Iterator[inputs.Line]:
     for stem, name in pictures.items():
         caption, page = about.get(stem, (None, ""))
         text = texts.get(stem) or caption
-        yield inputs.Line(_address(path, key, name), () if text is None else (text,), page)
+        yield inputs.InputLine(_address(path, key, name), () if text is None else (text,), page)
     if fault or not pictures:
-        yield inputs.Line(bad=fault or "no pictures in the tar")
+        yield inputs.InputLine(bad=fault or "no pictures in the tar")
 
 
 def tar_pictures(path: Path, key: str, wanted: Set[str]) -> Iterator[tuple[str, bytes]]:

@@ -4,8 +4,6 @@ fastwarc raises at a bad header and reads a cut record without a word, so the re
 after a fault, and asks of the record before it whether it was whole.
 """
 
-from __future__ import annotations
-
 import mmap
 import re
 import zlib
@@ -27,7 +25,7 @@ Kind = Literal["page", "picture", "request", "revisit", "other", "large", "bad"]
 
 
 @dataclass
-class Found:
+class WarcRecord:
     """One record. `body` is decoded (chunks, gzip, br); it and `headers` are empty unless the kind was asked for."""
 
     kind: Kind
@@ -63,16 +61,16 @@ def parts(path: Path) -> list[tuple[int, int]]:
 
 def read(
     path: Path, bodies: Container[Kind] = ("page", "picture"), part: tuple[int, int] | None = None
-) -> Iterator[Found]:
+) -> Iterator[WarcRecord]:
     """Every record of the file, or of a part of it, in order, with the bodies of those kinds; never raises for data."""
     if path.stat().st_size == 0:
-        yield Found("bad", why="an empty file")
+        yield WarcRecord("bad", why="an empty file")
         return
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         start, limit = part or (0, len(content))
         seen = False
         while start < limit:
-            held: tuple[int, Found] | None = None
+            held: tuple[int, WarcRecord] | None = None
             fault = ""
             records = _records(path, start, bodies)
             while True:
@@ -92,19 +90,21 @@ def read(
             if held is not None:
                 whole, end = _extent(content, held[0])
                 yield (
-                    held[1] if whole else Found("bad", held[1].address, why="cut short, or of another length than told")
+                    held[1]
+                    if whole
+                    else WarcRecord("bad", held[1].address, why="cut short, or of another length than told")
                 )
                 if end >= limit and content[held[0] : held[0] + 3] != GZIP and _cut_inside(content):
-                    yield Found("bad", why="cut short")
+                    yield WarcRecord("bad", why="cut short")
             if not fault and (held is None or end >= limit or not content[end : min(limit, end + 4096)].strip()):
                 break
             after = end if held is not None else start + 1
             start = _next_record(content, after)
             if fault and (held is None or start > after or start >= limit):
-                yield Found("bad", why=fault if seen or start < limit else f"no WARC: {fault}")
+                yield WarcRecord("bad", why=fault if seen or start < limit else f"no WARC: {fault}")
 
 
-def _records(path: Path, start: int, bodies: Container[Kind]) -> Iterator[tuple[int, Found]]:
+def _records(path: Path, start: int, bodies: Container[Kind]) -> Iterator[tuple[int, WarcRecord]]:
     with wanted("diptych mine", "mine"):
         from fastwarc.warc import ArchiveIterator
     with path.open("rb") as stream:
@@ -113,24 +113,24 @@ def _records(path: Path, start: int, bodies: Container[Kind]) -> Iterator[tuple[
             yield record.stream_pos, _found(record, bodies)
 
 
-def _found(record: Any, bodies: Container[Kind]) -> Found:  # noqa: PLR0911  # a verdict a line
+def _found(record: Any, bodies: Container[Kind]) -> WarcRecord:  # noqa: PLR0911  # a verdict a line
     kind = str(record.record_type)
     address = (record.headers.get("WARC-Target-URI") or "").strip("<>").strip()
     if kind in ("request", "revisit"):
-        return Found("request" if kind == "request" else "revisit", address)
+        return WarcRecord("request" if kind == "request" else "revisit", address)
     if kind not in ("response", "resource"):
-        return Found("other", address)
+        return WarcRecord("other", address)
     http = record.http_headers if kind == "response" else None
     if kind == "response" and http is None:
-        return Found("other", address)
+        return WarcRecord("other", address)
     status = (http.status_code or 0) if http is not None else 200
     shown = (record.http_content_type if http is not None else record.headers.get("Content-Type")) or ""
     media = shown.split(";")[0].strip().lower()
     if status != 200:
-        return Found("other", address, status)
+        return WarcRecord("other", address, status)
     if not media.startswith("image/") and media not in ("text/html", "application/xhtml+xml"):
-        return Found("other", address, status)
-    found = Found(
+        return WarcRecord("other", address, status)
+    found = WarcRecord(
         "picture" if media.startswith("image/") else "page", address, status,
         charset=record.http_charset if http is not None else None, date=record.headers.get("WARC-Date") or "",
     )  # fmt: skip
@@ -141,9 +141,9 @@ def _found(record: Any, bodies: Container[Kind]) -> Found:  # noqa: PLR0911  # a
     try:
         found.body = record.reader.read(MOST_BODY + 1)
     except (OSError, ValueError, RuntimeError) as error:
-        return Found("bad", address, status, why=f"its body: {error}")
+        return WarcRecord("bad", address, status, why=f"its body: {error}")
     if len(found.body) > MOST_BODY:
-        return Found("large", address, status, why=f"over {MOST_BODY:,} bytes")
+        return WarcRecord("large", address, status, why=f"over {MOST_BODY:,} bytes")
     return found
 
 

@@ -1,7 +1,5 @@
 """How captions are written where the command line asks for it in another way than the recipe does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from diptych.models.decoding.options import DecodingOptions

@@ -3,8 +3,6 @@
 A cell is one run of one arm. Its row is kept beside it, so a comparison that was stopped goes on cell by cell.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import as_completed
@@ -46,7 +44,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """What a cell came to; scores are those of the test split, evaluated once."""
 
     task: str  # a name in TASKS
@@ -60,7 +58,7 @@ class Row:
     test: dict[str, float]
 
 
-def compare(cells: Sequence[Cell], processes: int, done: Callable[[Row], object]) -> list[Row]:
+def compare(cells: Sequence[Cell], processes: int, done: Callable[[ComparisonRow], object]) -> list[ComparisonRow]:
     """Run what has no row yet, each in a process of its own thread; hands back the rows in the order of the cells."""
     waiting = [cell for cell in cells if not (cell.folder / ROW).exists()]
     with workers(max(1, min(processes, len(waiting)))) as pool, ending_children():
@@ -69,18 +67,18 @@ def compare(cells: Sequence[Cell], processes: int, done: Callable[[Row], object]
     return [read_row(cell) for cell in cells]
 
 
-def read_row(cell: Cell) -> Row:
-    return Row(**json.loads(text_of(cell.folder / ROW)))
+def read_row(cell: Cell) -> ComparisonRow:
+    return ComparisonRow(**json.loads(text_of(cell.folder / ROW)))
 
 
-def run_cell(cell: Cell) -> Row:
+def run_cell(cell: Cell) -> ComparisonRow:
     """Train one arm on one thread and score it; called in a process of its own."""
     store = Store(Path(cell.store))
     made = train_cell(cell, store)
     predictions, test = evaluate(made.model, store, "test")
     write_atomically(cell.folder / SAID, json.dumps(predictions, ensure_ascii=False).encode())
     of, best = made.result, (made.result.best_step or made.result.step, made.result.best_score or 0.0)
-    row = Row(cell.task, cell.arm, cell.labels, cell.seed, cell.lr, of.step, *best, test)
+    row = ComparisonRow(cell.task, cell.arm, cell.labels, cell.seed, cell.lr, of.step, *best, test)
     write_atomically(cell.folder / ROW, json.dumps(asdict(row), indent=1).encode())
     return row
 

@@ -20,8 +20,8 @@ from rich.console import Console
 
 from diptych.data.formats.table import read
 from diptych.data.store.store import DETECTOR, Store, iterate
-from diptych.runs.demo.comparison import Cell, Row, compare, read_predictions
-from diptych.runs.demo.measure import Measured, measure, report_arms
+from diptych.runs.demo.comparison import Cell, ComparisonRow, compare, read_predictions
+from diptych.runs.demo.measure import MeasuredScores, measure, report_arms
 from diptych.runs.demo.page import TITLE
 from diptych.runs.demo.systems import DEFAULT, begin_with, layers_of, tasks_of
 from diptych.runs.detector import DetectorRecipe, train_detector
@@ -198,18 +198,18 @@ def _cells(config: DemoConfig, store: Store, start: Path, home: Path, system: st
     return cells
 
 
-def run_cells(cells: list[Cell], console: Console) -> list[Row]:
+def run_cells(cells: list[Cell], console: Console) -> list[ComparisonRow]:
     with bar("runs", console) as progress:
         running = progress.add_task("arms", total=len(cells))
 
-        def done(row: Row) -> None:
+        def done(row: ComparisonRow) -> None:
             progress.advance(running)
             console.print(f"{row.task} with {row.labels} scenes, {row.arm}: best on val after {row.best_step} steps")
 
         return compare(cells, PROCESSES, done)
 
 
-def _measure(cells: list[Cell], store: Store, tasks: Sequence[str]) -> Measured:
+def _measure(cells: list[Cell], store: Store, tasks: Sequence[str]) -> MeasuredScores:
     """Beside blind baselines, which know the words of all labelled scenes, and ceilings."""
     predictions: dict[str, dict[str, Predicted]] = {task: {} for task in tasks}
     for cell in cells:
@@ -219,7 +219,7 @@ def _measure(cells: list[Cell], store: Store, tasks: Sequence[str]) -> Measured:
 
 
 def _report(
-    home: Path, measured: Measured, rows: list[Row], cells: list[Cell], store: Store, times: Times,
+    home: Path, measured: MeasuredScores, rows: list[ComparisonRow], cells: list[Cell], store: Store, times: Times,
     seen: Mapping[str, Path], configuration: dict[str, Any],
 ) -> Path:  # fmt: skip
     runs: dict[str, dict[str, Path]] = {name: {"": folder} for name, folder in seen.items()}
@@ -286,7 +286,7 @@ def pretraining(config: DemoConfig, seed: int, system: str = DEFAULT) -> Recipe:
     ])  # fmt: skip
 
 
-def _show(measured: Measured, times: Times, console: Console) -> None:
+def _show(measured: MeasuredScores, times: Times, console: Console) -> None:
     for arms in measured.scores.values():
         for arm, scores in arms.items():
             heading(console, arm)

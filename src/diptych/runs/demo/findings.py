@@ -1,14 +1,12 @@
 """What failed, counted, and as far as can be told why."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from diptych.core import Question, Record, iou
 from diptych.metrics.vqa import answer_accuracy, normalise_answer
 from diptych.runs.demo.gallery import Kinds, absent_words, boxes, cider_by_picture, named_kinds
-from diptych.runs.reports.report import Finding, Row
+from diptych.runs.reports.report import ReportFinding, ReportRow
 from diptych.tasks.baselines import BlindAnswers
 
 MOST = 8  # rows of a finding
@@ -23,7 +21,7 @@ def find(
     answers: Mapping[str, str],
     training: Sequence[Question] = (),
     kinds: Kinds | None = None,
-) -> tuple[Finding, ...]:
+) -> tuple[ReportFinding, ...]:
     """`training`: the questions a blind baseline learns from. `kinds` and the records' objects: Storybook alone."""
     written = [record for record in records if record.key in captions]
     found = [repeated(written, captions)] if written else []
@@ -40,18 +38,22 @@ def find(
     return tuple(found)
 
 
-def repeated(records: Sequence[Record], captions: Mapping[str, str]) -> Finding:
+def repeated(records: Sequence[Record], captions: Mapping[str, str]) -> ReportFinding:
     """A model that has learnt little says the same of everything."""
     counts = Counter(captions[record.key] for record in records)
     noun = "caption" if len(counts) == 1 else "captions"
     text = f"{len(counts)} different {noun} for {len(records)} pictures. A good model rarely writes one twice."
-    rows = (Row(caption, f"{count}×", count / len(records)) for caption, count in counts.most_common(MOST) if count > 1)
-    return Finding("Captions written more than once", text, tuple(rows))
+    rows = (
+        ReportRow(caption, f"{count}×", count / len(records))
+        for caption, count in counts.most_common(MOST)
+        if count > 1
+    )
+    return ReportFinding("Captions written more than once", text, tuple(rows))
 
 
 def named_but_absent(
     records: Sequence[Record], class_names: Sequence[str], captions: Mapping[str, str], kinds: Kinds
-) -> Finding:
+) -> ReportFinding:
     """Objects of a caption that the picture lacks, and whether the detector or the words made them up."""
     counts: Counter[str] = Counter()
     with_any = seen = 0
@@ -71,8 +73,8 @@ def named_but_absent(
             else ""
         )
     )
-    rows = (Row(kind, str(count), count / max(len(records), 1)) for kind, count in counts.most_common(MOST))
-    return Finding("Named, but not there", text, tuple(rows))
+    rows = (ReportRow(kind, str(count), count / max(len(records), 1)) for kind, count in counts.most_common(MOST))
+    return ReportFinding("Named, but not there", text, tuple(rows))
 
 
 def missed_things(records: Sequence[Record], class_names: Sequence[str]) -> dict[str, list[str]]:
@@ -90,7 +92,7 @@ def missed_things(records: Sequence[Record], class_names: Sequence[str]) -> dict
 
 def missed_by_the_detector(
     records: Sequence[Record], missed: Mapping[str, Sequence[str]], captions: Mapping[str, str]
-) -> Finding:
+) -> ReportFinding:
     there = Counter(thing.kind for record in records for thing in record.objects)
     gone = Counter(kind for record in records for kind in missed[record.key])
     text = f"The detector missed or misnamed {gone.total()} of {there.total()} objects."
@@ -103,13 +105,13 @@ def missed_by_the_detector(
             f"where something is missing ({len(partly)}) {sum(partly) / len(partly):.1f}."
         )
     worst = sorted(gone, key=lambda kind: (-gone[kind] / there[kind], kind))[:MOST]
-    rows = (Row(kind, f"{gone[kind]} of {there[kind]}", gone[kind] / there[kind]) for kind in worst)
-    return Finding("Missed by the detector", text, tuple(rows))
+    rows = (ReportRow(kind, f"{gone[kind]} of {there[kind]}", gone[kind] / there[kind]) for kind in worst)
+    return ReportFinding("Missed by the detector", text, tuple(rows))
 
 
 def wrong_by_kind(
     questions: Sequence[Question], answers: Mapping[str, str], training: Sequence[Question] = ()
-) -> Finding:
+) -> ReportFinding:
     by_kind: dict[str, list[float]] = defaultdict(list)
     confused: Counter[tuple[str, str]] = Counter()
     blind = BlindAnswers.of(training) if training else None
@@ -126,12 +128,12 @@ def wrong_by_kind(
     text = f"{sum(wrong.values())} of {len(questions)} answers are wrong (fewer than half the people's agreement)."
     if blind is not None:
         text += f" {100 * as_blind / len(questions):.0f}% of the answers are what the question alone would suggest."
-    rows = [Row(kind, f"{wrong[kind]} of {len(r)}", wrong[kind] / len(r)) for kind, r in sorted(by_kind.items())]
+    rows = [ReportRow(kind, f"{wrong[kind]} of {len(r)}", wrong[kind] / len(r)) for kind, r in sorted(by_kind.items())]
     rows += [
-        Row(f"said “{given}” for “{wanted}”", f"{count}×", count / len(questions))
+        ReportRow(f"said “{given}” for “{wanted}”", f"{count}×", count / len(questions))
         for (wanted, given), count in confused.most_common(MOST)
     ]
-    return Finding("Wrong answers, by kind and as they were confused", text, tuple(rows))
+    return ReportFinding("Wrong answers, by kind and as they were confused", text, tuple(rows))
 
 
 def asked_of_what_was_missed(
@@ -139,7 +141,7 @@ def asked_of_what_was_missed(
     missed: Mapping[str, Sequence[str]],
     answers: Mapping[str, str],
     kinds: Kinds,
-) -> Finding:
+) -> ReportFinding:
     """Whether wrong answers are the detector' fault: nobody can tell the colour of what is not seen."""
     groups: dict[str, list[float]] = {"all that it names was found": [], "something it names was missed": []}
     found, gone = groups.values()
@@ -149,9 +151,11 @@ def asked_of_what_was_missed(
             right = answer_accuracy(answers[question.key], question.answers)
             (gone if about & set(missed[record.key]) else found).append(right)
     rows = (
-        Row(f"{name} ({len(rights)} questions)", f"{100 * sum(rights) / len(rights):.1f}", sum(rights) / len(rights))
+        ReportRow(
+            f"{name} ({len(rights)} questions)", f"{100 * sum(rights) / len(rights):.1f}", sum(rights) / len(rights)
+        )
         for name, rights in groups.items()
         if rights
     )
     text = "Accuracy of the questions that name a thing of the picture, by whether the detector found it."
-    return Finding("Could it have known?", text, tuple(rows))
+    return ReportFinding("Could it have known?", text, tuple(rows))

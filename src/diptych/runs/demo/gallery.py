@@ -1,7 +1,5 @@
 """Test pictures with what the detector saw and what a model said."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -10,7 +8,7 @@ from typing import TypeVar
 from diptych.core import Question, Record
 from diptych.metrics.captions import caption_items
 from diptych.metrics.vqa import answer_accuracy, normalise_answer
-from diptych.runs.reports.report import Answered, Box, Shown, Word
+from diptych.runs.reports.report import Answered, Box, ShownPicture, Word
 from diptych.storybook.grammar import plural
 from diptych.storybook.kinds import KINDS
 
@@ -31,11 +29,11 @@ def shown(
     captions: Mapping[str, str],
     answers: Mapping[str, str],
     kinds: Kinds | None = None,
-) -> list[Shown]:
+) -> list[ShownPicture]:
     """One for each record, in order. Ground truth (`objects`) is used to mark words, and only with `kinds`."""
     scores = cider_by_picture(records, captions)
     return [
-        Shown(
+        ShownPicture(
             key=record.key,
             picture=record.image,
             size=record.size or (record.regions.size if record.regions is not None else (1, 1)),

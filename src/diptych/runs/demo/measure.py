@@ -1,7 +1,5 @@
 """The report of a comparison: what each arm says of the test split, its scores, and the page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +14,7 @@ from diptych.tasks.vqa import answered_questions
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredScores:
     """All arms of all tasks on one split. The gain is that of the second arm over the first."""
 
     records: tuple[Record, ...]
@@ -28,7 +26,7 @@ class Measured:
 
 def measure(
     predictions: Mapping[str, Mapping[str, Predicted]], records: Sequence[Record], training: Sequence[Record]
-) -> Measured:
+) -> MeasuredScores:
     """`said`: task -> arm -> words. `records`: what was asked about; `training` teaches the blind baselines."""
     scores: dict[str, dict[str, Scores]] = {}
     gains: dict[str, Score] = {}
@@ -39,7 +37,7 @@ def measure(
         if scoring.gain is not None and len(by_arm) > 1:
             first, second, *_ = by_arm.values()
             gains[task] = scoring.gain(first, second, records)
-    return Measured(tuple(records), tuple(training), predictions, scores, gains)
+    return MeasuredScores(tuple(records), tuple(training), predictions, scores, gains)
 
 
 def baselines_of(
@@ -52,7 +50,7 @@ def baselines_of(
 
 def report_arms(
     out: Path,
-    measured: Measured,
+    measured: MeasuredScores,
     class_names: Sequence[str],
     runs: Mapping[str, Mapping[str, Path]],
     seconds: Mapping[str, float],

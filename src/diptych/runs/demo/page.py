@@ -1,7 +1,5 @@
 """The demo's report, from what its stages leave: scores, logs of runs, records, and what was said of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +8,7 @@ from diptych.core import Question, Record
 from diptych.runs.demo.findings import find
 from diptych.runs.demo.gallery import STORYBOOK, evenly, shown
 from diptych.runs.reports.charts import chart
-from diptych.runs.reports.report import Arm, Chart, Comparison, Report, Stage
+from diptych.runs.reports.report import Arm, Chart, Comparison, Report, TimedStage
 from diptych.tasks import TASKS, find_task
 from diptych.tasks.scores import Score, Scores
 
@@ -54,7 +52,7 @@ def demo_report(
         f"detector's, words are from {speaker}. A waved line marks a thing that is not in the picture.",
         findings=find(records, class_names, captions, answers, training, STORYBOOK),
         worst=tuple(sorted(scored, key=lambda one: (one.cider or 0.0, one.key))[:6]),
-        stages=tuple(Stage(name, time, (memory_mib or {}).get(name)) for name, time in seconds.items()),
+        stages=tuple(TimedStage(name, time, (memory_mib or {}).get(name)) for name, time in seconds.items()),
         footer=footer,
     )
 
@@ -83,11 +81,11 @@ def _comparison(task: str, arms: Mapping[str, Scores], notes: Mapping[str, str],
         f"{spec.title} of {of.pictures} test pictures",
         tuple(Arm(name, scores, notes.get(name, "")) for name, scores in arms.items()),
         drawn,
-        "" if gain is None else _gain(list(arms), gain),
+        "" if gain is None else gain_of(list(arms), gain),
     )
 
 
-def _gain(arms: Sequence[str], gain: Score) -> str:
+def gain_of(arms: Sequence[str], gain: Score) -> str:
     text = f"{arms[1]} minus {arms[0]}: {gain.name} {gain.value:+.1f}"
     if gain.low is None or gain.high is None:
         return text

@@ -1,7 +1,5 @@
 """What the demo asks of each system, and how it begins; the drawn world and what was seen in it are shared."""
 
-from __future__ import annotations
-
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.systems import RECIPES, SYSTEMS, find_recipe
 from diptych.systems.recipe import Recipe

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from diptych.data.store.store import Store, iterate
-from diptych.runs.demo.comparison import Cell, Row, read_predictions
+from diptych.runs.demo.comparison import Cell, ComparisonRow, read_predictions
 from diptych.runs.demo.demo import (
     PRETRAINED,
     RATES,
@@ -71,11 +71,11 @@ def thorough(out: Path, config: ThoroughConfig, console: Console) -> dict[str, A
     with times.stage("arms"):
         rows = run_cells(cells, console)
     with times.stage("scratch, longer"):
-        longer = list(_longer(cells, rows, config))
+        longer = list(longer_cells(cells, rows, config))
         rows += run_cells(longer, console)
     baselines = _bounds(store, cells)
     results: dict[str, Any] = {
-        "figures": _figures(rows),
+        "figures": figures_of(rows),
         "held against": baselines,
         "rates": {f"{task}, {arm}": rate for (task, arm), rate in RATES.items()},
         "rounds": [asdict(row) for row in rows],
@@ -102,7 +102,7 @@ def _cells(config: ThoroughConfig, store: Store, starts: Sequence[Path], out: Pa
                     )
 
 
-def _longer(cells: Sequence[Cell], rows: Sequence[Row], config: ThoroughConfig) -> Iterator[Cell]:
+def longer_cells(cells: Sequence[Cell], rows: Sequence[ComparisonRow], config: ThoroughConfig) -> Iterator[Cell]:
     """From scratch for as many steps as pre-training and fine-tuning took together, the rate falling to 0."""
     for cell, row in zip(cells, rows, strict=True):
         if cell.arm == PRETRAINED and cell.seed < config.longer_seeds:
@@ -115,7 +115,7 @@ def _longer(cells: Sequence[Cell], rows: Sequence[Row], config: ThoroughConfig) 
             )
 
 
-def _figures(rows: Sequence[Row]) -> dict[str, Any]:
+def figures_of(rows: Sequence[ComparisonRow]) -> dict[str, Any]:
     """task -> labelled scenes -> arm -> score, and what pre-training gains, seed against seed."""
     figures: dict[str, Any] = {}
     for task, labels, of_both in _grouped(rows):
@@ -130,8 +130,8 @@ def _figures(rows: Sequence[Row]) -> dict[str, Any]:
     return figures
 
 
-def _grouped(rows: Sequence[Row]) -> Iterator[tuple[str, int, list[Row]]]:
-    def which(row: Row) -> tuple[str, int]:
+def _grouped(rows: Sequence[ComparisonRow]) -> Iterator[tuple[str, int, list[ComparisonRow]]]:
+    def which(row: ComparisonRow) -> tuple[str, int]:
         return row.task, row.labels
 
     for (task, labels), group in groupby(sorted(rows, key=lambda row: (*which(row), row.seed)), key=which):
@@ -151,13 +151,13 @@ def _bounds(store: Store, cells: Sequence[Cell]) -> dict[str, dict[str, dict[str
     return {task: baselines_of(task, predicted, test, training, SCORES[task]) for task, predicted in asked.items()}
 
 
-def _table(task: str, rows: Sequence[Row], baselines: dict[str, dict[str, float | None]]) -> Table:
+def _table(task: str, rows: Sequence[ComparisonRow], baselines: dict[str, dict[str, float | None]]) -> Table:
     table = Table(title=f"{task}: mean of the seeds (least to most)")
     for column in ("scenes", "arm", *SCORES[task]):
         table.add_column(column)
     for name in ("blind", "ceiling"):
         table.add_row("", name, *(f"{baselines[score][name]:.1f}" for score in SCORES[task]))
-    for labels, arms in _figures(rows)[task].items():
+    for labels, arms in figures_of(rows)[task].items():
         for arm, scores in arms.items():
             table.add_row(labels, arm, *(_shown(scores[score]) for score in SCORES[task]))
     return table

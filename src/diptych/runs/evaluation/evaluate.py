@@ -1,7 +1,5 @@
 """`diptych evaluate`: the scores of a model on a split, or of a file of results that anyone wrote."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Retrieval over a split of a store: all pairs, or a sample of queries and a shortlist; kept in files, resumed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +21,7 @@ from diptych.runs.prepare import in_split
 from diptych.runs.tasks import pixels_of
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.progress import bar
-from diptych.tasks.gallery import Cells, Gallery, Records, joined, open_table
+from diptych.tasks.gallery import Cells, Records, RetrievalGallery, joined, open_table
 from diptych.tasks.matching import Retrieval, rankings
 from diptych.tasks.recall import recall_scores, shortlist_notes
 from diptych.tasks.scores import Scores
@@ -66,7 +64,7 @@ def retrieve(
         raise RecipeError("--shortlist-by picks the candidates of --shortlist N; give both")
     if extent.folds > 1 and (extent.queries or extent.shortlist):
         raise RecipeError("--folds ranks every pair of a fold; leave out --queries and --shortlist")
-    gallery = Gallery.of(*_records(model, store, in_split(store, split, "--split")))
+    gallery = RetrievalGallery.of(*_records(model, store, in_split(store, split, "--split")))
     task = _task(model)
     table = open_table(gallery, folder, fingerprint(model))
     sampled = extent.queries or (EXACT_BESIDE_SHORTLIST if extent.shortlist else None)
@@ -123,7 +121,7 @@ def _records(model: ModelFolder, store: Store, indices: Sequence[int]) -> tuple[
     return _Lazy(store, indices, pixels), [store.words(index) for index in indices]
 
 
-def _drawn(gallery: Gallery, sampled: int | None, extent: Extent) -> tuple[list[int], list[int]]:
+def _drawn(gallery: RetrievalGallery, sampled: int | None, extent: Extent) -> tuple[list[int], list[int]]:
     """Pictures that ask for captions, and captions that ask for pictures: all of them, or a sample."""
 
     def of(count: int) -> list[int]:
@@ -145,13 +143,13 @@ def _asked(short: tuple[Cells, Cells], extent: Extent) -> tuple[Cells, Cells]:
     return of_pictures, of_captions
 
 
-def _cells(gallery: Gallery, pictures: Sequence[int], captions: Sequence[int]) -> Cells:
+def _cells(gallery: RetrievalGallery, pictures: Sequence[int], captions: Sequence[int]) -> Cells:
     """All captions of the asked pictures, and the asked captions of all."""
     whole, some, asked = np.arange(len(gallery.captions)), np.array(captions, dtype=np.int64), set(pictures)
     return [whole if row in asked else some for row in range(len(gallery.keys))]
 
 
-def _folds(gallery: Gallery, folds: int) -> tuple[Cells, Cells] | None:
+def _folds(gallery: RetrievalGallery, folds: int) -> tuple[Cells, Cells] | None:
     """For each picture the captions, and for each caption the pictures, of its fold; None where there is one alone."""
     if folds == 1:
         return None
@@ -176,7 +174,7 @@ def shortlist_cells(short: tuple[Cells, Cells]) -> Cells:
 
 
 def _shortlist(
-    model: ModelFolder, store: Store, split: str, gallery: Gallery, most: int, by: ModelFolder | None
+    model: ModelFolder, store: Store, split: str, gallery: RetrievalGallery, most: int, by: ModelFolder | None
 ) -> tuple[Cells, Cells]:
     if by is None:
         return _shortlister(model, store, split).choose(gallery, most)

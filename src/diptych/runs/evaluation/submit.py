@@ -6,8 +6,6 @@ vcr    annot_id, answer_0..3, rationale_conditioned_on_a0_0..3, ..., rationale_c
        a line a question, of probabilities (rowanz/r2c, models/eval_for_leaderboard.py)
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

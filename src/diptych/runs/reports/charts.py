@@ -1,7 +1,5 @@
 """Learning curves from the logs of runs, and where their lines go on the page."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -72,7 +70,7 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     name: str
     points: str  # of an SVG polyline
     last: tuple[float, float]
@@ -81,13 +79,13 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class ChartDrawing:
     title: str
     x: str
     y: str
     across: tuple[Tick, ...]
     up: tuple[Tick, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
     width: int = WIDTH
     height: int = HEIGHT
     left: int = LEFT
@@ -95,7 +93,7 @@ class Drawing:
     right: int = WIDTH - RIGHT
 
 
-def draw(chart: Chart) -> Drawing:
+def draw(chart: Chart) -> ChartDrawing:
     """Where everything goes. The axis begins at 0 where it must, or where the values come near it."""
     xs = [x for curve in chart.curves for x, _ in curve.points] or [0.0, 1.0]
     ys = [y for curve in chart.curves for _, y in curve.points] or [0.0, 1.0]
@@ -115,8 +113,8 @@ def draw(chart: Chart) -> Drawing:
         places = tuple(place(x, y) for x, y in curve.points)
         few = places if len(places) <= 30 else ()
         joined = " ".join(f"{x},{y}" for x, y in places)
-        lines.append(Line(curve.name, joined, places[-1], _short(curve.points[-1][1]), few))
-    return Drawing(
+        lines.append(ChartLine(curve.name, joined, places[-1], _short(curve.points[-1][1]), few))
+    return ChartDrawing(
         chart.title, chart.x, chart.y,
         tuple(Tick(place(x, low)[0], _short(x)) for x in across if x <= max(xs)),
         tuple(Tick(place(0, y)[1], _short(y)) for y in up), tuple(lines),

@@ -4,8 +4,6 @@ All text goes through jinja2's autoescape, drawings too (they are SVG in the tem
 that a caption or a class name can hold anything. A content security policy refuses whatever would be fetched.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import os
@@ -20,7 +18,7 @@ from PIL import Image
 from diptych.runs.reports.charts import draw
 from diptych.runs.reports.environment import environment
 from diptych.runs.reports.labels import lay_out
-from diptych.runs.reports.report import Arm, Box, Comparison, Report, Shown
+from diptych.runs.reports.report import Arm, Box, Comparison, Report, ShownPicture
 from diptych.runs.reports.tables import figure
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import text_of, write_atomically
@@ -137,7 +135,7 @@ def _hues(report: Report) -> dict[str, int]:
     return {name: number % COLOURS for number, name in enumerate(dict.fromkeys([*arms, *curves]))}
 
 
-def _shown_uri(shown: Shown) -> str:
+def _shown_uri(shown: ShownPicture) -> str:
     return "" if shown.picture is None else picture_uri(shown.picture)
 
 

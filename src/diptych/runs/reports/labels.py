@@ -1,7 +1,5 @@
 """Names of regions on a picture, where they hide each other least."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

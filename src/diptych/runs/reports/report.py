@@ -1,7 +1,5 @@
 """What a report holds: plain data, so that anything can be reported, and a page that draws it (html.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,7 +74,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownPicture:
     """One picture of the gallery with what was said of it."""
 
     key: str
@@ -94,7 +92,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     """One line of a finding; `share` from 0 to 1 draws a bar."""
 
     label: str
@@ -103,16 +101,16 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Finding:
+class ReportFinding:
     """Something that failed, counted, and as far as can be told why."""
 
     title: str
     text: str
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ReportRow, ...] = ()
 
 
 @dataclass(frozen=True)
-class Stage:
+class TimedStage:
     name: str
     seconds: float
     memory_mib: float | None = None  # the most that all processes held at one time
@@ -125,9 +123,9 @@ class Report:
     configuration: Mapping[str, str] = field(default_factory=dict)
     comparisons: tuple[Comparison, ...] = ()
     charts: tuple[Chart, ...] = ()
-    gallery: tuple[Shown, ...] = ()
+    gallery: tuple[ShownPicture, ...] = ()
     gallery_text: str = ""  # who speaks, and how the pictures were chosen
-    findings: tuple[Finding, ...] = ()
-    worst: tuple[Shown, ...] = ()  # the lowest-scoring captions
-    stages: tuple[Stage, ...] = ()
+    findings: tuple[ReportFinding, ...] = ()
+    worst: tuple[ShownPicture, ...] = ()  # the lowest-scoring captions
+    stages: tuple[TimedStage, ...] = ()
     footer: str = ""  # command, version, machine

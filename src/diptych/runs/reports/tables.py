@@ -1,7 +1,5 @@
 """Scores on a terminal."""
 
-from __future__ import annotations
-
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -19,11 +17,11 @@ def score_table(scores: Scores) -> Group:
     for column in ("value", "95% interval", "blind", "ceiling", "of ceiling"):
         table.add_column(column, justify="right", no_wrap=True)
     for score in scores.scores:
-        table.add_row(*_row(score))
+        table.add_row(*score_row(score))
     return Group(Text(of + covered, style="bold"), table, *(Text(note, style="dim") for note in scores.notes))
 
 
-def _row(score: Score) -> tuple[str, ...]:
+def score_row(score: Score) -> tuple[str, ...]:
     interval = "" if score.low is None or score.high is None else f"{score.low:.1f} to {score.high:.1f}"
     # A ceiling of nothing, as BLEU's of a few pictures, is a small number above 0.
     share = f"{100 * score.value / score.ceiling:.0f}%" if score.ceiling and score.ceiling >= 0.05 else ""

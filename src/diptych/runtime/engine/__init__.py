@@ -5,8 +5,6 @@ already is not its business: who asks passes over those. So a kill costs the sha
 shard that is made twice (Ray does so when a worker dies) is harmless.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 

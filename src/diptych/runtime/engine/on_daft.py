@@ -1,7 +1,5 @@
 """Shards as the rows of a Daft plan: a batch UDF of batch size 1 gets a shard's name and returns its counts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Shards on a Ray cluster: the one that RAY_ADDRESS names, or one of this machine for as long as the work takes."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

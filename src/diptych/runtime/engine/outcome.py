@@ -1,7 +1,5 @@
 """What a shard's function returned or raised, as data: engines wrap exceptions, and lose their fields."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

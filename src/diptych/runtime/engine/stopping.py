@@ -1,7 +1,5 @@
 """SIGTERM and Ctrl-C while shards are made: what is under way is thrown away, what is whole stays, exit code 75."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

@@ -113,7 +113,7 @@ class Follow(nn.Module):
         return scores[:, 0], torch.stack(grown)[..., : count + 1, :]
 
 
-class Answer(nn.Module):
+class AnswerProgram(nn.Module):
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model

@@ -4,8 +4,6 @@ It needs numpy, Pillow, tokenizers, and onnxruntime or torch.
 The folder that it lies in holds program.json, tokenizer.json and the programs. No code of Diptych is used.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence
@@ -44,7 +42,7 @@ class Program:
         return [one.numpy() for one in (found if isinstance(found, tuple | list) else (found,))]
 
 
-class Model:
+class ExportedModel:
     def __init__(self, folder: Path) -> None:
         from tokenizers import Tokenizer
 
@@ -222,7 +220,7 @@ def pad(rows: Array, most: int) -> Array:
 def main() -> None:
     if len(sys.argv) < 2:
         raise SystemExit("usage: python run.py PICTURE [QUESTION]")
-    model = Model(Path(__file__).parent)
+    model = ExportedModel(Path(__file__).parent)
     picture = open_picture(sys.argv[1])
     if "answer" in model.programs:
         if len(sys.argv) < 3:

@@ -1,7 +1,5 @@
 """`diptych export`: the programs of a model in a folder, with the facts that the runner beside them needs."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil
@@ -23,7 +21,7 @@ from diptych.runtime.extras import wanted
 from diptych.runtime.files import check_name, holds_something, whole_folder
 from diptych.serving.export.programs import (
     REGIONS,
-    Answer,
+    AnswerProgram,
     Begin,
     Detect,
     DetectGrid,
@@ -128,7 +126,13 @@ def _programs(folder: ModelFolder, detector: StorybookDetector | Grid, task: str
     if task == "answers":
         text = torch.full((3, 7), config.vocabulary.sep)
         inputs = (text, torch.ones(3, 7, dtype=torch.bool), *regions)
-        yield "answer", Answer(folder.model), inputs, ("text", "text_present", *REGIONS), (pairs, pairs, of_regions)
+        yield (
+            "answer",
+            AnswerProgram(folder.model),
+            inputs,
+            ("text", "text_present", *REGIONS),
+            (pairs, pairs, of_regions),
+        )
         return
     begin = Begin(folder.model)
     yield "begin", begin, regions, REGIONS, (of_regions,)

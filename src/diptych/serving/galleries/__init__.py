@@ -3,8 +3,6 @@
 Either knows a picture by the SHA-256 of its file, and holds vectors of one model alone.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from diptych.runtime.errors import RecipeError

@@ -1,7 +1,5 @@
 """Pictures of a folder by what is in their files: one that was copied, renamed or touched is not looked at again."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

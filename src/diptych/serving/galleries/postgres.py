@@ -7,8 +7,6 @@ One connection is kept, and made anew where the database was away meanwhile. The
 (PGPASSWORD, a service file, .pgpass); an address with one is refused, as others could read it.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

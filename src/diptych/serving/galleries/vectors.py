@@ -1,7 +1,5 @@
 """Vectors of pictures, kept by the content of their pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

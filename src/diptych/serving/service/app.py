@@ -1,7 +1,5 @@
 """The service as an ASGI application: its routes are made of the tasks that can be asked."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,7 +13,7 @@ from starlette.responses import Response
 
 from diptych.runtime.errors import DiptychError
 from diptych.serving.service.pages import Pages
-from diptych.serving.service.problems import Problem, Refused
+from diptych.serving.service.problems import Problem, RequestRefused
 from diptych.serving.service.service import Service
 from diptych.tasks import asked_tasks
 from diptych.tasks.asking import Asking, Message
@@ -59,7 +57,7 @@ def make_app(service: Service) -> FastAPI:
             openapi_extra={"requestBody": _body(spec.asked)},
         )
     Pages(service, app).add()
-    for kind in (Refused, DiptychError, HTTPException, RequestValidationError, Exception):
+    for kind in (RequestRefused, DiptychError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _problem)
     return app
 
@@ -88,13 +86,13 @@ def _endpoint(service: Service, task: str, asking: Asking) -> Callable[[Request]
 
 
 async def _problem(_: Request, error: Exception) -> Response:
-    if isinstance(error, Refused):
+    if isinstance(error, RequestRefused):
         return error.response()
     if isinstance(error, HTTPException):
         way = {404: "there is nothing at this address; GET /docs names what there is", 405: "another method is wanted"}
-        return Refused(error.status_code, way.get(error.status_code, str(error.detail))).response()
+        return RequestRefused(error.status_code, way.get(error.status_code, str(error.detail))).response()
     log.error("a fault of Diptych: please report it", exc_info=error)
-    return Refused(500, "a fault of the service; its log has it").response()
+    return RequestRefused(500, "a fault of the service; its log has it").response()
 
 
 def _body(asking: Asking) -> dict[str, Any]:

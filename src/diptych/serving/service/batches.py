@@ -1,7 +1,5 @@
 """A batch of requests for one model, answered: regions are found for all pictures at once, then each task in a pass."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,8 +8,8 @@ from pathlib import Path
 from diptych.core import Record
 from diptych.runtime.errors import DataError, DiptychError, GalleryError
 from diptych.serving.predictor import AnyPicture, Predictor
-from diptych.serving.service.pictures import Gallery
-from diptych.serving.service.problems import Refused
+from diptych.serving.service.pictures import PictureGallery
+from diptych.serving.service.problems import RequestRefused
 from diptych.serving.service.worker import Job, refuse
 from diptych.tasks import TaskSpec, asked_tasks
 from diptych.tasks.asking import Message, begin_drawing
@@ -23,10 +21,10 @@ Pair = tuple[Job, Record]
 KEPT = 20.0  # a folder is looked through for a twentieth of the time at most
 
 
-class Batches:
+class RequestBatches:
     """What the worker calls. `models` by name; `gallery` is what a search goes through."""
 
-    def __init__(self, models: Mapping[str, Predictor], gallery: Gallery | None) -> None:
+    def __init__(self, models: Mapping[str, Predictor], gallery: PictureGallery | None) -> None:
         self.models, self.gallery = models, gallery
 
     def __call__(self, jobs: Sequence[Job]) -> None:
@@ -93,14 +91,16 @@ class Batches:
 
     def _search(self, predictor: Predictor, job: Job) -> SearchHits:
         if self.gallery is None:
-            raise Refused(422, "this service has no pictures to search; start it with --pictures FOLDER")
+            raise RequestRefused(422, "this service has no pictures to search; start it with --pictures FOLDER")
         try:
             found = predictor.search(
                 job.asked.query, self.gallery.folder, gallery=self.gallery.address, most=job.asked.most, keep=KEPT
             )
         except GalleryError as error:  # its address is nothing for clients
             log.error(str(error))
-            raise Refused(503, "the database of this service's gallery does not answer; its log says why") from error
+            raise RequestRefused(
+                503, "the database of this service's gallery does not answer; its log says why"
+            ) from error
         named, used = self.gallery.name, predictor.precision
         best = found.hits[: job.asked.most]
         hits = tuple(SearchHit(picture=named(hit.picture), precision=used, score=hit.score) for hit in best)
@@ -137,4 +137,4 @@ def explain_error(error: BaseException, models: Mapping[str, Predictor], gallery
             text = text.replace(str(predictor.features), "the features")
     if gallery is not None:
         text = text.replace(str(gallery), "the gallery")
-    return text if isinstance(error, DiptychError | Refused) else "a fault of the service; its log has it"
+    return text if isinstance(error, DiptychError | RequestRefused) else "a fault of the service; its log has it"

@@ -1,7 +1,5 @@
 """What every request passes first, and every answer last: who may ask, from where, and the line in the log."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hmac
@@ -19,7 +17,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from diptych.serving.service.problems import Refused
+from diptych.serving.service.problems import RequestRefused
 
 OPEN = ("/healthz", "/readyz")  # asked by machinery that has no token
 POLICY = {
@@ -34,7 +32,7 @@ POLICY = {
 log = logging.getLogger("diptych.serve")
 
 
-class Guard:
+class RequestGuard:
     """Refuses other hosts (421), other sites (403) and whoever lacks the token (401); sets the security headers."""
 
     def __init__(self, app: ASGIApp, token: str | None = None, hosts: Iterable[str] = ()) -> None:
@@ -60,7 +58,7 @@ class Guard:
         try:
             self._check(scope)
             await self.app(scope, receive, guarded)
-        except Refused as refused:
+        except RequestRefused as refused:
             response = refused.response()
             if refused.status == 401:
                 response.headers["WWW-Authenticate"] = 'Basic realm="diptych", charset="UTF-8"'
@@ -72,12 +70,12 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._ours(host):
-            raise Refused(
+            raise RequestRefused(
                 421, f"this service is not {host[:100]!r}; ask it by its address, or start it with --allow-host", "host"
             )
         self._check_site(scope, headers, host)
         if self.token is not None and scope["path"] not in OPEN and not self._knows_token(headers):
-            raise Refused(
+            raise RequestRefused(
                 401, "this service wants its token: Authorization: Bearer TOKEN, or as the password", "authorization"
             )
 
@@ -98,7 +96,7 @@ class Guard:
         asks = scope["method"] not in ("GET", "HEAD")
         elsewhere = asks and headers.get("sec-fetch-site") in ("cross-site", "same-site")
         if elsewhere or (origin is not None and _place(origin) != host.lower()):
-            raise Refused(
+            raise RequestRefused(
                 403, f"a page of another site asks ({(origin or 'unnamed')[:100]}); open the service's own", "origin"
             )
 

@@ -1,7 +1,5 @@
 """What a service takes on: more is refused by name."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

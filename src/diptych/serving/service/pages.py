@@ -1,7 +1,5 @@
 """Everything of the service that is read: the page, the documents, the models, the pictures and the state."""
 
-from __future__ import annotations
-
 import asyncio
 from importlib.resources import files
 from typing import Any
@@ -12,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import HTMLResponse, Response
 
 from diptych.serving.service.pictures import EXAMPLES
-from diptych.serving.service.problems import Refused
+from diptych.serving.service.problems import RequestRefused
 from diptych.serving.service.service import Service
 from diptych.serving.taught import ModelFacts
 from diptych.tasks import asked_tasks
@@ -62,7 +60,7 @@ class Pages:
 
     async def readyz(self) -> State:
         if not self.service.worker.alive:
-            raise Refused(503, "the service is starting or being stopped; ask again in some seconds", retry=2)
+            raise RequestRefused(503, "the service is starting or being stopped; ask again in some seconds", retry=2)
         return State(status="ready")
 
     async def metrics(self) -> Response:
@@ -81,7 +79,7 @@ class Pages:
         gallery = self.service.gallery
         found = None if gallery is None else await asyncio.to_thread(gallery.thumbnail, name)
         if found is None:
-            raise Refused(404, "no picture has this id; ids come from a search of this run of the service")
+            raise RequestRefused(404, "no picture has this id; ids come from a search of this run of the service")
         return Response(found, media_type="image/jpeg")
 
     async def forms(self) -> list[dict[str, Any]]:

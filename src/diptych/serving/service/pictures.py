@@ -1,7 +1,5 @@
 """The pictures that a service shows: those of its gallery, by ids that say nothing of their place, and examples."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import io
@@ -19,7 +17,7 @@ EXAMPLES = 6
 SEED = 2020  # of drawn examples, of a split that nothing is trained on
 
 
-class Gallery:
+class PictureGallery:
     """A folder whose pictures go out by ids of this run of the service: nothing but these can be asked for."""
 
     def __init__(self, folder: Path, address: str | None = None) -> None:

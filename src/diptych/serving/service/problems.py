@@ -1,7 +1,5 @@
 """Errors as `problem+json` (RFC 9457): what was found, where, and the way out."""
 
-from __future__ import annotations
-
 from http import HTTPStatus
 
 from pydantic import BaseModel, Field
@@ -21,7 +19,7 @@ class Problem(BaseModel):
     where: str | None = Field(default=None, description="The part of the request, such as image or question.")
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is not answered."""
 
     def __init__(

@@ -1,7 +1,5 @@
 """The service in a process of its own: a port, slow clients cut off, an orderly end."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import socket
@@ -13,7 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from diptych.runtime.errors import ServingError
 from diptych.serving.service.app import make_app
-from diptych.serving.service.guard import Guard, start_log
+from diptych.serving.service.guard import RequestGuard, start_log
 from diptych.serving.service.service import Service
 
 PATIENCE = 15.0  # seconds for the whole of a request to arrive, and for an answer to be taken
@@ -72,7 +70,7 @@ def make_server(
     service: Service, token: str | None = None, hosts: Iterable[str] = (), ready: Callable[[], object] = lambda: None
 ) -> uvicorn.Server:
     config = uvicorn.Config(
-        Guard(make_app(service), token, hosts),
+        RequestGuard(make_app(service), token, hosts),
         http=Patient,
         ws="none",
         loop="asyncio",

@@ -1,7 +1,5 @@
 """Open models, the worker that owns them, and the way of one request through both."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
@@ -16,11 +14,11 @@ from fastapi import Request
 
 from diptych.runtime.errors import DiptychError, ServingError
 from diptych.serving.predictor import Predictor
-from diptych.serving.service.batches import KEPT, Batches, explain_error
+from diptych.serving.service.batches import KEPT, RequestBatches, explain_error
 from diptych.serving.service.limits import Limits
 from diptych.serving.service.measures import Measures
-from diptych.serving.service.pictures import Gallery, drawn_examples
-from diptych.serving.service.problems import GONE, Refused
+from diptych.serving.service.pictures import PictureGallery, drawn_examples
+from diptych.serving.service.problems import GONE, RequestRefused
 from diptych.serving.service.uploads import open_upload, parse, read_body
 from diptych.serving.service.worker import Job, Worker, late
 from diptych.serving.taught import draws_its_pictures, facts, taught
@@ -38,7 +36,7 @@ class Service:
     """Open models by name, and the worker that owns them."""
 
     models: Mapping[str, Predictor]
-    gallery: Gallery | None = None
+    gallery: PictureGallery | None = None
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -48,7 +46,7 @@ class Service:
             for name, tasks in can.items()
         }
         self.measures = Measures(lambda: len(self.worker))
-        self.worker = Worker(Batches(self.models, self.gallery), self.limits, self.measures.batches.observe)
+        self.worker = Worker(RequestBatches(self.models, self.gallery), self.limits, self.measures.batches.observe)
         self.decoders = ThreadPoolExecutor(self.limits.decoders, "diptych-decoder")
         self.opening = 0  # pictures that a decoder has, or that wait for one
         self.examples: dict[str, bytes] = {}
@@ -81,7 +79,7 @@ class Service:
             found = f"the model {asked.model!r} does not answer {task}"
         if self.gallery is None and not asked_tasks()[task].asked.pictured:
             way = "; it was started without --pictures FOLDER, which can be searched"
-        raise Refused(422, f"{found}{way} (GET /v1/models)", where="model")
+        raise RequestRefused(422, f"{found}{way} (GET /v1/models)", where="model")
 
     def _all_tasks(self) -> str:
         can = sorted({task for tasks in self.tasks.values() for task in tasks})
@@ -117,16 +115,16 @@ class Service:
         finally:
             self.opening -= 1
 
-    def refusal(self, error: Exception, request: Request) -> Refused:
-        if isinstance(error, Refused):
+    def refusal(self, error: Exception, request: Request) -> RequestRefused:
+        if isinstance(error, RequestRefused):
             return error
         folder = None if self.gallery is None else self.gallery.folder
         detail = explain_error(error, self.models, folder)
         if isinstance(error, DiptychError):
-            return Refused(422, detail)
+            return RequestRefused(422, detail)
         request.state.error = type(error).__name__
         log.error("a fault of Diptych: please report it", exc_info=error)
-        return Refused(500, detail)
+        return RequestRefused(500, detail)
 
 
 async def _before(result: asyncio.Future[T], expires: float, gone: asyncio.Future[None]) -> T:
@@ -137,7 +135,7 @@ async def _before(result: asyncio.Future[T], expires: float, gone: asyncio.Futur
         await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         if result.done():
             return result.result()
-        raise Refused(GONE, "the client is gone") if gone.done() else late()
+        raise RequestRefused(GONE, "the client is gone") if gone.done() else late()
     finally:
         result.cancel()
 

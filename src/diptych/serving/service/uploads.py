@@ -1,8 +1,6 @@
 """From the bytes of a request to a checked question and a picture. Nothing is written to disk, and nothing that the
 client names (a file, an address) is opened."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii
@@ -20,7 +18,7 @@ from starlette.requests import Request
 
 from diptych.runtime.errors import DataError
 from diptych.serving.service.limits import Limits
-from diptych.serving.service.problems import Refused
+from diptych.serving.service.problems import RequestRefused
 from diptych.tasks.asking import Asking, TaskRequest
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.pictures import TooManyPixels, UnknownFormat, read_picture
@@ -37,11 +35,8 @@ class _InMemory(MultiPartParser):
 
 async def read_body(request: Request, limits: Limits) -> bytes:
     """Raises Refused: 413 for more than the limit, 408 for what takes too long to arrive."""
-    too_large = Refused(
-        413,
-        f"the request has more than {limits.body // 2**20} MiB; send a smaller picture",
-        where="body",
-        close=True,
+    too_large = RequestRefused(
+        413, f"the request has more than {limits.body // 2**20} MiB; send a smaller picture", where="body", close=True
     )
     announced = request.headers.get("content-length", "0")
     if announced.isdigit() and int(announced) > limits.body:
@@ -54,7 +49,7 @@ async def read_body(request: Request, limits: Limits) -> bytes:
                 if len(body) > limits.body:
                     raise too_large
     except TimeoutError:
-        raise Refused(
+        raise RequestRefused(
             408, f"the request had not arrived after {limits.upload:g} seconds; send a smaller picture", close=True
         ) from None
     return bytes(body)
@@ -68,7 +63,7 @@ async def parse(asking: Asking, content_type: str, body: bytes) -> tuple[TaskReq
     elif media == "multipart/form-data":
         values, image, name = await _from_form(content_type, body, asking.lists)
     else:
-        raise Refused(
+        raise RequestRefused(
             415,
             f"found content type {media or 'none'!r}; wanted multipart/form-data with a file {IMAGE}, or "
             "application/json with the picture in base64",
@@ -84,18 +79,18 @@ def _from_json(body: bytes) -> Sent:
     try:
         values = from_json(body, allow_inf_nan=False)
     except ValueError as error:
-        raise Refused(422, f"the body is not JSON: {error}", where="body") from None
+        raise RequestRefused(422, f"the body is not JSON: {error}", where="body") from None
     if not isinstance(values, dict):
-        raise Refused(422, f"found JSON of type {type(values).__name__}; wanted an object", where="body")
+        raise RequestRefused(422, f"found JSON of type {type(values).__name__}; wanted an object", where="body")
     encoded, name = values.pop(IMAGE, None), values.pop("picture", UNNAMED)
     if encoded is None:
         return values, None, UNNAMED
     if not isinstance(encoded, str) or not isinstance(name, str):
-        raise Refused(422, "wanted the picture as a string in base64, and its name as a string", where=IMAGE)
+        raise RequestRefused(422, "wanted the picture as a string in base64, and its name as a string", where=IMAGE)
     try:
         return values, base64.b64decode(encoded, validate=True), _named(name)
     except (binascii.Error, ValueError) as error:
-        raise Refused(422, f"the picture is not base64: {error}", where=IMAGE) from None
+        raise RequestRefused(422, f"the picture is not base64: {error}", where=IMAGE) from None
 
 
 async def _from_form(content_type: str, body: bytes, lists: Collection[str]) -> Sent:
@@ -108,7 +103,7 @@ async def _from_form(content_type: str, body: bytes, lists: Collection[str]) -> 
         )
         form = await parser.parse()
     except (MultiPartException, KeyError, ValueError, LookupError) as error:
-        raise Refused(422, f"the form cannot be read: {error}", where="body") from None
+        raise RequestRefused(422, f"the form cannot be read: {error}", where="body") from None
     try:
         return await _fields(form, lists)
     finally:
@@ -121,14 +116,14 @@ async def _fields(form: FormData, lists: Collection[str]) -> Sent:
     for key, value in form.multi_items():
         if isinstance(value, UploadFile):
             if key != IMAGE:
-                raise Refused(422, f"found a file {key[:100]!r}; wanted it as {IMAGE!r}", where=IMAGE)
+                raise RequestRefused(422, f"found a file {key[:100]!r}; wanted it as {IMAGE!r}", where=IMAGE)
             image, name = await value.read(), _named(value.filename or UNNAMED)
         elif key == IMAGE:
-            raise Refused(422, f"{IMAGE} is text; wanted a file (curl: -F {IMAGE}=@photo.jpg)", where=IMAGE)
+            raise RequestRefused(422, f"{IMAGE} is text; wanted a file (curl: -F {IMAGE}=@photo.jpg)", where=IMAGE)
         elif key in lists:  # several values
             values.setdefault(key, []).append(value)
         elif key in values:
-            raise Refused(422, f"{key[:100]!r} comes twice; give it once", where=key[:100])
+            raise RequestRefused(422, f"{key[:100]!r} comes twice; give it once", where=key[:100])
         else:
             values[key] = value
     return values, image, name
@@ -140,27 +135,29 @@ def _named(name: str) -> str:
     return "".join(letter for letter in last if letter.isprintable())[:200] or UNNAMED
 
 
-def _wrong(error: ValidationError) -> Refused:
+def _wrong(error: ValidationError) -> RequestRefused:
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     problems_found = [
         f"{'.'.join(str(part) for part in one['loc'])[:100] or 'the request'}: {one['msg']}" for one in problems
     ]
     more = f"; and {len(problems_found) - 5} more" if len(problems_found) > 5 else ""
-    return Refused(422, "; ".join(problems_found[:5]) + more, where=str((problems[0]["loc"] or ("body",))[0])[:100])
+    return RequestRefused(
+        422, "; ".join(problems_found[:5]) + more, where=str((problems[0]["loc"] or ("body",))[0])[:100]
+    )
 
 
 async def open_upload(content: bytes | None, limits: Limits, decoders: Executor) -> Picture:
     """The picture, opened by a decoder. Raises Refused: 413 too many pixels, 415 no picture, 422 a broken one."""
     if content is None:
-        raise Refused(422, f"there is no picture; send a file {IMAGE}, or base64 in JSON", where=IMAGE)
+        raise RequestRefused(422, f"there is no picture; send a file {IMAGE}, or base64 in JSON", where=IMAGE)
     if not content:
-        raise Refused(422, "the file that was sent is empty; send a picture", where=IMAGE)
+        raise RequestRefused(422, "the file that was sent is empty; send a picture", where=IMAGE)
     try:
         opened = partial(read_picture, content, "the file that was sent", limits.pixels)
         return await asyncio.get_running_loop().run_in_executor(decoders, opened)
     except TooManyPixels as error:
-        raise Refused(413, str(error), where=IMAGE) from None
+        raise RequestRefused(413, str(error), where=IMAGE) from None
     except UnknownFormat as error:
-        raise Refused(415, str(error), where=IMAGE) from None
+        raise RequestRefused(415, str(error), where=IMAGE) from None
     except DataError as error:
-        raise Refused(422, str(error), where=IMAGE) from None
+        raise RequestRefused(422, str(error), where=IMAGE) from None

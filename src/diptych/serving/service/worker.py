@@ -1,7 +1,5 @@
 """One thread owns the models: requests wait in a queue with a limit, and those for one model share its passes."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import deque
@@ -11,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diptych.serving.service.limits import Limits
-from diptych.serving.service.problems import Refused
+from diptych.serving.service.problems import RequestRefused
 from diptych.tasks.asking import Message
 from diptych.vision.detectors.detector import Picture
 
@@ -52,7 +50,7 @@ class Worker:
     """Hands batches of jobs for one model to `answer`, in its own thread."""
 
     def __init__(self, answer: Answer, limits: Limits, seen: Callable[[int], object] = lambda _: None) -> None:
-        self._answer, self._limits, self._seen = answer, limits, seen
+        self.answer_batch, self._limits, self._seen = answer, limits, seen
         self._jobs: deque[Job] = deque()
         self._bytes = 0
         self._last = 1  # jobs of the last batch
@@ -76,12 +74,12 @@ class Worker:
         """
         with self._changed:
             if self._stopped:
-                raise Refused(503, "the service is being stopped; ask again in some seconds", retry=5)
+                raise RequestRefused(503, "the service is being stopped; ask again in some seconds", retry=5)
             if self._is_full(size, before):
                 self._drop_the_given_up()
                 if self._is_full(size, before):
                     message = f"the queue is full: {len(self._jobs) + before} requests wait; ask again in a second"
-                    raise Refused(503, message, retry=1)
+                    raise RequestRefused(503, message, retry=1)
 
     def submit(self, job: Job) -> None:
         """Raises Refused (503) where the queue is full."""
@@ -102,7 +100,7 @@ class Worker:
             waiting, self._jobs, self._bytes = list(self._jobs), deque(), 0
             self._changed.notify()
         for job in waiting:
-            refuse(job, Refused(503, "the service is being stopped; ask again in some seconds", retry=5))
+            refuse(job, RequestRefused(503, "the service is being stopped; ask again in some seconds", retry=5))
         if self._thread.is_alive():
             self._thread.join(seconds)
 
@@ -112,7 +110,7 @@ class Worker:
                 continue
             self._seen(len(batch))
             try:
-                self._answer(batch)
+                self.answer_batch(batch)
             except BaseException as error:  # a fault of ours: those who wait are told, and the next batch is answered
                 for job in batch:
                     refuse(job, error)
@@ -155,8 +153,8 @@ class Worker:
         self._bytes = sum(job.bytes for job in self._jobs)
 
 
-def late() -> Refused:
-    return Refused(
+def late() -> RequestRefused:
+    return RequestRefused(
         503, "the request waited longer than the deadline of the service; ask again in some seconds", retry=2
     )
 

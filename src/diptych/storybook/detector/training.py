@@ -1,7 +1,5 @@
 """How the small detector learns: batches of squares with their truth, and the losses on them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -79,7 +77,7 @@ class Detection:
     def losses(self, model: Any, batch: DetectionBatch) -> Iterator[Losses]:
         detector: SmallDetector = model
         maps = detector(batch.squares)
-        spots = _spots(batch, maps.heat.shape[1], maps.heat.shape[2], detector.shape.side)
+        spots = centre_spots(batch, maps.heat.shape[1], maps.heat.shape[2], detector.shape.side)
         losses = {"heat": _heat_loss(maps.heat, spots), "sides": _sides_loss(detector, maps, spots, batch)}
         yield losses | self._described(detector, maps, batch)
 
@@ -149,7 +147,7 @@ def best_boxes(detector: SmallDetector, maps: Maps, count: int) -> tuple[Float[T
     return boxes[rows, where], scores
 
 
-def _spots(batch: DetectionBatch, height: int, width: int, side: int) -> Float[Tensor, "B N h w"]:
+def centre_spots(batch: DetectionBatch, height: int, width: int, side: int) -> Float[Tensor, "B N h w"]:
     """For each thing, how near a cell is to its centre: 1 in the cell that holds it, a bell as wide as the thing."""
     cells = batch.boxes * side / STRIDE
     centre = ((cells[..., :2] + cells[..., 2:]) / 2).floor()

@@ -1,7 +1,7 @@
 """A web to try mining on: drawn scenes on pages of made-up hosts, with the truth of every page and picture."""
 
-from diptych.storybook.web.plan import Case, plan
+from diptych.storybook.web.plan import PageCase, plan
 from diptych.storybook.web.serve import Server, serve
 from diptych.storybook.web.write import write
 
-__all__ = ["Case", "Server", "plan", "serve", "write"]
+__all__ = ["PageCase", "Server", "plan", "serve", "write"]

@@ -1,13 +1,11 @@
 """A case as HTML, and where its picture is to be had."""
 
-from __future__ import annotations
-
 from html import escape
 from posixpath import dirname, relpath
 from random import Random
 
-from diptych.storybook.web.plan import Case, true_caption
-from diptych.storybook.web.templates import TEMPLATES, Parts
+from diptych.storybook.web.plan import PageCase, true_caption
+from diptych.storybook.web.templates import TEMPLATES, PageParts
 
 PLACEHOLDER = "data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw=="
 IN_GALLERY = 9
@@ -15,7 +13,7 @@ OTHER_NAMES = {"metadata": "/moved", "loop": "/loop", "chain_5": "/chain5", "cha
 BUILD = {template.__name__: template for template in TEMPLATES}
 
 
-def picture_address(case: Case, number: int | None = None) -> str:
+def picture_address(case: PageCase, number: int | None = None) -> str:
     """Of its picture, or of one of its gallery's."""
     host = "rebinding.test" if case.picture == "rebinding" else case.host
     folder = OTHER_NAMES.get(case.picture, "/img")
@@ -23,14 +21,14 @@ def picture_address(case: Case, number: int | None = None) -> str:
     return f"http://{host}{folder}/{case.number:05d}{part}.{_ending(case)}"
 
 
-def _ending(case: Case) -> str:
+def _ending(case: PageCase) -> str:
     ending: str = {"chart": "png", "text": "png", "svg": "svg", "animated": "gif", "bomb": "png"}.get(
         case.picture, "jpg"
     )
     return ending
 
 
-def html_of(case: Case, seed: int) -> str:
+def html_of(case: PageCase, seed: int) -> str:
     alt = case.texts.get("alt", ("", False, None))[0]
     title = case.texts.get("title", ("", False, None))[0]
     caption = case.texts.get("figcaption", ("", False, None))[0]
@@ -42,7 +40,7 @@ def html_of(case: Case, seed: int) -> str:
         base, _, _ = address.rpartition("/")
         head += f'<base href="{base}/">'
     has_picture = case.page not in ("gallery", "no_picture")
-    parts = Parts(
+    parts = PageParts(
         case.host, case.title, case.paragraphs, _tag(case, address, alt, title) if has_picture else "", caption, near,
         tuple(f'<img src="/thumbs/{case.number + n}.jpg" alt="" width="150" height="150">' for n in range(1, 5)),
         address, (side, side), head, case.declared or "",
@@ -51,7 +49,7 @@ def html_of(case: Case, seed: int) -> str:
     return page.replace("<p>", f"{_gallery(case, seed)}<p>", 1) if case.page == "gallery" else page
 
 
-def _tag(case: Case, address: str, alt: str, title: str) -> str:
+def _tag(case: PageCase, address: str, alt: str, title: str) -> str:
     title_attribute = f' title="{escape(title)}"' if title else ""
     rest = f'alt="{escape(alt)}"{title_attribute}'
     match case.source:
@@ -72,7 +70,7 @@ def _tag(case: Case, address: str, alt: str, title: str) -> str:
             return f'<img src="{address}" {rest}>'
 
 
-def _gallery(case: Case, seed: int) -> str:
+def _gallery(case: PageCase, seed: int) -> str:
     rng = Random(f"gallery {seed} {case.number}")
     items = "".join(
         f'<li class="item"><a href="/view/{n}"><img src="{picture_address(case, n)}" width="480" height="480" '

@@ -1,7 +1,5 @@
 """The files that the test web serves as pictures: scenes, and everything that a collection meets and does not want."""
 
-from __future__ import annotations
-
 import io
 from functools import lru_cache
 from random import Random
@@ -11,14 +9,14 @@ from PIL import Image, ImageDraw, ImageFilter
 
 from diptych.storybook.layout import scene
 from diptych.storybook.render import render
-from diptych.storybook.web.plan import Case, plan
+from diptych.storybook.web.plan import PageCase, plan
 
 UNNATURAL = ("chart", "text", "gradient", "noise", "icons")
 _PALETTE = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f")
 _WORDS = tuple("the of and to in a is that for it as was with be by on not he his but at are this have from or".split())  # noqa: SIM905
 
 
-def original_of(seed: int, case: Case) -> int:
+def original_of(seed: int, case: PageCase) -> int:
     """The page whose picture a copy shows: the nearest before it, else after it, that shows a scene."""
     numbers: list[int] = [*range(case.number - 1, -1, -1), *range(case.number + 1, case.number + 400)]
     for number in numbers:
@@ -28,7 +26,7 @@ def original_of(seed: int, case: Case) -> int:
     return case.number
 
 
-def file_of(seed: int, case: Case) -> tuple[bytes, str]:  # noqa: PLR0911  # a kind a line
+def file_of(seed: int, case: PageCase) -> tuple[bytes, str]:  # noqa: PLR0911  # a kind a line
     """Its bytes and their media type."""
     rng = Random(f"picture {seed} {case.number}")
     match case.picture:
@@ -70,12 +68,12 @@ def file_of(seed: int, case: Case) -> tuple[bytes, str]:  # noqa: PLR0911  # a k
             return scene_file(seed, case)
 
 
-def scene_file(seed: int, case: Case) -> tuple[bytes, str]:
+def scene_file(seed: int, case: PageCase) -> tuple[bytes, str]:
     kind = ("JPEG", "JPEG", "JPEG", "PNG", "WEBP")[case.number % 5]
     return _encoded(_scene(seed, case), kind)
 
 
-def _scene(seed: int, case: Case) -> Image.Image:
+def _scene(seed: int, case: PageCase) -> Image.Image:
     return Image.fromarray(render(scene(seed, "web", case.scene), case.zoom))
 
 

@@ -1,7 +1,5 @@
 """What stands on each page of the test web, and what is true of it: a function of the seed and the page's number."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from random import Random
 
@@ -43,7 +41,7 @@ REASONS = {
 
 
 @dataclass(frozen=True)
-class Case:
+class PageCase:
     """One page. `texts`, by kind: what is said of its picture, whether it is right, the rule that drops it."""
 
     number: int
@@ -80,7 +78,7 @@ class Case:
         return "dominant" if self.page == "gallery" else PICTURES[self.picture][1]
 
 
-def plan(seed: int, number: int) -> Case:
+def plan(seed: int, number: int) -> PageCase:
     """The page of this number."""
     rng = Random(f"web {seed} {number}")
     page = _drawn(rng, PAGES)
@@ -97,7 +95,7 @@ def plan(seed: int, number: int) -> Case:
     rng.shuffle(prose)
     text = _drawn(rng, TEXTS) if page in ("page", "wrong_lang") else "alt"
     path = f"/{rng.choice(('blog', 'notes', '2024/05', 'p'))}/{number:05d}.html"
-    case = Case(
+    case = PageCase(
         number, host, path, template, page, language, declared, picture, _drawn(rng, SOURCES), text,
         number, 3 if rng.random() < 0.5 else 2, rng.choice(TITLES[language]), tuple(prose[:4]),
     )  # fmt: skip
@@ -110,7 +108,7 @@ def true_caption(rng: Random, seed: int, number: int) -> str:
     return caption(rng, Facts(scene(seed, "web", number)))
 
 
-def _texts(rng: Random, seed: int, case: Case) -> dict[str, tuple[str, bool, str | None]]:  # noqa: PLR0911
+def _texts(rng: Random, seed: int, case: PageCase) -> dict[str, tuple[str, bool, str | None]]:  # noqa: PLR0911
     if case.page == "foreign":
         return {"alt": (rng.choice(PROSE[case.language]), False, None)}
     natural = PICTURES[case.picture][1] != "realism" and case.picture != "one_colour"

@@ -1,7 +1,5 @@
 """The test web, live: all hosts answered by one server on 127.0.0.1, the unkind ones as unkind as they are planned."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

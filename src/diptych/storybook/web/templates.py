@@ -1,15 +1,13 @@
 # ruff: noqa: E501
 """Twelve ways in which pages are built. Rules and weights of mining were set on the first six; the others are held out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 
 
 @dataclass(frozen=True)
-class Parts:
+class PageParts:
     """What a page is made of, as HTML. `picture` is its <img>, `caption` what its figcaption says, `before` a sentence."""
 
     host: str
@@ -25,13 +23,13 @@ class Parts:
     lang: str = ""
 
 
-def _sized(parts: Parts, classes: str = "", sized: bool = True) -> str:
+def _sized(parts: PageParts, classes: str = "", sized: bool = True) -> str:
     width, height = parts.sides
     sides = f' width="{width}" height="{height}"' if sized else ""
     return parts.picture.replace("<img", f"<img{sides}{f' class={chr(34)}{classes}{chr(34)}' if classes else ''}", 1)
 
 
-def _figure(parts: Parts, inner: str, classes: str = "") -> str:
+def _figure(parts: PageParts, inner: str, classes: str = "") -> str:
     if not parts.picture:
         return ""
     if not parts.caption:
@@ -40,15 +38,15 @@ def _figure(parts: Parts, inner: str, classes: str = "") -> str:
     return f"<figure{named}>{inner}<figcaption>{escape(parts.caption)}</figcaption></figure>"
 
 
-def _text(parts: Parts, start: int, end: int) -> str:
+def _text(parts: PageParts, start: int, end: int) -> str:
     return "".join(f"<p>{escape(one)}</p>" for one in parts.paragraphs[start:end])
 
 
-def _before(parts: Parts, tag: str = "p") -> str:
+def _before(parts: PageParts, tag: str = "p") -> str:
     return f"<{tag}>{escape(parts.before)}</{tag}>" if parts.before else ""
 
 
-def _page(parts: Parts, head: str, body: str) -> str:
+def _page(parts: PageParts, head: str, body: str) -> str:
     lang = f' lang="{parts.lang}"' if parts.lang else ""
     return (
         f'<!doctype html>\n<html{lang}><head><meta charset="utf-8"><title>{escape(parts.title)}</title>{parts.head}{head}'
@@ -56,7 +54,7 @@ def _page(parts: Parts, head: str, body: str) -> str:
     )
 
 
-def article(p: Parts) -> str:
+def article(p: PageParts) -> str:
     """A news page with HTML5's tags and an address for sharing."""
     head = f'<meta property="og:image" content="{p.shared}">' if p.picture else ""
     return _page(p, head, (
@@ -67,7 +65,7 @@ def article(p: Parts) -> str:
     ))  # fmt: skip
 
 
-def weblog(p: Parts) -> str:
+def weblog(p: PageParts) -> str:
     """As WordPress does: a featured picture, avatars of those who comment."""
     avatars = "".join(
         f'<li class="comment"><img class="avatar" src="/avatar{n}.jpg" width="48" height="48"><p>Nice, thanks.</p></li>'
@@ -82,7 +80,7 @@ def weblog(p: Parts) -> str:
     ))  # fmt: skip
 
 
-def photo_page(p: Parts) -> str:
+def photo_page(p: PageParts) -> str:
     """Little but the picture."""
     return _page(p, "", (
         f'<div class="top"><a href="/"><img src="/icons/home.png" alt="home" width="24" height="24"></a></div><div class="photo">'
@@ -90,7 +88,7 @@ def photo_page(p: Parts) -> str:
     ))  # fmt: skip
 
 
-def wiki(p: Parts) -> str:
+def wiki(p: PageParts) -> str:
     """An encyclopaedia: the picture in a box that floats, icons in the margin."""
     return _page(p, "", (
         f'<div id="mw-head"><img src="/static/images/icons/wiki.png" width="50" height="50" alt=""></div><div id="content" role="main">'
@@ -100,7 +98,7 @@ def wiki(p: Parts) -> str:
     ))  # fmt: skip
 
 
-def old_table(p: Parts) -> str:
+def old_table(p: PageParts) -> str:
     """A page of 1999: tables, no tag with a meaning."""
     return _page(p, "", (
         f'<table width="100%"><tr><td colspan="2"><img src="/banner.gif" width="468" height="60" alt="banner"></td></tr><tr>'
@@ -110,7 +108,7 @@ def old_table(p: Parts) -> str:
     ))  # fmt: skip
 
 
-def travel(p: Parts) -> str:
+def travel(p: PageParts) -> str:
     """A story with a large picture on top and a strip of small ones that lead elsewhere."""
     strip = "".join(f'<li class="card"><a href="/t{n}">{t}<span>More</span></a></li>' for n, t in enumerate(p.thumbs))
     return _page(p, "", (
@@ -120,7 +118,7 @@ def travel(p: Parts) -> str:
     ))  # fmt: skip
 
 
-def shop(p: Parts) -> str:
+def shop(p: PageParts) -> str:
     """A product: one large picture, others of the range below."""
     range_ = "".join(
         f'<div class="product-item"><a href="/i{n}">{t}</a><span>Product</span></div>' for n, t in enumerate(p.thumbs)
@@ -133,7 +131,7 @@ def shop(p: Parts) -> str:
     ))  # fmt: skip
 
 
-def forum(p: Parts) -> str:
+def forum(p: PageParts) -> str:
     """A thread: the first post shows the picture; everyone has a small portrait."""
     posts = "".join(
         f'<div class="message"><div class="user"><img src="/u/{n}.png" width="96" height="96" alt="user{n}"></div><div class="body">'
@@ -147,7 +145,7 @@ def forum(p: Parts) -> str:
     ))  # fmt: skip
 
 
-def recipe(p: Parts) -> str:
+def recipe(p: PageParts) -> str:
     """Schema.org's itemprop, a list of steps, badges."""
     steps = "".join(f"<li>{escape(one)}</li>" for one in p.paragraphs[1:3])
     return _page(p, "", (
@@ -158,7 +156,7 @@ def recipe(p: Parts) -> str:
     ))  # fmt: skip
 
 
-def framework(p: Parts) -> str:
+def framework(p: PageParts) -> str:
     """What a build tool leaves: divs with class names that say nothing, pictures without sides."""
     cards = "".join(
         f'<div class="sc-b9x"><div class="sc-k2l"><a href="/c{n}">{t}</a></div></div>' for n, t in enumerate(p.thumbs)
@@ -171,7 +169,7 @@ def framework(p: Parts) -> str:
     ))  # fmt: skip
 
 
-def mobile(p: Parts) -> str:
+def mobile(p: PageParts) -> str:
     """AMP: its own tag for pictures."""
     picture = _sized(p).replace("<img", '<amp-img layout="responsive"', 1)
     picture = f"{picture}</amp-img>" if p.picture else ""
@@ -182,7 +180,7 @@ def mobile(p: Parts) -> str:
     ))  # fmt: skip
 
 
-def plain(p: Parts) -> str:
+def plain(p: PageParts) -> str:
     """What a converter makes of Markdown: paragraphs, and a picture in one of them."""
     inner = _figure(p, _sized(p, sized=False))
     return _page(p, "", (
@@ -191,7 +189,7 @@ def plain(p: Parts) -> str:
     ))  # fmt: skip
 
 
-TEMPLATES: tuple[Callable[[Parts], str], ...] = (
+TEMPLATES: tuple[Callable[[PageParts], str], ...] = (
     article, shop, weblog, forum, photo_page, recipe, wiki, framework, old_table, mobile, travel, plain,
 )  # fmt: skip
 HELD_OUT = frozenset({"shop", "forum", "recipe", "framework", "mobile", "plain"})

@@ -7,8 +7,6 @@ serving.json           addresses that are answered in an unkind way
 truth.jsonl            a line a picture: who leads its page, what is said of it, which rule should drop it
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json
@@ -26,7 +24,7 @@ from diptych.storybook.facts import Facts
 from diptych.storybook.layout import scene
 from diptych.storybook.web.pages import IN_GALLERY, html_of, picture_address
 from diptych.storybook.web.pictures import file_of, original_of, scene_file
-from diptych.storybook.web.plan import PICTURES, REASONS, Case, plan
+from diptych.storybook.web.plan import PICTURES, REASONS, PageCase, plan
 
 IN_A_WARC = 500
 DATE = "2026-01-15T12:00:00Z"
@@ -88,7 +86,7 @@ def _place(address: str) -> str:
     return f"{parts.hostname}{parts.path}"
 
 
-def _files(seed: int, case: Case) -> list[tuple[str, bytes, str]]:
+def _files(seed: int, case: PageCase) -> list[tuple[str, bytes, str]]:
     if case.page == "no_picture":
         return []
     if case.page == "gallery":
@@ -96,7 +94,7 @@ def _files(seed: int, case: Case) -> list[tuple[str, bytes, str]]:
     return [(picture_address(case), *file_of(seed, case))]
 
 
-def _truth(seed: int, case: Case) -> list[dict[str, Any]]:
+def _truth(seed: int, case: PageCase) -> list[dict[str, Any]]:
     """What should come of each picture of the page that is meant to be looked at."""
     line = {
         "page": case.address, "number": case.number, "template": case.template, "held_out": case.held_out,
@@ -120,7 +118,7 @@ def _truth(seed: int, case: Case) -> list[dict[str, Any]]:
     ]
 
 
-def _page(case: Case, html: bytes) -> bytes:
+def _page(case: PageCase, html: bytes) -> bytes:
     """Plain, chunked or compressed, as hosts send them."""
     headers = "Content-Type: text/html; charset=utf-8\r\n"
     if case.number % 5 == 1:

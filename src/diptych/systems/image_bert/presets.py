@@ -7,8 +7,6 @@ Captions 3M, SBU 1M. Expected on Flickr30k (R@1 of pictures, of captions): zero-
 (Table 3), fine-tuned 73.1, 87.0 (Table 2); COCO 1k 73.6, 85.4.
 """
 
-from __future__ import annotations
-
 from diptych.runtime.configs import derive
 from diptych.systems.image_bert.model import ImageBertConfig
 from diptych.systems.image_bert.objectives import ImageBertObjectives

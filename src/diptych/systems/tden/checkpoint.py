@@ -4,8 +4,6 @@ Pre-training, captioning, retrieval, VQA and VCR models share their encoders' na
 does not use, and says so by the layers and heads that are there.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path
@@ -26,7 +24,7 @@ from diptych.models.checkpoint import (
     read_bert,
     vocabulary_for,
 )
-from diptych.models.weights import Report
+from diptych.models.weights import ImportReport
 from diptych.runtime.errors import CheckpointError
 from diptych.runtime.weight_files import Tensors, read_weights
 from diptych.systems.tden.model import Tden, TdenResolvedConfig
@@ -77,11 +75,7 @@ STACKS = {
     "encoder.layers": ("sentence", IN_LAYER, {"attention.self": "attention"}),
     "encoder.v_layers": ("objects", IN_LAYER, {"attention.self": "attention"}),
     "decoder.u_layers": ("cross", CROSS_LAYER, {"biattention.self": "attention"}),
-    "decoder.g_layers": (
-        "decoder",
-        DECODER_LAYER,
-        {"self_attn.self": "layer.attention", "x_att.self": "cross"},
-    ),
+    "decoder.g_layers": ("decoder", DECODER_LAYER, {"self_attn.self": "layer.attention", "x_att.self": "cross"}),
 }
 POOLS = {
     "similarity_predictor.t_pooler": "heads.similarity.text",
@@ -97,7 +91,7 @@ TWICE = "predictor.decoder.bias"  # one parameter under two names
 
 def import_tden(
     path: Path, vocabulary_file: Path, *, heads: int | None = None, lowercase: bool = True
-) -> tuple[TdenResolvedConfig, tuple[str, ...], Tensors, Report]:
+) -> tuple[TdenResolvedConfig, tuple[str, ...], Tensors, ImportReport]:
     """An official checkpoint -> our config, the names of its heads, our state dict, and what became of every key.
 
     Sizes are read from the tensors. Not in the file: the number of attention heads (width / 64 unless told). The
@@ -119,7 +113,7 @@ def import_tden(
     return config, head_names(ours), ours, report
 
 
-def start_tden(model: Tden, source: str | os.PathLike[str]) -> Report:
+def start_tden(model: Tden, source: str | os.PathLike[str]) -> ImportReport:
     """Begin the sentence encoder, the word embeddings and the word head from BERT; all else starts fresh.
 
     How the authors fill the other stacks is in a prepared file that they did not release.
@@ -152,8 +146,8 @@ def export_tden(model: Tden) -> Tensors:
     return exported
 
 
-def _renamed(theirs: Tensors) -> tuple[Tensors, Report]:
-    ours, report = {}, Report()
+def _renamed(theirs: Tensors) -> tuple[Tensors, ImportReport]:
+    ours, report = {}, ImportReport()
     choice = len(theirs.get("predictor.u_logits.1.weight", ())) == 1  # VCR: a score a choice, and no decoder
     for name, value in theirs.items():
         new = _inward(name)

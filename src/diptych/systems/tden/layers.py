@@ -1,7 +1,5 @@
 """What TDEN adds to BERT's layers: [IMG] and regions, cross-modal layers, heads over pooled streams."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -54,12 +52,7 @@ class CrossModalLayer(Layer):
             self.region_norm = nn.LayerNorm(sizes.width, sizes.norm_eps)
 
     def forward(
-        self,
-        x: Float[Tensor, "*N D"],
-        closed: Float[Tensor, "#B 1 #K P"],
-        count: int = 0,
-        *,
-        rows: Rows | None = None,
+        self, x: Float[Tensor, "*N D"], closed: Float[Tensor, "#B 1 #K P"], count: int = 0, *, rows: Rows | None = None
     ) -> Float[Tensor, "*n D"]:
         """The first `count` positions are regions."""
         if not self.own_ffn:

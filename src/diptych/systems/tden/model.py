@@ -253,7 +253,7 @@ class Tden(SystemModel):
         """[CLS] and the words by themselves: what retrieval keeps of a text."""
         cls = torch.full_like(batch.text[:, :1], self.vocabulary.cls)
         present = torch.cat([batch.text_present.new_ones(batch.text.shape[0], 1), batch.text_present], 1)
-        return through(self.sentence, self._words(torch.cat([cls, batch.text], 1), 0, READ), present)
+        return through(self.sentence, self.embed_words(torch.cat([cls, batch.text], 1), 0, READ), present)
 
     def embed_pictures(self, batch: Batch) -> Float[Tensor, "B S"]:
         """The vectors by which pictures are found. The text of the batch is not read."""
@@ -313,7 +313,7 @@ class Tden(SystemModel):
     def _write(
         self, batch: Batch, target: Int[Tensor, "B U"], objects: Stream, memory: Stream
     ) -> Float[Tensor, "B U D"]:
-        x = self._words(target, 0, WRITTEN)
+        x = self.embed_words(target, 0, WRITTEN)
         past, count = causal(target.shape[1], x), objects.present.shape[1]
         before = 0 if self.config.structure == "decoupled" else count
         asked = asked_mask(batch, self.heads, before + target.shape[1], {"target": before}, {})
@@ -355,12 +355,12 @@ class Tden(SystemModel):
         return self._next(words, memory)
 
     def _next(self, words: Int[Tensor, "B K"], memory: DecoderMemory) -> Float[Tensor, "B K V"]:
-        x = self._words(words.view(-1, 1), memory.written, WRITTEN).view(*words.shape, -1)
+        x = self.embed_words(words.view(-1, 1), memory.written, WRITTEN).view(*words.shape, -1)
         stack = [*self.sentence, *(self.decoder if self.config.structure == "decoupled" else self.cross)]
         scores: Tensor = self.heads["word"](write_word(stack, x, memory))
         return scores
 
-    def _words(self, words: Int[Tensor, "N L"], start: int, segment: int) -> Float[Tensor, "N L D"]:
+    def embed_words(self, words: Int[Tensor, "N L"], start: int, segment: int) -> Float[Tensor, "N L D"]:
         end = start + words.shape[1]
         if end > self.config.positions:
             raise DataError(

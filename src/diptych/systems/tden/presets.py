@@ -8,8 +8,6 @@ of all epochs.
 COCO CIDEr 133.4 after SCST, VQA test-dev 72.5, retrieval R@1 63.6; the re-release says 132.6, 71.9 and 62.0.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Checkpoints of Unified VLP's authors -> ours, and back. Their names are BERT's, with regions and answers beside."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from diptych.models.checkpoint import (
     renamed,
     vocabulary_for,
 )
-from diptych.models.weights import Report
+from diptych.models.weights import ImportReport
 from diptych.runtime.errors import CheckpointError
 from diptych.runtime.weight_files import Tensors, read_weights
 from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPResolvedConfig
@@ -32,7 +30,7 @@ INNER = "bert.encoder.layer.0.intermediate.dense.weight"
 
 def import_unified_vlp(
     path: Path, vocabulary_file: Path, *, heads: int | None = None, max_regions: int = 100, lowercase: bool = False
-) -> tuple[UnifiedVLPResolvedConfig, tuple[str, ...], Tensors, Report]:
+) -> tuple[UnifiedVLPResolvedConfig, tuple[str, ...], Tensors, ImportReport]:
     """An official checkpoint -> our config, the names of its heads, our state dict, and what became of every key.
 
     Sizes are read from the tensors. Not in the file: the number of attention heads (width / 64 unless told) and of

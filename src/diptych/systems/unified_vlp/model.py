@@ -31,13 +31,7 @@ from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make
 from diptych.models.rows import asked_mask
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Memory, Transformer
-from diptych.models.visual import (
-    RegionEmbedding,
-    WholeRegion,
-    refuse_more_regions,
-    whole_region,
-    with_image_feature,
-)
+from diptych.models.visual import RegionEmbedding, WholeRegion, refuse_more_regions, whole_region, with_image_feature
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import sent
 from diptych.runtime.errors import DataError, RecipeError

@@ -1,7 +1,5 @@
 """Unified VLP's: words written or read, the region's class as pretext."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import NonNegativeFloat, PositiveInt

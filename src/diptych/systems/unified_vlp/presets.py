@@ -5,8 +5,6 @@ Table 8 (paper): Conceptual Captions, batch 512, rate 3e-4, 30 epochs on 8 V100,
 3e-5 for COCO (`official`). Expected on COCO test: CIDEr 116.9, BLEU-4 36.5; VQA test-dev 70.5 (Tables 2 and 4).
 """
 
-from __future__ import annotations
-
 from diptych.models.decoding import DecodingOptions
 from diptych.systems.preset import Preset, preset
 from diptych.systems.recipe import DataConfig

@@ -4,8 +4,6 @@ Pre-training, VQA, VCR and RefCOCO+ models share one core; VCR's lies under `vlb
 say which task it is of. `.#.` is a layer's number.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path
@@ -27,7 +25,7 @@ from diptych.models.checkpoint import (
     read_bert,
     vocabulary_for,
 )
-from diptych.models.weights import Report
+from diptych.models.weights import ImportReport
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.weight_files import Tensors, read_weights
 from diptych.systems.vl_bert.model import VLBert, VLBertResolvedConfig
@@ -89,7 +87,7 @@ def import_vl_bert(
     heads: int | None = None,
     feature_size: int | None = None,
     lowercase: bool = True,
-) -> tuple[VLBertResolvedConfig, tuple[str, ...], Tensors, Report]:
+) -> tuple[VLBertResolvedConfig, tuple[str, ...], Tensors, ImportReport]:
     """An official checkpoint -> our config, the names of its heads, our state dict, and what became of every key.
 
     Sizes are read from the tensors. Not in the file: the number of attention heads (width / 64 unless told); in
@@ -110,7 +108,7 @@ def import_vl_bert(
     return config, head_names(ours), ours, report
 
 
-def start_vl_bert(model: VLBert, source: str | os.PathLike[str]) -> Report:
+def start_vl_bert(model: VLBert, source: str | os.PathLike[str]) -> ImportReport:
     """Begin words, encoder, word head and poolers from BERT: a file, a folder, or a hub id; all else starts fresh.
 
     So does the third row of segments, that of regions, where there are two (common/visual_linguistic_bert.py).
@@ -128,7 +126,7 @@ def start_vl_bert(model: VLBert, source: str | os.PathLike[str]) -> Report:
     return load_known(model, ours, report)
 
 
-def start_network(model: VLBert, source: str, colours: Colours) -> Report:
+def start_network(model: VLBert, source: str, colours: Colours) -> ImportReport:
     """Begin the part that reads pixels from a detector folder or a file of weights; the rest stays as it is."""
     network = model.regions.network
     assert network is not None
@@ -148,9 +146,9 @@ def _clean(name: str) -> str:
     return name.removeprefix("module.").replace("vlbert._module.", "vlbert.")
 
 
-def _renamed(theirs: Tensors, there: dict[str, str]) -> tuple[Tensors, Report]:
+def _renamed(theirs: Tensors, there: dict[str, str]) -> tuple[Tensors, ImportReport]:
     ours: Tensors = {}
-    report = Report()
+    report = ImportReport()
     names = NAMES | _heads(theirs)
     for name, tensor in theirs.items():
         stem, _, kind = name.rpartition(".")
@@ -196,7 +194,7 @@ def _why(name: str) -> str:
     return "not known"
 
 
-def _join_projections(theirs: Tensors, there: dict[str, str], ours: Tensors, report: Report) -> None:
+def _join_projections(theirs: Tensors, there: dict[str, str], ours: Tensors, report: ImportReport) -> None:
     layers = sorted({match[1] for name in theirs if (match := LAYER.fullmatch(name))}, key=int)
     for number in layers:
         for kind in ("weight", "bias"):

@@ -145,11 +145,7 @@ class VLBert(SystemModel):
         self.word_norm = nn.LayerNorm(config.width, config.norm_eps)
         self.region_norm = nn.LayerNorm(config.width, config.norm_eps)
         self.encoder = Transformer(LayerSizes.of(config), config.layers)
-        sizes = HeadSizes.of(
-            config,
-            class_norm=False,
-            dropout=config.dropout,
-        )
+        sizes = HeadSizes.of(config, class_norm=False, dropout=config.dropout)
         own = {
             "match": lambda: PooledMatchHead(sizes),
             "seen_class": lambda: nn.Linear(self.regions.size, config.classes),

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
-from diptych.models.weights import Report, load_into
+from diptych.models.weights import ImportReport, load_into
 from diptych.runtime.errors import CheckpointError
 from diptych.runtime.weight_files import Tensors
 
@@ -100,7 +100,7 @@ class FastRCNN(nn.Module):
         return pooled
 
 
-def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> Report:
+def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> ImportReport:
     """Begin from a ResNet: torchvision's, the one in a detector of torchvision's, or VL-BERT's of Visual Genome.
 
     Raises CheckpointError where there is none of this size. The rest of a detector is left.

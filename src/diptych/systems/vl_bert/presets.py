@@ -14,8 +14,6 @@ stored features all stay on those:
     diptych finetune vcr --recipe vl-bert/official/vcr --data STORE --model imported --out runs/vcr
 """
 
-from __future__ import annotations
-
 from diptych.models.system import NETWORK
 from diptych.systems.preset import Preset, preset
 from diptych.systems.recipe import DataConfig

@@ -1,7 +1,5 @@
 """What XGPT makes of words and regions before its encoder: embeddings, the refining layer, words as regions."""
 
-from __future__ import annotations
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn

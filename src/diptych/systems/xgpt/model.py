@@ -29,15 +29,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from diptych.core import (
-    BIDIRECTIONAL,
-    REGIONS_AFTER_TEXT,
-    TARGET_AFTER_BOTH,
-    Batch,
-    Capability,
-    States,
-    attention_mask,
-)
+from diptych.core import BIDIRECTIONAL, REGIONS_AFTER_TEXT, TARGET_AFTER_BOTH, Batch, Capability, States, attention_mask
 from diptych.core.shares import Layers, MaybeLayers, Size
 from diptych.models.decoder import (
     DecoderLayer,

@@ -16,8 +16,6 @@ Expected on COCO test, beam 2: CIDEr 120.1, BLEU-4 37.2 (Table 1); Tables 2 to 4
 chosen in docs/fidelity.md.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from diptych.models.decoding import DecodingOptions

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torchvision.transforms.functional import normalize
 
 from diptych.runtime.errors import CheckpointError, RecipeError
-from diptych.vision.backbones.opened import Opened, Reading, Three
+from diptych.vision.backbones.opened import OpenedNetwork, Reading, Three
 from diptych.vision.detectors.weights import WEIGHTS, fill, read_weights
 
 MOST_SIDE = 4096  # pixels
@@ -31,7 +31,7 @@ OTHERS = "diptych.vision.backbones.of_torchvision"
 class Backbone(nn.Module):
     """A network up to its last map of features."""
 
-    def __init__(self, name: str, opened: Opened) -> None:
+    def __init__(self, name: str, opened: OpenedNetwork) -> None:
         super().__init__()
         self.name, self.reading, self.config = name, opened.reading, opened.config
         self.trunk = opened.trunk.eval()
@@ -100,7 +100,7 @@ class Backbone(nn.Module):
         """Raises KeyError, TypeError or ValueError for what is no description, CheckpointError for other weights."""
         name, config, side = described["backbone"], described["config"], int(described["side"])
         mean, deviation = (cast(Three, tuple(map(float, described[key]))) for key in ("mean", "deviation"))
-        built = cls(name, Opened(_library(name)[0].built(described), Reading(side, mean, deviation), config))
+        built = cls(name, OpenedNetwork(_library(name)[0].built(described), Reading(side, mean, deviation), config))
         return fill(built, weights, source)
 
 

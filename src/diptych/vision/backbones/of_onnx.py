@@ -1,7 +1,5 @@
 """Any ONNX network with a map of features, or a transformer's tokens, among its outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from torch import Tensor, nn
 
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.vision.backbones.onnx_graph import Feed, Graph
-from diptych.vision.backbones.opened import DEVIATION, MEAN, SIDE, Opened, Reading, as_map, three
+from diptych.vision.backbones.opened import DEVIATION, MEAN, SIDE, OpenedNetwork, Reading, as_map, three
 
 KEYS = ("input", "layout", "colours", "side", "mean", "deviation", "map")
 
@@ -43,7 +41,7 @@ class _LastMap(nn.Module):
         )
 
 
-def read(path: Path, settings: Mapping[str, Any], tell: Callable[[str], object]) -> Opened:
+def read(path: Path, settings: Mapping[str, Any], tell: Callable[[str], object]) -> OpenedNetwork:
     """`tell` hears each setting that names and shapes decided."""
     for key in settings:
         if key not in KEYS:
@@ -74,7 +72,7 @@ def read(path: Path, settings: Mapping[str, Any], tell: Callable[[str], object])
     for key, value in guessed.items():
         if key not in settings:
             tell(f"assumed: {key}={value}")
-    return Opened(_LastMap(graph, feed, output), Reading(side, mean, deviation), config)
+    return OpenedNetwork(_LastMap(graph, feed, output), Reading(side, mean, deviation), config)
 
 
 def built(described: Mapping[str, Any]) -> nn.Module:

@@ -1,7 +1,5 @@
 """The networks for pictures of open_clip's models."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +12,7 @@ from torch import Tensor, nn
 from diptych.runtime.downloads import downloading, first_line
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
 from diptych.runtime.extras import wanted
-from diptych.vision.backbones.opened import Opened, Reading, Three
+from diptych.vision.backbones.opened import OpenedNetwork, Reading, Three
 
 # What its loading raises on files that are none of a model's.
 UNREADABLE = (
@@ -35,7 +33,7 @@ class _LastMap(nn.Module):
         return cast(Tensor, found["image_intermediates"][-1])
 
 
-def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> Opened:
+def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> OpenedNetwork:
     with wanted(f"open_clip/{name}", "open-clip"):
         import open_clip
     architecture, _, tag = name.partition("/")
@@ -73,7 +71,7 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
         "embed_dim": model_config["embed_dim"], "vision_cfg": model_config["vision_cfg"],
         "quick_gelu": bool(model_config.get("quick_gelu", False)),
     }  # fmt: skip
-    return Opened(_LastMap(visual.float().eval()), Reading(size, mean, deviation), config)
+    return OpenedNetwork(_LastMap(visual.float().eval()), Reading(size, mean, deviation), config)
 
 
 def built(described: Mapping[str, Any]) -> nn.Module:

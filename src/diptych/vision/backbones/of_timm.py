@@ -1,7 +1,5 @@
 """Backbones of timm, with its own loading, on squares of the side that they were trained with."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +10,7 @@ from diptych.runtime.downloads import downloading, first_line
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
 from diptych.runtime.extras import wanted
 from diptych.runtime.weight_files import read_weights
-from diptych.vision.backbones.opened import Opened, Reading, Three, as_map
+from diptych.vision.backbones.opened import OpenedNetwork, Reading, Three, as_map
 
 
 class _LastMap(nn.Module):
@@ -27,7 +25,7 @@ class _LastMap(nn.Module):
         return as_map(found, found.shape[1] - int(getattr(self.model, "num_prefix_tokens", 0)))
 
 
-def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> Opened:
+def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> OpenedNetwork:
     with wanted(f"timm/{name}", "timm"):
         import timm
     if not timm.is_model(name):
@@ -55,7 +53,9 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
             model = _created(timm, name, size, True, None)
     else:
         model = _created(timm, name, size, False, None)
-    return Opened(_LastMap(model.eval()), Reading(size, cast(Three, tuple(cfg.mean)), cast(Three, tuple(cfg.std))))
+    return OpenedNetwork(
+        _LastMap(model.eval()), Reading(size, cast(Three, tuple(cfg.mean)), cast(Three, tuple(cfg.std)))
+    )
 
 
 def built(described: Mapping[str, Any]) -> nn.Module:

@@ -1,7 +1,5 @@
 """Classifiers of torchvision (`resnet18`, `convnext_tiny`) up to the map before their last pooling layer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +13,7 @@ from torchvision.models.feature_extraction import create_feature_extractor, get_
 from diptych.runtime.downloads import downloading
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.weight_files import read_weights
-from diptych.vision.backbones.opened import SIDE, Opened, Reading
+from diptych.vision.backbones.opened import SIDE, OpenedNetwork, Reading
 from diptych.vision.detectors.weights import fill
 
 # GoogLeNet's released weights want other means and deviations, into which it turns the usual ones by itself.
@@ -35,14 +33,14 @@ class _LastMap(nn.Module):
         return cast(Tensor, self.extractor(pixels)["map"])
 
 
-def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> Opened:
+def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> OpenedNetwork:
     trunk = _trunk(name)
     if weights is not None or pretrained:
         tensors = _downloaded(name) if weights is None else read_weights(weights)
         wanted = trunk.state_dict().keys()
         kept = {f"extractor.{key}": value for key, value in tensors.items() if f"extractor.{key}" in wanted}
         fill(trunk, kept, name if weights is None else str(weights))
-    return Opened(trunk, Reading(side or SIDE))
+    return OpenedNetwork(trunk, Reading(side or SIDE))
 
 
 def built(described: Mapping[str, Any]) -> nn.Module:

@@ -1,7 +1,5 @@
 """The networks for pictures of transformers' models: a name on the hub, or a folder that `save_pretrained` wrote."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +11,7 @@ from torch import Tensor, nn
 from diptych.runtime.downloads import downloading
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.extras import wanted
-from diptych.vision.backbones.opened import DEVIATION, MEAN, SIDE, Opened, Reading, Three, as_map
+from diptych.vision.backbones.opened import DEVIATION, MEAN, SIDE, OpenedNetwork, Reading, Three, as_map
 
 FILES = "config.json, preprocessor_config.json and model.safetensors"
 POOLERS = ("pooler", "head")  # of the whole picture, which a map does without
@@ -34,7 +32,7 @@ class _LastMap(nn.Module):
         return as_map(found, (pixels.shape[-1] // patch) ** 2 if isinstance(patch, int) else None)
 
 
-def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> Opened:
+def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> OpenedNetwork:
     """`weights`: a folder with the files of `name`."""
     with wanted(f"hf/{name}", "transformers"):
         from transformers import AutoConfig, AutoImageProcessor, AutoModel
@@ -58,7 +56,7 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
     mean, deviation = (
         cast(Three, tuple(seen.get(key) or usual)) for key, usual in (("image_mean", MEAN), ("image_std", DEVIATION))
     )
-    return Opened(_LastMap(model.eval()), Reading(size, mean, deviation), config.to_dict())
+    return OpenedNetwork(_LastMap(model.eval()), Reading(size, mean, deviation), config.to_dict())
 
 
 def built(described: Mapping[str, Any]) -> nn.Module:

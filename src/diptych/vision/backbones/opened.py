@@ -1,7 +1,5 @@
 """What a library hands over of a backbone: the network, and how it reads pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isqrt
@@ -28,7 +26,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedNetwork:
     """A network as its library hands it over. `config`: what besides its name says how to build it again."""
 
     trunk: nn.Module  # pixels (B, 3, side, side) to a map (B, F, h, w)

@@ -1,7 +1,5 @@
 """The one interface behind which every source of regions stands."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

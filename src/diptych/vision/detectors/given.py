@@ -47,7 +47,7 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
 
 
-class Given:
+class GivenRegions:
     """Reads regions that were found elsewhere. Without a folder (in a model's `detector/`) it knows their form.
 
     `whole_boxes`: the features have no boxes, and each region's is the whole picture.
@@ -66,7 +66,7 @@ class Given:
         self.known: FeatureProfile | None = None  # of a model's, where there is no folder
 
     @classmethod
-    def of(cls, folder: Path, records: Iterable[Record], whole_boxes: bool = False) -> Given:
+    def of(cls, folder: Path, records: Iterable[Record], whole_boxes: bool = False) -> GivenRegions:
         """Of the size of the first that is whole; the others must be like it."""
         files = open_features(folder)
         reason = ""
@@ -179,12 +179,12 @@ class Given:
         write_detector(folder, described | {"profile": None if profile is None else asdict(profile)})
 
     @classmethod
-    def asked(cls, request: DetectorRequest) -> Given:
+    def asked(cls, request: DetectorRequest) -> GivenRegions:
         assert request.features is not None
         return cls.of(request.features, request.records, request.whole_boxes)
 
     @classmethod
-    def from_folder(cls, _: Path, described: dict[str, Any]) -> Given:
+    def from_folder(cls, _: Path, described: dict[str, Any]) -> GivenRegions:
         """What is known of features, without them."""
         given = cls(described["feature_size"], described["class_names"], whole_boxes=described["whole_boxes"])
         profile = described["profile"]

@@ -61,11 +61,7 @@ class GroundTruth:
     @property
     def contract(self) -> FeatureContract:
         return FeatureContract(
-            extractor=KIND,
-            weights="",
-            feature_size=len(self._columns),
-            class_names=self.kinds,
-            selection="all",
+            extractor=KIND, weights="", feature_size=len(self._columns), class_names=self.kinds, selection="all"
         )
 
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:

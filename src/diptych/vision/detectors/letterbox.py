@@ -1,7 +1,5 @@
 """Pictures of any shape, fitted into one square so that they can be stacked."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Detectors by kind: how the folder of one is opened, and under which names a user asks for one that is no folder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase

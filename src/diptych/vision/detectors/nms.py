@@ -3,8 +3,6 @@
 The package imports its models, its transforms and torch's compiler; the kernels are one library beside them.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path

@@ -35,12 +35,7 @@ class PooledDetector:
 
     needs_pictures = True
 
-    def __init__(
-        self,
-        proposer: Proposer,
-        backbone: Backbone | None,
-        selection: Selection = EXACTLY_100,
-    ) -> None:
+    def __init__(self, proposer: Proposer, backbone: Backbone | None, selection: Selection = EXACTLY_100) -> None:
         if backbone is None and not proposer.feature_size:
             raise RecipeError(
                 f"{proposer.name} finds boxes and gives no features; say whose features they get: --backbone "

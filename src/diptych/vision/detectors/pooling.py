@@ -1,7 +1,5 @@
 """RoIAlign as two matrix products, one down and one across: exact, and quick in bfloat16 both forward and back."""
 
-from __future__ import annotations
-
 import torch
 from jaxtyping import Float
 from torch import Tensor

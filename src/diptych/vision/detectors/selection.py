@@ -76,6 +76,4 @@ class Selection:
 EXACTLY_100 = Selection(most=100, least=100)
 STORYBOOK = Selection(most=12, least=1, score=0.3, overlap=0.6)  # its pictures have 2 to 8 objects
 # Rules by name, beside those of the systems (`diptych.systems.SYSTEMS`).
-SELECTIONS: Mapping[str, Selection] = {
-    "storybook": STORYBOOK,
-}
+SELECTIONS: Mapping[str, Selection] = {"storybook": STORYBOOK}

@@ -1,7 +1,5 @@
 """What a detector saw, drawn on the pictures: many on one sheet."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -51,7 +49,7 @@ def with_boxes(
         score = float(regions.scores[row])
         if score < least_score:
             continue
-        name, kind = _kind(regions, row, class_names)
+        name, kind = class_shown(regions, row, class_names)
         colour = COLOURS[kind % len(COLOURS)]
         x1, y1, x2, y2 = (regions.boxes[row] * regions.boxes.new_tensor([image.width, image.height] * 2)).tolist()
         pen.rectangle((x1, y1, max(x1, x2 - 1), max(y1, y2 - 1)), outline=colour, width=2)
@@ -65,7 +63,7 @@ def with_boxes(
     return image
 
 
-def _kind(regions: Regions, row: int, class_names: Sequence[str]) -> tuple[str, int]:
+def class_shown(regions: Regions, row: int, class_names: Sequence[str]) -> tuple[str, int]:
     """The likeliest, background apart."""
     if regions.classes is None:
         return "", 0

@@ -4,8 +4,6 @@ The sha256 of the weights stands in `detector.json`, and that of all else in it 
 folder changes unseen. A folder of before has neither `check` nor `format`, and is read as it is.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

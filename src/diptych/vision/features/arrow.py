@@ -4,8 +4,6 @@
 goes before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +20,7 @@ AGAIN = "get the file again"
 
 
 @dataclass(frozen=True)
-class Table:
+class ArrowTable:
     path: Path
 
     @cached_property
@@ -88,7 +86,7 @@ def _values(batch: Any, column: str, row: int, where: str) -> Array:
 
 
 def units(listing: Listing) -> list[Unit]:
-    return [Table(path) for path in listing.ending(".arrow")]
+    return [ArrowTable(path) for path in listing.ending(".arrow")]
 
 
 FORMAT = FeatureFormat("Arrow", units)

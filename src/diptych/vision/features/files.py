@@ -1,7 +1,5 @@
 """Feature files at a path: which format lies there, and where in it the regions of a picture are."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -4,8 +4,6 @@
 boxes lie in an h5 of all pictures beside them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

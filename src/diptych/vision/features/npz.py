@@ -7,8 +7,6 @@ MILVLG                     x bbox image_w image_h num_bbox; `info` is a pickle, 
 UNITER                     norm_bb (fractions, 7 a row) features conf soft_labels
 """
 
-from __future__ import annotations
-
 import io
 import zipfile
 from pathlib import Path

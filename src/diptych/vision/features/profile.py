@@ -1,7 +1,5 @@
 """What is told of features that were made elsewhere: the name their maker gave, and their statistics."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import sqrt
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Regions as a file has them: arrays whose shapes and values nobody has checked yet."""
 
-from __future__ import annotations
-
 import binascii
 import importlib
 import io

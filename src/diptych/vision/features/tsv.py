@@ -6,8 +6,6 @@
 Where the lines begin is found once, by reading through the file; a line is then read when it is asked for.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,7 +24,7 @@ LONGEST_NAME = 4096
 
 
 @dataclass(frozen=True)
-class Table:
+class TsvTable:
     path: Path
 
     @cached_property
@@ -86,7 +84,7 @@ def _whole(values: dict[str, memoryview], name: str, where: str) -> int:
 
 def units(listing: Listing) -> list[Unit]:
     files = [path for path in listing.ending(".tsv", *map(".{}".format, range(100))) if PART.search(path.name)]
-    return [Table(path) for path in files if _is_table(path)]
+    return [TsvTable(path) for path in files if _is_table(path)]
 
 
 FORMAT = FeatureFormat("tsv", units)

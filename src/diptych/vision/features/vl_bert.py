@@ -4,8 +4,6 @@ Those of Conceptual Captions also have `classes` (num_boxes, 1601), by whose lar
 first, background included; others are read as they lie.
 """
 
-from __future__ import annotations
-
 import zipfile
 import zlib
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ confidence, in pixels) lie in one h5 for all, as released, or in bboxXYZ.h5 a pa
 large a picture is stands nowhere.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections import OrderedDict
@@ -46,7 +44,7 @@ def _may_be_open() -> int:
 
 
 @dataclass
-class Opened:
+class OpenFiles:
     """h5 files that are open, the latest of them; a process may not have as many open as a release has."""
 
     files: OrderedDict[Path, Any] = field(default_factory=OrderedDict)
@@ -92,7 +90,7 @@ class Boxes:
 
     whole: tuple[Path, ...]
     parts: dict[str, Path]
-    opened: Opened
+    opened: OpenFiles
 
     def of(self, name: str, where: str) -> Array | None:
         """(R, 6), None where there are no boxes at all."""
@@ -116,12 +114,12 @@ class Boxes:
 
 
 @dataclass(frozen=True)
-class Parts:
+class ReleaseFiles:
     path: Path
     features: dict[str, Path]  # by part
     classes: dict[str, Path]
     boxes: Boxes
-    opened: Opened
+    opened: OpenFiles
 
     def names(self) -> Iterable[str]:
         return [name for path in self.features.values() for name in self.opened.names(path)]
@@ -143,13 +141,13 @@ class Parts:
 
 
 def units(listing: Listing) -> list[Unit]:
-    opened, boxes = Opened(), boxes_below(listing)
+    opened, boxes = OpenFiles(), boxes_below(listing)
     found: dict[str, dict[str, dict[str, Path]]] = {}
     for path in listing.ending(*ENDINGS):
         if (match := PART.match(path.name)) is not None:
             found.setdefault(match["prefix"], {}).setdefault(match["what"], {}).setdefault(match["part"], path)
     return [
-        Parts(next(iter(parts["feat"].values())).parent, parts["feat"], parts.get("cls", {}),
+        ReleaseFiles(next(iter(parts["feat"].values())).parent, parts["feat"], parts.get("cls", {}),
               boxes or Boxes((), {}, opened), opened)
         for parts in found.values()
         if "feat" in parts
@@ -164,4 +162,4 @@ def boxes_below(listing: Listing) -> Boxes | None:
     matches = [(path, PART.match(path.name)) for path in listing.ending(*ENDINGS)]
     whole = tuple(path for path, match in matches if match is None)
     parts = {match["part"]: path for path, match in matches if match is not None and match["what"] == "bbox"}
-    return Boxes(whole, parts, Opened()) if whole or parts else None
+    return Boxes(whole, parts, OpenFiles()) if whole or parts else None

@@ -4,8 +4,6 @@ Boxes are x1 y1 x2 y2 in pixels. To Caffe and Detectron x2 is the last pixel tha
 they differ in whether a decoded box has its last pixel taken off again. To detectron2 x2 is where the box ends.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

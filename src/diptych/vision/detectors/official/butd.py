@@ -23,7 +23,7 @@ from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.official.boxes import CAFFE, DETECTRON2, BoxConvention, by_anchor, shifted
 from diptych.vision.detectors.official.choice import BestOfAll, ByClass
 from diptych.vision.detectors.official.prepare import Prepared, by_factor, by_size
-from diptych.vision.detectors.official.regions import Found, Proposals, Settings, numbered
+from diptych.vision.detectors.official.regions import OfficialSettings, Proposals, RawRegions, numbered
 from diptych.vision.detectors.official.resnet import ResNetShape, make_stage, pool_stem
 
 Dialect = Literal["caffe", "hf"]
@@ -36,7 +36,7 @@ ROIS_AT_ONCE = 100  # through res5, which takes 1.6 MB of memory a channel of 2,
 
 
 @dataclass(frozen=True, kw_only=True)
-class ButdSettings(Settings):
+class ButdSettings(OfficialSettings):
     dialect: Dialect
 
     @classmethod
@@ -149,7 +149,7 @@ class ButdPipeline:
         sides = (self.settings.shorter, self.settings.longer)
         return by_factor(picture, *sides) if self.settings.dialect == "caffe" else by_size(picture, *sides)
 
-    def find(self, images: Float[Tensor, "B 3 h w"], prepared: Sequence[Prepared]) -> list[Found]:
+    def find(self, images: Float[Tensor, "B 3 h w"], prepared: Sequence[Prepared]) -> list[RawRegions]:
         """`images`: the prepared pictures, all of one size."""
         net = self.network
         maps = net.maps(images)
@@ -203,7 +203,7 @@ class ButdPipeline:
         classes: Float[Tensor, "N C"],
         moves: Float[Tensor, "N d"],
         attributes: Float[Tensor, "N A"] | None,
-    ) -> Found:
+    ) -> RawRegions:
         limits, probabilities = self.settings, classes.softmax(1)
         scale = proposals.new_tensor(prepared.scale).repeat(2)
         if limits.dialect == "caffe":
@@ -220,7 +220,7 @@ class ButdPipeline:
             chosen = BestOfAll(limits.least, limits.most, limits.overlaps).choose(refined, probabilities)
             rows = chosen.rows.to(boxes.device)
         scores, best = probabilities[:, 1:].max(1)
-        found = Found(
+        found = RawRegions(
             rows=rows,
             boxes=boxes[rows],
             scores=scores[rows],

@@ -1,7 +1,5 @@
 """Detectron's `cfg`: a YAML text of Python objects, read by its patterns so that no object is ever made."""
 
-from __future__ import annotations
-
 import re
 
 KEY = re.compile(r"^(\s*)([A-Za-z_]\w*):(?:\s+(.*))?$")

@@ -1,7 +1,5 @@
 """Which proposals become regions, as the official extractors choose, and in which order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +13,7 @@ LOWEST = 1e-6  # a probability that is not worth another try
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenBoxes:
     """`rows` of the proposals, in order; the others have a number for each of all proposals."""
 
     rows: Int[Tensor, "R"]
@@ -37,7 +35,7 @@ class ByClass:
     overlap: float
     convention: BoxConvention
 
-    def choose(self, boxes: Float[Tensor, "N *C 4"], probabilities: Float[Tensor, "N C"]) -> Chosen:
+    def choose(self, boxes: Float[Tensor, "N *C 4"], probabilities: Float[Tensor, "N C"]) -> ChosenBoxes:
         """`boxes`: one for all classes, or one for each. Class 0 is the background.
 
         A box is dropped by likelier ones alone, so what is likelier than some floor can be chosen without the rest; the
@@ -48,7 +46,7 @@ class ByClass:
         while True:
             scores, classes = self._best(boxes, probabilities, floor)
             if floor == 0 or int((scores >= floor).sum()) >= min(self.least, len(boxes)):
-                return Chosen(self._keep(scores), classes, scores)
+                return ChosenBoxes(self._keep(scores), classes, scores)
             floor = floor / 8 if floor > LOWEST else 0.0
 
     def _best(
@@ -88,7 +86,7 @@ class BestOfAll:
     most: int
     overlaps: Sequence[float]
 
-    def choose(self, boxes: Float[Tensor, "N C 4"], probabilities: Float[Tensor, "N C"]) -> Chosen:
+    def choose(self, boxes: Float[Tensor, "N C 4"], probabilities: Float[Tensor, "N C"]) -> ChosenBoxes:
         boxes, probabilities = boxes.cpu(), probabilities.cpu()
         scores, best = probabilities[:, 1:].max(1)
         own = boxes[torch.arange(len(boxes)), best + 1]
@@ -97,4 +95,4 @@ class BestOfAll:
             rows = DETECTRON2.nms(own, scores, overlap)[: self.most]
             if len(rows) >= self.least:
                 break
-        return Chosen(rows, best + 1, scores)
+        return ChosenBoxes(rows, best + 1, scores)

@@ -7,8 +7,6 @@ What a file is, is told by its keys and shapes, never by its name:
     Unified VLP's    Detectron's blobs: conv1_w, res2_0_branch2a_w, fpn_inner_..., fc6_w
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +19,7 @@ from diptych.runtime.errors import CheckpointError
 from diptych.vision.detectors.official.boxes import CAFFE, DETECTRON2
 from diptych.vision.detectors.official.butd import ANCHOR_RATIOS, ANCHOR_SIZES, STRIDE, ButdSettings
 from diptych.vision.detectors.official.cfg import cfg_values, number, numbers
-from diptych.vision.detectors.official.regions import Settings
+from diptych.vision.detectors.official.regions import OfficialSettings
 from diptych.vision.detectors.official.resnet import batch_norm, folded
 from diptych.vision.detectors.official.x101 import X101Settings
 
@@ -62,7 +60,7 @@ FIRST_MAP = 2
 @dataclass
 class Converted:
     tensors: dict[str, Tensor]
-    settings: Settings
+    settings: OfficialSettings
     renamed: dict[str, str] = field(default_factory=dict)  # theirs -> ours
     left: dict[str, str] = field(default_factory=dict)  # theirs -> why
     notes: list[str] = field(default_factory=list)  # what was found out, and what had to be assumed

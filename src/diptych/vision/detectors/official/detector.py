@@ -19,7 +19,7 @@ from diptych.vision.detectors.official.butd import Butd, ButdPipeline, ButdSetti
 from diptych.vision.detectors.official.convert import convert
 from diptych.vision.detectors.official.files import read_file
 from diptych.vision.detectors.official.prepare import Prepared
-from diptych.vision.detectors.official.regions import Found, Settings
+from diptych.vision.detectors.official.regions import OfficialSettings, RawRegions
 from diptych.vision.detectors.official.resnet import sizes_of
 from diptych.vision.detectors.official.x101 import X101, X101Pipeline, X101Settings, X101Shape
 from diptych.vision.detectors.request import DetectorRequest
@@ -45,7 +45,7 @@ class OfficialDetector:
 
     @classmethod
     def of(
-        cls, tensors: dict[str, Tensor], settings: Settings, class_names: Sequence[str], source: str
+        cls, tensors: dict[str, Tensor], settings: OfficialSettings, class_names: Sequence[str], source: str
     ) -> OfficialDetector:
         """From weights under our names. `class_names`: without the background; where there are none, numbers are."""
         sizes = sizes_of(tensors)
@@ -71,7 +71,7 @@ class OfficialDetector:
         return self.pipeline.network
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> OfficialSettings:
         return self.pipeline.settings
 
     @cached_property
@@ -99,11 +99,11 @@ class OfficialDetector:
         return [self._regions(picture, found) for picture, found in zip(pictures, self.find(pictures), strict=True)]
 
     @torch.no_grad()
-    def find(self, pictures: Sequence[Picture]) -> list[Found]:
+    def find(self, pictures: Sequence[Picture]) -> list[RawRegions]:
         """All that the detector says of each picture, attributes too; boxes in pixels."""
         device = next(self.pipeline.network.parameters()).device
         prepared = [self.pipeline.prepare(picture.to(device)) for picture in pictures]
-        found: list[Found | None] = [None] * len(prepared)
+        found: list[RawRegions | None] = [None] * len(prepared)
         for numbers in _of_one_size(prepared):
             some = [prepared[number] for number in numbers]
             images = torch.stack([one.image for one in some]).contiguous(memory_format=torch.channels_last)
@@ -113,7 +113,7 @@ class OfficialDetector:
                 found[number] = one
         return [one for one in found if one is not None]
 
-    def _regions(self, picture: Picture, found: Found) -> Regions:
+    def _regions(self, picture: Picture, found: RawRegions) -> Regions:
         height, width = picture.shape[1:]
         boxes = found.boxes / found.boxes.new_tensor([width, height] * 2)
         return Regions(
@@ -146,7 +146,7 @@ class OfficialDetector:
 
     @classmethod
     def from_folder(cls, folder: Path, described: dict[str, Any]) -> OfficialDetector:
-        settings: type[Settings] = {"butd": ButdSettings, "x101": X101Settings}[described["network"]]
+        settings: type[OfficialSettings] = {"butd": ButdSettings, "x101": X101Settings}[described["network"]]
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in described["settings"].items()
         }
@@ -175,7 +175,7 @@ def _of_one_size(prepared: Sequence[Prepared]) -> Iterator[list[int]]:
 
 
 @contextmanager
-def _precision(settings: Settings, device: torch.device) -> Iterator[None]:
+def _precision(settings: OfficialSettings, device: torch.device) -> Iterator[None]:
     """float32 means it: no shorter numbers inside convolutions and products."""
     short = settings.precision == "bfloat16"
     with (
@@ -185,7 +185,7 @@ def _precision(settings: Settings, device: torch.device) -> Iterator[None]:
         yield
 
 
-def with_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+def with_settings(settings: OfficialSettings, changes: Mapping[str, Any]) -> OfficialSettings:
     """The same with some of them changed; an unknown name or a value of another kind is refused."""
     known = {field.name: getattr(settings, field.name) for field in fields(settings) if field.name != "dialect"}
     values = asdict(settings)

@@ -1,7 +1,5 @@
 """The file of an official detector: its tensors, and the text of its settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

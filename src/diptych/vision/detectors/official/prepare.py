@@ -1,7 +1,5 @@
 """A picture as the official detectors want it: BGR, 0 to 255, less the mean, and of their size."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the official detectors have in common: their settings, and what they hand back."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -15,7 +13,7 @@ Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class OfficialSettings:
     """What is not in the weights. Sides are pixels; overlaps are IoU."""
 
     shorter: int  # side of the picture, as the network sees it
@@ -67,7 +65,7 @@ class Proposals:
 
 
 @dataclass(frozen=True)
-class Found:
+class RawRegions:
     """The regions of a picture, in the order of the published files; class and attribute 0 mean none."""
 
     rows: Int[Tensor, "R"]  # of the proposals

@@ -23,7 +23,7 @@ FIRST_STAGE = 2  # the stages of a ResNet are called res2 to res5
 
 
 @dataclass(frozen=True)
-class Stage:
+class ResNetStage:
     blocks: int
     read: int  # channels
     inner: int
@@ -35,7 +35,7 @@ class Stage:
 @dataclass(frozen=True)
 class ResNetShape:
     stem: int  # channels
-    stages: tuple[Stage, ...]
+    stages: tuple[ResNetStage, ...]
 
     @classmethod
     def of(cls, sizes: Mapping[str, tuple[int, ...]], source: str) -> ResNetShape:
@@ -52,14 +52,14 @@ class ResNetShape:
         return cls(sizes["stem.weight"][0], tuple(_stage(sizes, number, blocks[number], source) for number in wanted))
 
 
-def _stage(sizes: Mapping[str, tuple[int, ...]], number: int, blocks: int, source: str) -> Stage:
+def _stage(sizes: Mapping[str, tuple[int, ...]], number: int, blocks: int, source: str) -> ResNetStage:
     try:
         inner, read = sizes[f"res{number}.0.conv1.weight"][:2]
         out = sizes[f"res{number}.0.conv3.weight"][0]
         groups = inner // sizes[f"res{number}.0.conv2.weight"][1]
     except KeyError as error:
         raise CheckpointError(f"{source} has no bottlenecks in res{number}: it lacks {error}; it is damaged") from error
-    return Stage(blocks, read, inner, out, groups, f"res{number}.0.shortcut.weight" in sizes)
+    return ResNetStage(blocks, read, inner, out, groups, f"res{number}.0.shortcut.weight" in sizes)
 
 
 def pool_stem(x: Float[Tensor, "B c h w"], padded: bool) -> Float[Tensor, "B c h2 w2"]:
@@ -68,7 +68,7 @@ def pool_stem(x: Float[Tensor, "B c h w"], padded: bool) -> Float[Tensor, "B c h
 
 
 class Bottleneck(nn.Module):
-    def __init__(self, stage: Stage, first: bool, stride: int, where: Stride, dilation: int) -> None:
+    def __init__(self, stage: ResNetStage, first: bool, stride: int, where: Stride, dilation: int) -> None:
         super().__init__()
         read, stride = (stage.read, stride) if first else (stage.out, 1)
         of_1x1, of_3x3 = (stride, 1) if where == "1x1" else (1, stride)
@@ -83,7 +83,7 @@ class Bottleneck(nn.Module):
         return cast(Tensor, self.conv3(inner).add_(beside).relu_())
 
 
-def make_stage(stage: Stage, stride: int, where: Stride, dilation: int = 1) -> nn.Sequential:
+def make_stage(stage: ResNetStage, stride: int, where: Stride, dilation: int = 1) -> nn.Sequential:
     return nn.Sequential(*(Bottleneck(stage, n == 0, stride, where, dilation) for n in range(stage.blocks)))
 
 

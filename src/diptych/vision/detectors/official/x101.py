@@ -24,7 +24,7 @@ from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.official.boxes import DETECTRON, by_anchor, shifted
 from diptych.vision.detectors.official.choice import ByClass
 from diptych.vision.detectors.official.prepare import Prepared, by_factor
-from diptych.vision.detectors.official.regions import Found, Proposals, Settings, numbered
+from diptych.vision.detectors.official.regions import OfficialSettings, Proposals, RawRegions, numbered
 from diptych.vision.detectors.official.resnet import ResNetShape, Stride, make_stage, pool_stem
 
 FIRST, LAST_POOLED, LAST = 2, 5, 6  # maps of the pyramid: P2 has a step of 4 pixels, P6 of 64
@@ -33,7 +33,7 @@ COARSEST = 32  # pixels that sides are padded to a multiple of: the step of res5
 
 
 @dataclass(frozen=True, kw_only=True)
-class X101Settings(Settings):
+class X101Settings(OfficialSettings):
     stride: Stride = "3x3"  # which convolution of a bottleneck has it
     samples: int = 2  # of RoIAlign, a cell, both ways; 0: as many as pixels
     delta_weights: tuple[float, float, float, float] = (10.0, 10.0, 5.0, 5.0)
@@ -162,7 +162,7 @@ class X101Pipeline:
         """Padded: the padding is a part of the picture to all that follows, also where boxes are clipped."""
         return by_factor(picture, self.settings.shorter, self.settings.longer, COARSEST)
 
-    def find(self, images: Float[Tensor, "B 3 h w"], prepared: Sequence[Prepared]) -> list[Found]:
+    def find(self, images: Float[Tensor, "B 3 h w"], prepared: Sequence[Prepared]) -> list[RawRegions]:
         """`images`: the prepared pictures, all of one size."""
         net = self.network
         maps = net.pyramid(net.trunk(images)[1:])
@@ -225,7 +225,7 @@ class X101Pipeline:
         features: Float[Tensor, "N F"],
         classes: Float[Tensor, "N C"],
         moves: Float[Tensor, "N d"],
-    ) -> Found:
+    ) -> RawRegions:
         limits, probabilities = self.settings, classes.softmax(1)
         refined = self.refined(prepared, proposals, moves)
         rule = ByClass(
@@ -235,7 +235,7 @@ class X101Pipeline:
         chosen = rule.choose(refined, probabilities)
         rows = chosen.rows.to(refined.device)
         best = chosen.classes.to(rows.device)[rows]
-        return Found(
+        return RawRegions(
             rows=rows,
             boxes=refined[rows, best],
             scores=chosen.scores.to(rows.device)[rows],
