@@ -14,6 +14,11 @@ def test_imports_go_one_way(capsys: object) -> None:
     assert lint_imports(no_cache=True) == 0
 
 
+def test_no_files_import_each_other() -> None:
+    """Not in a circle either, however long; imports inside functions count."""
+    assert circle(graph(ROOT / "src", "diptych")) is None
+
+
 def test_benchmarks_know_no_experiments() -> None:
     """What both need is in benchmarks/machine.py."""
     both = graph(ROOT, "benchmarks") | graph(ROOT, "experiments")
