@@ -29,10 +29,10 @@ def muon(*stacks: str) -> OptimizerConfig:
 
 
 def small_task(pretrain: Preset, task: str) -> Preset:
-    """`SYSTEM/small/TASK`: the small recipe of pre-training, with what the task says of itself (`TaskSpec.small`)."""
+    """`SYSTEM/small/TASK`: the small recipe of pre-training, with what the task says of itself (`TaskSpec.training.small`)."""
     spec = TASKS[task]
     if spec.training.small is None:
-        raise ValueError(f"the task {task} says nothing of small recipes (TaskSpec.small)")
+        raise ValueError(f"the task {task} says nothing of small recipes (TaskSpec.training.small)")
     return pretrain.but(
         pretrain.name.replace("/small/pretrain", f"/small/{task}"),
         f"{spec.title}, for small worlds and one core.",

@@ -11,7 +11,7 @@ def tasks_of(system: str) -> tuple[str, ...]:
     """Captions and questions; of a system without a decoder questions and statements. Raises RecipeError."""
     if system not in SYSTEMS:
         raise RecipeError(f"no system {system!r}; {nearest(system, SYSTEMS)}")
-    return ("caption", "vqa") if f"{system}/small/caption" in RECIPES else ("vqa", "nlvr")
+    return tuple(task for task in ("caption", "vqa", "nlvr") if f"{system}/small/{task}" in RECIPES)[:2]
 
 
 def begin_with(system: str) -> Recipe:

@@ -1,0 +1,67 @@
+"""Rooms, names and lists that must not grow again (docs/decisions/0010-rooms.md)."""
+
+import ast
+import runpy
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from diptych.tasks import TASKS
+
+ROOT = Path(__file__).parent.parent.parent
+PACKAGE = ROOT / "src" / "diptych"
+TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
+MOST_LINES = 39_300  # of code; issue N wants 35,500
+
+
+def test_all_is_in_at_most_seventeen_rooms() -> None:
+    assert [path.name for path in PACKAGE.glob("*.py")] == ["__init__.py"]
+    assert sum((path / "__init__.py").exists() for path in PACKAGE.iterdir()) <= 17
+
+
+def test_the_code_does_not_grow() -> None:
+    by_room = runpy.run_path(str(ROOT / ".ci" / "lines.py"))["by_room"]
+    assert by_room().total() <= MOST_LINES
+
+
+def test_a_public_class_name_is_used_once() -> None:
+    places = defaultdict(list)
+    for path, tree in TREES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(path.name)
+    assert not {name: files for name, files in places.items() if len(files) > 1}
+
+
+def test_tests_import_public_names() -> None:
+    for path in (ROOT / "tests").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("diptych"):
+                private = [one.name for one in node.names if one.name.startswith("_") and one.name != "__version__"]
+                assert not private, f"{path}: {private}"
+
+
+def test_few_places_list_tasks() -> None:
+    """Literals, `dict(...)` and match arms with two or more tasks' names; tables of tasks follow from TASKS."""
+    names = {name for name, spec in TASKS.items() if not spec.pretrains}
+    listing = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path, tree in TREES.items()
+        for node, found in _words(tree)
+        if len(names & found) > 1
+    ]
+    assert len(listing) <= 5, listing
+
+
+def _words(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.Match, set[object]]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Dict(keys=keys):
+                yield node, {key.value for key in keys if isinstance(key, ast.Constant)}
+            case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+                yield node, {part.value for part in parts if isinstance(part, ast.Constant)}
+            case ast.Call(func=ast.Name(id="dict"), keywords=given):
+                yield node, {one.arg for one in given}
+            case ast.Match(cases=cases):
+                inside = (part for case in cases for part in ast.walk(case.pattern))
+                yield node, {part.value for part in inside if isinstance(part, ast.Constant)}
