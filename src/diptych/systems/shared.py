@@ -29,7 +29,7 @@ def muon(*stacks: str) -> OptimizerConfig:
 
 
 def small_task(pretrain: Preset, task: str) -> Preset:
-    """`SYSTEM/small/TASK`: the small recipe of pre-training, with what the task says of itself (`TaskSpec.training.small`)."""
+    """`SYSTEM/small/TASK`: the small recipe of pre-training with changes of the task (`TaskSpec.training.small`)."""
     spec = TASKS[task]
     if spec.training.small is None:
         raise ValueError(f"the task {task} says nothing of small recipes (TaskSpec.training.small)")
