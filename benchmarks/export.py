@@ -70,7 +70,7 @@ def exported(folder: Path) -> Ids:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession
     with patch.object(onnxruntime, "InferenceSession", partial(session, sess_options=options)):
-        model = runner.Model(folder)
+        model = runner.ExportedModel(folder)
 
     def written(picture: Path) -> Sequence[int]:
         opened = [runner.open_picture(picture)]

@@ -15,7 +15,7 @@ from uniter.model import Uniter, halves
 from uniter.objectives import WordRegionAlignment
 
 from diptych.core import Objective, Regions, States, collate
-from diptych.data.formats.snli_ve import LABELS
+from diptych.core.entailment import LABELS
 from diptych.objectives import ImageTextMatching, MaskedRegionClass, MaskedRegionFeature
 from diptych.runtime.errors import CheckpointError
 from diptych.systems import SYSTEMS

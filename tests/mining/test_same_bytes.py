@@ -65,7 +65,7 @@ from pathlib import Path
 
 from diptych.runtime import engine
 from diptych.mining import run
-from diptych.mining.settings import Settings
+from diptych.mining.settings import MiningSettings
 from tests.engine.killed import KilledOnce
 
 out, name, *given = sys.argv[1:]
@@ -73,7 +73,7 @@ out, name, *given = sys.argv[1:]
 if __name__ == "__main__":
     if name == "ray":
         run.run_shards = lambda work, *others: engine.run(KilledOnce(work, Path(out).with_suffix(".killed")), *others)
-    run.Mine(Path(out), [Path(one) for one in given], Settings(offline=True), engine=name, workers=2).run()
+    run.Mine(Path(out), [Path(one) for one in given], MiningSettings(offline=True), engine=name, workers=2).run()
 """
 
 

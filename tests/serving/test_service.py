@@ -188,8 +188,8 @@ def test_requests_that_come_together_share_a_pass_and_are_answered_as_alone(loca
     colours = ("red", "green", "blue", "white", "black", "yellow")
     alone = [local.post("/v1/caption", picture(colour)).json() for colour in colours]
     batches: list[int] = []
-    answer = local.service.worker._answer
-    local.service.worker._answer = lambda jobs: batches.append(len(jobs)) or answer(jobs)
+    answer = local.service.worker.answer_batch
+    local.service.worker.answer_batch = lambda jobs: batches.append(len(jobs)) or answer(jobs)
     held = threading.Event()
     hold(local, held)
     asked = [("POST", "/v1/caption", {"files": {"image": ("a.png", picture(colour))}}) for colour in colours]

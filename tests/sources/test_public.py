@@ -21,9 +21,9 @@ from PIL import Image
 from rich.console import Console
 
 from diptych.core import Record
+from diptych.core.entailment import LABELS
 from diptych.data.formats.parsing import Skips
 from diptych.data.formats.public import SETS_KNOWN, PublicLayout
-from diptych.data.formats.snli_ve import LABELS
 from diptych.data.formats.table import read
 from diptych.runs.public import describe_folder, list_files, list_sets, write_set
 from diptych.runtime.errors import DataError, RecipeError

@@ -116,7 +116,9 @@ def test_captions_of_unknown_words_are_asked_and_not_trained_on(tokens) -> None:
 
 
 def test_what_cannot_be_searched_is_refused(tokens) -> None:
-    with pytest.raises(RecipeError, match=r"UnifiedVLP reads picture and text together .* \(tden\), or rank"):
+    with pytest.raises(
+        RecipeError, match=r"UnifiedVLP reads picture and text together .* makes vectors of both, or rank"
+    ):
         TowerGallery.of_pictures(toy.model(), records())
     with pytest.raises(DataError, match="no regions to be found by; extract them first"):
         TowerGallery.of_pictures(model_for(tokens), [Record("bare")])

@@ -225,19 +225,18 @@ def test_a_full_disk_while_logging(tmp_path, monkeypatch):
 
 
 def test_more_processes_than_samples(tmp_path):
+    run = TrainerRun(
+        module=ToyModel(),
+        config=OptimizerConfig(),
+        training=TrainingConfig(steps=1, batch=2),
+        folder=tmp_path,
+        validate=None,
+        score="",
+        fingerprint="",
+        ranks=Ranks(0, 3, torch.device("cpu")),
+    )
     with pytest.raises(RecipeError, match="2 samples cannot be cut into 3 parts"):
-        TrainerRun(
-            module=ToyModel(),
-            updates=ToySchedule(),
-            batches=ToyBatches(2),
-            optimizer=OptimizerConfig(),
-            training=TrainingConfig(steps=1, batch=2),
-            folder=tmp_path,
-            validate=None,
-            score="",
-            fingerprint="",
-            ranks=Ranks(0, 3, torch.device("cpu")),
-        )
+        run.prepare(ToySchedule(), ToyBatches(2))
 
 
 def test_accumulation():

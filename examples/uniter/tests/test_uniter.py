@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from diptych.core import Statement, TaskItem
-from diptych.data.formats.snli_ve import LABELS
+from diptych.core.entailment import LABELS
 from diptych.runtime.plugins import load_plugins
 from diptych.systems import Recipe, find_recipe
 from diptych.testing import EIGHT, Case, check_heads, check_masks, check_overfit, check_ranks, check_resume

@@ -7,7 +7,7 @@ from random import Random
 from typing import overload
 
 from diptych.core import Object, Record
-from diptych.data.formats.snli_ve import ENTAILMENT
+from diptych.core.entailment import ENTAILMENT
 from diptych.storybook.captions import alt_text, captions
 from diptych.storybook.choices import choices
 from diptych.storybook.expressions import expressions

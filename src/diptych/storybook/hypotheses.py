@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import Random
 
 from diptych.core import TaskItem
-from diptych.data.formats.snli_ve import LABELS
+from diptych.core.entailment import LABELS
 from diptych.storybook.claims import decoy
 from diptych.storybook.facts import Facts
 from diptych.storybook.grammar import with_article

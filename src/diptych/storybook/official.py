@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from diptych.core import Expression, Object, Record
-from diptych.data.formats.snli_ve import ENTAILMENT
+from diptych.core.entailment import ENTAILMENT
 from diptych.data.formats.vcr import tokens
 from diptych.storybook.kinds import KINDS, NAMES
 from diptych.storybook.world import SIDE

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from diptych.core import Record, TaskItem, Vocabulary
-from diptych.data.formats.snli_ve import ENTAILMENT as NAME
-from diptych.data.formats.snli_ve import LABELS
+from diptych.core.entailment import ENTAILMENT as NAME
+from diptych.core.entailment import LABELS
 from diptych.objectives import ClassifyStatement, Schedule, together
 from diptych.objectives.settings import Objectives
 from diptych.tasks.asking import AskedModel, Asking, AskingWords, Form, TaskAnswer, TaskRequest, Text, in_words

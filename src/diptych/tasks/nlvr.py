@@ -1,6 +1,6 @@
 """Statements that are true or false of a picture (NLVR and the like)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -25,13 +25,13 @@ from diptych.tasks.asking import (
 from diptych.tasks.spec import Small, TaskSpec, TaskTraining
 from diptych.tasks.verdicts import Judged, Verdicts
 
-_VERDICTS = Verdicts(
-    task="nlvr",
-    noun="statements",
-    key="true",
-    classes={False: "no", True: "yes"},
-    judged=lambda record: (Judged(one.key, one.text, one.true) for one in record.statements),
-)
+
+def _judged(record: Record) -> Iterator[Judged]:
+    return (Judged(one.key, one.text, one.true) for one in record.statements)
+
+
+# Sent to loading processes, so `judged` is no lambda.
+_VERDICTS = Verdicts(task="nlvr", noun="statements", key="true", classes={False: "no", True: "yes"}, judged=_judged)
 
 
 class NlvrObjectives(Objectives):

@@ -15,6 +15,7 @@ from diptych.models import ModelConfig, SystemModel
 from diptych.objectives import Schedule
 from diptych.runs.prepare import words_of
 from diptych.runs.tasks import make_task
+from diptych.runtime.configs import derive
 from diptych.runtime.plugins import load_plugins
 from diptych.systems import SYSTEMS, Recipe, find_recipe
 from diptych.tasks import TaskSpec, find_task
@@ -64,7 +65,7 @@ EIGHT = tuple(
 def small(model: ModelConfig, shape: Mapping[str, Any]) -> ModelConfig:
     """Of the sizes of a test; `shape` has other ones by name."""
     layers = {name: min(value, LAYERS) for name, value in model if name.endswith("layers")}
-    return model.model_copy(update={**SIZES, **layers, **shape})
+    return derive(model, **{**SIZES, **layers, **shape})
 
 
 @dataclass(frozen=True)

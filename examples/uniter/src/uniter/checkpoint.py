@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from diptych.data.formats.snli_ve import LABELS
+from diptych.core.entailment import LABELS
 from diptych.models.checkpoint import head_names, heads_for, in_full, renamed, vocabulary_for
 from diptych.models.weights import ImportReport
 from diptych.runtime.errors import CheckpointError

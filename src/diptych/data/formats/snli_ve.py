@@ -6,11 +6,10 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from diptych.core import Record, TaskItem
+from diptych.core.entailment import ENTAILMENT, LABELS
 from diptych.data.formats.parsing import Once, Pictures, Skips, picture_at, read_json_lines
 from diptych.data.formats.values import Text
 
-ENTAILMENT = "entailment"  # the name of its words in `Record.more`
-LABELS = ("entailment", "neutral", "contradiction")
 NOT_AGREED = "-"
 
 

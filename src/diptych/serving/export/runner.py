@@ -4,6 +4,8 @@ It needs numpy, Pillow, tokenizers, and onnxruntime or torch.
 The folder that it lies in holds program.json, tokenizer.json and the programs. No code of Diptych is used.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import Sequence

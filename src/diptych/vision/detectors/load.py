@@ -39,7 +39,7 @@ _IN = "diptych.vision.detectors"
 _ONNX = ("--set", "--backbone", "--class-names", "--region-selection")
 DETECTORS: dict[str, DetectorKind] = {  # by the `kind` of detector.json
     "ground-truth": DetectorKind(f"{_IN}.ground_truth:GroundTruth", {"ground-truth": ()}),
-    "given": DetectorKind(f"{_IN}.given:Given", {"given": ("--features", "--boxes")}),
+    "given": DetectorKind(f"{_IN}.given:GivenRegions", {"given": ("--features", "--boxes")}),
     "storybook-detector": DetectorKind("diptych.storybook.detector.detector:StorybookDetector"),
     "faster-rcnn": DetectorKind(
         f"{_IN}.faster_rcnn:FasterRCNN", {"fasterrcnn_*": ("--weights", "--region-selection")}

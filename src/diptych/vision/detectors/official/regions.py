@@ -1,5 +1,7 @@
 """What the official detectors have in common: their settings, and what they hand back."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Literal, get_args
 
