@@ -227,6 +227,7 @@ def _from_model(
     show: Path | None,
     refuse: Refuse,
 ) -> Iterator[TaskAnswer]:
+    from diptych.runtime.configs import derive
     from diptych.tasks.asking import Prediction, begin_drawing
 
     drawn, asking = ShownFolder(show), spec.asked
@@ -243,7 +244,7 @@ def _from_model(
             except DataError as error:  # regions were given, and there is no picture to draw them on
                 refuse(answer, error)
                 shown = None
-            yield told if shown is None else told.model_copy(update={"shown": shown})
+            yield told if shown is None else derive(told, shown=shown)
 
 
 def _from_server(
@@ -277,6 +278,7 @@ def _from_server(
 
 def _draw_box(told: Any, title: str, out: Path | None) -> TaskAnswer:
     """Write the picture with the box of an answer; the answer with the name of the file."""
+    from diptych.runtime.configs import derive
     from diptych.serving.drawing import draw_box
     from diptych.vision.pictures import open_picture, write_png
 
@@ -284,7 +286,7 @@ def _draw_box(told: Any, title: str, out: Path | None) -> TaskAnswer:
     (left, top, width, height), (_, tall, wide) = told.box, picture.shape
     corners = left / wide, top / tall, (left + width) / wide, (top + height) / tall
     write_png(draw_box(picture, corners, title), drawn)
-    shown: TaskAnswer = told.model_copy(update={"shown": str(drawn)})
+    shown: TaskAnswer = derive(told, shown=str(drawn))
     return shown
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from diptych.core import Object, Record, Regions, Task, tags
 from diptych.data.store.tokens import Tokens
 from diptych.models.decoding import DecodingOptions
+from diptych.runtime.configs import derive
 from diptych.runtime.devices import Precision, precision_of
 from diptych.runtime.errors import ServingError
 from diptych.tasks.run import ask
@@ -268,7 +269,7 @@ class Asking:
         """The message of an answer."""
         if self.message is not None:
             return self.message(answer, asked, picture)
-        told: TaskAnswer = answer.model_copy(update={"picture": picture})
+        told: TaskAnswer = derive(answer, picture=picture)
         return told
 
     def shown(self, asked: TaskRequest, told: Any) -> PageView:
