@@ -36,6 +36,7 @@ from diptych.serving import Predictor, load
 from diptych.serving.export.write import Format, export
 from diptych.serving.taught import taught
 from diptych.tasks.caption import Captioning
+from diptych.tasks.vqa import VQA, AskRequest
 from diptych.vision.pictures import find_pictures
 
 PICTURES = 100
@@ -51,8 +52,8 @@ def eager(predictor: Predictor) -> Ids:
     def written(picture: Path) -> Sequence[int]:
         (record,) = predictor.extract([picture])
         if predictor.folder.answers is not None:
-            (said,) = predictor.answers([(record, QUESTION)])
-            return [predictor.folder.answers.names.index(said.text)]
+            (answer,) = predictor.answers(VQA, [(record, AskRequest(question=QUESTION))])
+            return [predictor.folder.answers.names.index(answer.text)]
         assert isinstance(model, Writer)
         with predicting(model):
             ((best, *_),) = decode(model, collate(task.queries(record)), decoding)

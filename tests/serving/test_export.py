@@ -29,6 +29,7 @@ from diptych.storybook.detector.detector import StorybookDetector
 from diptych.storybook.detector.network import DetectorConfig, SmallDetector
 from diptych.systems import SYSTEMS, find_recipe
 from diptych.tasks.answers import Answers
+from diptych.tasks.vqa import VQA, AskRequest
 from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.detectors.grid import Grid
 from diptych.vision.detectors.selection import Selection
@@ -107,8 +108,10 @@ def test_ids_are_those_of_greedy_search(tmp_path: Path, system: str, form: Any, 
             run.regions = lambda _, seen=seen: seen
         if system == "vl-bert":
             questions = ["what colour is the dog", "a kite", "is the red beach"] * 3
-            asked = list(zip(predictor.extract(paths[batch]), questions[batch], strict=True))
-            assert run.answers(opened[batch], questions[batch])[1] == [said.text for said in predictor.answers(asked)]
+            requests = [AskRequest(question=question) for question in questions[batch]]
+            pairs = list(zip(predictor.extract(paths[batch]), requests, strict=True))
+            own = [answer.text for answer in predictor.answers(VQA, pairs)]
+            assert run.answers(opened[batch], questions[batch])[1] == own
         else:
             wanted = list(predictor.captions(paths[batch], derive(predictor.decoding, beams=1)))
             _, words = run.captions(opened[batch])
