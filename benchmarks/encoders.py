@@ -36,7 +36,7 @@ from diptych.core import BIDIRECTIONAL, Batch, Sample, Vocabulary, collate
 from diptych.models import SystemModel
 from diptych.objectives import MaskedLanguage, MaskedRegionClass, OneForward
 from diptych.runtime.configs import derive
-from diptych.runtime.memory import keep_memory
+from diptych.runtime.memory import keep_freed_memory
 from diptych.systems import SYSTEMS, find_recipe
 from diptych.systems.vl_bert.model import VLBert
 from diptych.systems.vl_bert.network import FastRCNN
@@ -217,7 +217,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     torch.manual_seed(0)
-    keep_memory()  # as the command line does
+    keep_freed_memory()  # as the command line does
     figures: dict[str, Any] = {"threads": given.threads}
     for system in MARKS:
         figures[system] = beside_bert(system, TINY if given.tiny else BASE)

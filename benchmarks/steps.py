@@ -36,7 +36,7 @@ def timed(run: Callable[[], Made]) -> tuple[float, Made]:
 
 
 class Apart:
-    """A step in a process of its own, which runs there as its library ships it: `keep_memory` here changes nothing."""
+    """A step in its own process, which runs there as its library ships it: `keep_freed_memory` here changes nothing."""
 
     def __init__(self, make: Callable[..., Step], *given: Any, **named: Any) -> None:
         context = get_context("spawn")

@@ -26,7 +26,7 @@ from benchmarks.machine import save_result
 from benchmarks.steps import Apart, Step, bert_step, in_turn, matmul_seconds, median_ratio, random_regions, stepping
 from diptych.core import Sample, Vocabulary, collate
 from diptych.objectives import MaskedLanguage, OneForward
-from diptych.runtime.memory import keep_memory
+from diptych.runtime.memory import keep_freed_memory
 from diptych.systems import find_recipe
 from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPResolvedConfig
 
@@ -59,7 +59,7 @@ def ours(model: UnifiedVLP, half: bool) -> Callable[[], None]:
 def main() -> None:
     torch.set_num_threads(int(sys.argv[1]) if len(sys.argv) > 1 else torch.get_num_threads())
     torch.manual_seed(0)
-    keep_memory()
+    keep_freed_memory()
     model = UnifiedVLP(UnifiedVLPResolvedConfig(vocabulary=VOCABULARY, region_embedding="official"))
     bert = (VOCABULARY.size, PICTURES, POSITIONS, HIDDEN)
     steps: dict[str, Step] = {

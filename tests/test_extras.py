@@ -9,7 +9,7 @@ import pytest
 
 from diptych.runtime import extras
 from diptych.runtime.errors import RecipeError
-from diptych.runtime.extras import install_hint, wanted
+from diptych.runtime.extras import install_hint, requires_extra
 
 EDITABLE = {"editable": True}
 
@@ -50,5 +50,5 @@ def test_a_damaged_note_of_the_installer_is_no_error(monkeypatch: pytest.MonkeyP
 
 def test_a_missing_library_is_one_sentence() -> None:
     said = r"^a service needs no_such_library, of the extra `serve`: `uv "
-    with pytest.raises(RecipeError, match=said), wanted("a service", "serve"):
+    with pytest.raises(RecipeError, match=said), requires_extra("a service", "serve"):
         import no_such_library  # noqa: F401

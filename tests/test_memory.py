@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from diptych import cli
-from diptych.runtime.memory import is_spent, wait_asleep
+from diptych.runtime.memory import is_spent, sleep_while_waiting
 
 FAULTS = """
 import resource, sys
-from diptych.runtime.memory import keep_memory
-print(keep_memory())
+from diptych.runtime.memory import keep_freed_memory
+print(keep_freed_memory())
 import torch
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -47,9 +47,9 @@ def test_freed_memory_is_used_again() -> None:
 
 ARENAS = """
 import sys, threading, xml.etree.ElementTree as tree, ctypes, tempfile
-from diptych.runtime.memory import share_memory
+from diptych.runtime.memory import share_one_arena
 if sys.argv[1] == "shared":
-    assert share_memory()
+    assert share_one_arena()
 held, done = [], threading.Barrier(9)
 def allocate():
     held.append(bytes(100))
@@ -83,7 +83,7 @@ def test_threads_allocate_from_one_place() -> None:
 def test_threads_of_training_wait_awake(monkeypatch: pytest.MonkeyPatch, verb: str, policy: str | None) -> None:
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
     monkeypatch.delenv("OMP_WAIT_POLICY")
-    monkeypatch.setattr(cli, "keep_memory", lambda: True)
+    monkeypatch.setattr(cli, "keep_freed_memory", lambda: True)
     monkeypatch.setattr("sys.argv", ["diptych", verb, "--help"])
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -93,10 +93,10 @@ def test_threads_of_training_wait_awake(monkeypatch: pytest.MonkeyPatch, verb: s
 
 def test_threads_wait_asleep_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    wait_asleep()
+    sleep_while_waiting()
     assert os.environ["OMP_WAIT_POLICY"] == "passive"
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
-    wait_asleep()
+    sleep_while_waiting()
     assert os.environ["OMP_WAIT_POLICY"] == "active"
 
 

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from diptych.runtime.errors import DataError, DiptychError
-from diptych.runtime.processes import shared
+from diptych.runtime.processes import map_in_processes
 from diptych.vision.pictures import open_picture
 
 
 def test_results_come_in_the_order_of_the_pieces() -> None:
     sizes = [2000, 3, 1000, 1, 500, 2, 4]  # the first take longest
-    assert list(shared(math.factorial, sizes, 2)) == [math.factorial(size) for size in sizes]
+    assert list(map_in_processes(math.factorial, sizes, 2)) == [math.factorial(size) for size in sizes]
 
 
 def test_one_process_is_this_one() -> None:
-    assert list(shared(lambda number: os.getpid() + number, [0, 1], 1)) == [os.getpid(), os.getpid() + 1]
-    assert list(shared(math.sqrt, [], 1)) == []
+    assert list(map_in_processes(lambda number: os.getpid() + number, [0, 1], 1)) == [os.getpid(), os.getpid() + 1]
+    assert list(map_in_processes(math.sqrt, [], 1)) == []
 
 
 def test_no_more_is_asked_for_than_is_under_way() -> None:
@@ -33,19 +33,19 @@ def test_no_more_is_asked_for_than_is_under_way() -> None:
             asked.append(number)
             yield number
 
-    with closing(shared(math.sqrt, pieces(), 2)) as made:
+    with closing(map_in_processes(math.sqrt, pieces(), 2)) as made:
         next(made)
     assert len(asked) == 5
 
 
 def test_an_error_is_raised_here(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no picture at"):
-        list(shared(open_picture, [tmp_path / "none.png"], 2))
+        list(map_in_processes(open_picture, [tmp_path / "none.png"], 2))
 
 
 def test_a_process_that_was_killed_is_named() -> None:
     with pytest.raises(DiptychError, match=r"one of 2 processes was ended from outside.*--processes 1"):
-        list(shared(os._exit, [9], 2))
+        list(map_in_processes(os._exit, [9], 2))
 
 
 HELD_BY_A_GRANDCHILD = """

@@ -19,7 +19,7 @@ from diptych.mining.pages.texts import Vocabularies
 from diptych.mining.scorer import train_scorer
 from diptych.runtime.errors import DataError, DiptychError, RecipeError
 from diptych.runtime.files import bytes_of, checksum
-from diptych.runtime.processes import started_together
+from diptych.runtime.processes import torchrun_processes
 
 TORCHRUN = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
 
@@ -46,12 +46,12 @@ def test_half_of_torchrun_s_environment_is_refused(
     monkeypatch: pytest.MonkeyPatch, changed: dict[str, str | None], named: str
 ) -> None:
     surround(monkeypatch, TORCHRUN)
-    assert started_together() == 2
+    assert torchrun_processes() == 2
     surround(monkeypatch, changed)
     with pytest.raises(RecipeError, match=f"{named}; torchrun sets it"):
-        started_together()
+        torchrun_processes()
     surround(monkeypatch, dict.fromkeys(TORCHRUN))
-    assert started_together() == 1
+    assert torchrun_processes() == 1
 
 
 def test_the_command_line_says_so_too() -> None:

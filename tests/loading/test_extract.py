@@ -215,7 +215,7 @@ def test_processes_open_pictures_for_a_device(
             opened.append(len(piece))
             yield pickle.loads(pickle.dumps(work(piece)))
 
-    monkeypatch.setattr(extraction, "shared", sent)
+    monkeypatch.setattr(extraction, "map_in_processes", sent)
     with one_thread():
         one = extract(records, small_detector(), tmp_path / "one", 2)
         beside = extract(records, small_detector(), tmp_path / "two", 2, processes=3, device=torch.device("cpu", 0))

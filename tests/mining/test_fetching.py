@@ -12,7 +12,7 @@ import pytest
 
 from diptych.mining.fetch.fetching import FetchedBody, Fetcher, WantedAddress, check_contact
 from diptych.mining.fetch.hosts import Host, Robots, seconds_of
-from diptych.mining.fetch.safety import AddressGuard, PrivateAddress, told_places
+from diptych.mining.fetch.safety import AddressGuard, PrivateAddress, parse_resolve
 from diptych.mining.settings import Fetch
 from diptych.runtime.errors import RecipeError
 
@@ -258,6 +258,6 @@ def test_whoever_fetches_has_to_be_reachable() -> None:
 
 @pytest.mark.parametrize("told", ["x", "a.test=nowhere", "=127.0.0.1"])
 def test_places_that_are_no_places_are_named(told: str) -> None:
-    told_wrong: Callable[[], object] = lambda: told_places([told]) or AddressGuard((told,))  # noqa: E731
+    told_wrong: Callable[[], object] = lambda: parse_resolve([told]) or AddressGuard((told,))  # noqa: E731
     with pytest.raises(RecipeError):
         told_wrong()

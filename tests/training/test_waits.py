@@ -93,7 +93,7 @@ def test_a_step_waits_for_nothing(recipe: str, runs: Runs, monkeypatch: pytest.M
 
 
 def test_no_numbers_are_sent_and_waited_for() -> None:
-    """torch.tensor(..., device=) and Tensor.new_tensor wait for the device; `devices.sent` does not."""
+    """torch.tensor(..., device=) and Tensor.new_tensor wait for the device; `devices.to_device` does not."""
     folder = Path(diptych.__file__).parent
     for part in ("core", "objectives", "models"):
         for path in (folder / part).rglob("*.py"):

@@ -14,8 +14,8 @@ from diptych.cli import data, evaluate, importing, mine, plot, predict, recipes,
 from diptych.cli.app import app, holding
 from diptych.cli.predict import TaskVerbs
 from diptych.runtime.errors import DiptychError, Stopped, Terminated
-from diptych.runtime.memory import is_spent, keep_memory, wait_asleep
-from diptych.runtime.processes import started_together
+from diptych.runtime.memory import is_spent, keep_freed_memory, sleep_while_waiting
+from diptych.runtime.processes import torchrun_processes
 from diptych.runtime.terminal import columns, printable
 
 __all__ = ["TaskVerbs", "app", "main"]
@@ -30,9 +30,9 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):  # what it cannot encode is escaped, and ends nothing
             stream.reconfigure(errors="backslashreplace")
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
-    keep_memory()
+    keep_freed_memory()
     if arguments[:1] not in TRAINING:
-        wait_asleep()
+        sleep_while_waiting()
     code = _flushed(run_verb(arguments, debug=len(arguments) < len(sys.argv) - 1))
     if os.environ.get("WORLD_SIZE", "1") != "1":
         from diptych.training.devices import leave
@@ -45,7 +45,7 @@ def run_verb(arguments: list[str], debug: bool) -> int:
     """The exit code."""
     try:
         with holding:
-            started_together()
+            torchrun_processes()
             app(arguments, terminal_width=columns(sys.stdout))
     except SystemExit as ended:
         return 0 if isinstance(ended.__context__, BrokenPipeError) else int(ended.code or 0)  # click makes it an exit
@@ -88,9 +88,9 @@ def _unforeseen(error: Exception) -> str:
         return f"what is printed or written cannot be: {error.strerror}; make room and run the same command again"
     if isinstance(error, OSError) and error.filename is not None:
         return f"cannot use {error.filename}: {error.strerror}; give another place"
-    from diptych.runtime.plugins import blamed
+    from diptych.runtime.plugins import plugin_at_fault
 
-    if (plugin := blamed(error)) is not None:
+    if (plugin := plugin_at_fault(error)) is not None:
         return (
             f"{type(error).__name__}: {error}; this was raised in code of {plugin.title}: please report it to the "
             "authors of that package, with --debug"

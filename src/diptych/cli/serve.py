@@ -12,9 +12,9 @@ import typer
 from diptych.cli.app import Address, Features, app
 from diptych.cli.groups import Computing, grouped
 from diptych.runtime.errors import CheckpointError, RecipeError
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import text_of
-from diptych.runtime.memory import share_memory
+from diptych.runtime.memory import share_one_arena
 
 if TYPE_CHECKING:
     from diptych.serving import Predictor
@@ -50,8 +50,8 @@ def serve(
 ) -> None:
     """Answer requests over HTTP, and show a page to try the models."""
     token = _token(token_file)
-    share_memory()
-    with wanted("a service", "serve"):
+    share_one_arena()
+    with requires_extra("a service", "serve"):
         from diptych.serving.service.server import bind, is_loopback, make_server, serve
     from diptych.serving.service.limits import Limits
     from diptych.serving.service.pictures import PictureGallery

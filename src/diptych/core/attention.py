@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from diptych.runtime.devices import sent
+from diptych.runtime.devices import to_device
 
 See = Literal["all", "past", "before", "none"]
 Row = tuple[See, See, See]  # to regions, to text, to target
@@ -66,7 +66,7 @@ def attention_mask(
     """True where a row may attend to a column. L = regions, text, target, in that order; absent columns are closed."""
     tables = list(dict.fromkeys(attention))
     masks = torch.stack([_one(table, regions, text, target, present.device) for table in tables])
-    which = sent([tables.index(a) for a in attention], present.device)
+    which = to_device([tables.index(a) for a in attention], present.device)
     allowed = masks[which] & present[:, None, :]
     return allowed | torch.eye(allowed.shape[-1], dtype=torch.bool, device=present.device)
 

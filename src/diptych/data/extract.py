@@ -29,7 +29,7 @@ from diptych.runtime.engine import run
 from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DataError, RecipeError, nearest
 from diptych.runtime.files import write_atomically
-from diptych.runtime.processes import shared
+from diptych.runtime.processes import map_in_processes
 from diptych.vision.detectors.detector import Detector, Picture, computing_on
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.pictures import open_picture
@@ -175,7 +175,7 @@ def _shared(records: Iterator[Record], detector: Detector, batch: int, processes
     with TemporaryDirectory(prefix=".detector.", suffix=f".{os.getpid()}.partial", dir=store) as folder:
         detector.save(Path(folder))
         pieces = iter(lambda: list(islice(records, batch * WINDOW)), [])
-        work = shared(partial(_extract_shard, folder, batch), pieces, processes)
+        work = map_in_processes(partial(_extract_shard, folder, batch), pieces, processes)
         with closing(work):
             for windows in work:
                 for found, failed in windows:
@@ -286,7 +286,7 @@ def _opened(records: Iterator[Record], threads: int, ahead: int) -> Iterator[Ope
 def _opened_apart(records: Iterator[Record], count: int, processes: int) -> Iterator[Opened]:
     """The same by processes, `count` at a time, for a device that reads faster than threads of one process open."""
     pieces = iter(lambda: list(islice(records, count)), [])
-    with closing(shared(_open_each, pieces, processes)) as work:
+    with closing(map_in_processes(_open_each, pieces, processes)) as work:
         for opened in work:
             yield from ((record, _tensor(one) if isinstance(one, np.ndarray) else one) for record, one in opened)
 

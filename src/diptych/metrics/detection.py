@@ -6,7 +6,7 @@ from io import StringIO
 from typing import Any
 
 from diptych.core import Record, Regions
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 
 SCALE = 1000  # COCO's code counts in pixels, and calls objects under 32 x 32 small; ours are fractions
 
@@ -16,7 +16,7 @@ def detection_scores(seen: Sequence[Regions], records: Sequence[Record], kinds: 
 
     A region is of the kind of its highest probability, "background" apart, and is ranked by its score.
     """
-    with wanted("mAP", "detection"):
+    with requires_extra("mAP", "detection"):
         from pycocotools.coco import COCO
         from pycocotools.cocoeval import COCOeval
     truths = [

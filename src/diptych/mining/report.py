@@ -110,7 +110,7 @@ def _small(file: Path | io.BytesIO) -> str:
 
 def _from_work(layout: RunLayout, row: Row) -> bytes:
     """Where a picture that was dropped lies, if `work` is still there."""
-    from diptych.mining.keep.found import NAME, AddressTable, digest_of
+    from diptych.mining.keep.address_table import NAME, AddressTable, digest_of
 
     path = layout.work(NAME)
     if not path.is_file():

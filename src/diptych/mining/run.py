@@ -15,7 +15,7 @@ from diptych.mining.fetch.gathering import fetched_at as times_of
 from diptych.mining.judge.measuring import Decode
 from diptych.mining.judge.scoring import Scorer
 from diptych.mining.keep import keep, keep_on_daft, writing
-from diptych.mining.keep.found import gather
+from diptych.mining.keep.address_table import gather
 from diptych.mining.keep.joining import Join
 from diptych.mining.layout import STAGES, RunLayout
 from diptych.mining.lists import Lists, lists_of

@@ -8,7 +8,7 @@ from typing import Any
 
 from diptych.mining.checking import faults
 from diptych.runtime.errors import DataError
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import bytes_of, refuse_endless, sha256_of_json, write_atomically
 
 Row = dict[str, Any]
@@ -22,7 +22,7 @@ def digest(*parts: Any) -> str:
 @cache
 def schema(name: str) -> Any:
     """pages: a picture on a page; index: an address that was asked for; measured: a file; decisions: all of these."""
-    with wanted("diptych mine", "mine"):
+    with requires_extra("diptych mine", "mine"):
         import pyarrow as pa
     text = pa.struct([("kind", pa.string()), ("text", pa.string()), ("fails", pa.list_(pa.string())),
                       ("score", pa.float64())])  # fmt: skip

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from diptych.core import Batch
 from diptych.core.shares import Source
 from diptych.models.dropout import Dropout
-from diptych.runtime.devices import sent
+from diptych.runtime.devices import to_device
 from diptych.runtime.errors import DataError, RecipeError
 
 
@@ -74,7 +74,7 @@ def with_image_feature(batch: Batch) -> Batch:
     off, on = torch.zeros(1, 1, device=batch.boxes.device), torch.ones(1, 1, device=batch.boxes.device)
     return replace(
         batch,
-        boxes=last(batch.boxes, sent([0.0, 0.0, 1.0, 1.0], batch.boxes.device)),
+        boxes=last(batch.boxes, to_device([0.0, 0.0, 1.0, 1.0], batch.boxes.device)),
         scores=last(batch.scores, on),
         regions_present=last(batch.regions_present, on),
         chosen=last(batch.chosen, off),

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from diptych.core import BIDIRECTIONAL, Asked, Batch, Capability, Model, Sample, States
-from diptych.runtime.devices import sent
+from diptych.runtime.devices import to_device
 
 
 @dataclass(frozen=True)
@@ -37,5 +37,5 @@ class ClassifyStatement:
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         scores: Tensor = model.heads[self.head](states).float()
-        wanted = sent([truth["class"] for truth in batch.truths], scores.device)
+        wanted = to_device([truth["class"] for truth in batch.truths], scores.device)
         return F.cross_entropy(scores, wanted, reduction="sum")

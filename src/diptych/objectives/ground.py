@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from diptych.core import BIDIRECTIONAL, Asked, Batch, Capability, Model, Sample, States
-from diptych.runtime.devices import sent
+from diptych.runtime.devices import to_device
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class GroundExpression:
         return F.binary_cross_entropy_with_logits(scores, right[asked].to(scores), reduction="sum")
 
     def right(self, batch: Batch) -> Bool[Tensor, "B R"]:
-        truths = sent([truth["box"] for truth in batch.truths], batch.boxes.device)[:, None]
+        truths = to_device([truth["box"] for truth in batch.truths], batch.boxes.device)[:, None]
         starts = torch.maximum(batch.boxes[..., :2], truths[..., :2])
         ends = torch.minimum(batch.boxes[..., 2:], truths[..., 2:])
         shared = (ends - starts).clamp(min=0).prod(-1)

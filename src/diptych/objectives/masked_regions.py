@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from diptych.core import Asked, Batch, Capability, Model, Regions, Sample, States
 from diptych.objectives.words import mean_by_sample, with_least
-from diptych.runtime.devices import sent
+from diptych.runtime.devices import to_device
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class MaskedRegionClass:
         """By region, by region and class, or in one sum."""
         if self.labels == "hard":
             if self.background is not None:
-                wanted = wanted.index_fill(-1, sent([self.background], wanted.device), -1)
+                wanted = wanted.index_fill(-1, to_device([self.background], wanted.device), -1)
             costs = F.cross_entropy(scores, wanted.argmax(-1), reduction=reduction)
             return costs if reduction == "sum" else costs[:, None]
         logs = scores.log_softmax(-1)

@@ -15,7 +15,7 @@ import torch
 
 from diptych.runtime.errors import DiptychError, Stopped, Terminated, TrainingError
 from diptych.runtime.plugins import load_plugins
-from diptych.runtime.processes import end_with_parent, fresh
+from diptych.runtime.processes import end_with_parent, process_context
 from diptych.training.devices import leave
 
 GRACE = 30.0  # seconds for the others to end when one has
@@ -43,7 +43,7 @@ def ending_children() -> Iterator[None]:
 
 def workers(count: int) -> ProcessPoolExecutor:
     """Processes that end when this one does, so that nobody writes on into a folder that is gone on with."""
-    return ProcessPoolExecutor(count, fresh(), initializer=_begin, max_tasks_per_child=1)
+    return ProcessPoolExecutor(count, process_context(), initializer=_begin, max_tasks_per_child=1)
 
 
 def _begin() -> None:
@@ -60,7 +60,7 @@ def together(work: Callable[..., object], *given: object, processes: int) -> Non
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    begun = fresh()
+    begun = process_context()
     ranks = [begun.Process(target=_as_rank, args=(rank, processes, port, work, given)) for rank in range(processes)]
     for rank in ranks:
         rank.start()

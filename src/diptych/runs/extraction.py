@@ -18,7 +18,7 @@ from diptych.data.store.store import DETECTOR, INDEX, Store, iterate
 from diptych.runs.detectors import open_detector
 from diptych.runtime.devices import choose_device
 from diptych.runtime.errors import DataError, RecipeError
-from diptych.runtime.processes import PROCESSES, started_together
+from diptych.runtime.processes import PROCESSES, torchrun_processes
 from diptych.runtime.progress import bar, tell
 from diptych.runtime.terminal import printable
 from diptych.vision.detectors.detector import Detector
@@ -98,7 +98,7 @@ def store_of(
             f"{data} is no store, and regions have to be found first: say with what (--model or --detector), give "
             f"those that you have (--features PATH), or run diptych extract {data} STORE --detector ..."
         )
-    if started_together() > 1:
+    if torchrun_processes() > 1:
         raise RecipeError(
             f"several processes do not share the extraction; do it once: diptych extract {data} STORE "
             + (f"--detector {detector}" if features is None else f"--detector {GIVEN} --features {features}")

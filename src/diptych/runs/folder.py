@@ -41,7 +41,7 @@ from diptych.runtime.files import (
     whole_folder,
     write_atomically,
 )
-from diptych.runtime.plugins import makers, refuse_missing
+from diptych.runtime.plugins import packages_of, refuse_missing
 from diptych.runtime.weight_files import read_weights
 from diptych.systems import SYSTEMS
 from diptych.systems.recipe import Recipe, named_system, parse, system_of
@@ -136,7 +136,7 @@ class ModelFolder:
             made |= {"tasks": [self.recipe.task], "objectives": [self.recipe.objectives.kind]}
         if self.detector is not None:
             made["detectors"] = [str(read_detector(self.detector)["kind"])]
-        return makers(made)
+        return packages_of(made)
 
     @property
     def weights_checksum(self) -> int:

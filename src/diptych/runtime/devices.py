@@ -100,7 +100,7 @@ def _read(path: Path) -> str:
         return ""
 
 
-def sent(values: Any, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
+def to_device(values: Any, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
     """Numbers as a tensor on its way to a device: torch.tensor(..., device=device) would wait for all that a GPU has
     still to do."""
     return torch.tensor(values, dtype=dtype).to(device, non_blocking=True)

@@ -11,7 +11,7 @@ from diptych.runtime.errors import RecipeError
 
 
 @contextmanager
-def wanted(what: str, extra: str) -> Iterator[None]:
+def requires_extra(what: str, extra: str) -> Iterator[None]:
     """Around imports of an extra's libraries: its absence is one sentence. Raises RecipeError."""
     try:
         yield

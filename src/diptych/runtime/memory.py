@@ -17,7 +17,7 @@ def is_spent(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _SPENT)
 
 
-def keep_memory() -> bool:
+def keep_freed_memory() -> bool:
     """Let glibc keep freed memory for the next step, and say whether it does.
 
     A step allocates and frees gigabytes in blocks of megabytes. glibc hands each back to the kernel, which fills it
@@ -28,7 +28,7 @@ def keep_memory() -> bool:
     return _set_malloc(((MMAP_MAX, 0), (TRIM_THRESHOLD, NEVER), (TOP_PAD, 64 << 20)))
 
 
-def share_memory() -> bool:
+def share_one_arena() -> bool:
     """Let all threads allocate from one place, and say whether they do; to be called before there are any, and before
     torch is imported.
 
@@ -41,7 +41,7 @@ def share_memory() -> bool:
     return _set_malloc(((ARENA_MAX, 1),))
 
 
-def wait_asleep() -> None:
+def sleep_while_waiting() -> None:
     """Threads of a product that wait for the others sleep, unless OMP_WAIT_POLICY is set; to be called before torch is
     imported. Awake, as is GNU OpenMP's way, they take the core that the others need wherever it is shared. Not for
     training: on two idle cores a small pre-training step takes 1.10 times as long (0.98 of the CPU seconds).

@@ -114,7 +114,7 @@ def _table(place: str) -> dict[str, Any]:
     return table
 
 
-def makers(entries: Entries) -> dict[str, str]:
+def packages_of(entries: Entries) -> dict[str, str]:
     """The packages that added any of these, with their versions."""
     return {
         plugin.package: plugin.version
@@ -130,7 +130,7 @@ def refuse_missing(packages: object, what: object) -> None:
             raise CheckpointError(f"{what} was made with {name} {version}, which is not installed: pip install {name}")
 
 
-def blamed(error: BaseException) -> Plugin | None:
+def plugin_at_fault(error: BaseException) -> Plugin | None:
     """The package whose code an error went through, here or in a process whose traceback came with it."""
     text = "".join(traceback.format_exception(error))
     return next((plugin for plugin in _loaded if any(f'File "{place}' in text for place in _places(plugin))), None)

@@ -32,7 +32,7 @@ Piece = TypeVar("Piece")
 Made = TypeVar("Made")
 
 
-def fresh(loaded: Sequence[str] = LOADED_ONCE) -> ForkServerContext | SpawnContext:
+def process_context(loaded: Sequence[str] = LOADED_ONCE) -> ForkServerContext | SpawnContext:
     """How processes begin: from a server that has loaded the libraries once, or by themselves where there is none.
 
     Neither takes over anything of this process, such as its threads. The server keeps the environment it began in.
@@ -57,7 +57,7 @@ def fresh(loaded: Sequence[str] = LOADED_ONCE) -> ForkServerContext | SpawnConte
     return context
 
 
-def started_together() -> int:
+def torchrun_processes() -> int:
     """How many processes torchrun started; 1 without it. Raises RecipeError where its environment is not whole."""
     wanted = {"WORLD_SIZE": 1, "RANK": 0, "MASTER_PORT": 1}
     way_out = (
@@ -75,11 +75,11 @@ def started_together() -> int:
 
 def begin_loading() -> None:
     """The server loads from now on, while this process does something else, such as loading the same."""
-    if fresh().get_start_method() == "forkserver":
+    if process_context().get_start_method() == "forkserver":
         forkserver.ensure_running()
 
 
-def shared(
+def map_in_processes(
     work: Callable[[Piece], Made], pieces: Iterable[Piece], processes: int, loaded: Sequence[str] = LOADED_ONCE
 ) -> Generator[Made, None, None]:
     """`work(piece)` of each piece. All must be picklable, or `processes` 1, with which it is done here.
@@ -92,7 +92,7 @@ def shared(
         yield from map(work, pieces)
         return
     left = iter(pieces)
-    pool = ProcessPoolExecutor(processes, fresh(loaded), initializer=_begin)
+    pool = ProcessPoolExecutor(processes, process_context(loaded), initializer=_begin)
     waiting: deque[Future[Made]] = deque()
     try:
         waiting.extend(pool.submit(work, piece) for piece in islice(left, 2 * processes))

@@ -23,7 +23,7 @@ from diptych.data.formats.parsing import key_of, read_json
 from diptych.data.formats.storybook import MANIFEST, StorybookManifest
 from diptych.runtime.errors import DataError, nearest
 from diptych.runtime.files import aside
-from diptych.runtime.processes import shared
+from diptych.runtime.processes import map_in_processes
 from diptych.storybook import official
 from diptych.storybook.book import Storybook, record
 from diptych.storybook.render import render
@@ -57,7 +57,7 @@ def write(
             for split, number in splits.items()
             for first in range(0, number, _PART)
         ]
-        with closing(shared(partial(_pictures, folder), parts, max(1, min(processes, len(parts))))) as drawn:
+        with closing(map_in_processes(partial(_pictures, folder), parts, max(1, min(processes, len(parts))))) as drawn:
             for split, number in splits.items():
                 records: list[Record] = []
                 for first in range(0, number, _PART):

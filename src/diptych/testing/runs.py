@@ -19,7 +19,7 @@ from diptych.runs.run import run
 from diptych.runtime.configs import derive
 from diptych.runtime.files import text_of
 from diptych.runtime.plugins import load_plugins
-from diptych.runtime.processes import fresh
+from diptych.runtime.processes import process_context
 from diptych.systems import Recipe, find_recipe
 from diptych.testing.case import EIGHT, sizes, small
 from diptych.training.checkpoint import steps_in
@@ -65,7 +65,7 @@ def check_resume(
     store, chosen = toy_store(folder / "store", records), toy_recipe(recipe, **{**KILLED, **options})
     _train(chosen, store, folder / "whole", start)
     given = (chosen, store, folder / "killed", start)
-    killed = fresh().Process(target=_in_process, args=(torch.get_num_threads(), *given))
+    killed = process_context().Process(target=_in_process, args=(torch.get_num_threads(), *given))
     killed.start()
     while killed.is_alive() and not steps_in(folder / "killed" / CHECKPOINTS):
         time.sleep(0.005)

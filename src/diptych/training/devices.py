@@ -15,7 +15,7 @@ from torch import distributed
 
 from diptych.runtime.downloads import first_line
 from diptych.runtime.errors import TrainingError
-from diptych.runtime.processes import started_together
+from diptych.runtime.processes import torchrun_processes
 
 
 def seed_part(*place: int) -> None:
@@ -80,7 +80,7 @@ def join_ranks(device: torch.device) -> Iterator[Ranks]:
     if distributed.is_available() and distributed.is_initialized():
         yield Ranks(distributed.get_rank(), distributed.get_world_size(), device)
         return
-    if started_together() == 1:
+    if torchrun_processes() == 1:
         yield Ranks(0, 1, device)
         return
     _form(device)

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from diptych.core import Update
 from diptych.runtime.errors import DiptychError, TrainingError
 from diptych.runtime.plugins import load_plugins
-from diptych.runtime.processes import fresh
+from diptych.runtime.processes import process_context
 from diptych.training.config import TrainingConfig
 
 MOST = 8  # processes that make batches, where nobody says how many
@@ -66,7 +66,7 @@ def from_processes(
             sampler=places,
             num_workers=processes,
             prefetch_factor=max(waiting // processes, 1),
-            multiprocessing_context=fresh(),
+            multiprocessing_context=process_context(),
             pin_memory=pinned,
             generator=torch.Generator(),
             worker_init_fn=_begin,

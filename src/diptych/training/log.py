@@ -13,7 +13,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import parse_json, text_of
 from diptych.runtime.progress import SPARSE_SECONDS, time_left
 
@@ -163,7 +163,7 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> list[tuple[str, float]
 
 
 def _tensorboard(folder: Path, after: int) -> Any:
-    with wanted("training.tensorboard=true (metrics.jsonl has the same numbers without it)", "tensorboard"):
+    with requires_extra("training.tensorboard=true (metrics.jsonl has the same numbers without it)", "tensorboard"):
         from torch.utils.tensorboard import SummaryWriter
     return SummaryWriter(folder / "tensorboard", purge_step=after + 1)
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, distributed, nn
 
 from diptych.core import Losses, Update
-from diptych.runtime.devices import sent
+from diptych.runtime.devices import to_device
 from diptych.runtime.errors import TrainingError
 from diptych.training.config import OptimizerConfig, TrainingConfig
 from diptych.training.devices import Ranks, seed_part
@@ -196,7 +196,7 @@ class Stepper:
         nothing = torch.zeros((), device=device)
         own = [[s[n] if n in s and p.counts[n] else nothing for n in names] for s, p in zip(sums, parts, strict=True)]
         rows = torch.stack([one.to(kind) for row in own for one in row]).view(len(parts), -1) if names else nothing
-        asked = sent([float(self.wish.asked)], device, kind)
+        asked = to_device([float(self.wish.asked)], device, kind)
         totals = torch.cat([sum(rows[1:], rows[0]), asked]) if names else asked
         if self.ranks.world > 1:
             distributed.all_reduce(totals)

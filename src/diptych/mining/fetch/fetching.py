@@ -15,12 +15,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from diptych.mining.fetch.hosts import Host, Robots, RobotsCache
-from diptych.mining.fetch.safety import AddressGuard, PrivateAddress, Resolver, numeric, told_places
+from diptych.mining.fetch.safety import AddressGuard, PrivateAddress, Resolver, numeric, parse_resolve
 from diptych.mining.pages import addresses
 from diptych.mining.pages.pages import forbids
 from diptych.mining.settings import Fetch
 from diptych.runtime.errors import RecipeError
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 
 ROBOTS_BYTES = 512_000
 _TOLD_AS_IT_IS = ("private address", "name not resolved")  # though it was robots.txt that was asked for
@@ -77,7 +77,7 @@ def agent(settings: Fetch) -> str:
 
 def check_contact(settings: Fetch, hosts: Iterable[str]) -> None:
     """Raises RecipeError where the web would be asked by someone who cannot be reached."""
-    places = told_places(settings.resolve)
+    places = parse_resolve(settings.resolve)
     for host in hosts:
         outside = next(
             (place for pattern, place, _ in places if fnmatch.fnmatchcase(host.partition(":")[0], pattern)), host
@@ -100,11 +100,11 @@ class Fetcher:
         self.guard = AddressGuard(settings.allow)
 
     async def __aenter__(self) -> Fetcher:
-        with wanted("diptych mine", "mine"):
+        with requires_extra("diptych mine", "mine"):
             import aiohttp
         settings = self.settings
         self._client = aiohttp
-        resolver: Any = Resolver(told_places(settings.resolve), aiohttp.ThreadedResolver())
+        resolver: Any = Resolver(parse_resolve(settings.resolve), aiohttp.ThreadedResolver())
         connector = aiohttp.TCPConnector(
             limit=settings.at_once, resolver=resolver, use_dns_cache=False, socket_factory=self.guard,
             enable_cleanup_closed=False,

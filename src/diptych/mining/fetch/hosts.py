@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.mining.settings import Fetch
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
 THRICE = 3
@@ -89,7 +89,7 @@ class Robots:
         self.text, self.agent, self.why = text, agent, why
         self._rules: Any = None
         if text:
-            with wanted("diptych mine", "mine"):
+            with requires_extra("diptych mine", "mine"):
                 from protego import Protego
             self._rules = Protego.parse(text)
 

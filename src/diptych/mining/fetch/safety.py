@@ -73,7 +73,7 @@ def numeric(host: str) -> str | None:
         return None
 
 
-def told_places(resolve: Sequence[str]) -> list[tuple[str, str, int | None]]:
+def parse_resolve(resolve: Sequence[str]) -> list[tuple[str, str, int | None]]:
     """`*.test=127.0.0.1:8080`, as given to --resolve: pattern of names, address, port."""
     found = []
     for one in resolve:

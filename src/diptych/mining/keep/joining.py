@@ -9,7 +9,7 @@ from typing import Any
 from diptych.mining.checking import Object, read_json
 from diptych.mining.judge.decode import MEASURED
 from diptych.mining.judge.scoring import Pair, Scorer
-from diptych.mining.keep.found import NAME, AddressTable
+from diptych.mining.keep.address_table import NAME, AddressTable
 from diptych.mining.layout import RunLayout
 from diptych.mining.lists import Lists
 from diptych.mining.pages import licences

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.mining.keep.keep import U64, Steps, Ties, masks
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 
 
 def steps() -> Steps:
@@ -18,7 +18,7 @@ def steps() -> Steps:
 
 
 def _frame(**columns: NDArray[Any]) -> Any:
-    with wanted("--engine daft", "mine"):
+    with requires_extra("--engine daft", "mine"):
         import daft
     signed = {name: one.view(np.int64) if one.dtype == np.uint64 else one for name, one in columns.items()}
     return daft.from_pydict({**signed, "row": np.arange(len(next(iter(columns.values()))))})

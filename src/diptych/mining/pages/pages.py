@@ -11,7 +11,7 @@ from diptych.mining.pages.dominant import Features, features, mark_alike
 from diptych.mining.pages.surroundings import around
 from diptych.mining.pages.texts import KINDS, Text, Vocabularies, english, judge_languages, judged
 from diptych.mining.settings import MiningSettings, TextRules
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 
 NEVER = frozenset({"noai", "noimageai", "noml", "noindex", "noimageindex", "none"})
 AGENTS = ("diptych", "diptych-mine")
@@ -95,7 +95,7 @@ def _read(
     page: Page, html: str, headers: Iterable[tuple[str, str]], settings: MiningSettings, vocabularies: Vocabularies
 ) -> None:
     """At first, then once more where a page that says it is foreign turned out English."""
-    with wanted("diptych mine", "mine"):
+    with requires_extra("diptych mine", "mine"):
         from selectolax.lexbor import LexborHTMLParser
     rules, tree, first = settings.pages, LexborHTMLParser(html), not page.html
     metas, pictures, telling, base = _parts(tree, page.address)

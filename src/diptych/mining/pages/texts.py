@@ -16,7 +16,7 @@ import numpy as np
 
 from diptych.mining.settings import TextRules
 from diptych.runtime.errors import RecipeError
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import text_of
 
 KINDS = ("figcaption", "alt", "title", "caption", "near")  # in the order in which ties between pairs are decided
@@ -108,7 +108,7 @@ def _known(path: Path) -> frozenset[str]:
 @cache
 def english() -> Callable[[str], tuple[str, float, float]]:
     """A function of text: its language, how probable that is, and how probable English is."""
-    with wanted("diptych mine", "mine"):
+    with requires_extra("diptych mine", "mine"):
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     identifier.nb_ptc = identifier.nb_ptc.astype(np.float32)  # 57 MB in place of half, and half the time to read a row

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 
 MOST_BODY = 10_000_000  # bytes of a body as decoded; what is longer is counted as too large
 PART = 64 * 2**20  # of a file: what one worker reads
@@ -105,7 +105,7 @@ def read(
 
 
 def _records(path: Path, start: int, bodies: Container[Kind]) -> Iterator[tuple[int, WarcRecord]]:
-    with wanted("diptych mine", "mine"):
+    with requires_extra("diptych mine", "mine"):
         from fastwarc.warc import ArchiveIterator
     with path.open("rb") as stream:
         stream.seek(start)

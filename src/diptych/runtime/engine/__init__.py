@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from diptych.runtime.engine.outcome import Counts, Work
 from diptych.runtime.errors import RecipeError, nearest
-from diptych.runtime.processes import LOADED_ONCE, shared
+from diptych.runtime.processes import LOADED_ONCE, map_in_processes
 
 ENGINES = ("local", "daft", "ray")
 
@@ -41,7 +41,7 @@ def run(
         return
     match engine:
         case "local":
-            yield from shared(work, names, min(workers, len(names)), loaded)
+            yield from map_in_processes(work, names, min(workers, len(names)), loaded)
         case "daft":
             from diptych.runtime.engine.on_daft import run_on_daft
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from diptych.runtime.engine.outcome import Counts, Outcome, Work, counts_of, outcome_of
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 
 
 def run_on_daft(work: Work, names: Sequence[str], workers: int) -> Iterator[Counts]:
@@ -14,7 +14,7 @@ def run_on_daft(work: Work, names: Sequence[str], workers: int) -> Iterator[Coun
 
     One worker is this process, shard by shard: Daft takes seconds to start another, and does for each plan.
     """
-    with wanted("--engine daft", "mine"):
+    with requires_extra("--engine daft", "mine"):
         import daft
 
     # A number of them is a number of processes to Daft, even where it is 1 and `use_process` is False.

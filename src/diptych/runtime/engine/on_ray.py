@@ -10,7 +10,7 @@ from typing import Any
 
 from diptych.runtime.engine.outcome import Counts, Outcome, Work, counts_of, outcome_of
 from diptych.runtime.errors import DiptychError
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 
 STARTS = 3  # times that a cluster of this machine is asked to start
 AGAIN = 3  # times that Ray runs a shard again whose worker died
@@ -18,7 +18,7 @@ AGAIN = 3  # times that Ray runs a shard again whose worker died
 
 def run_on_ray(work: Work, names: Sequence[str], workers: int) -> Iterator[Counts]:
     """Twice `workers` shards are given to Ray at once, each of which takes a core: none waits for this process."""
-    with wanted("--engine ray", "ray"):
+    with requires_extra("--engine ray", "ray"):
         import ray
     with cluster(workers):
         task = ray.remote(num_cpus=1, max_retries=AGAIN)(outcome_of)

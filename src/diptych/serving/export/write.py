@@ -17,7 +17,7 @@ from diptych.core import Writer
 from diptych.data.store.tokens import FILE as TOKENS
 from diptych.runs.folder import ModelFolder
 from diptych.runtime.errors import DataError, ServingError
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import check_name, holds_something, whole_folder
 from diptych.serving.export.programs import (
     REGIONS,
@@ -53,7 +53,7 @@ def export(folder: ModelFolder, out: Path, form: Format, tell: Telling = print) 
     if holds_something(out) and not (out / FACTS).is_file():
         raise DataError(f"{out} exists and is no folder of `diptych export`; choose another")
     if form == "onnx":
-        with wanted("--format onnx", "export"):
+        with requires_extra("--format onnx", "export"):
             import onnxscript  # noqa: F401
     with whole_folder(out) as temporary:
         made = []

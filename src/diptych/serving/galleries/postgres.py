@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.runtime.errors import GalleryError, RecipeError
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 from diptych.runtime.terminal import printable
 from diptych.serving.galleries.vectors import Vectors
 
@@ -36,7 +36,7 @@ LOCK = 0x44697074  # of those who make the tables at once
 class PostgresVectors:
     def __init__(self, address: str, model: str) -> None:
         """Raises RecipeError for an address that names a password, GalleryError for a database that is not ours."""
-        with wanted("--gallery postgresql://...", "postgres"):
+        with requires_extra("--gallery postgresql://...", "postgres"):
             import pgvector.psycopg
             import psycopg
 

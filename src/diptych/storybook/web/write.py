@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from diptych.runtime.files import write_atomically
-from diptych.runtime.processes import shared
+from diptych.runtime.processes import map_in_processes
 from diptych.storybook.captions import captions
 from diptych.storybook.facts import Facts
 from diptych.storybook.layout import scene
@@ -41,7 +41,7 @@ def write(
     listed: list[str] = []
     serving: dict[str, str] = {}
     for start, (lines, where, unkind) in zip(
-        starts, shared(partial(_part, folder, pages, seed), starts, processes), strict=True
+        starts, map_in_processes(partial(_part, folder, pages, seed), starts, processes), strict=True
     ):
         truth += lines
         listed += where

@@ -34,7 +34,7 @@ from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_b
 from diptych.models.transformer import LayerSizes, Transformer
 from diptych.models.visual import WholeRegion, geometry, refuse_more_regions, region_features, whole_region
 from diptych.runtime.configs import derive
-from diptych.runtime.devices import sent
+from diptych.runtime.devices import to_device
 from diptych.runtime.errors import DataError
 
 WORDS, REGIONS = 0, 1  # segments
@@ -149,8 +149,8 @@ class ImageBert(SystemModel):
         """The regions and perhaps the whole picture, normed, and which of them are there."""
         refuse_more_regions(batch, self.config.max_regions)
         device = batch.boxes.device
-        shared = self.text.segments(sent(REGIONS, device)) + self.text.positions(
-            sent(self.config.positions - 1, device)
+        shared = self.text.segments(to_device(REGIONS, device)) + self.text.positions(
+            to_device(self.config.positions - 1, device)
         )
         seen, present = self.regions(batch, shared), batch.regions_present
         if self.config.whole_region:
@@ -185,7 +185,7 @@ class LocatedRegionEmbedding(nn.Module):
         embedded, boxes = self.feature(features), geometry(batch, "paper", "paper")
         if hasattr(self, "whole"):
             embedded = torch.cat([embedded, self.whole(self._whole(batch))[:, None]], 1)
-            all_of_it = sent([0.0, 0.0, 1.0, 1.0, 1.0], boxes.device)  # corners, and the share of the picture
+            all_of_it = to_device([0.0, 0.0, 1.0, 1.0, 1.0], boxes.device)  # corners, and the share of the picture
             boxes = torch.cat([boxes, all_of_it.expand(len(batch), 1, 5)], 1)
         places = self.place(boxes)
         if self.each:

@@ -14,7 +14,7 @@ from diptych.models.pooling import AttentionPool, LayerPools, PoolSizes
 from diptych.models.rows import Rows
 from diptych.models.transformer import CLOSED, Layer, LayerSizes, run_last
 from diptych.models.visual import geometry, region_features
-from diptych.runtime.devices import sent
+from diptych.runtime.devices import to_device
 
 
 class ObjectEmbedding(nn.Module):
@@ -33,7 +33,7 @@ class ObjectEmbedding(nn.Module):
         seen = batch.regions_present & ~batch.hidden
         features = region_features(batch, self.feature.in_features).masked_fill(~seen[..., None], 0)
         mean = features.sum(1, keepdim=True) / seen.sum(1).clamp(min=1)[:, None, None]
-        whole = sent([0.0, 0.0, 1.0, 1.0, 1.0], features.device)
+        whole = to_device([0.0, 0.0, 1.0, 1.0, 1.0], features.device)
         boxes = torch.cat([whole.expand(batch.boxes.shape[0], 1, 5), geometry(batch, "paper", "paper")], 1)
         total = self.feature(torch.cat([mean, features], 1)) + self.box(boxes)
         embedded: Tensor = self.dropout(self.norm(total))

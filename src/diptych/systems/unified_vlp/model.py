@@ -33,7 +33,7 @@ from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_b
 from diptych.models.transformer import LayerSizes, Memory, Transformer
 from diptych.models.visual import RegionEmbedding, WholeRegion, refuse_more_regions, whole_region, with_image_feature
 from diptych.runtime.configs import derive
-from diptych.runtime.devices import sent
+from diptych.runtime.devices import to_device
 from diptych.runtime.errors import DataError, RecipeError
 
 
@@ -217,8 +217,8 @@ class UnifiedVLP(SystemModel):
         of_block = self._segments(batch.attention if attention is None else attention)[:, :1]
         segments = of_block.expand(batch.boxes.shape[0], 1)
         regions = regions + self.text.segments(segments)
-        positions = sent([0, self.config.max_regions + 1], device)
-        words = sent([self.config.vocabulary.cls, self.config.vocabulary.sep], device)
+        positions = to_device([0, self.config.max_regions + 1], device)
+        words = to_device([self.config.vocabulary.cls, self.config.vocabulary.sep], device)
         marks = self.text(words.expand(batch.boxes.shape[0], 2), positions, segments.expand(-1, 2))
         there = batch.regions_present.new_ones(batch.boxes.shape[0], 1)
         read = torch.cat([marks[:, :1], regions, marks[:, 1:]], 1)
@@ -237,7 +237,7 @@ class UnifiedVLP(SystemModel):
         first = self.config.max_regions + 2
         places = torch.arange(words.shape[1], device=words.device)
         if isinstance(start, list):  # a fragment ends within its text, its padding may not
-            starts = sent(start, words.device)[:, None]
+            starts = to_device(start, words.device)[:, None]
             positions = first + (starts + places).clamp(max=self.config.max_text - 1)
         else:
             positions = first + start + places
@@ -248,7 +248,7 @@ class UnifiedVLP(SystemModel):
         """Of the regions' block and of the text's."""
         seq2seq = self.config.segments == 6
         pairs = [(4, 5) if seq2seq and table.text[1] == "past" else (0, 1) for table in attention]
-        return sent(pairs, self.text.words.weight.device)
+        return to_device(pairs, self.text.words.weight.device)
 
     def _filled(self, rows: int, columns: int, mark: str) -> Int[Tensor, "rows columns"]:
         word = getattr(self.config.vocabulary, mark)

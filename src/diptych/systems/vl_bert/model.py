@@ -37,7 +37,7 @@ from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_b
 from diptych.models.transformer import LayerSizes, Transformer
 from diptych.models.visual import refuse_more_regions, region_features
 from diptych.runtime.configs import derive
-from diptych.runtime.devices import sent
+from diptych.runtime.devices import to_device
 from diptych.runtime.errors import DataError
 from diptych.systems.vl_bert.network import CELLS, FastRCNN, Network, Stride
 
@@ -264,7 +264,7 @@ class VLBert(SystemModel):
                 "region_budget=paper",
                 key=batch.keys[words.index(max(words))],
             )
-        left = sent([TOGETHER - 2 - count for count in words], batch.boxes.device)
+        left = to_device([TOGETHER - 2 - count for count in words], batch.boxes.device)
         return torch.arange(batch.boxes.shape[1], device=left.device) < left[:, None]
 
 
@@ -318,7 +318,7 @@ class VisualFeatures(nn.Module):
                 key=batch.keys[int(pictured.long().argmax())],
             )
         sizes = batch.pixel_sizes.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
-        whole = (sizes - 1) * sent([0.0, 0.0, 1.0, 1.0], sizes.device)  # pixels are counted from 0
+        whole = (sizes - 1) * to_device([0.0, 0.0, 1.0, 1.0], sizes.device)  # pixels are counted from 0
         visual: Tensor = network(batch.pixels, torch.cat([whole, batch.boxes * sizes], 1), present, self._shown(batch))
         return visual
 
@@ -348,12 +348,12 @@ class VisualFeatures(nn.Module):
 
     def _places(self, batch: Batch) -> Float[Tensor, "B P 4"]:
         """Of the whole picture and of each region, times 100: corners, or centre and size."""
-        whole = sent([0.0, 0.0, 1.0, 1.0], batch.boxes.device).expand(batch.boxes.shape[0], 1, 4)
+        whole = to_device([0.0, 0.0, 1.0, 1.0], batch.boxes.device).expand(batch.boxes.shape[0], 1, 4)
         if self.config.geometry == "paper":
             return SCALE * torch.cat([whole, batch.boxes], 1)
         pixels = batch.sizes if batch.pixel_sizes is None else batch.pixel_sizes
         sizes = pixels.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
-        whole = whole - sent([0.0, 0.0, 1.0, 1.0], sizes.device) / sizes  # pixels are counted from 0
+        whole = whole - to_device([0.0, 0.0, 1.0, 1.0], sizes.device) / sizes  # pixels are counted from 0
         boxes = torch.cat([whole, batch.boxes], 1)
         starts, ends = boxes[..., :2], boxes[..., 2:]
         return SCALE * torch.cat([(starts + ends) / 2, ends - starts], -1)

@@ -47,7 +47,7 @@ from diptych.models.rows import asked_mask
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import Layer, LayerSizes, closing, run_last
 from diptych.models.visual import refuse_more_regions
-from diptych.runtime.devices import sent
+from diptych.runtime.devices import to_device
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.systems.xgpt.layers import Grounding, RefiningLayer, RegionProjection, WordEmbedding
 
@@ -212,7 +212,7 @@ class Xgpt(SystemModel):
             )
         places = torch.arange(start, end, device=words.device)[None]
         if starts is not None:  # a fragment ends within its text, its padding may not
-            places = (places + sent(starts, words.device)[:, None]).clamp(max=most - 1)
+            places = (places + to_device(starts, words.device)[:, None]).clamp(max=most - 1)
         embedded: Tensor = self.text(words, places)
         return embedded
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from diptych.runtime.downloads import downloading, first_line
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 from diptych.vision.backbones.opened import OpenedNetwork, Reading, Three
 
 # What its loading raises on files that are none of a model's.
@@ -34,7 +34,7 @@ class _LastMap(nn.Module):
 
 
 def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> OpenedNetwork:
-    with wanted(f"open_clip/{name}", "open-clip"):
+    with requires_extra(f"open_clip/{name}", "open-clip"):
         import open_clip
     architecture, _, tag = name.partition("/")
     model_config = open_clip.get_model_config(architecture)
@@ -75,7 +75,7 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
 
 
 def built(described: Mapping[str, Any]) -> nn.Module:
-    with wanted("a backbone of open_clip", "open-clip"):
+    with requires_extra("a backbone of open_clip", "open-clip"):
         from open_clip.model import _build_vision_tower
     config = described["config"]
     shape = {**config["vision_cfg"], "image_size": described["side"], "timm_model_pretrained": False}

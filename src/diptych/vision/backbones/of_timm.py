@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from diptych.runtime.downloads import downloading, first_line
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 from diptych.runtime.weight_files import read_weights
 from diptych.vision.backbones.opened import OpenedNetwork, Reading, Three, as_map
 
@@ -26,7 +26,7 @@ class _LastMap(nn.Module):
 
 
 def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> OpenedNetwork:
-    with wanted(f"timm/{name}", "timm"):
+    with requires_extra(f"timm/{name}", "timm"):
         import timm
     if not timm.is_model(name):
         raise RecipeError(f"timm has no backbone {name!r}; {nearest(name, timm.list_models(pretrained=True))}")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from diptych.runtime.downloads import downloading
 from diptych.runtime.errors import CheckpointError, RecipeError
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 from diptych.vision.backbones.opened import DEVIATION, MEAN, SIDE, OpenedNetwork, Reading, Three, as_map
 
 FILES = "config.json, preprocessor_config.json and model.safetensors"
@@ -34,7 +34,7 @@ class _LastMap(nn.Module):
 
 def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> OpenedNetwork:
     """`weights`: a folder with the files of `name`."""
-    with wanted(f"hf/{name}", "transformers"):
+    with requires_extra(f"hf/{name}", "transformers"):
         from transformers import AutoConfig, AutoImageProcessor, AutoModel
     source, revision = source_of(name, weights)
     with downloading(f"hf/{name}", way_out(name)):
@@ -60,7 +60,7 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
 
 
 def built(described: Mapping[str, Any]) -> nn.Module:
-    with wanted("a backbone of transformers", "transformers"):
+    with requires_extra("a backbone of transformers", "transformers"):
         from transformers import AutoConfig, AutoModel
     return _LastMap(AutoModel.from_config(AutoConfig.for_model(**described["config"])).eval())
 

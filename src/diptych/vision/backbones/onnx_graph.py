@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import bytes_of
 
 Array = npt.NDArray[Any]
@@ -151,7 +151,7 @@ class Feed(BaseModel):
 
 
 def _session(content: bytes, source: str) -> Any:
-    with wanted(source, "onnx"):
+    with requires_extra(source, "onnx"):
         import onnxruntime
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4

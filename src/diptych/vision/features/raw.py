@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from diptych.runtime import unpickle
 from diptych.runtime.errors import DataError, DiptychError
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 
 Array = npt.NDArray[Any]
 MOST_BYTES = 256 * 2**20  # of one array
@@ -116,7 +116,7 @@ def refuse(where: str, found: str, wanted: str, way_out: str = "write the file a
 
 def needed(module: str, what: str) -> Any:
     """A library that only readers of such files want."""
-    with wanted(what, "features"):
+    with requires_extra(what, "features"):
         return importlib.import_module(module)
 
 

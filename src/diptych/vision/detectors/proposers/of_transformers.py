@@ -13,7 +13,7 @@ from torchvision.ops import box_convert
 
 from diptych.runtime.downloads import downloading
 from diptych.runtime.errors import CheckpointError, DataError
-from diptych.runtime.extras import wanted
+from diptych.runtime.extras import requires_extra
 from diptych.vision.backbones.of_transformers import all_there, source_of, way_out
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
@@ -34,7 +34,7 @@ class TransformersProposer(Proposer):
     @classmethod
     def of(cls, name: str, weights: Path | None = None) -> TransformersProposer:
         """USER/MODEL[@COMMIT] of the hub, or a folder with its files in `weights`."""
-        with wanted(f"hf:{name}", "transformers"):
+        with requires_extra(f"hf:{name}", "transformers"):
             from transformers import AutoImageProcessor, AutoModelForObjectDetection
         source, revision = source_of(name, weights)
         with downloading(f"hf:{name}", way_out(name)):
@@ -54,7 +54,7 @@ class TransformersProposer(Proposer):
     @classmethod
     def from_described(cls, described: Mapping[str, Any]) -> TransformersProposer:
         """The weights are still to be filled in."""
-        with wanted(described["name"], "transformers"):
+        with requires_extra(described["name"], "transformers"):
             from transformers import AutoConfig, AutoModelForObjectDetection, ImageProcessingMixin
             from transformers.models.auto.image_processing_auto import get_image_processor_class_from_name
         processor: Any = get_image_processor_class_from_name(described["processor"]["image_processor_type"])
