@@ -8,7 +8,7 @@ import torch
 
 from diptych.core import Batch, Record, Sample
 from diptych.data.store.tokens import Tokens
-from diptych.tasks.asking import AskedModel, Asking, AskingWords, Form, TaskAnswer, TaskRequest, Text
+from diptych.tasks.interface import Form, InterfaceWords, TaskAnswer, TaskInterface, TaskModel, TaskRequest, Text
 from diptych.tasks.nlvr import NlvrObjectives
 from diptych.tasks.scores import Baselines, Scores, share_scores
 from diptych.tasks.spec import Small, TaskScoring, TaskSpec, TaskTraining
@@ -68,7 +68,7 @@ class BrokenOffAnswer(TaskAnswer):
     whole: bool
 
 
-def ask_broken_off(model: AskedModel, asked: Sequence[tuple[Record, BrokenOffRequest]]) -> list[BrokenOffAnswer]:
+def ask_broken_off(model: TaskModel, asked: Sequence[tuple[Record, BrokenOffRequest]]) -> list[BrokenOffAnswer]:
     predicted = model.ask([replace(record, captions=(request.sentence,)) for record, request in asked])
     return [
         BrokenOffAnswer(picture=record.key, sentence=request.sentence, whole=one["whole"])
@@ -91,10 +91,10 @@ BROKEN_OFF = TaskSpec(
         score=score_broken_off,
         baselines=lambda records, training: Baselines({"accuracy": 0.5}, {}, ("blind: at random",)),
     ),
-    asking=Asking(
+    interface=TaskInterface(
         verb="break",
         help="Decide whether a sentence is whole or broken off.",
-        words=AskingWords(
+        words=InterfaceWords(
             does="decides whether a sentence is whole",
             example='print(model.predict("broken-off", "photo.jpg", sentence="a red dog").whole)',
             tab="Whole",

@@ -83,7 +83,7 @@ def test_picture_and_token_go_to_no_other_place(stub, photo: Path, monkeypatch: 
     for status in (301, 302, 303, 307, 308):
         one = stub(answer(status, Location=f"{other.url}/v1/caption"))
         with pytest.raises(ServingError, match=rf"answered {status}: it is elsewhere \('{other.url}/v1/caption'\)"):
-            Client(one.url).ask(CAPTION.asked, photo, CaptionRequest())
+            Client(one.url).ask(CAPTION.required_interface, photo, CaptionRequest())
         assert one.asked == [("/v1/caption", "Bearer secret")]
     assert other.asked == []
 
@@ -107,7 +107,7 @@ def test_an_answer_of_no_service_is_a_sentence(
 ) -> None:
     monkeypatch.setattr(clients, "MOST", 1_000 if "more than" in match else 10**6)
     with pytest.raises(ServingError, match=match) as raised:
-        Client(stub(said).url).ask(CAPTION.asked, photo, CaptionRequest())
+        Client(stub(said).url).ask(CAPTION.required_interface, photo, CaptionRequest())
     assert len(str(raised.value)) < 1_500
 
 
@@ -117,7 +117,7 @@ def test_it_is_asked_again_after_seconds_alone(stub, photo: Path, monkeypatch: p
     monkeypatch.setattr(clients.time, "sleep", slept.append)
     one = stub(answer(503, b'{"detail": "full"}', Retry_After=after))
     with pytest.raises(ServingError, match="answered 503: full"):
-        Client(one.url).ask(CAPTION.asked, photo, CaptionRequest())
+        Client(one.url).ask(CAPTION.required_interface, photo, CaptionRequest())
     assert slept == [10.0 if after == "999" else 1.0] * (clients.TRIES - 1)
 
 
@@ -138,4 +138,6 @@ def test_what_it_says_moves_no_cursor(
 
 def test_a_refusal_is_of_the_picture(stub, photo: Path) -> None:
     with pytest.raises(DataError, match=r"too large \(.*a\.png\)"):
-        Client(stub(answer(413, b'{"detail": "too large"}')).url).ask(CAPTION.asked, photo, CaptionRequest())
+        Client(stub(answer(413, b'{"detail": "too large"}')).url).ask(
+            CAPTION.required_interface, photo, CaptionRequest()
+        )

@@ -22,7 +22,7 @@ from diptych.runtime.errors import GalleryError
 from diptych.serving import Predictor
 from diptych.serving.service.pictures import PictureGallery
 from diptych.serving.service.service import Service
-from diptych.tasks import asked_tasks
+from diptych.tasks import tasks_by_verb
 from tests.service import Local, hold, make_model, picture, problem
 
 
@@ -263,7 +263,7 @@ def test_the_page_and_the_documents_name_no_other_host(local):
         assert "style=" not in answer.text.replace("viewport", ""), "the policy lets no style inside"
     assert "script-src 'self'" in local.get("/").headers["content-security-policy"]
     docs = local.get("/docs").text
-    for task in asked_tasks():
+    for task in tasks_by_verb():
         assert f"/v1/{task}" in docs
     assert local.get("/openapi.json").json()["paths"]["/v1/caption"]["post"]["requestBody"]["content"].keys() == {
         "multipart/form-data",

@@ -26,7 +26,7 @@ from diptych.runtime.terminal import printable
 if TYPE_CHECKING:
     from diptych.serving import Predictor
     from diptych.tasks import TaskSpec
-    from diptych.tasks.asking import Asking, Form, Prediction, TaskAnswer
+    from diptych.tasks.interface import Form, Prediction, TaskAnswer, TaskInterface
 
 IN_FLIGHT = 16  # requests to a service at once, and pictures in a batch
 Pictures = Annotated[list[str], typer.Argument(help="Picture files, folders, or patterns such as 'photos/*.jpg'.")]
@@ -80,43 +80,43 @@ def written_verbs() -> dict[str, str]:
     verbs = {}
     for path in sorted((Path(found.origin).parent / "tasks").glob("*.py")):
         text = text_of(path)
-        if "=Asking(" not in text:
+        if "=TaskInterface(" not in text:
             continue
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Asking":
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "TaskInterface":
                 given = {k.arg: k.value.value for k in node.keywords if isinstance(k.value, ast.Constant)}
                 verbs[str(given["verb"])] = str(given["help"])
     return verbs
 
 
 def make_verb(name: str) -> Any:
-    """The command of a task's asking; None where no task has this verb."""
-    from diptych.tasks import asked_tasks
+    """The command of the task with this verb; None if no task has it."""
+    from diptych.tasks import tasks_by_verb
 
-    spec = asked_tasks().get(name)
-    if spec is None or not spec.asked.pictured:
+    spec = tasks_by_verb().get(name)
+    if spec is None or not spec.required_interface.pictured:
         return None
     single = Verbs(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    single.command(name, help=spec.asked.help)(_command(spec))
+    single.command(name, help=spec.required_interface.help)(_command(spec))
     return typer.main.get_command(single)
 
 
 def _command(spec: TaskSpec) -> Callable[..., None]:
     """A function with a parameter for each argument and option."""
-    asking = spec.asked
-    fields = {form.argument or form.option or name: (name, form) for name, form in asking.forms.items()}
+    interface = spec.required_interface
+    fields = {form.argument or form.option or name: (name, form) for name, form in interface.forms.items()}
 
     def verb(**given: Any) -> None:
         values = {name: given.pop(parameter) for parameter, (name, _) in fields.items()}
         pictures = given.pop("pictures", None) or [str(given.pop("picture"))]
-        _ask(spec, pictures, _requests(asking, values), **given)
+        _ask(spec, pictures, _requests(interface, values), **given)
 
-    made = [(form, _parameter(asking, parameter, name, form)) for parameter, (name, form) in fields.items()]
+    made = [(form, _parameter(interface, parameter, name, form)) for parameter, (name, form) in fields.items()]
     arguments = any(form.argument for form, _ in made)
     shared: dict[str, Any] = {"model": MaybeModel, "server": Server, "as_json": AsJson}
-    if not arguments or "box" in asking.response.model_fields:
+    if not arguments or "box" in interface.response.model_fields:
         shared["out"] = Boxed if arguments else Lines
-    last: dict[str, Any] = {"show": Show} if asking.explains else {}
+    last: dict[str, Any] = {"show": Show} if interface.explains else {}
     last |= {"features": Features, "device": Device, "precision": Precise}
     verb.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
@@ -135,9 +135,9 @@ def _given(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> insp
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-def _parameter(asking: Asking, parameter: str, name: str, form: Form) -> inspect.Parameter:
+def _parameter(interface: TaskInterface, parameter: str, name: str, form: Form) -> inspect.Parameter:
     """The argument or option of a request's field. Limits above are a service's: none holds for an opened model."""
-    of, listed = asking.request.model_fields[name], name in asking.lists
+    of, listed = interface.request.model_fields[name], name in interface.list_fields
     kind, text = _plain(of.annotation), form.help or of.description
     if form.argument:
         return _given(parameter, Annotated[list[str] if listed or form.each else kind, typer.Argument(help=text)])
@@ -154,11 +154,13 @@ def _plain(annotation: Any) -> Any:
     return _plain(parts[0]) if parts else annotation
 
 
-def _requests(asking: Asking, values: dict[str, Any]) -> list[dict[str, Any]]:
+def _requests(interface: TaskInterface, values: dict[str, Any]) -> list[dict[str, Any]]:
     """One, or one for each of the words of an argument that may be given several times."""
-    each = next((name for name, form in asking.forms.items() if form.each), None)
+    each = next((name for name, form in interface.forms.items() if form.each), None)
     given = {
-        name: tuple(value or ()) if name in asking.lists else value for name, value in values.items() if name != each
+        name: tuple(value or ()) if name in interface.list_fields else value
+        for name, value in values.items()
+        if name != each
     }
     return [given] if each is None else [{**given, each: value} for value in values[each]]
 
@@ -178,9 +180,9 @@ def _ask(
     show: Path | None = None,
 ) -> None:
     """Ask, and print or write what is answered."""
-    asking, refused = spec.asked, list[DataError]()
+    interface, refused = spec.required_interface, list[DataError]()
     refuse_unwritable(out)
-    several = not any(form.argument for form in asking.forms.values())
+    several = not any(form.argument for form in interface.forms.values())
 
     def refuse(_: object, error: DataError) -> None:
         if not several:
@@ -194,7 +196,7 @@ def _ask(
             raise RecipeError("--show and --features want the model itself; leave out --server")
         if (device, precision) != ("auto", "auto"):
             raise RecipeError("--device and --precision are the service's own choice; leave out --server")
-        answers = _from_server(asking, server, pictures, [{**one, "model": model} for one in asked], refuse)
+        answers = _from_server(interface, server, pictures, [{**one, "model": model} for one in asked], refuse)
     else:
         if model is None:
             raise RecipeError("no model is named: give --model FOLDER, or --server URL of a running service")
@@ -203,12 +205,12 @@ def _ask(
         predictor = load(model, features, device=device, precision=precision)
         answers = _from_model(spec, predictor, pictures, asked, show, refuse)
     lines: list[str] = []
-    if "box" in asking.response.model_fields:
+    if "box" in interface.response.model_fields:
         title = " ".join(map(str, asked[0].values()))
         answers = (_draw_box(told, title, out) for told in answers)
     for told in answers:
-        assert asking.lines is not None
-        printed = [told.line()] if as_json else list(map(printable, asking.lines(told, len(asked) == 1)))
+        assert interface.lines is not None
+        printed = [told.line()] if as_json else list(map(printable, interface.lines(told, len(asked) == 1)))
         lines += printed
         if out is None or not several:
             print("\n".join(printed), flush=True)
@@ -228,17 +230,17 @@ def _from_model(
     refuse: Refuse,
 ) -> Iterator[TaskAnswer]:
     from diptych.runtime.configs import derive
-    from diptych.tasks.asking import Prediction, begin_drawing
+    from diptych.tasks.interface import Prediction, seed_sampling
 
-    drawn, asking = ShownFolder(show), spec.asked
-    requests = [asking.request.model_construct(**one) for one in asked]
-    begin_drawing(requests[0])
+    drawn, interface = ShownFolder(show), spec.required_interface
+    requests = [interface.request.model_construct(**one) for one in asked]
+    seed_sampling(requests[0])
     left = iter(pictures)
     while batch := list(islice(left, IN_FLIGHT)):
         records = predictor.extract(batch, refuse)
         pairs = [(record, request) for record in records for request in requests]
         for (record, request), answer in zip(pairs, predictor.answers(spec, pairs) if pairs else (), strict=True):
-            told = asking.told(answer, request, str(record.image))
+            told = interface.build_message(answer, request, str(record.image))
             try:
                 shown = drawn.write(answer) if isinstance(answer, Prediction) else None
             except DataError as error:  # regions were given, and there is no picture to draw them on
@@ -248,7 +250,7 @@ def _from_model(
 
 
 def _from_server(
-    asking: Asking, url: str, pictures: Sequence[Path], asked: Sequence[dict[str, Any]], refuse: Refuse
+    interface: TaskInterface, url: str, pictures: Sequence[Path], asked: Sequence[dict[str, Any]], refuse: Refuse
 ) -> Iterator[TaskAnswer]:
     """In the order of the pictures; several are on their way, so that the service can put them together."""
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -256,14 +258,14 @@ def _from_server(
     from diptych.runtime.configs import validated
     from diptych.serving.client import Client
 
-    client, requests = Client(url), [validated(asking.request, one, "options") for one in asked]
+    client, requests = Client(url), [validated(interface.request, one, "options") for one in asked]
     with ThreadPoolExecutor(IN_FLIGHT) as threads:
         waiting: deque[tuple[Path, Future[TaskAnswer]]] = deque()
         left = ((picture, request) for picture in pictures for request in requests)
         try:
             while True:
                 for picture, request in islice(left, IN_FLIGHT - len(waiting)):
-                    waiting.append((picture, threads.submit(client.ask, asking, picture, request)))
+                    waiting.append((picture, threads.submit(client.ask, interface, picture, request)))
                 if not waiting:
                     return
                 picture, future = waiting.popleft()

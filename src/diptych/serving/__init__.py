@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from diptych.serving.predictor import Predictor, load
-from diptych.tasks.asking import Prediction
+from diptych.tasks.interface import Prediction
 from diptych.tasks.nlvr import Verdict
 from diptych.tasks.referring import FoundRegion
 from diptych.tasks.vcr import ChoiceScores

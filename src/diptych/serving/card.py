@@ -14,7 +14,7 @@ from diptych.runtime.files import parse_json, text_of
 from diptych.runtime.terminal import printable
 from diptych.serving.taught import draws_its_pictures, facts, taught
 from diptych.systems import SYSTEMS
-from diptych.tasks import asked_tasks, find_task
+from diptych.tasks import find_task, interfaces, tasks_by_verb
 from diptych.tasks.scores import Score, Scores
 
 UNSAID = "not stated by the publisher"
@@ -36,7 +36,7 @@ def model_card(folder: ModelFolder, repository: str, publisher: Publisher) -> st
     from huggingface_hub import ModelCardData
 
     tasks = taught(folder)
-    words = [asked_tasks()[task].asked.words for task in tasks]
+    words = [interfaces()[task].words for task in tasks]
     known = facts(repository, folder, tasks)
     system = SYSTEMS[folder.architecture.system]
     metadata = ModelCardData(
@@ -108,8 +108,8 @@ def _limits(folder: ModelFolder, tasks: Sequence[str], drawn: bool) -> list[str]
         f"It looks at {most} regions of a picture at most, those that its detector finds; what that misses it misses.",
     ]
     if folder.recipe is not None:
-        specs = [asked_tasks()[task] for task in tasks]
-        for spec, limit in ((spec, spec.asked.words.limit) for spec in specs):
+        specs = [tasks_by_verb()[task] for task in tasks]
+        for spec, limit in ((spec, spec.required_interface.words.limit) for spec in specs):
             with suppress(RecipeError):  # a head alone: its list of answers is not there
                 limits += [limit(task_of(folder, spec.name))] if limit is not None else []
     limits.append("Nobody has checked it for bias or for harmful output; it is for research.")

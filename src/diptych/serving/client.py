@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from diptych.runtime.errors import DataError, ServingError
 from diptych.runtime.files import bytes_of
-from diptych.tasks.asking import Asking, TaskAnswer, TaskRequest
+from diptych.tasks.interface import TaskAnswer, TaskInterface, TaskRequest
 
 TOKEN = "DIPTYCH_TOKEN"
 TRIES = 6  # where the queue is full
@@ -41,16 +41,16 @@ class Client:
         proxies: list[Any] = [urllib.request.ProxyHandler({})] if _is_local(parts.hostname) else []
         self._opener = urllib.request.build_opener(_Here(), *proxies)
 
-    def ask(self, asking: Asking, picture: Path, asked: TaskRequest) -> TaskAnswer:
+    def ask(self, interface: TaskInterface, picture: Path, asked: TaskRequest) -> TaskAnswer:
         try:
             content = bytes_of(picture)
         except OSError as error:
             raise DataError(f"cannot read the picture {picture}: {error.strerror}; check the name") from error
         body = asked.model_dump(exclude_none=True, exclude_defaults=True)
         body |= {"image": base64.b64encode(content).decode(), "picture": picture.name}
-        answer = self._post(f"/v1/{asking.verb}", json.dumps(body).encode(), picture)
+        answer = self._post(f"/v1/{interface.verb}", json.dumps(body).encode(), picture)
         try:
-            told = asking.response.model_validate({**answer, "picture": str(picture)})
+            told = interface.response.model_validate({**answer, "picture": str(picture)})
             assert isinstance(told, TaskAnswer)
             return told
         except (ValidationError, TypeError) as error:

@@ -14,8 +14,8 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from diptych.core import Regions
-from diptych.tasks.asking import Prediction
 from diptych.tasks.influence import covering
+from diptych.tasks.interface import Prediction
 from diptych.vision.detectors.detector import Picture
 
 COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#e67700", "#0b8a8f", "#c2189b", "#7a5230")  # one a column

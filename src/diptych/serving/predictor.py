@@ -24,8 +24,8 @@ from diptych.runtime.devices import Precision, choose_device, choose_prediction
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError, ServingError
 from diptych.runtime.plugins import load_plugins
 from diptych.tasks import CAPTION, NLVR, REFERRING, VCR, VQA, TaskSpec, find_task
-from diptych.tasks.asking import AskedModel, Prediction, TaskRequest
 from diptych.tasks.caption import write
+from diptych.tasks.interface import Prediction, TaskModel, TaskRequest
 from diptych.tasks.nlvr import Verdict
 from diptych.tasks.referring import FoundRegion
 from diptych.tasks.vcr import ChoiceScores
@@ -110,7 +110,7 @@ class Predictor:
         while batch := list(islice(pictures, batch_size)):
             records = self.extract(batch, refused)
             if records:
-                yield from write(self.asked(CAPTION), records, decoding or self.decoding)
+                yield from write(self.task_model(CAPTION), records, decoding or self.decoding)
 
     @property
     def decoding(self) -> DecodingOptions:
@@ -149,17 +149,17 @@ class Predictor:
     def _predict(self, spec: TaskSpec, picture: AnyPicture, asked: Sequence[dict[str, Any]]) -> list[Any]:
         self._task(spec)  # whether it can, before a picture is opened
         record = self.extract([picture])[0]
-        kind = spec.asked.request
+        kind = spec.required_interface.request
         return self.answers(spec, [(record, kind.model_construct(**one)) for one in asked])  # limits are a service's
 
     def answers(self, spec: TaskSpec, asked: Sequence[tuple[Record, TaskRequest]]) -> list[Any]:
         """A task's answer to each request about these records, all in one pass."""
-        assert spec.asked.answer is not None, f"{spec.name} is asked of a gallery"
-        return list(spec.asked.answer(self.asked(spec), asked))
+        assert spec.required_interface.answer is not None, f"{spec.name} is asked of a gallery"
+        return list(spec.required_interface.answer(self.task_model(spec), asked))
 
-    def asked(self, spec: TaskSpec) -> AskedModel:
+    def task_model(self, spec: TaskSpec) -> TaskModel:
         """The model as the task asks it."""
-        return AskedModel(
+        return TaskModel(
             model=self.folder.model,
             system=self.folder.architecture.system,
             tokens=self.tokens,

@@ -3,8 +3,8 @@
 from diptych.runs.folder import ModelFolder
 from diptych.runtime.devices import Precision
 from diptych.storybook.detector.detector import KIND as STORYBOOK
-from diptych.tasks import asked_tasks
-from diptych.tasks.asking import Message
+from diptych.tasks import tasks_by_verb
+from diptych.tasks.interface import Message
 
 
 class ModelFacts(Message):
@@ -27,7 +27,7 @@ class ModelFacts(Message):
 def taught(folder: ModelFolder) -> tuple[str, ...]:
     """Verbs of the tasks that the model has learnt, in the order of `TASKS`."""
     trained_for = None if folder.recipe is None else folder.recipe.task
-    return tuple(verb for verb, spec in asked_tasks().items() if spec.can_be_asked(folder.model, trained_for))
+    return tuple(verb for verb, spec in tasks_by_verb().items() if spec.offered_by(folder.model, trained_for))
 
 
 def draws_its_pictures(folder: ModelFolder) -> bool:

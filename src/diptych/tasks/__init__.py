@@ -3,6 +3,7 @@
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.tasks.caption import CAPTION, PRETRAIN
 from diptych.tasks.entailment import ENTAILMENT
+from diptych.tasks.interface import TaskInterface
 from diptych.tasks.nlvr import NLVR
 from diptych.tasks.referring import REFERRING
 from diptych.tasks.retrieval import RETRIEVAL
@@ -21,9 +22,10 @@ __all__ = [
     "VCR",
     "VQA",
     "TaskSpec",
-    "asked_tasks",
     "find_learnt",
     "find_task",
+    "interfaces",
+    "tasks_by_verb",
 ]
 
 TASKS: dict[str, TaskSpec] = {
@@ -38,9 +40,14 @@ def find_task(name: str) -> TaskSpec:
     return TASKS[name]
 
 
-def asked_tasks() -> dict[str, TaskSpec]:
-    """The tasks that can be asked, by their verbs."""
-    return {spec.asking.verb: spec for spec in TASKS.values() if spec.asking is not None}
+def tasks_by_verb() -> dict[str, TaskSpec]:
+    """The tasks that have an interface, by its verb."""
+    return {spec.interface.verb: spec for spec in TASKS.values() if spec.interface is not None}
+
+
+def interfaces() -> dict[str, TaskInterface]:
+    """The interfaces of all tasks, by verb."""
+    return {verb: spec.required_interface for verb, spec in tasks_by_verb().items()}
 
 
 def find_learnt(name: str) -> TaskSpec:

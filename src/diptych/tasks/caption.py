@@ -23,20 +23,20 @@ from diptych.objectives.settings import Objectives
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import DataError, ServingError
-from diptych.tasks.asking import (
-    AskedModel,
-    Asking,
-    AskingWords,
+from diptych.tasks.baselines import best_blind_caption, caption_ceiling, most_frequent_caption
+from diptych.tasks.influence import weigh_words
+from diptych.tasks.interface import (
     Explanation,
     Form,
+    InterfaceWords,
     Message,
     PageView,
     Prediction,
     TaskAnswer,
+    TaskInterface,
+    TaskModel,
     TaskRequest,
 )
-from diptych.tasks.baselines import best_blind_caption, caption_ceiling, most_frequent_caption
-from diptych.tasks.influence import weigh_words
 from diptych.tasks.scores import Baselines, Score, Scores, score_of
 from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.tasks.spec import LIKELIHOOD, Small, TaskScoring, TaskSpec, TaskTraining
@@ -237,7 +237,7 @@ class WrittenCaption(TaskAnswer):
     explanation: Explanation | None = None
 
 
-def write(model: AskedModel, records: Sequence[Record], decoding: DecodingOptions) -> list[Prediction]:
+def write(model: TaskModel, records: Sequence[Record], decoding: DecodingOptions) -> list[Prediction]:
     """A caption of each record, all in one pass; with several beams also the others that were finished."""
     writer: Any = model.model
     if not isinstance(writer, Writer):
@@ -266,7 +266,7 @@ def write(model: AskedModel, records: Sequence[Record], decoding: DecodingOption
     return predictions
 
 
-def _weigh(model: AskedModel, record: Record, words: list[list[int]]) -> Float[Tensor, "W R"]:
+def _weigh(model: TaskModel, record: Record, words: list[list[int]]) -> Float[Tensor, "W R"]:
     """A word's pieces follow from each other, so their log-probabilities add up."""
     assert record.regions is not None
     pieces = torch.tensor([piece for word in words for piece in word], dtype=torch.long)
@@ -275,8 +275,8 @@ def _weigh(model: AskedModel, record: Record, words: list[list[int]]) -> Float[T
     return torch.zeros(len(words), weights.shape[1]).index_add_(0, of_word, weights)
 
 
-def _answer(model: AskedModel, asked: Sequence[tuple[Record, CaptionRequest]]) -> list[Prediction]:
-    """All are to be written in the way of the first (`Asking.alike`)."""
+def _answer(model: TaskModel, asked: Sequence[tuple[Record, CaptionRequest]]) -> list[Prediction]:
+    """All are to be written in the way of the first (`TaskInterface.alike`)."""
     request = asked[0][1]
     decoding = chosen_decoding(model.decoding, request.captions, request.sample, **request.model_dump(exclude=OWN))
     return write(model, [record for record, _ in asked], decoding)
@@ -337,10 +337,10 @@ CAPTION = TaskSpec(
         gain=lambda first, second, records: caption_gain(first, second, references_of(records)),
         extra_scores=lambda written, records, names: extra_caption_scores(written, references_of(records), names),
     ),
-    asking=Asking(
+    interface=TaskInterface(
         verb="caption",
         help="Write a sentence about a picture.",
-        words=AskingWords(
+        words=InterfaceWords(
             does="writes a sentence about a picture",
             example='print(model.caption("photo.jpg"))',
             pipeline="image-to-text",
@@ -364,5 +364,5 @@ PRETRAIN = replace(
     name="pretrain",
     title="Pre-training",
     training=replace(CAPTION.training, watched=LIKELIHOOD, objectives=(), small=None),
-    asking=None,
+    interface=None,
 )

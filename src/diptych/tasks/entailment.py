@@ -11,7 +11,16 @@ from diptych.core.entailment import ENTAILMENT as NAME
 from diptych.core.entailment import LABELS
 from diptych.objectives import ClassifyStatement, Schedule, together
 from diptych.objectives.settings import Objectives
-from diptych.tasks.asking import AskedModel, Asking, AskingWords, Form, TaskAnswer, TaskRequest, Text, in_words
+from diptych.tasks.interface import (
+    Form,
+    InterfaceWords,
+    TaskAnswer,
+    TaskInterface,
+    TaskModel,
+    TaskRequest,
+    Text,
+    require_text,
+)
 from diptych.tasks.spec import Small, TaskSpec, TaskTraining
 from diptych.tasks.verdicts import Judged, Verdicts
 
@@ -56,10 +65,10 @@ class Entailed(TaskAnswer):
     probability: float = Field(description="Of the label.")
 
 
-def _entail(model: AskedModel, asked: Sequence[tuple[Record, EntailRequest]]) -> list[Entailed]:
+def _entail(model: TaskModel, asked: Sequence[tuple[Record, EntailRequest]]) -> list[Entailed]:
     records = []
     for number, (record, request) in enumerate(asked):
-        in_words("a sentence", request.hypothesis, "a dog sleeps")
+        require_text("a sentence", request.hypothesis, "a dog sleeps")
         records.append(replace(record, more={**record.more, NAME: (TaskItem(str(number), request.hypothesis),)}))
     return [
         Entailed(
@@ -84,10 +93,10 @@ ENTAILMENT = TaskSpec(
         watched="accuracy", objectives=(EntailmentObjectives,), small=Small(EntailmentObjectives(), max_words=24)
     ),
     scoring=_VERDICTS.scoring,
-    asking=Asking(
+    interface=TaskInterface(
         verb="entail",
         help="Decide whether a picture entails a sentence, contradicts it, or leaves it open.",
-        words=AskingWords(
+        words=InterfaceWords(
             does="decides whether a picture entails a sentence, contradicts it, or leaves it open",
             example='print(model.predict("entailment", "photo.jpg", hypothesis="a dog sleeps").label)',
         ),

@@ -10,17 +10,17 @@ from diptych.core import Record, Statement, Vocabulary
 from diptych.objectives import ClassifyStatement, Schedule, together
 from diptych.objectives.settings import Objectives
 from diptych.runtime.devices import Precision
-from diptych.tasks.asking import (
-    AskedModel,
-    Asking,
-    AskingWords,
+from diptych.tasks.interface import (
     Form,
+    InterfaceWords,
     PageView,
     TaskAnswer,
+    TaskInterface,
+    TaskModel,
     TaskRequest,
     Text,
-    in_words,
     percent,
+    require_text,
 )
 from diptych.tasks.spec import Small, TaskSpec, TaskTraining
 from diptych.tasks.verdicts import Judged, Verdicts
@@ -72,10 +72,10 @@ class Verdict:
     precision: Precision
 
 
-def verify(model: AskedModel, asked: Sequence[tuple[Record, VerifyRequest]]) -> list[Verdict]:
+def verify(model: TaskModel, asked: Sequence[tuple[Record, VerifyRequest]]) -> list[Verdict]:
     """Whether each statement is true of its record, all in one pass."""
     for _, request in asked:
-        in_words("a statement", request.statement, "there are two dogs")
+        require_text("a statement", request.statement, "there are two dogs")
     stated = [
         replace(record, statements=(Statement(str(number), request.statement, True),))
         for number, (record, request) in enumerate(asked)
@@ -116,10 +116,10 @@ NLVR = TaskSpec(
         watched="accuracy", objectives=(NlvrObjectives,), small=Small(NlvrObjectives(), max_words=24)
     ),
     scoring=_VERDICTS.scoring,
-    asking=Asking(
+    interface=TaskInterface(
         verb="verify",
         help="Decide whether a statement is true of a picture.",
-        words=AskingWords(
+        words=InterfaceWords(
             does="decides whether a statement is true of a picture",
             example='print(model.verify("photo.jpg", ["there are two dogs"])[0].true)',
             tab="True or false",

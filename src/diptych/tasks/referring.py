@@ -19,19 +19,19 @@ from diptych.objectives import GroundExpression, Schedule, SeenRegionClass
 from diptych.objectives.settings import SeenClasses, weighed
 from diptych.runtime.devices import Precision
 from diptych.runtime.errors import DataError, ServingError
-from diptych.tasks.asking import (
-    AskedModel,
-    Asking,
-    AskingWords,
+from diptych.tasks.interface import (
     Form,
+    InterfaceWords,
     PageView,
     PixelBox,
     TaskAnswer,
+    TaskInterface,
+    TaskModel,
     TaskRequest,
     Text,
-    in_words,
     percent,
     pixel_box,
+    require_text,
 )
 from diptych.tasks.run import finite
 from diptych.tasks.scores import Baselines, Scores, share_scores
@@ -227,10 +227,10 @@ class FoundRegion:
         return pixel_box(self.box, (width, height))
 
 
-def ground(model: AskedModel, asked: Sequence[tuple[Record, GroundRequest]]) -> list[FoundRegion]:
+def ground(model: TaskModel, asked: Sequence[tuple[Record, GroundRequest]]) -> list[FoundRegion]:
     """The region that each expression means in its record, all in one pass."""
     for _, request in asked:
-        in_words("an expression", request.expression, "the dog left of the bench")
+        require_text("an expression", request.expression, "the dog left of the bench")
     expressions = [
         replace(record, expressions=(Expression(str(number), request.expression, WHOLE),))
         for number, (record, request) in enumerate(asked)
@@ -294,10 +294,10 @@ REFERRING = TaskSpec(
         baselines=referring_baselines,
         baseline_regions=500,
     ),
-    asking=Asking(
+    interface=TaskInterface(
         verb="ground",
         help="Find the region that an expression refers to, and draw its box.",
-        words=AskingWords(
+        words=InterfaceWords(
             does="finds the region that an expression means",
             example='print(model.ground("photo.jpg", "the dog on the left").box)',
             tab="Find",

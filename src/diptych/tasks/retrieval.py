@@ -11,8 +11,17 @@ from pydantic import Field, NonNegativeFloat, model_validator
 from diptych.core import Objective, Record, Task, Vocabulary
 from diptych.objectives import MatchGroups, OneForward, Schedule
 from diptych.objectives.settings import Objectives
-from diptych.tasks.asking import Asking, AskingWords, Form, Message, PageView, TaskAnswer, TaskRequest, Text
 from diptych.tasks.gallery import RetrievalGallery
+from diptych.tasks.interface import (
+    Form,
+    InterfaceWords,
+    Message,
+    PageView,
+    TaskAnswer,
+    TaskInterface,
+    TaskRequest,
+    Text,
+)
 from diptych.tasks.matching import Retrieval, can_match
 from diptych.tasks.recall import recall_scores
 from diptych.tasks.scores import Baselines, Scores
@@ -149,10 +158,10 @@ RETRIEVAL = TaskSpec(
         collect=_numbered,
         gallery=True,
     ),
-    asking=Asking(
+    interface=TaskInterface(
         verb="search",
         help="Rank the service's pictures by how well they fit a text.",
-        words=AskingWords(
+        words=InterfaceWords(
             does="ranks pictures by how well they fit a text",
             example='print(model.search("a red kite", "photos").hits[0].picture)',
         ),

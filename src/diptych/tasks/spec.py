@@ -13,7 +13,7 @@ from diptych.data.store.tokens import Tokens
 from diptych.models.decoding import DecodingOptions
 from diptych.objectives.settings import Objectives
 from diptych.tasks.answers import Answers
-from diptych.tasks.asking import Asking
+from diptych.tasks.interface import TaskInterface
 from diptych.tasks.scores import Baselines, Score, Scores
 
 LIKELIHOOD = "likelihood"  # of what the objectives ask: what validation watches where nothing is predicted
@@ -133,7 +133,7 @@ class TaskSpec:
     build: Callable[[TaskOptions], Task]
     training: TaskTraining
     scoring: TaskScoring
-    asking: Asking | None = None  # None: nobody can ask it
+    interface: TaskInterface | None = None  # None: the task is trained and scored only
     learnt: Callable[[Any], bool] | None = None  # whether a model can predict; by default: whether it has the head
 
     @property
@@ -142,19 +142,19 @@ class TaskSpec:
         return self.training.watched == LIKELIHOOD
 
     @property
-    def asked(self) -> Asking:
-        """How it is asked, of a task that can be."""
-        assert self.asking is not None, f"nobody can ask {self.name}"
-        return self.asking
+    def required_interface(self) -> TaskInterface:
+        """The interface of a task that has one."""
+        assert self.interface is not None, f"the task {self.name} has no interface"
+        return self.interface
 
     def has_learnt(self, model: Any) -> bool:
         """Whether a model has learnt the task."""
         return self.head in model.heads if self.learnt is None else self.learnt(model)
 
-    def can_be_asked(self, model: Any, trained_for: str | None) -> bool:
+    def offered_by(self, model: Any, trained_for: str | None) -> bool:
         """Whether a model can be asked; `trained_for`: the task of its recipe, None of an imported one."""
-        if self.asked.offered is not None:
-            return self.asked.offered(model, trained_for)
+        if self.required_interface.offered is not None:
+            return self.required_interface.offered(model, trained_for)
         return trained_for is not None and self.has_learnt(model)
 
     def by_key(self, predictions: Iterable[Prediction]) -> Predicted:

@@ -26,20 +26,20 @@ from diptych.objectives import (
 from diptych.objectives.settings import SCHEMES, SeenClasses, weighed
 from diptych.runtime.devices import Precision
 from diptych.runtime.errors import DataError, ServingError
-from diptych.tasks.asking import (
-    AskedModel,
-    Asking,
-    AskingWords,
+from diptych.tasks.baselines import labelled, vcr_baselines
+from diptych.tasks.interface import (
     Form,
+    InterfaceWords,
     PageView,
     ShareTable,
     TaskAnswer,
+    TaskInterface,
+    TaskModel,
     TaskRequest,
     Text,
     Texts,
-    in_words,
+    require_text,
 )
-from diptych.tasks.baselines import labelled, vcr_baselines
 from diptych.tasks.run import finite
 from diptych.tasks.scores import Baselines, Scores, share_scores
 from diptych.tasks.spec import Small, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
@@ -294,14 +294,14 @@ class ChoiceScores:
     rationales: tuple[float, ...] = ()
 
 
-def choose(model: AskedModel, asked: Sequence[tuple[Record, ChooseRequest]]) -> list[ChoiceScores]:
+def choose(model: TaskModel, asked: Sequence[tuple[Record, ChooseRequest]]) -> list[ChoiceScores]:
     return [_choose(model, record, request) for record, request in asked]
 
 
-def _choose(model: AskedModel, record: Record, asked: ChooseRequest) -> ChoiceScores:
+def _choose(model: TaskModel, record: Record, asked: ChooseRequest) -> ChoiceScores:
     question, answers, rationales = asked.question, asked.answers, asked.rationales
     for text in (question, *answers, *rationales):
-        in_words("a question, answer or rationale", text, "what is [0] doing?")
+        require_text("a question, answer or rationale", text, "what is [0] doing?")
     if len(answers) < 2 or len(rationales) == 1:
         raise ServingError(
             f"{len(answers)} answers and {len(rationales)} rationales leave no choice; give at least two answers, and "
@@ -316,7 +316,7 @@ def _choose(model: AskedModel, record: Record, asked: ChooseRequest) -> ChoiceSc
     return ChoiceScores(best, of_answers, precision, of_rationales.index(max(of_rationales)), of_rationales)
 
 
-def _shares(model: AskedModel, record: Record, choices: Choices, part: Part) -> tuple[float, ...]:
+def _shares(model: TaskModel, record: Record, choices: Choices, part: Part) -> tuple[float, ...]:
     predicted = model.ask([replace(record, choices=(choices,))])
     scores = [prediction["score"] for prediction in predicted if prediction["group"] == f"{choices.key}/{part}"]
     return tuple(torch.tensor(scores).softmax(0).tolist())
@@ -366,10 +366,10 @@ VCR = TaskSpec(
         baselines=vcr_baselines,
         collect=chosen,
     ),
-    asking=Asking(
+    interface=TaskInterface(
         verb="choose",
         help="Choose the right one of some answers, and the reason for it.",
-        words=AskingWords(
+        words=InterfaceWords(
             does="chooses among answers, and the reason",
             example='print(model.choose("photo.jpg", "what is it doing?", ["it sleeps", "it runs"]).answer)',
         ),

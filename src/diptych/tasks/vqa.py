@@ -23,23 +23,23 @@ from diptych.objectives.settings import SeenClasses, weighed
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.tasks.answers import UNKNOWN, Answers
-from diptych.tasks.asking import (
-    AskedModel,
-    Asking,
-    AskingWords,
+from diptych.tasks.baselines import BlindAnswers, answer_ceiling
+from diptych.tasks.influence import weigh_answer
+from diptych.tasks.interface import (
     Explanation,
     Form,
+    InterfaceWords,
     Message,
     PageView,
     Prediction,
     ShareTable,
     TaskAnswer,
+    TaskInterface,
+    TaskModel,
     TaskRequest,
     Text,
-    in_words,
+    require_text,
 )
-from diptych.tasks.baselines import BlindAnswers, answer_ceiling
-from diptych.tasks.influence import weigh_answer
 from diptych.tasks.run import finite
 from diptych.tasks.scores import Baselines, Score, Scores, score_of
 from diptych.tasks.spec import Small, Start, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
@@ -273,12 +273,12 @@ class GivenAnswer(TaskAnswer):
     explanation: Explanation | None = None
 
 
-def answer(model: AskedModel, asked: Sequence[tuple[Record, AskRequest]]) -> list[Prediction]:
+def answer(model: TaskModel, asked: Sequence[tuple[Record, AskRequest]]) -> list[Prediction]:
     """An answer to the question about each of these records, all in one pass, with the next likeliest."""
     task = model.build()
     assert isinstance(task, Vqa)
     for _, request in asked:
-        in_words("a question", request.question, "what colour is the kite?")
+        require_text("a question", request.question, "what colour is the kite?")
     samples = [
         sample
         for number, (record, request) in enumerate(asked)
@@ -302,7 +302,7 @@ def answer(model: AskedModel, asked: Sequence[tuple[Record, AskRequest]]) -> lis
     ]
 
 
-def _weigh(model: AskedModel, task: Vqa, record: Record, asked: Sample, answer: str) -> Float[Tensor, "1 R"]:
+def _weigh(model: TaskModel, task: Vqa, record: Record, asked: Sample, answer: str) -> Float[Tensor, "1 R"]:
     assert record.regions is not None
     number = task.answers.names.index(answer)
     return weigh_answer(model.model, record.regions, asked.text, number, task.log_probabilities)
@@ -360,10 +360,10 @@ VQA = TaskSpec(
         questions=lambda record: record.questions,
         answered=dict,
     ),
-    asking=Asking(
+    interface=TaskInterface(
         verb="ask",
         help="Answer a question about a picture.",
-        words=AskingWords(
+        words=InterfaceWords(
             does="answers questions about a picture",
             example='print(model.ask("photo.jpg", "what colour is the kite?"))',
             pipeline="visual-question-answering",

@@ -32,7 +32,7 @@ from diptych.serving.export.programs import (
 from diptych.serving.taught import taught
 from diptych.storybook.detector.detector import CANDIDATES, StorybookDetector
 from diptych.systems import SYSTEMS
-from diptych.tasks import asked_tasks
+from diptych.tasks import interfaces
 from diptych.tasks.answers import UNKNOWN
 from diptych.vision.detectors.grid import Grid
 from diptych.vision.detectors.load import load_detector
@@ -70,7 +70,7 @@ def export(folder: ModelFolder, out: Path, form: Format, tell: Telling = print) 
 
 def _task(folder: ModelFolder) -> str:
     """What programs are made of: captions or answers."""
-    tasks = [made for task in taught(folder) if (made := asked_tasks()[task].asked.programs) is not None]
+    tasks = [made for task in taught(folder) if (made := interfaces()[task].programs) is not None]
     if not tasks or (tasks[0] == "captions" and not isinstance(folder.model, Writer)):
         raise ServingError(
             f"{folder.folder} was taught neither captions nor questions, and nothing else is exported; teach it: "

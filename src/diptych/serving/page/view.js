@@ -106,7 +106,7 @@ function sheet(pictures, summary) {
   return element("ol", { class: "sheet" }, ...pictures.map(([name, score], row) => element("li", {}, element("img", { src: `/v1/pictures/${name}`, alt: `Number ${row + 1} for: ${summary}`, loading: "lazy" }), score.toFixed(3))));
 }
 
-// Of an answer (PageView in tasks/asking.py): nodes to show, a line for the list of the visit, and when all words are there.
+// Of an answer (PageView in tasks/interface.py): nodes to show, a line for the list of the visit, and when all words are there.
 export function shown(view, picture) {
   const { summary, words, explanation, box, verdicts, notes, items, tables } = view;
   let nodes = [], ready = Promise.resolve();

@@ -15,8 +15,8 @@ from diptych.runtime.errors import DiptychError
 from diptych.serving.service.pages import Pages
 from diptych.serving.service.problems import Problem, RequestRefused
 from diptych.serving.service.service import Service
-from diptych.tasks import asked_tasks
-from diptych.tasks.asking import Asking, Message
+from diptych.tasks import interfaces
+from diptych.tasks.interface import Message, TaskInterface
 
 log = logging.getLogger("diptych.serve")
 PAGE_VIEW = "application/vnd.diptych.page+json"  # what the page accepts: an answer as it is to be shown
@@ -44,17 +44,17 @@ def make_app(service: Service) -> FastAPI:
         title="Diptych", summary="Captions, answers and decisions about pictures.", version="1", lifespan=lifespan,
         docs_url=None, redoc_url=None,
     )  # fmt: skip
-    for task, spec in asked_tasks().items():
+    for task, interface in interfaces().items():
         app.add_api_route(
             f"/v1/{task}",
-            _endpoint(service, task, spec.asked),
+            _endpoint(service, task, interface),
             methods=["POST"],
-            summary=spec.asked.help,
+            summary=interface.help,
             operation_id=task,
-            response_model=spec.asked.response,
+            response_model=interface.response,
             response_model_exclude_none=True,
             responses={status: {"model": Problem, "description": why} for status, why in REFUSALS.items()},
-            openapi_extra={"requestBody": _body(spec.asked)},
+            openapi_extra={"requestBody": _body(interface)},
         )
     Pages(service, app).add()
     for kind in (RequestRefused, DiptychError, HTTPException, RequestValidationError, Exception):
@@ -62,7 +62,7 @@ def make_app(service: Service) -> FastAPI:
     return app
 
 
-def _endpoint(service: Service, task: str, asking: Asking) -> Callable[[Request], Awaitable[Message]]:
+def _endpoint(service: Service, task: str, interface: TaskInterface) -> Callable[[Request], Awaitable[Message]]:
     async def endpoint(request: Request, response: Response) -> Message | Response:
         begun, status = time.perf_counter(), 200
         timing = None
@@ -72,7 +72,7 @@ def _endpoint(service: Service, task: str, asking: Asking) -> Callable[[Request]
             parts = [f"{part};dur={getattr(timing, part):.1f}" for part in ("queue", "extraction", "model")]
             response.headers["Server-Timing"] = ", ".join(parts)
             if request.headers.get("accept") == PAGE_VIEW:
-                view = asking.shown(asked, answer).model_dump_json(exclude_none=True)
+                view = interface.build_view(asked, answer).model_dump_json(exclude_none=True)
                 return Response(view, headers=dict(response.headers), media_type=PAGE_VIEW)
             return answer
         except Exception as error:
@@ -95,12 +95,12 @@ async def _problem(_: Request, error: Exception) -> Response:
     return RequestRefused(500, "a fault of the service; its log has it").response()
 
 
-def _body(asking: Asking) -> dict[str, Any]:
+def _body(interface: TaskInterface) -> dict[str, Any]:
     """What OpenAPI says of a request's body: the same fields as a form with a file, or as JSON."""
 
     def schema(image: dict[str, Any]) -> dict[str, Any]:
-        found = asking.request.model_json_schema()
-        if asking.pictured:
+        found = interface.request.model_json_schema()
+        if interface.pictured:
             found["properties"] = {"image": image, **found["properties"]}
             found["required"] = ["image", *found.get("required", [])]
         return {"schema": found}
@@ -108,6 +108,6 @@ def _body(asking: Asking) -> dict[str, Any]:
     encoded = {"type": "string", "contentEncoding": "base64", "description": "The picture in base64."}
     file = {"type": "string", "format": "binary", "description": "The picture as a file."}
     content = {"application/json": schema(encoded)}
-    if asking.pictured:
+    if interface.pictured:
         content = {"multipart/form-data": schema(file), **content}
     return {"required": True, "content": content}

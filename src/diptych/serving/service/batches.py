@@ -11,8 +11,8 @@ from diptych.serving.predictor import AnyPicture, Predictor
 from diptych.serving.service.pictures import PictureGallery
 from diptych.serving.service.problems import RequestRefused
 from diptych.serving.service.worker import Job, refuse
-from diptych.tasks import TaskSpec, asked_tasks
-from diptych.tasks.asking import Message, begin_drawing
+from diptych.tasks import TaskSpec, interfaces, tasks_by_verb
+from diptych.tasks.interface import Message, seed_sampling
 from diptych.tasks.retrieval import SearchHit, SearchHits
 from diptych.vision.features.files import NoFeatures
 
@@ -35,7 +35,7 @@ class RequestBatches:
         pictured = [job for job in jobs if job.picture is not None]
         seen = self._extracted(predictor, pictured)
         for (task, _), pairs in _grouped(seen).items():
-            self._settle(predictor, asked_tasks()[task], pairs)
+            self._settle(predictor, tasks_by_verb()[task], pairs)
 
     def _extracted(self, predictor: Predictor, jobs: Sequence[Job]) -> list[Pair]:
         """The jobs with what was seen in their pictures, without those that were refused for theirs."""
@@ -66,9 +66,12 @@ class RequestBatches:
         records = {id(job): record for job, record in pairs}
 
         def answers(jobs: Sequence[Job]) -> list[Message]:
-            begin_drawing(jobs[0].asked)
+            seed_sampling(jobs[0].asked)
             found = predictor.answers(spec, [(records[id(job)], job.asked) for job in jobs])
-            return [spec.asked.told(one, job.asked, job.name) for one, job in zip(found, jobs, strict=True)]
+            return [
+                spec.required_interface.build_message(one, job.asked, job.name)
+                for one, job in zip(found, jobs, strict=True)
+            ]
 
         self._together([job for job, _ in pairs], answers)
 
@@ -119,7 +122,7 @@ def _grouped(pairs: Sequence[Pair]) -> dict[tuple[str, object], list[Pair]]:
     """Those that can be answered in one pass."""
     groups: dict[tuple[str, object], list[Pair]] = {}
     for job, record in pairs:
-        way = asked_tasks()[job.task].asked.alike(job.asked)
+        way = interfaces()[job.task].alike(job.asked)
         groups.setdefault((job.task, way), []).append((job, record))
     return groups
 

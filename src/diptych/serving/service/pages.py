@@ -13,8 +13,8 @@ from diptych.serving.service.pictures import EXAMPLES
 from diptych.serving.service.problems import RequestRefused
 from diptych.serving.service.service import Service
 from diptych.serving.taught import ModelFacts
-from diptych.tasks import asked_tasks
-from diptych.tasks.asking import Message
+from diptych.tasks import interfaces
+from diptych.tasks.interface import Message
 
 FOLDER = "page"
 ASSETS = {
@@ -84,7 +84,7 @@ class Pages:
 
     async def forms(self) -> list[dict[str, Any]]:
         """What the page has to know of each task to ask."""
-        return [spec.asked.form() for spec in asked_tasks().values()]
+        return [interface.form() for interface in interfaces().values()]
 
     async def page(self) -> Response:
         return HTMLResponse((self._files / "index.html").read_bytes())

@@ -22,8 +22,8 @@ from diptych.serving.service.problems import GONE, RequestRefused
 from diptych.serving.service.uploads import open_upload, parse, read_body
 from diptych.serving.service.worker import Job, Worker, late
 from diptych.serving.taught import draws_its_pictures, facts, taught
-from diptych.tasks import asked_tasks
-from diptych.tasks.asking import Message, TaskRequest
+from diptych.tasks import interfaces
+from diptych.tasks.interface import Message, TaskRequest
 from diptych.vision.detectors.detector import Picture
 
 log = logging.getLogger("diptych.serve")
@@ -42,7 +42,7 @@ class Service:
     def __post_init__(self) -> None:
         can = {name: taught(predictor.folder) for name, predictor in self.models.items()}
         self.tasks = {
-            name: tuple(task for task in tasks if self.gallery is not None or asked_tasks()[task].asked.pictured)
+            name: tuple(task for task in tasks if self.gallery is not None or interfaces()[task].pictured)
             for name, tasks in can.items()
         }
         self.measures = Measures(lambda: len(self.worker))
@@ -59,7 +59,7 @@ class Service:
         """
         for name, predictor in self.models.items():
             predictor.extract([torch.full((3, 64, 64), 127, dtype=torch.uint8)], lambda _picture, _unseen: None)
-            if self.gallery is not None and any(not asked_tasks()[task].asked.pictured for task in self.tasks[name]):
+            if self.gallery is not None and any(not interfaces()[task].pictured for task in self.tasks[name]):
                 with suppress(ServingError):  # a model that does not know these words looks when it is asked in others
                     predictor.search(WARMING, self.gallery.folder, gallery=self.gallery.address, keep=KEPT)
 
@@ -77,7 +77,7 @@ class Service:
         found = f"no model of this service answers {task}"
         if asked.model is not None:
             found = f"the model {asked.model!r} does not answer {task}"
-        if self.gallery is None and not asked_tasks()[task].asked.pictured:
+        if self.gallery is None and not interfaces()[task].pictured:
             way = "; it was started without --pictures FOLDER, which can be searched"
         raise RequestRefused(422, f"{found}{way} (GET /v1/models)", where="model")
 
@@ -88,16 +88,16 @@ class Service:
     async def answer(self, task: str, request: Request) -> tuple[TaskRequest, Message]:
         """The request, and what is answered. Raises Refused for whatever is not answered."""
         log = request.state
-        asking = asked_tasks()[task].asked
+        interface = interfaces()[task]
         body = await read_body(request, self.limits)
         expires = time.monotonic() + self.limits.deadline
         self.worker.admit(before=self.opening)  # before a picture is opened for nothing
-        asked, content, name = await parse(asking, request.headers.get("content-type", ""), body)
+        asked, content, name = await parse(interface, request.headers.get("content-type", ""), body)
         del body
         model = self.model_for(task, asked)
         gone = asyncio.ensure_future(_disconnected(request))
         try:
-            picture = await self._open(content, expires, gone) if asking.pictured else None
+            picture = await self._open(content, expires, gone) if interface.pictured else None
             del content
             job = Job(task, model, asked, picture, name, expires)
             log.task, log.model, log.timing = task, model, job.timing

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from diptych.runtime.errors import DataError
 from diptych.serving.service.limits import Limits
 from diptych.serving.service.problems import RequestRefused
-from diptych.tasks.asking import Asking, TaskRequest
+from diptych.tasks.interface import TaskInterface, TaskRequest
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.pictures import TooManyPixels, UnknownFormat, read_picture
 
@@ -55,13 +55,13 @@ async def read_body(request: Request, limits: Limits) -> bytes:
     return bytes(body)
 
 
-async def parse(asking: Asking, content_type: str, body: bytes) -> tuple[TaskRequest, bytes | None, str]:
+async def parse(interface: TaskInterface, content_type: str, body: bytes) -> tuple[TaskRequest, bytes | None, str]:
     """The question, the bytes of its picture and the picture's name. Raises Refused: 415, 422."""
     media = content_type.partition(";")[0].strip().lower()
     if media == "application/json":
         values, image, name = _from_json(body)
     elif media == "multipart/form-data":
-        values, image, name = await _from_form(content_type, body, asking.lists)
+        values, image, name = await _from_form(content_type, body, interface.list_fields)
     else:
         raise RequestRefused(
             415,
@@ -70,7 +70,7 @@ async def parse(asking: Asking, content_type: str, body: bytes) -> tuple[TaskReq
             where="content-type",
         )
     try:
-        return asking.request.model_validate(values), image, name
+        return interface.request.model_validate(values), image, name
     except ValidationError as error:
         raise _wrong(error) from None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from diptych.serving.service.limits import Limits
 from diptych.serving.service.problems import RequestRefused
-from diptych.tasks.asking import Message
+from diptych.tasks.interface import Message
 from diptych.vision.detectors.detector import Picture
 
 

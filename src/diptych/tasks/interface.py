@@ -110,7 +110,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class AskedModel:
+class TaskModel:
     """An open model, as far as a task asks it."""
 
     model: Any
@@ -184,8 +184,8 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class AskingWords:
-    """What a task's asking is called."""
+class InterfaceWords:
+    """Words for a task's interface on a card and on the page."""
 
     does: str  # on a card, after "It": "answers questions about a picture"
     example: str  # on a card, a line of Python with the opened `model`
@@ -195,7 +195,7 @@ class AskingWords:
 
 
 @dataclass(frozen=True)
-class Asking:
+class TaskInterface:
     """How a task is asked: `diptych VERB`, `POST /v1/VERB`, a form of the page and a part of the card are made of it.
 
     `verb` and `help` are written out as strings: `diptych --help` reads them without importing the task.
@@ -203,11 +203,11 @@ class Asking:
 
     verb: str
     help: str  # a sentence
-    words: AskingWords
+    words: InterfaceWords
     request: type[TaskRequest]
     response: type[Message]  # a TaskAnswer, but where a gallery of pictures is asked
     # Answers to requests about records with regions, all in one pass. None: serving searches its gallery.
-    answer: Callable[[AskedModel, Sequence[tuple[Record, Any]]], Sequence[Any]] | None = None
+    answer: Callable[[TaskModel, Sequence[tuple[Record, Any]]], Sequence[Any]] | None = None
     # A message of an answer, its request and the picture's name. None: answers are messages already.
     message: Callable[[Any, Any, str], TaskAnswer] | None = None
     lines: Callable[[Any, bool], Sequence[str]] | None = None  # of a message, on a terminal; if nothing else was asked
@@ -235,7 +235,7 @@ class Asking:
         return {name: form for name, form in found.items() if form is not None}
 
     @property
-    def lists(self) -> frozenset[str]:
+    def list_fields(self) -> frozenset[str]:
         """Fields that hold several texts."""
         return frozenset(name for name, one in self.request.model_fields.items() if get_origin(one.annotation) is tuple)
 
@@ -265,14 +265,14 @@ class Asking:
             "value": schema.get("default") if kind == "number" and not form.more else None,
         }
 
-    def told(self, answer: Any, asked: TaskRequest, picture: str) -> TaskAnswer:
+    def build_message(self, answer: Any, asked: TaskRequest, picture: str) -> TaskAnswer:
         """The message of an answer."""
         if self.message is not None:
             return self.message(answer, asked, picture)
         told: TaskAnswer = derive(answer, picture=picture)
         return told
 
-    def shown(self, asked: TaskRequest, told: Any) -> PageView:
+    def build_view(self, asked: TaskRequest, told: Any) -> PageView:
         """A message as the page shows it."""
         if self.view is not None:
             return self.view(asked, told)
@@ -280,13 +280,13 @@ class Asking:
         return PageView(summary=" ".join(self.lines(told, False)), verdicts=tuple(self.lines(told, True)))
 
 
-def begin_drawing(asked: TaskRequest) -> None:
+def seed_sampling(asked: TaskRequest) -> None:
     """Set the seed of what a request draws by chance, where it has one."""
     if (seed := getattr(asked, "seed", None)) is not None:
         torch.manual_seed(seed)
 
 
-def in_words(what: str, text: str, example: str) -> None:
+def require_text(what: str, text: str, example: str) -> None:
     """Raises ServingError for a text that is empty."""
     if not text.strip():
         raise ServingError(f"{what} is empty; write it in words, such as {example!r}")
