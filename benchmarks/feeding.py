@@ -31,8 +31,8 @@ from diptych.runtime.devices import autocast
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene
 from diptych.training import train
+from diptych.training.auto import chosen_precision
 from diptych.training.config import TrainingConfig
-from diptych.training.fitting import chosen_precision
 from diptych.training.optimizer import build_optimizer
 
 SCENES, STEPS, ROUNDS = 1500, 20, 5

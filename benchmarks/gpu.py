@@ -42,7 +42,7 @@ from diptych.runtime.configs import derive
 from diptych.runtime.devices import autocast, choose_device
 from diptych.systems import find_recipe
 from diptych.training.config import TrainingConfig
-from diptych.training.feeding import Maker, Sender, by_step, made_ahead
+from diptych.training.feeding import Maker, Sender, by_step, prefetched_parts
 from diptych.training.optimizer import build_optimizer, clip
 
 ENCODERS = ("unified-vlp", "vl-bert", "image-bert")
@@ -183,7 +183,7 @@ def feeding(sizes: Sizes, device: torch.device) -> dict[str, Any]:
             training = TrainingConfig(steps=1, batch=batch, loading_processes=processes)
             steps, sender = count // batch, Sender(device)
             places = ((step, 0) for step in range(3 * steps))
-            with made_ahead(maker, places, 1, training, device) as parts:
+            with prefetched_parts(maker, places, 1, training, device) as parts:
                 for mine, after in islice(
                     by_step(parts, 1, ahead=True), steps
                 ):  # held against their checks, not counted

@@ -10,7 +10,7 @@ from diptych.data.store.store import Store
 from diptych.runs.folder import open_model
 from diptych.runs.run import run
 from diptych.systems import find_recipe
-from diptych.training.devices import join_ranks, leave
+from diptych.training.ranks import join_ranks, leave
 
 
 def main() -> int:

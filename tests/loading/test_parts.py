@@ -25,11 +25,11 @@ from diptych.objectives import (
     ScheduledSampling,
 )
 from diptych.training.config import OptimizerConfig, TrainingConfig
-from diptych.training.devices import Ranks
 from diptych.training.distribution import Alone, Pass
 from diptych.training.feeding import Sender
+from diptych.training.ranks import Ranks
 from diptych.training.step import Stepper
-from diptych.training.stopping import StopWish
+from diptych.training.stopping import StopRequest
 from tests.loading.conftest import MakeStore, record
 
 V = Vocabulary(size=40, pad=0, unknown=1, cls=2, sep=3, mask=4)
@@ -154,12 +154,12 @@ def test_nothing_is_learnt_from_a_part_that_cannot_be_read(make_store: MakeStore
         module=torch.nn.Linear(1, 1),
         updates=Schedule(((update, 1.0),)),
         batches=batches,
-        way=Alone(alone, alone),
+        distributed=Alone(alone, alone),
         optimizer=torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1),
         config=OptimizerConfig(),
         training=TrainingConfig(steps=1, batch=BATCH, micro_batch=1),
         ranks=ranks,
-        wish=StopWish(),
+        stop=StopRequest(),
         sender=Sender(torch.device("cpu")),
     )
     parts = [stepper.maker((0, part)) for part in range(BATCH)]

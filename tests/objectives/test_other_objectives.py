@@ -250,7 +250,7 @@ def test_regions_whose_labels_are_no_distribution_are_not_asked():
     regions = replace(sample.regions, classes=sample.regions.classes * sums[:, None])
     objective = MaskedRegionClass(rate=1.0, labels="soft", within=0.1)
     batch = collate(objective.prepare([replace(sample, regions=regions)], Random(0)))
-    assert objective.asked(batch).mask.tolist() == [[True, True, False, False]]
+    assert objective.request(batch).mask.tolist() == [[True, True, False, False]]
     assert int(objective.count(batch)) == 2
     assert int(MaskedRegionClass(rate=1.0, labels="soft").count(batch)) == 4
 

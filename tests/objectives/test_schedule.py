@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from diptych.core import Asked, Objective, Update, collate
+from diptych.core import Objective, StateRequest, Update, collate
 from diptych.objectives import MaskedLanguage, MaskedQueries, MaskedRegionClass, OneForward, Schedule, together
 from diptych.runtime.errors import RecipeError
 from tests import toy
@@ -29,8 +29,8 @@ class Swap:
     def count(self, batch):
         return torch.tensor(len(batch))
 
-    def asked(self, batch):
-        return Asked()
+    def request(self, batch):
+        return StateRequest()
 
     def loss(self, model, states, batch):
         return states.special["cls"].sum()

@@ -15,7 +15,7 @@ from diptych.core import Batch, collate
 from diptych.objectives import Schedule
 from diptych.systems.tden.objectives import TdenObjectives
 from diptych.training import OptimizerConfig, TrainingConfig, train
-from diptych.training.devices import join_ranks, leave
+from diptych.training.ranks import join_ranks, leave
 
 BATCH, STEPS = 7, 3  # odd, so that two ranks have different numbers of samples
 

@@ -13,10 +13,10 @@ from toy import ToyBatches, ToyModel, ToySchedule, lines, toy_train
 
 from diptych.runtime.errors import RecipeError, Stopped, TrainingError
 from diptych.training import OptimizerConfig, TrainingConfig
-from diptych.training.devices import Ranks
 from diptych.training.feeding import prefetched
 from diptych.training.log import SMOOTHED, Log, LogLine
-from diptych.training.stopping import StopWish
+from diptych.training.ranks import Ranks
+from diptych.training.stopping import StopRequest
 from diptych.training.trainer import TrainerRun
 
 
@@ -156,9 +156,9 @@ def a_person_s_terminal():
 @pytest.mark.usefixtures("a_person_s_terminal")
 def test_a_first_signal_is_a_wish_and_a_second_one_is_not():
     before = signal.getsignal(signal.SIGINT)
-    with StopWish() as wish:
+    with StopRequest() as stop:
         signal.raise_signal(signal.SIGINT)
-        assert wish.asked
+        assert stop.asked
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
@@ -168,10 +168,10 @@ def test_sigterm_and_its_repeats_are_one_wish(monkeypatch):
     """As batch systems send it to the group and to each process; long after, it ends the process."""
     ended = []
     before = signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
-    with StopWish() as wish:
+    with StopRequest() as stop:
         for _ in range(3):
             signal.raise_signal(signal.SIGTERM)
-        assert wish.asked
+        assert stop.asked
         assert not ended
         now = time.monotonic()
         monkeypatch.setattr("diptych.training.stopping.time.monotonic", lambda: now + 6)
@@ -184,8 +184,8 @@ def test_in_another_thread_signals_are_left_alone():
     seen = []
 
     def work():
-        with StopWish() as wish:
-            seen.append((wish.asked, signal.getsignal(signal.SIGTERM)))
+        with StopRequest() as stop:
+            seen.append((stop.asked, signal.getsignal(signal.SIGTERM)))
 
     before = signal.getsignal(signal.SIGTERM)
     thread = threading.Thread(target=work)

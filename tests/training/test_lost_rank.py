@@ -15,7 +15,7 @@ MEET = """
 import os, sys
 import torch
 from torch import distributed
-from diptych.training.devices import Ranks
+from diptych.training.ranks import Ranks
 
 rank, store = int(sys.argv[1]), sys.argv[2]
 distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
@@ -48,7 +48,7 @@ from threading import Timer
 import torch
 from diptych.cli.app import _terminated
 from diptych.runtime.errors import Terminated, TrainingError
-from diptych.training.devices import join_ranks, leave
+from diptych.training.ranks import join_ranks, leave
 
 os.environ |= {"RANK": sys.argv[1], "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": sys.argv[2]}
 signal.signal(signal.SIGTERM, _terminated)

@@ -14,8 +14,8 @@ from toy import Always, Bad, Silent, ToyBatches, ToyModel, ToyUpdate, lines, toy
 
 from diptych.runtime.errors import RecipeError, TrainingError
 from diptych.training import distribution, fitting, trainer
+from diptych.training.auto import largest
 from diptych.training.checkpoint import load
-from diptych.training.fitting import largest
 from diptych.training.step import Stepper
 
 

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from diptych.runtime.errors import DiptychError
 from diptych.training import OptimizerConfig, Result, TrainingConfig, train
-from diptych.training.devices import join_ranks, leave
+from diptych.training.ranks import join_ranks, leave
 
 WIDTH, WORDS, CLASSES = 8, 11, 3
 

@@ -35,7 +35,7 @@ def main() -> None:
         sleep_while_waiting()
     code = _flushed(run_verb(arguments, debug=len(arguments) < len(sys.argv) - 1))
     if os.environ.get("WORLD_SIZE", "1") != "1":
-        from diptych.training.devices import leave
+        from diptych.training.ranks import leave
 
         leave(code)
     raise SystemExit(code)

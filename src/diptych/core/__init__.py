@@ -10,7 +10,6 @@ Shapes, in every signature of Diptych:
 Boxes are corners (x1, y1, x2, y2) as fractions of the picture's width and height, from 0 to 1.
 """
 
-from diptych.core.asked import Asked
 from diptych.core.attention import (
     BIDIRECTIONAL,
     QUERIES_BEFORE,
@@ -47,7 +46,7 @@ from diptych.core.record import (
 )
 from diptych.core.regions import Regions, iou
 from diptych.core.sample import IGNORE, Partners, Sample
-from diptych.core.states import States, Stream
+from diptych.core.states import StateRequest, States, Stream
 from diptych.core.tags import names_for_tags, split_at_tags, tags
 from diptych.core.vocabulary import Vocabulary
 
@@ -60,7 +59,6 @@ __all__ = [
     "TARGET_AFTER_BOTH",
     "TEXT_AFTER_REGIONS",
     "UNIMODAL",
-    "Asked",
     "Attention",
     "Batch",
     "Capability",
@@ -80,6 +78,7 @@ __all__ = [
     "Record",
     "Regions",
     "Sample",
+    "StateRequest",
     "Statement",
     "States",
     "Stream",

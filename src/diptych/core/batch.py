@@ -11,10 +11,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from diptych.core.asked import Asked
 from diptych.core.attention import Attention
 from diptych.core.regions import Regions
 from diptych.core.sample import IGNORE, Sample
+from diptych.core.states import StateRequest
 
 Places = tuple[Int[Tensor, "n"], ...]  # of n places: their rows, their columns
 
@@ -51,7 +51,7 @@ class Batch:
     target_start: list[int] | None = None  # None: 0 for all
     grounded: Bool[Tensor, "B"] | None = None  # None: no text is
     seeds: Int[Tensor, "B"] | None = None  # of what the model draws (`core.randomness`); None: torch's generator
-    asked: Asked | None = None  # which final states are read; None: all
+    request: StateRequest | None = None  # which final states are read; None: all
     # By objective: the places that it asks for, found on the CPU (`Loader`). A GPU knows how many there are when it has
     # done all that was asked of it, and whoever asks waits.
     places: dict[str, Places] = field(default_factory=dict)
@@ -94,10 +94,10 @@ class Batch:
         places = {name: tuple(map(change, parts)) for name, parts in self.places.items()}
         return replace(self, **changed, places=places)
 
-    def where(self, name: str, asked: Callable[[Batch], Asked]) -> Places:
+    def where(self, name: str, request: Callable[[Batch], StateRequest]) -> Places:
         """The places that objective `name` asks for: those that the loader has found, else by its mask."""
         found = self.places.get(name)
-        return asked(self).mask.nonzero(as_tuple=True) if found is None else found
+        return request(self).mask.nonzero(as_tuple=True) if found is None else found
 
     def counted_regions(self) -> list[int]:
         """Of each row; without a wait where `collate` has made the batch."""
@@ -121,7 +121,7 @@ class Batch:
 
     def for_head(self, name: str) -> Batch:
         """Of whose final states nothing is read but what this head reads."""
-        return replace(self, asked=Asked(heads=frozenset({name})))
+        return replace(self, request=StateRequest(heads=frozenset({name})))
 
     def repeat(self, times: int) -> Batch:
         """Each sample `times` times, one after the other. Where objectives pick is to be found anew."""

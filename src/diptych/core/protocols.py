@@ -6,11 +6,10 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-from diptych.core.asked import Asked
 from diptych.core.batch import Batch, Places
 from diptych.core.record import Record
 from diptych.core.sample import Partners, Sample
-from diptych.core.states import States
+from diptych.core.states import StateRequest, States
 from diptych.core.vocabulary import Vocabulary
 
 Losses = dict[str, Tensor]  # objective -> the sum of its losses over what it predicts in this batch
@@ -86,7 +85,7 @@ class Objective(Protocol):
 
     def count(self, batch: Batch) -> Tensor: ...  # (), how many objects are predicted
 
-    def asked(self, batch: Batch) -> Asked: ...  # which states `loss` reads
+    def request(self, batch: Batch) -> StateRequest: ...  # which states `loss` reads
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor: ...  # (), the sum
 

@@ -1,6 +1,8 @@
-"""What a model hands back."""
+"""What a model returns, and which of it is read."""
 
-from dataclasses import dataclass, field
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -33,3 +35,39 @@ class States:
     # ("features").
     embedded: dict[str, Tensor] = field(default_factory=dict)
     layers: tuple[Tensor, ...] = ()  # all positions after each layer, where asked for: (B, L, D) each
+
+
+@dataclass(frozen=True)
+class StateRequest:
+    """The final states that a loss or a prediction reads. The last layer need not be run for the others.
+
+    Masks are per block; None: nothing of that block is read. Rows of `States` outside the masks are undefined. Without
+    a request (`Batch.request` is None) a model computes all states.
+    """
+
+    regions: Bool[Tensor, "B R"] | None = None
+    text: Bool[Tensor, "B T"] | None = None
+    target: Bool[Tensor, "B U"] | None = None
+    samples: Bool[Tensor, "B"] | None = None  # samples that are scored, of a head with one output per sample
+    embedded: Bool[Tensor, "B R"] | None = None  # regions as embedded, before the first layer
+    heads: frozenset[str] = frozenset()  # keys of `Model.heads`; a head's `reads` names its special tokens
+
+    @property
+    def masks(self) -> list[Tensor]:
+        """The masks that are given."""
+        return [mask for field in fields(self) if isinstance(mask := getattr(self, field.name), Tensor)]
+
+    @property
+    def mask(self) -> Bool[Tensor, "B *N"]:
+        """The only mask of an objective that reads single rows; `Batch.where` turns it into places."""
+        (mask,) = self.masks
+        return mask
+
+    def __or__(self, other: StateRequest) -> StateRequest:
+        pairs = {one.name: (getattr(self, one.name), getattr(other, one.name)) for one in fields(self)}
+        return StateRequest(
+            **{
+                name: second if first is None else first if second is None else first | second
+                for name, (first, second) in pairs.items()
+            }
+        )

@@ -131,12 +131,12 @@ def run_decoder(
     x: Float[Tensor, "B U D"],
     closed: Float[Tensor, "#B 1 #U U"],
     *read: Tensor,
-    asked: Bool[Tensor, "B U"] | None,
+    requested: Bool[Tensor, "B U"] | None,
 ) -> Float[Tensor, "B U D"]:
     """All layers over words; the last for what is `asked` alone, with rubbish elsewhere."""
     for layer in layers[:-1]:
         x = layer(x, closed, *read)
-    return run_last(layers[-1], x, closed, *read, asked=asked)
+    return run_last(layers[-1], x, closed, *read, requested=requested)
 
 
 @dataclass

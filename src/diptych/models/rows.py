@@ -115,20 +115,20 @@ def whole(like: Tensor) -> bool:
     return like.device.type not in CUTTING or torch.compiler.is_compiling()
 
 
-def asked_of(batch: Batch, heads: nn.ModuleDict) -> frozenset[str] | None:
+def special_tokens_read(batch: Batch, heads: nn.ModuleDict) -> frozenset[str] | None:
     """The special tokens that are read of a batch; None: all states are, or nobody said which."""
-    if batch.asked is None or whole(batch.boxes):
+    if batch.request is None or whole(batch.boxes):
         return None
-    if missing := sorted(batch.asked.heads - heads.keys()):
+    if missing := sorted(batch.request.heads - heads.keys()):
         raise RecipeError(
-            f"an objective asks for what the head {missing[0]!r} reads, and the model has {', '.join(sorted(heads))}; "
-            "name in `Asked.heads` a head that is among the objective's `heads`: one that `reads` [CLS], to read [CLS]"
+            f"an objective requests what the head {missing[0]!r} reads, and the model has {', '.join(sorted(heads))}; "
+            "`StateRequest.heads` may name only the objective's own `heads`: to read [CLS], one whose `reads` has it"
         )
-    read = [getattr(heads[name], "reads", None) for name in batch.asked.heads]
+    read = [getattr(heads[name], "reads", None) for name in batch.request.heads]
     return None if None in read else frozenset[str]().union(*(names for names in read if names is not None))
 
 
-def asked_mask(
+def requested_mask(
     batch: Batch,
     heads: nn.ModuleDict,
     length: int,
@@ -137,12 +137,12 @@ def asked_mask(
 ) -> Bool[Tensor, "B L"] | None:
     """Which positions of a sequence are read; None: all. `starts`: where each block begins. `special`: the positions
     of special tokens."""
-    names = asked_of(batch, heads)
-    if names is None or batch.asked is None:
+    names = special_tokens_read(batch, heads)
+    if names is None or batch.request is None:
         return None
     mask = torch.zeros(len(batch), length, dtype=torch.bool)
     for block, start in starts.items():
-        chosen: Tensor | None = getattr(batch.asked, block)
+        chosen: Tensor | None = getattr(batch.request, block)
         if chosen is not None:
             mask[:, start : start + chosen.shape[1]] |= chosen
     for name in names & special.keys():

@@ -180,13 +180,13 @@ class Layer(nn.Module):
 
 
 def run_last(
-    layer: nn.Module, x: Float[Tensor, "B L D"], closed: Tensor, *more: Any, asked: Bool[Tensor, "B L"] | None
+    layer: nn.Module, x: Float[Tensor, "B L D"], closed: Tensor, *more: Any, requested: Bool[Tensor, "B L"] | None
 ) -> Float[Tensor, "B L D"]:
-    """A layer for what is `asked` alone (None: for all), with rubbish elsewhere."""
-    if asked is None:
+    """A layer for what is `requested` alone (None: for all), with rubbish elsewhere."""
+    if requested is None:
         every: Tensor = layer(x, closed, *more)
         return every
-    rows = Rows.of(asked, within=Rows.every(*asked.shape))
+    rows = Rows.of(requested, within=Rows.every(*requested.shape))
     return rows.put(layer(x.flatten(0, 1), rows.cut(closed), *more, rows=rows))
 
 
@@ -210,16 +210,16 @@ class Transformer(nn.Module):
         x: Float[Tensor, "B L D"],
         allowed: Bool[Tensor, "B L L"],
         present: Bool[Tensor, "B L"],
-        asked: Bool[Tensor, "B L"] | None = None,
+        requested: Bool[Tensor, "B L"] | None = None,
     ) -> Float[Tensor, "B L D"]:
-        """The final states of the positions that are there, of those that are `asked` alone; rubbish elsewhere.
+        """The final states of the positions that are there, of those that are `requested` alone; rubbish elsewhere.
 
         Padding passes no layer where there is much of it (CPU), and the last layer is run for what is asked.
         """
         if whole(x):
             return self.forward(x, allowed)[-1]
-        here = Rows.worth(present if asked is None else present | asked)
-        last = here if asked is None else Rows.of(asked, within=here)
+        here = Rows.worth(present if requested is None else present | requested)
+        last = here if requested is None else Rows.of(requested, within=here)
         rows, closed = here.take(x), closing(~here.cut_both(allowed)[:, None], x)
         for layer in self.layers[:-1]:
             rows = layer(rows, closed, rows=here)

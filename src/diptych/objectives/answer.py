@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Asked, Batch, Capability, Model, Sample, States, Vocabulary
+from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, StateRequest, States, Vocabulary
 from diptych.objectives.words import Scheme, hide_words
 
 
@@ -44,8 +44,8 @@ class AnswerQuestion:
     def count(self, batch: Batch) -> Tensor:
         return torch.tensor(sum("answer_scores" in truth for truth in batch.truths))
 
-    def asked(self, batch: Batch) -> Asked:
-        return Asked(heads=frozenset({"answer"}))
+    def request(self, batch: Batch) -> StateRequest:
+        return StateRequest(heads=frozenset({"answer"}))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         scores: Tensor = model.heads["answer"](states).float()

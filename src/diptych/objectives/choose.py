@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from diptych.core import Asked, Batch, Capability, Model, Sample, States
+from diptych.core import Batch, Capability, Model, Sample, StateRequest, States
 from diptych.objectives.candidates import split_candidates
 from diptych.objectives.retrieval import group_sizes
 
@@ -41,8 +41,8 @@ class ChooseText:
         """Questions, or candidates."""
         return torch.tensor(len(group_sizes(batch)) if self.form == "softmax" else len(batch))
 
-    def asked(self, batch: Batch) -> Asked:
-        return Asked(heads=frozenset({"choice"}))
+    def request(self, batch: Batch) -> StateRequest:
+        return StateRequest(heads=frozenset({"choice"}))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         scores: Tensor = model.heads["choice"](states).float().reshape(len(batch))

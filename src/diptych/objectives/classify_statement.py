@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Asked, Batch, Capability, Model, Sample, States
+from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, StateRequest, States
 from diptych.runtime.devices import to_device
 
 
@@ -32,8 +32,8 @@ class ClassifyStatement:
     def count(self, batch: Batch) -> Tensor:
         return torch.tensor(len(batch))
 
-    def asked(self, batch: Batch) -> Asked:
-        return Asked(heads=self.heads)
+    def request(self, batch: Batch) -> StateRequest:
+        return StateRequest(heads=self.heads)
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         scores: Tensor = model.heads[self.head](states).float()

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from diptych.core import REGIONS_AFTER_TEXT, Asked, Batch, Capability, Model, Sample, States, Vocabulary
+from diptych.core import REGIONS_AFTER_TEXT, Batch, Capability, Model, Sample, StateRequest, States, Vocabulary
 from diptych.runtime.errors import DataError
 
 
@@ -39,15 +39,15 @@ class GenerateRegions:
         return replace(sample, attention=REGIONS_AFTER_TEXT, target=queries, target_labels=None)
 
     def count(self, batch: Batch) -> Tensor:
-        return self.asked(batch).mask.sum()
+        return self.request(batch).mask.sum()
 
-    def asked(self, batch: Batch) -> Asked:
+    def request(self, batch: Batch) -> StateRequest:
         assert batch.target_present is not None
-        return Asked(target=batch.target_present & batch.regions_present)
+        return StateRequest(target=batch.target_present & batch.regions_present)
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         assert states.target is not None
-        asked = batch.where(self.name, self.asked)
+        asked = batch.where(self.name, self.request)
         predicted: Tensor = model.heads["region_feature"](states.target[asked]).float()
         if batch.features is None:
             if len(asked[0]):

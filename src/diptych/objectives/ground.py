@@ -9,7 +9,7 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Asked, Batch, Capability, Model, Sample, States
+from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, StateRequest, States
 from diptych.runtime.devices import to_device
 
 
@@ -32,13 +32,13 @@ class GroundExpression:
 
     def count(self, batch: Batch) -> Tensor:
         """Regions that are asked about."""
-        return self.asked(batch).mask.sum()
+        return self.request(batch).mask.sum()
 
-    def asked(self, batch: Batch) -> Asked:
-        return Asked(regions=batch.regions_present & self.right(batch).any(1, keepdim=True))
+    def request(self, batch: Batch) -> StateRequest:
+        return StateRequest(regions=batch.regions_present & self.right(batch).any(1, keepdim=True))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        right, asked = self.right(batch), batch.where(self.name, self.asked)
+        right, asked = self.right(batch), batch.where(self.name, self.request)
         scores: Tensor = model.heads["region_score"](states.regions[asked]).float().reshape(-1)
         return F.binary_cross_entropy_with_logits(scores, right[asked].to(scores), reduction="sum")
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import Asked, Batch, Capability, Model, Sample, States
-from diptych.objectives.masked_regions import asked_of
+from diptych.core import Batch, Capability, Model, Sample, StateRequest, States
+from diptych.objectives.masked_regions import targets_of
 from diptych.objectives.words import with_least
 
 
@@ -42,18 +42,18 @@ class MaskedRegionFeature:
             return sample
         drawn = torch.tensor([[rng.random(), rng.random()] for _ in range(len(regions))]).view(-1, 2)
         chosen = with_least(drawn[:, 0] < self.rate, self.at_least, rng)
-        asked = asked_of(sample, chosen, self.only_matched)
+        asked = targets_of(sample, chosen, self.only_matched)
         return replace(sample, regions=regions.hide(chosen & (drawn[:, 1] < self.hidden), asked))
 
     def count(self, batch: Batch) -> Tensor:
-        return self.asked(batch).mask.sum()
+        return self.request(batch).mask.sum()
 
-    def asked(self, batch: Batch) -> Asked:
+    def request(self, batch: Batch) -> StateRequest:
         chosen = torch.zeros_like(batch.chosen) if batch.features is None else batch.chosen
-        return Asked(regions=chosen & batch.regions_present)
+        return StateRequest(regions=chosen & batch.regions_present)
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        asked = batch.where(self.name, self.asked)
+        asked = batch.where(self.name, self.request)
         predicted: Tensor = model.heads["region_feature"](states.regions[asked]).float()
         if batch.features is None:
             return predicted.sum() * 0

@@ -12,12 +12,12 @@ from diptych.core import (
     BIDIRECTIONAL,
     IGNORE,
     TEXT_AFTER_REGIONS,
-    Asked,
     Attention,
     Batch,
     Capability,
     Model,
     Sample,
+    StateRequest,
     States,
     Vocabulary,
 )
@@ -96,15 +96,15 @@ class MaskedLanguage:
         return min(wanted, length if self.most is None else self.most, length)
 
     def count(self, batch: Batch) -> Tensor:
-        chosen = self.asked(batch).mask
+        chosen = self.request(batch).mask
         return chosen.any(1).sum() if self.by_sample else chosen.sum()
 
-    def asked(self, batch: Batch) -> Asked:
-        return Asked(text=self._labels(batch) != IGNORE)
+    def request(self, batch: Batch) -> StateRequest:
+        return StateRequest(text=self._labels(batch) != IGNORE)
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         labels = self._labels(batch)
-        places = batch.where(self.name, self.asked)
+        places = batch.where(self.name, self.request)
         losses = word_losses(model, states.text, labels, self.label_smoothing, self.vocabulary.pad, places)
         if self.by_sample:
             return mean_by_sample(losses, labels != IGNORE)

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import Asked, Batch, Capability, Model, Regions, Sample, States
+from diptych.core import Batch, Capability, Model, Regions, Sample, StateRequest, States
 from diptych.objectives.words import mean_by_sample, with_least
 from diptych.runtime.devices import to_device
 
@@ -50,20 +50,20 @@ class MaskedRegionClass:
         hidden = chosen & hidden
         if self.overlap is not None:
             hidden = (overlaps(sample.regions)[chosen] > self.overlap).any(0)
-        return replace(sample, regions=sample.regions.hide(hidden, asked_of(sample, chosen, self.only_matched)))
+        return replace(sample, regions=sample.regions.hide(hidden, targets_of(sample, chosen, self.only_matched)))
 
     def count(self, batch: Batch) -> Tensor:
-        asked = self.asked(batch).mask
+        asked = self.request(batch).mask
         return asked.any(1).sum() if self.by_sample else asked.sum()
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        asked = batch.where(self.name, self.asked)
+        asked = batch.where(self.name, self.request)
         scores: Tensor = model.heads["region_class"](states.regions[asked]).float()
         if batch.classes is None:
             return scores.sum() * 0
         wanted = batch.classes[asked]
         if self.by_sample:
-            return mean_by_sample(self._costs(scores, wanted, "none").flatten(1).sum(1), self.asked(batch).mask)
+            return mean_by_sample(self._costs(scores, wanted, "none").flatten(1).sum(1), self.request(batch).mask)
         return self._costs(scores, wanted, "sum").sum()
 
     def _costs(self, scores: Float[Tensor, "n C"], wanted: Float[Tensor, "n C"], reduction: str) -> Tensor:
@@ -76,16 +76,16 @@ class MaskedRegionClass:
         logs = scores.log_softmax(-1)
         return F.kl_div(logs, wanted, reduction=reduction) if self.labels == "divergence" else -(wanted * logs)
 
-    def asked(self, batch: Batch) -> Asked:
+    def request(self, batch: Batch) -> StateRequest:
         """The chosen regions of which a detector has said something."""
         if batch.classes is None:
-            return Asked(regions=torch.zeros_like(batch.chosen))
+            return StateRequest(regions=torch.zeros_like(batch.chosen))
         sums = batch.classes.sum(-1, dtype=torch.float32)  # the CPU's batch has them in half precision
         labelled = sums > 0 if self.within is None else (sums - 1).abs() <= self.within
-        return Asked(regions=batch.chosen & batch.regions_present & labelled)
+        return StateRequest(regions=batch.chosen & batch.regions_present & labelled)
 
 
-def asked_of(sample: Sample, chosen: Bool[Tensor, "R"], only_matched: bool) -> Bool[Tensor, "R"]:
+def targets_of(sample: Sample, chosen: Bool[Tensor, "R"], only_matched: bool) -> Bool[Tensor, "R"]:
     """None of a mismatched pair, where that is wanted: the text says nothing of its regions."""
     return chosen if sample.matched or not only_matched else torch.zeros_like(chosen)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Asked, Batch, Capability, Model, Partners, Sample, States
+from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Partners, Sample, StateRequest, States
 
 Negatives = Literal["captions", "pictures", "both"]
 
@@ -57,13 +57,13 @@ class ImageTextMatching:
         return next(wrong_pairs(sample, negative, rng, partners), sample)
 
     def count(self, batch: Batch) -> Tensor:
-        return self.asked(batch).mask.sum()
+        return self.request(batch).mask.sum()
 
-    def asked(self, batch: Batch) -> Asked:
-        return Asked(samples=batch.regions_present.any(1), heads=frozenset({"match"}))
+    def request(self, batch: Batch) -> StateRequest:
+        return StateRequest(samples=batch.regions_present.any(1), heads=frozenset({"match"}))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        pictured = batch.where(self.name, self.asked)
+        pictured = batch.where(self.name, self.request)
         scores: Tensor = model.heads["match"](states).float()[pictured]
         return F.binary_cross_entropy_with_logits(scores, batch.matched[pictured].to(scores), reduction="sum")
 

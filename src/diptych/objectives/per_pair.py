@@ -5,7 +5,7 @@ from random import Random
 
 from torch import Tensor
 
-from diptych.core import Asked, Batch, Capability, Model, Objective, Sample, States
+from diptych.core import Batch, Capability, Model, Objective, Sample, StateRequest, States
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class SummedByPair:
         """Pairs, also those of which nothing is asked: the loss does not depend on how a batch is cut."""
         return batch.matched.sum()
 
-    def asked(self, batch: Batch) -> Asked:
-        return self.objective.asked(batch)
+    def request(self, batch: Batch) -> StateRequest:
+        return self.objective.request(batch)
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         return self.objective.loss(model, states, batch)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from diptych.core import Asked, Batch, Capability, Model, Sample, States
+from diptych.core import Batch, Capability, Model, Sample, StateRequest, States
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class RegionContrast:
     def count(self, batch: Batch) -> Tensor:
         return batch.chosen.any(1).sum()
 
-    def asked(self, batch: Batch) -> Asked:
-        return Asked(heads=frozenset({"pooler"}))
+    def request(self, batch: Batch) -> StateRequest:
+        return StateRequest(heads=frozenset({"pooler"}))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         chosen = batch.chosen

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from diptych.core import BIDIRECTIONAL, Asked, Batch, Capability, Model, Partners, Sample, States
+from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Partners, Sample, StateRequest, States
 from diptych.objectives.matching import Negatives, wrong_pairs
 
 Form = Literal["binary", "choice", "triplet"]
@@ -70,8 +70,8 @@ class MatchGroups:
         sizes = torch.tensor(group_sizes(batch))
         return torch.tensor(len(batch)) if self.form == "binary" else (sizes > 1).sum()
 
-    def asked(self, batch: Batch) -> Asked:
-        return Asked(heads=frozenset({"match"}))
+    def request(self, batch: Batch) -> StateRequest:
+        return StateRequest(heads=frozenset({"match"}))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         scores: Tensor = model.heads["match"](states).float()

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from diptych.core import (
     IGNORE,
-    Asked,
     Batch,
     Capability,
     Losses,
@@ -19,6 +18,7 @@ from diptych.core import (
     Partners,
     Places,
     Sample,
+    StateRequest,
     States,
     Vocabulary,
 )
@@ -142,8 +142,8 @@ class ScheduledSampling:
         return torch.cat([torch.full_like(words[:, :1], self.vocabulary.cls), words[:, :-1]], 1)
 
 
-def _hidden_words(batch: Batch) -> Asked:
-    return Asked(text=batch.text_labels != IGNORE)
+def _hidden_words(batch: Batch) -> StateRequest:
+    return StateRequest(text=batch.text_labels != IGNORE)
 
 
 def two_pass_c(**parts: Any) -> tuple[tuple[ScheduledSampling, float], ...]:
@@ -151,10 +151,10 @@ def two_pass_c(**parts: Any) -> tuple[tuple[ScheduledSampling, float], ...]:
     return tuple((ScheduledSampling(scheme="C", first=first, **parts), 0.5) for first in ("encoder", "decoder"))
 
 
-def _guessed(batch: Batch) -> Asked:
+def _guessed(batch: Batch) -> StateRequest:
     """What guesses are made of, beside what is learnt."""
     asked = batch.text_labels != IGNORE
-    return Asked(text=asked, target=asked)
+    return StateRequest(text=asked, target=asked)
 
 
 def _second(objective: Objective) -> str:

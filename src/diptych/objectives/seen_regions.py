@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import Asked, Batch, Capability, Model, Sample, States
+from diptych.core import Batch, Capability, Model, Sample, StateRequest, States
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,17 @@ class SeenRegionClass:
         return samples
 
     def count(self, batch: Batch) -> Tensor:
-        return self.asked(batch).mask.sum()
+        return self.request(batch).mask.sum()
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        asked = batch.where(self.name, self.asked)
+        asked = batch.where(self.name, self.request)
         scores: Tensor = model.heads["seen_class"](states.embedded["features"][asked]).float()
         if batch.classes is None:
             return scores.sum() * 0
         return F.cross_entropy(scores, batch.classes[asked].argmax(-1), reduction="sum")
 
-    def asked(self, batch: Batch) -> Asked:
+    def request(self, batch: Batch) -> StateRequest:
         """The regions that are not hidden and of which a detector has said something."""
         if batch.classes is None:
-            return Asked(embedded=torch.zeros_like(batch.hidden))
-        return Asked(embedded=batch.regions_present & ~batch.hidden & (batch.classes > 0).any(-1))
+            return StateRequest(embedded=torch.zeros_like(batch.hidden))
+        return StateRequest(embedded=batch.regions_present & ~batch.hidden & (batch.classes > 0).any(-1))

@@ -108,7 +108,7 @@ class SelfCritical:
     def log_probabilities(self, model: Any, batch: Batch, captions: list[list[Caption]]) -> Float[Tensor, "N"]:
         """Of whole captions, those of the first picture first, in one pass with a gradient."""
         asked = rewritten(batch, captions, self.ask)
-        states = model(replace(asked, asked=self.ask.asked(asked)))
+        states = model(replace(asked, request=self.ask.request(asked)))
         assert states.target is not None
         assert asked.target_labels is not None
         costs = word_losses(model, states.target, asked.target_labels)

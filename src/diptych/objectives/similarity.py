@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from diptych.core import Asked, Batch, Capability, Model, Sample, States
+from diptych.core import Batch, Capability, Model, Sample, StateRequest, States
 from diptych.objectives.ranks import of_all_ranks
 
 Form = Literal["paper", "official", "older"]
@@ -41,8 +41,8 @@ class Similarity:
     def count(self, batch: Batch) -> Tensor:
         return torch.tensor(len(batch))
 
-    def asked(self, batch: Batch) -> Asked:
-        return Asked(heads=frozenset({"similarity"}))
+    def request(self, batch: Batch) -> StateRequest:
+        return StateRequest(heads=frozenset({"similarity"}))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         own = 0 if batch.idle else len(batch)  # a sample that holds a place is nobody's wrong pair

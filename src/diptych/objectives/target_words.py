@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from diptych.core import IGNORE, Asked, Batch, Model, States
+from diptych.core import IGNORE, Batch, Model, StateRequest, States
 from diptych.objectives.words import word_losses
 
 
@@ -18,14 +18,14 @@ class TargetWords:
         return None
 
     def count(self, batch: Batch) -> Tensor:
-        return self.asked(batch).mask.sum()
+        return self.request(batch).mask.sum()
 
-    def asked(self, batch: Batch) -> Asked:
+    def request(self, batch: Batch) -> StateRequest:
         assert batch.target_labels is not None
-        return Asked(target=batch.target_labels != IGNORE)
+        return StateRequest(target=batch.target_labels != IGNORE)
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         assert states.target is not None
         assert batch.target_labels is not None
-        places = batch.where(self.name, self.asked)
+        places = batch.where(self.name, self.request)
         return word_losses(model, states.target, batch.target_labels, self.label_smoothing, self.spared, places).sum()

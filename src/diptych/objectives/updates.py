@@ -7,7 +7,7 @@ from operator import or_
 from random import Random
 from typing import Any, ClassVar
 
-from diptych.core import Asked, Batch, Capability, Losses, Objective, PairObjective, Partners, Places, Sample
+from diptych.core import Batch, Capability, Losses, Objective, PairObjective, Partners, Places, Sample, StateRequest
 from diptych.runtime.errors import RecipeError
 
 
@@ -53,14 +53,14 @@ class OneForward:
         return {objective.name: objective.count(batch) for objective in self.objectives}
 
     def places(self, batch: Batch) -> dict[str, Places]:
-        picking = [objective for objective in self.objectives if objective.asked(batch).picks]
-        return {objective.name: batch.where(objective.name, objective.asked) for objective in picking}
+        picking = [objective for objective in self.objectives if len(objective.request(batch).masks) == 1]
+        return {objective.name: batch.where(objective.name, objective.request) for objective in picking}
 
     def losses(self, model: Any, batch: Batch) -> Iterator[Losses]:
         states = model(asking(batch, self.objectives))
         yield {objective.name: objective.loss(model, states, batch) for objective in self.objectives}
 
 
-def asking(batch: Batch, objectives: Sequence[Objective], beside: Asked | None = None) -> Batch:
+def asking(batch: Batch, objectives: Sequence[Objective], beside: StateRequest | None = None) -> Batch:
     """The batch with what the objectives read of a pass, and what is read `beside` them."""
-    return replace(batch, asked=reduce(or_, (o.asked(batch) for o in objectives), beside or Asked()))
+    return replace(batch, request=reduce(or_, (o.request(batch) for o in objectives), beside or StateRequest()))

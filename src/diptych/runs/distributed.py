@@ -16,7 +16,7 @@ import torch
 from diptych.runtime.errors import DiptychError, Stopped, Terminated, TrainingError
 from diptych.runtime.plugins import load_plugins
 from diptych.runtime.processes import end_with_parent, process_context
-from diptych.training.devices import leave
+from diptych.training.ranks import leave
 
 GRACE = 30.0  # seconds for the others to end when one has
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from diptych.core import Asked, Batch, Expression, Record, Regions, Sample, Task, Vocabulary, iou
+from diptych.core import Batch, Expression, Record, Regions, Sample, StateRequest, Task, Vocabulary, iou
 from diptych.core.shares import Share
 from diptych.data.store.tokens import Tokens
 from diptych.models.heads import RegionScoreHead
@@ -71,7 +71,7 @@ class Referring:
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
         """The box of the best region, with its probability; no box where the picture has no region."""
-        states = model(replace(batch, asked=Asked(regions=batch.regions_present)))
+        states = model(replace(batch, request=StateRequest(regions=batch.regions_present)))
         scores = model.heads["region_score"](states.regions).float().reshape(batch.regions_present.shape)
         finite(scores.masked_fill(~batch.regions_present, 0), batch)
         if not scores.shape[1]:

@@ -82,7 +82,7 @@ def costs(model: SystemModel, update: Update, batch: Batch) -> list[Tensor]:
 
 def uncut(run: Callable[[], Sequence[Tensor]]) -> Sequence[Tensor]:
     """What `run` computes if no row is cut, of padding or of what nothing asks for."""
-    with patch.object(rows, "asked_of", lambda *_: None), patch.object(rows, "WORTH", 0.0):
+    with patch.object(rows, "special_tokens_read", lambda *_: None), patch.object(rows, "WORTH", 0.0):
         return run()
 
 
@@ -106,8 +106,8 @@ def rows_cut(run: Callable[[], Sequence[Tensor]], wanted: Sequence[Tensor]) -> i
 
 
 def check_masks(case: Case) -> int:
-    """Each objective names in `asked` all that its loss reads, and no layer reads padding: losses and gradients are the
-    same with rubbish in all other rows. Returns how many rows were cut."""
+    """Each objective names in `request` all that its loss reads, and no layer reads padding: losses and gradients are
+    the same with rubbish in all other rows. Returns how many rows were cut."""
     case.model.train()
     cut = 0
     for update, _ in case.schedule.updates:

@@ -23,7 +23,7 @@ from diptych.runtime.processes import process_context
 from diptych.systems import Recipe, find_recipe
 from diptych.testing.case import EIGHT, sizes, small
 from diptych.training.checkpoint import steps_in
-from diptych.training.devices import join_ranks
+from diptych.training.ranks import join_ranks
 from diptych.training.trainer import CHECKPOINTS
 
 # With these, 1, 2 or 4 processes train to the same weights.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from diptych.runtime.errors import CheckpointError, nearest
-from diptych.training.slices import place
+from diptych.training.sharding import place
 
 
 class Ema:

@@ -15,8 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from diptych.core import Losses
 from diptych.runtime.devices import autocast
-from diptych.training.devices import Ranks
-from diptych.training.slices import is_sharded, plain
+from diptych.training.ranks import Ranks
+from diptych.training.sharding import is_sharded, plain
 
 COMPILER = "inductor"
 Reached = tuple[Tensor | None, Losses]  # what to call backward on, and each objective's sum, detached

@@ -219,7 +219,7 @@ def _moved(batch: Any, device: torch.device) -> Any:
     return batch.to(device) if hasattr(batch, "to") else batch
 
 
-def made_ahead(
+def prefetched_parts(
     make: Maker, places: Iterable[tuple[int, int]], at_once: int, training: TrainingConfig, device: torch.device
 ) -> AbstractContextManager[Iterator[BatchPart]]:
     """Parts by the threads or processes that the run is given; `at_once` of them make a step."""

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, distributed
 
-from diptych.training.slices import place, plain
+from diptych.training.sharding import place, plain
 
 ORTHOGONAL = "muon_params"  # in a group: whether its weights step so
 MOMENTUM = 0.95

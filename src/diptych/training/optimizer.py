@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.training.config import OptimizerConfig
 from diptych.training.muon import ORTHOGONAL, Muon
-from diptych.training.slices import plain
+from diptych.training.sharding import plain
 
 MULTIPLIER = "multiplier"  # a group's share of the learning rate, kept in the group itself
 LATE = 1e12  # a step at which 1 - beta ** step is 1 for every beta below 1 - 1e-10

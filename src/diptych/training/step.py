@@ -14,11 +14,11 @@ from diptych.core import Losses, Update
 from diptych.runtime.devices import to_device
 from diptych.runtime.errors import TrainingError
 from diptych.training.config import OptimizerConfig, TrainingConfig
-from diptych.training.devices import Ranks, seed_part
 from diptych.training.distribution import Distributed
 from diptych.training.feeding import Batches, BatchPart, Counts, Maker, Sender, Updates
 from diptych.training.optimizer import clip, set_rate
-from diptych.training.stopping import StopWish
+from diptych.training.ranks import Ranks, seed_part
+from diptych.training.stopping import StopRequest
 
 
 @dataclass
@@ -88,12 +88,12 @@ class Stepper:
     module: nn.Module
     updates: Updates
     batches: Batches[Any]
-    way: Distributed
+    distributed: Distributed
     optimizer: torch.optim.Optimizer
     config: OptimizerConfig
     training: TrainingConfig
     ranks: Ranks
-    wish: StopWish
+    stop: StopRequest
     sender: Sender
     late: bool = False  # whether a step's numbers are read after the next one has been given to the device
 
@@ -129,7 +129,7 @@ class Stepper:
             sums = self._forward_backward(step, turn, passes, parts, asked)
             if sums is None:
                 break
-            self.way.settle()
+            self.distributed.settle()
             norm = clip(self.module.parameters(), self.config)
             place = f"step {step + 1}, pass {turn + 1}, learning rate {rate:g}"
             found.passes.append(self._found(place, sums, parts, list(counts), norm))
@@ -150,7 +150,10 @@ class Stepper:
         self.module.train()
         scales = {name: 1 / count for name, count in part.counts.items() if count > 0}
         try:
-            total, _ = self.way.pass_(update.losses(self.module, self.sender.arrived(part)), scales) or (None, None)
+            total, _ = self.distributed.pass_(update.losses(self.module, self.sender.arrived(part)), scales) or (
+                None,
+                None,
+            )
             if total is not None:
                 total.backward()
         finally:
@@ -176,7 +179,7 @@ class Stepper:
         found: list[Losses] = []
         for index, one in enumerate(passes):
             seed_part(self.training.seed, step, turn, self.mine[index])
-            sums = self.way.run(one, scales[index], last=index == len(parts) - 1)
+            sums = self.distributed.run(one, scales[index], last=index == len(parts) - 1)
             if sums is None:
                 # Not through the wrap: DDP would wait for a backward. The generators only run to their ends here.
                 assert not found, "parts with different numbers of passes"
@@ -196,7 +199,7 @@ class Stepper:
         nothing = torch.zeros((), device=device)
         own = [[s[n] if n in s and p.counts[n] else nothing for n in names] for s, p in zip(sums, parts, strict=True)]
         rows = torch.stack([one.to(kind) for row in own for one in row]).view(len(parts), -1) if names else nothing
-        asked = to_device([float(self.wish.asked)], device, kind)
+        asked = to_device([float(self.stop.asked)], device, kind)
         totals = torch.cat([sum(rows[1:], rows[0]), asked]) if names else asked
         if self.ranks.world > 1:
             distributed.all_reduce(totals)

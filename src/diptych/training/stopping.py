@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C as a wish that the loop fulfils between two steps."""
+"""SIGTERM and Ctrl-C as a stop that the loop fulfils between two steps."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 ONE = 5.0  # seconds in which SIGTERMs are one: batch systems send it to the whole group, and uv to its child again
 
 
-class StopWish:
+class StopRequest:
     """`asked` once a signal has come. The next does what it would have done without us, but SIGTERM within ONE seconds,
     which is the same one again."""
 

@@ -21,18 +21,18 @@ from diptych.runtime.devices import Precision, autocast, choose_device
 from diptych.runtime.errors import CheckpointError, RecipeError, Stopped, TrainingError, nearest
 from diptych.runtime.terminal import make_console
 from diptych.training import checkpoint as checkpoints
+from diptych.training.auto import chosen_precision, with_auto_micro_batch
 from diptych.training.averages import Ema, named_tensors, put_tensors
 from diptych.training.checkpoint import Checkpoint
 from diptych.training.config import OptimizerConfig, TrainingConfig
-from diptych.training.devices import Ranks, join_ranks
 from diptych.training.distribution import distribute, gather, sync_buffers
-from diptych.training.feeding import Batches, BatchPart, Sender, Updates, by_step, made_ahead
-from diptych.training.fitting import chosen_precision, fitted
+from diptych.training.feeding import Batches, BatchPart, Sender, Updates, by_step, prefetched_parts
 from diptych.training.log import Log, LogLine, warn
 from diptych.training.optimizer import build_optimizer, highest_rate, learning_rate
-from diptych.training.slices import place
+from diptych.training.ranks import Ranks, join_ranks
+from diptych.training.sharding import place
 from diptych.training.step import StepFound, Stepper, StepReport
-from diptych.training.stopping import StopWish
+from diptych.training.stopping import StopRequest
 
 CHECKPOINTS = "checkpoints"
 WEIGHTS = "weights.safetensors"  # the final ones
@@ -122,15 +122,15 @@ class TrainerRun:
             )
         # The first rank's choice: of two processors each would measure its own.
         self.precision: Precision = ranks.from_first(chosen_precision(training, self.module, ranks.device))
-        self.way = distribute(self.module, ranks, training.distributed, self.precision, training.compile)
+        self.distributed = distribute(self.module, ranks, training.distributed, self.precision, training.compile)
         self.optimizer = build_optimizer(self.module, self.config, ranks.device)
         self.ema = Ema(self.module, training.ema) if training.ema is not None else None
-        self.wish = StopWish()
+        self.stop = StopRequest()
         late = ranks.device.type in READ_LATE
-        self.stepper = fitted(
+        self.stepper = with_auto_micro_batch(
             Stepper(
-                self.module, updates, batches, self.way, self.optimizer, self.config, training, ranks, self.wish,
-                Sender(ranks.device), late,
+                self.module, updates, batches, self.distributed, self.optimizer, self.config, training, ranks,
+                self.stop, Sender(ranks.device), late,
             )
         )  # fmt: skip
 
@@ -144,12 +144,12 @@ class TrainerRun:
         resumed_from = self._resume(console)
         try:
             with ExitStack() as stack:
-                stack.enter_context(self.wish)
+                stack.enter_context(self.stop)
                 told = self.folder, self.step, self.training.steps, console, self.training.tensorboard
                 log = stack.enter_context(Log(*told)) if self.ranks.first else None
                 mine = self.stepper.mine
                 places = ((step, part) for step in range(self.step, self.training.steps) for part in mine)
-                ahead = made_ahead(self.stepper.maker, places, len(mine), self.training, self.ranks.device)
+                ahead = prefetched_parts(self.stepper.maker, places, len(mine), self.training, self.ranks.device)
                 parts = stack.enter_context(ahead)
                 if log is not None:
                     log.say(self._opening(resumed_from))
@@ -233,7 +233,7 @@ class TrainerRun:
         assert self.validate is not None
         self.module.eval()
         averaged = self.ema.applied() if self.ema is not None else nullcontext()
-        with averaged, self.way.unsharded(), autocast(self.ranks.device, self.precision):
+        with averaged, self.distributed.unsharded(), autocast(self.ranks.device, self.precision):
             # Every rank asks (layers may be spread over all of them); the first one's answer counts.
             scores: dict[str, float] = self.ranks.from_first(self.validate(self.module, self.step))
         if self.score not in scores:
@@ -322,7 +322,7 @@ class TrainerRun:
                 "or delete this one"
             )
         if self.training.precision == "auto":  # what a run began in it ends in, on another machine too
-            self.precision = self.way.pass_.precision = found.state.get("precision", self.precision)
+            self.precision = self.distributed.pass_.precision = found.state.get("precision", self.precision)
         put_tensors(found.tensors["model"], named_tensors(self.module), str(self.root))
         self._put_optimizer(found.tensors["optimizer"])
         if self.ema is not None:

@@ -24,7 +24,7 @@ from diptych.core.shares import Layers, Size
 from diptych.models import HeadSizes, ModelConfig, ResolvedConfig, SystemModel, make_heads
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
-from diptych.models.rows import asked_mask
+from diptych.models.rows import requested_mask
 from diptych.models.system import as_bert
 from diptych.models.transformer import LayerSizes, Transformer
 from diptych.models.visual import refuse_more_regions, region_features
@@ -114,7 +114,7 @@ class Uniter(SystemModel):
         present = torch.cat([batch.regions_present, batch.text_present.new_ones(len(batch), 1), batch.text_present], 1)
         allowed = attention_mask(batch.attention, count, words.shape[1], 0, present)
         last = count + batch.text_present.sum(1)
-        asked = asked_mask(
+        asked = requested_mask(
             batch, self.heads, present.shape[1], {"regions": 0, "text": count + 1}, {"cls": count, "sep": last}
         )
         x = self.encoder.last(torch.cat([seen, text], 1), allowed, present, asked)
@@ -191,7 +191,7 @@ class FeatureHead(nn.Module):
 
 def halves(batch: Batch) -> Batch:
     """Two rows for each: the picture's left half, then its right half, each as a picture with boxes of its own."""
-    twice = replace(batch.repeat(2), asked=None)
+    twice = replace(batch.repeat(2), request=None)
     right = torch.arange(len(twice), device=batch.boxes.device)[:, None] % 2 == 1
     in_right = twice.boxes[..., [0, 2]].mean(-1) >= 0.5
     x = twice.boxes[..., [0, 2]] * 2 - right[..., None].to(twice.boxes.dtype)

@@ -14,7 +14,7 @@ from pydantic import NonNegativeFloat, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Asked, Batch, Capability, Model, Sample, States, Vocabulary
+from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, StateRequest, States, Vocabulary
 from diptych.core.shares import Count, Share
 from diptych.objectives import (
     ImageTextMatching,
@@ -50,8 +50,8 @@ class WordRegionAlignment:
     def count(self, batch: Batch) -> Tensor:
         return batch.regions_present.any(1).sum()
 
-    def asked(self, batch: Batch) -> Asked:
-        return Asked(regions=batch.regions_present, text=batch.text_present, heads=self.heads)
+    def request(self, batch: Batch) -> StateRequest:
+        return StateRequest(regions=batch.regions_present, text=batch.text_present, heads=self.heads)
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         with torch.autocast(states.text.device.type, enabled=False):

@@ -25,7 +25,7 @@ from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import copy_folder, parse_json, sweep, text_of, write_atomically
 from diptych.runtime.progress import bar
 from diptych.tasks.caption import Captioning
-from diptych.training.devices import seed_part
+from diptych.training.ranks import seed_part
 
 FILE = "augmented.json"  # in the new store: what made it, and the counts
 BATCH = 50  # pictures at a time; the captions depend on it, as words are drawn batch by batch

@@ -29,7 +29,7 @@ from diptych.core.shares import Layers, Size
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
-from diptych.models.rows import asked_mask
+from diptych.models.rows import requested_mask
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Transformer
 from diptych.models.visual import WholeRegion, geometry, refuse_more_regions, region_features, whole_region
@@ -129,7 +129,7 @@ class ImageBert(SystemModel):
         starts = {"regions": 0, "text": regions + 1}
         last = regions + batch.text_present.sum(1)
         special: dict[str, Tensor | int] = {"cls": regions, "sep": last, "slot": regions + 1 + answer_slot(batch)}
-        return asked_mask(batch, self.heads, regions + text, starts, special)
+        return requested_mask(batch, self.heads, regions + text, starts, special)
 
     def _words(self, batch: Batch) -> tuple[Float[Tensor, "B K D"], Bool[Tensor, "B K"]]:
         """[CLS] and the words, normed, and which of them are there."""

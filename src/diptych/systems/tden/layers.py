@@ -96,7 +96,7 @@ def after_each(
     """The states after each layer, or, where there is none, what went in."""
     states = [x]
     for layer in layers:
-        states.append(run_last(layer, states[-1], closed, *more, asked=asked if layer is layers[-1] else None))
+        states.append(run_last(layer, states[-1], closed, *more, requested=asked if layer is layers[-1] else None))
     return tuple(states[1:]) or (x,)
 
 

@@ -35,7 +35,7 @@ from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, causal, cl
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
 from diptych.models.pooling import SimilarityHead
-from diptych.models.rows import asked_mask
+from diptych.models.rows import requested_mask
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import Layer, LayerSizes
 from diptych.models.visual import refuse_more_regions
@@ -290,7 +290,7 @@ class Tden(SystemModel):
         if self.config.answer_slot:
             special["slot"] = count + 1 + answer_slot(batch)
         starts = {"regions": 1, "text": count + 1}
-        asked = asked_mask(batch, self.heads, count + 1 + batch.text.shape[1], starts, special)
+        asked = requested_mask(batch, self.heads, count + 1 + batch.text.shape[1], starts, special)
         writes = batch.target is not None or self._reads_twice
         if asked is not None and writes and self.config.decoder_memory == "official":
             asked[:, :count] = True  # the decoder reads them
@@ -316,11 +316,11 @@ class Tden(SystemModel):
         x = self.embed_words(target, 0, WRITTEN)
         past, count = causal(target.shape[1], x), objects.present.shape[1]
         before = 0 if self.config.structure == "decoupled" else count
-        asked = asked_mask(batch, self.heads, before + target.shape[1], {"target": before}, {})
+        asked = requested_mask(batch, self.heads, before + target.shape[1], {"target": before}, {})
         for layer in self.sentence:
             x = layer(x, past)
         if self.config.structure == "decoupled":
-            return run_decoder(self.decoder, x, past, memory.last, closed_of(memory.present, x), asked=asked)
+            return run_decoder(self.decoder, x, past, memory.last, closed_of(memory.present, x), requested=asked)
         x, closed = torch.cat([objects.last, x], 1), closed_over(objects.present, past)
         return after_each(self.cross, x, closed, count, asked=asked)[-1][:, count:]
 

@@ -28,7 +28,7 @@ from diptych.core.attention import TEXT_AFTER_REGIONS, Attention
 from diptych.core.shares import Epsilon, Layers, Size, Source
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
-from diptych.models.rows import asked_mask
+from diptych.models.rows import requested_mask
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Memory, Transformer
 from diptych.models.visual import RegionEmbedding, WholeRegion, refuse_more_regions, whole_region, with_image_feature
@@ -171,7 +171,7 @@ class UnifiedVLP(SystemModel):
         special: dict[str, Tensor | int] = {"cls": 0, "sep": regions - 1}
         if batch.text.shape[1] > 1:
             special["slot"] = regions + answer_slot(batch)
-        return asked_mask(batch, self.heads, x.shape[1], starts, special)
+        return requested_mask(batch, self.heads, x.shape[1], starts, special)
 
     def begin(self, batch: Batch, room: int) -> tuple[Float[Tensor, "B V"], Memory]:
         """Read the regions once. The scores of each caption's first word, and a memory with room for `room` words.

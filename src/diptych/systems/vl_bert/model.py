@@ -32,7 +32,7 @@ from diptych.core.shares import Layers, Size, Source
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, PooledMatchHead, answer_slot, answer_slot_state, make_heads
-from diptych.models.rows import Rows, asked_mask
+from diptych.models.rows import Rows, requested_mask
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Transformer
 from diptych.models.visual import refuse_more_regions, region_features
@@ -208,7 +208,7 @@ class VLBert(SystemModel):
             "whole": 0,
             "end": regions - 1,
         }
-        return asked_mask(batch, self.heads, x.shape[1], starts, special)
+        return requested_mask(batch, self.heads, x.shape[1], starts, special)
 
     def _words(
         self, batch: Batch, words: Int[Tensor, "B K"], visual: Float[Tensor, "B P D"], pictured: Bool[Tensor, "B"]

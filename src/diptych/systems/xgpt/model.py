@@ -43,7 +43,7 @@ from diptych.models.decoder import (
     write_word,
 )
 from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
-from diptych.models.rows import asked_mask
+from diptych.models.rows import requested_mask
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import Layer, LayerSizes, closing, run_last
 from diptych.models.visual import refuse_more_regions
@@ -163,7 +163,7 @@ class Xgpt(SystemModel):
             asked = self._asked(batch, x, regions) if batch.target is None else None
             for layer in self.encoder[:-1]:
                 x = layer(x, closed)
-            states = run_last(self.encoder[-1], x, closed, asked=asked)
+            states = run_last(self.encoder[-1], x, closed, requested=asked)
             target = self._write(batch, states, present)
         read, sentence = states[:, : batch.boxes.shape[1]], states[:, regions:]
         if not regions:  # nobody asks for regions that nobody reads
@@ -179,7 +179,7 @@ class Xgpt(SystemModel):
         starts = {"text": regions, "target": regions + text} | ({"regions": 0} if regions else {})
         last = regions + (batch.text_present.sum(1) - 1).clamp(min=0)
         special: dict[str, Tensor | int] = {"cls": last, "slot": regions + answer_slot(batch)} if text else {}
-        return asked_mask(batch, self.heads, x.shape[1], starts, special)
+        return requested_mask(batch, self.heads, x.shape[1], starts, special)
 
     def _embed(self, batch: Batch, with_text: bool = True) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"], int]:
         """Regions and text before the encoder; which of them are there; how many of the positions are regions."""
@@ -244,8 +244,8 @@ class Xgpt(SystemModel):
             return None
         x = self._target(batch)
         past = causal(x.shape[1], x)
-        asked = asked_mask(batch, self.heads, x.shape[1], {"target": 0}, {})
-        return run_decoder(self.decoder, x, past, encoded, closed_of(present, x), asked=asked)
+        asked = requested_mask(batch, self.heads, x.shape[1], {"target": 0}, {})
+        return run_decoder(self.decoder, x, past, encoded, closed_of(present, x), requested=asked)
 
     def _in_one(
         self, batch: Batch, x: Float[Tensor, "B P D"], present: Bool[Tensor, "B P"], regions: int
@@ -258,7 +258,7 @@ class Xgpt(SystemModel):
         x, closed = torch.cat([x, target], 1), closing(~allowed[:, None], x)
         for layer in self.encoder[:-1]:
             x = layer(x, closed)
-        x = run_last(self.encoder[-1], x, closed, asked=self._asked(batch, x, regions))
+        x = run_last(self.encoder[-1], x, closed, requested=self._asked(batch, x, regions))
         return x[:, :count], x[:, count:]
 
     def begin(self, batch: Batch, room: int) -> tuple[Float[Tensor, "B V"], DecoderMemory]:

@@ -18,7 +18,7 @@ TRIED = ("cuda",)  # devices whose memory ends with an error that a run survives
 SHARE = 0.85  # of the memory that a trial may take: later batches are longer than the first
 
 
-def fitted(stepper: Stepper) -> Stepper:
+def with_auto_micro_batch(stepper: Stepper) -> Stepper:
     """With a number in place of `auto`. Raises TrainingError where not even one sample fits."""
     if stepper.training.micro_batch != "auto":
         return stepper
