@@ -149,7 +149,9 @@ def test_a_folder_holds_all_of_it(make, tmp_path):
         torch.testing.assert_close(one.classes.sum(1), torch.ones(len(one)))
     alone = [detector.detect([picture], [])[0] for picture in pictures]
     for one, other in zip(detector.detect(pictures, []), alone, strict=True):
-        torch.testing.assert_close(one.features, other.features, rtol=1e-3, atol=1e-4)
+        # Convolutions round a batch of two differently than one image (5e-7 of a map's largest value). A feature that
+        # is a small difference of large terms has that error too, so the error is held against the feature's length.
+        assert ((one.features - other.features).norm(dim=1) <= 1e-5 * other.features.norm(dim=1)).all()
     assert detector.detect([], []) == []
 
 
