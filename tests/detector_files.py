@@ -85,7 +85,7 @@ def detectron_blobs(classes: int = 7, width: int = 8, fc: int = 24, seed: int = 
     layer("conv_rpn_fpn2", width, width, 3, 3)
     layer("rpn_cls_logits_fpn2", 3, width, 1, 1)
     layer("rpn_bbox_pred_fpn2", 12, width, 1, 1)
-    # Deltas of a trained network are below 1. At 0.1 they reached 480, and a rounding error of 3e-4 in one of them moved
+    # Deltas of a trained network are below 1. At 0.1 they reached 480, and a rounding error of 3e-4 in one moved
     # a proposal by 0.007 pixels.
     made["rpn_bbox_pred_fpn2_w"] *= 1e-4
     layer("fc6", fc, width * 49)

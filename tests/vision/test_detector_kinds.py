@@ -28,9 +28,9 @@ class Halves:
         self.size = size
 
     @classmethod
-    def asked(cls, request: DetectorRequest) -> Halves:
+    def from_request(cls, request: DetectorRequest) -> Halves:
         file = Path(request.name)
-        request.tell(f"halves of {file.name}")
+        request.report(f"halves of {file.name}")
         return cls(int(file.read_text()) if file.suffix == ".half" else int(request.settings["size"]))
 
     @classmethod

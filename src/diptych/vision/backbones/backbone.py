@@ -22,10 +22,10 @@ MOST_SIDE = 4096  # pixels
 # Modules by what a backbone's name begins with. Each has `opened(name, side, weights, pretrained)` and, for the same
 # network with its weights still to be filled in, `built(described)`, which downloads nothing.
 BACKBONES = {
-    f"{library}/": f"diptych.vision.backbones.of_{module}"
+    f"{library}/": f"diptych.vision.backbones.{module}"
     for library, module in (("timm", "timm"), ("open_clip", "open_clip"), ("hf", "transformers"), ("onnx", "onnx"))
 }
-OTHERS = "diptych.vision.backbones.of_torchvision"
+OTHERS = "diptych.vision.backbones.torchvision"
 
 
 class Backbone(nn.Module):
@@ -51,13 +51,13 @@ class Backbone(nn.Module):
         return cls(name, library.opened(inner, side, weights, pretrained))
 
     @classmethod
-    def of_onnx(
+    def from_onnx(
         cls, path: Path, settings: Mapping[str, Any], tell: Callable[[str], object] = lambda _: None
     ) -> Backbone:
         """With the weights of an ONNX file; `tell` hears each setting that its names and shapes decided."""
-        from diptych.vision.backbones import of_onnx
+        from diptych.vision.backbones import onnx
 
-        backbone = cls(f"onnx/{path.stem}", of_onnx.read(path, settings, tell))
+        backbone = cls(f"onnx/{path.stem}", onnx.read(path, settings, tell))
         _ = backbone.map_size  # whether it runs
         return backbone
 

@@ -187,7 +187,7 @@ class FasterRCNN:
         return cls(restored(shape.build(), folder, described), shape, Selection.from_json(described["selection"]))
 
     @classmethod
-    def asked(cls, request: DetectorRequest) -> FasterRCNN:
+    def from_request(cls, request: DetectorRequest) -> FasterRCNN:
         rule = request.selection or EXACTLY_100
         if request.weights is None or request.name not in WHOLE_NETWORKS:
             return cls.from_torchvision(request.name, selection=rule)

@@ -179,7 +179,7 @@ class GivenRegions:
         write_detector(folder, described | {"profile": None if profile is None else asdict(profile)})
 
     @classmethod
-    def asked(cls, request: DetectorRequest) -> GivenRegions:
+    def from_request(cls, request: DetectorRequest) -> GivenRegions:
         assert request.features is not None
         return cls.of(request.features, request.records, request.whole_boxes)
 

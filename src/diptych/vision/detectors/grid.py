@@ -79,7 +79,7 @@ class Grid:
         write_detector(folder, {"kind": KIND, **self.backbone.described, "cells": self.cells}, self.backbone)
 
     @classmethod
-    def asked(cls, request: DetectorRequest) -> Grid:
+    def from_request(cls, request: DetectorRequest) -> Grid:
         values = {"side": None, "cells": None} | dict(request.settings)
         for key, value in values.items():
             if key not in ("side", "cells"):
@@ -97,7 +97,7 @@ class Grid:
 def backbone_of(name: str, option: str) -> Backbone:
     """The backbone that an option names: of a library, of the folder of a grid detector, or `onnx:FILE`."""
     if name.startswith(ONNX):
-        return Backbone.of_onnx(Path(name.removeprefix(ONNX)), {})
+        return Backbone.from_onnx(Path(name.removeprefix(ONNX)), {})
     if not (Path(name) / DETECTOR).is_file():
         return Backbone.of(name)
     grid = load_detector(Path(name))

@@ -51,7 +51,7 @@ class GroundTruth:
         return cls(sorted(kinds), {name: sorted(values) for name, values in sorted(attributes.items())}, masks)
 
     @classmethod
-    def asked(cls, request: DetectorRequest) -> GroundTruth:
+    def from_request(cls, request: DetectorRequest) -> GroundTruth:
         return cls.of(request.records)
 
     @classmethod

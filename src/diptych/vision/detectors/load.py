@@ -22,7 +22,7 @@ class DetectorKind:
     """A kind of detector: a class with `from_folder(folder, described)`, which reads what its `save` wrote.
 
     `names`: patterns of names that `diptych extract --detector` takes, each with the options that it takes; `files`:
-    the same for files that `diptych import detector` takes. A class with either has `asked(request)` too.
+    the same for files that `diptych import detector` takes. A class with either has `from_request(request)` too.
     """
 
     place: str  # MODULE:CLASS
@@ -76,7 +76,7 @@ def ask(request: DetectorRequest, given: Mapping[str, object], files: bool = Fal
         )
     _, kind, options = max(fitting, key=lambda one: len(one[0]))
     refuse_ignored(given, options, f"{'import ' if files else '--'}detector {request.name}")
-    detector: Detector = kind.load().asked(request)
+    detector: Detector = kind.load().from_request(request)
     return detector
 
 

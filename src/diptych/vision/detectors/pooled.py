@@ -18,9 +18,9 @@ from diptych.vision.detectors.detector import Detector, Picture
 from diptych.vision.detectors.grid import ONNX, Grid, backbone_of
 from diptych.vision.detectors.letterbox import letterbox, to_square
 from diptych.vision.detectors.pooling import pool_regions
-from diptych.vision.detectors.proposers.of_onnx import OnnxProposer, is_backbone
-from diptych.vision.detectors.proposers.of_transformers import TransformersProposer
+from diptych.vision.detectors.proposers.onnx import OnnxProposer, is_backbone
 from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
+from diptych.vision.detectors.proposers.transformers import TransformersProposer
 from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.selection import EXACTLY_100, Selection
 from diptych.vision.detectors.weights import WEIGHTS, fill, fingerprint, read_weights, write_detector
@@ -110,7 +110,7 @@ class PooledDetector:
         write_detector(folder, described, self.network)
 
     @classmethod
-    def asked(cls, request: DetectorRequest) -> Detector:
+    def from_request(cls, request: DetectorRequest) -> Detector:
         """Of `hf:NAME`, or of an ONNX file, which may be a backbone: then it is a grid."""
         path, values = Path(request.name.removeprefix(ONNX)), dict(request.settings)
         proposer: Proposer
@@ -120,9 +120,9 @@ class PooledDetector:
             if request.class_names:
                 raise RecipeError(f"{path} gives a map of features and no classes; leave out --class-names")
             cells = values.pop("cells", None)
-            return Grid(Backbone.of_onnx(path, values, request.tell), cells)
+            return Grid(Backbone.from_onnx(path, values, request.report), cells)
         else:
-            proposer = OnnxProposer.read(path, values, request.class_names, request.tell)
+            proposer = OnnxProposer.read(path, values, request.class_names, request.report)
         backbone = None if request.backbone is None else backbone_of(request.backbone, "--backbone")
         return cls(proposer, backbone, request.selection or EXACTLY_100)
 

@@ -22,4 +22,4 @@ class DetectorRequest:
     settings: Mapping[str, Any] = field(default_factory=dict)
     backbone: str | None = None  # whose features the boxes get
     class_names: Sequence[str] = ()
-    tell: Callable[[str], object] = lambda _: None  # hears what was found out or assumed
+    report: Callable[[str], object] = lambda _: None  # receives a line for each setting that was inferred or assumed

@@ -132,7 +132,7 @@ class OfficialDetector:
         write_detector(folder, described, self.pipeline.network)
 
     @classmethod
-    def asked(cls, request: DetectorRequest) -> OfficialDetector:
+    def from_request(cls, request: DetectorRequest) -> OfficialDetector:
         """From a file of Detectron (.pkl), airsplay (.pkl), MILVLG (.pth) or Hugging Face (.bin, .safetensors), known
         by what is in it. Settings of the request replace those of the file or of the code."""
         tensors, cfg = read_file(Path(request.name))
@@ -141,7 +141,7 @@ class OfficialDetector:
         detector = cls.of(done.tensors, settings, request.class_names, request.name)
         said = tuple(f"assumed: {name}=" for name in request.settings)
         for line in (*done.lines(), *(note for note in done.notes if not note.startswith(said))):
-            request.tell(line)
+            request.report(line)
         return detector
 
     @classmethod

@@ -14,7 +14,7 @@ from torchvision.ops import box_convert
 from diptych.runtime.downloads import downloading
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.extras import requires_extra
-from diptych.vision.backbones.of_transformers import all_there, source_of, way_out
+from diptych.vision.backbones.transformers import all_there, source_of, way_out
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
 
