@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from diptych.core import BIDIRECTIONAL, IGNORE, Batch, Regions, Sample, States, collate
-from diptych.models.checkpoint import QKV, load_checkpoint
+from diptych.models.checkpoint import load_checkpoint
 from diptych.models.heads import PooledMatchHead
+from diptych.models.renaming import QKV
 from diptych.models.weights import ImportReport
 from diptych.objectives import AnswerQuestion, ImageTextMatching, MaskedLanguage, MaskedRegionClass
 from diptych.systems.vl_bert.checkpoint import import_vl_bert

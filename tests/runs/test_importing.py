@@ -12,7 +12,7 @@ from torch import Tensor
 from diptych.core import FeatureContract, Question, Record, Vocabulary
 from diptych.data.store.store import Store, StoreWriter
 from diptych.data.store.tokens import SPECIAL
-from diptych.models.checkpoint import QKV
+from diptych.models.renaming import QKV
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.importing import import_checkpoint

@@ -6,7 +6,6 @@ that is four times as wide (one slice a task). What is of one system alone stand
 """
 
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 
 from diptych.core import Vocabulary
 from diptych.data.store.tokens import Tokens
+from diptych.models.renaming import layer_table, rename
 from diptych.models.system import Imported, SystemModel
 from diptych.models.weights import ImportReport, load_into
 from diptych.runtime.errors import CheckpointError, RecipeError
@@ -46,9 +46,10 @@ IN_LAYER = {  # of an encoder's layer, by everybody's names
     "output.dense": "outer",
     "output.LayerNorm": "norm",
 }
-LAYER = re.compile(r"bert\.encoder\.layer\.(\d+)\.(.+)\.(weight|bias)")
-QKV = ("query", "key", "value")
+SELF_ATTENTION = {"attention.self": "attention"}  # its query, key and value are one tensor here
+TABLE = NAMES | layer_table("bert.encoder.layer", "encoder.layers", IN_LAYER, SELF_ATTENTION)
 UNUSED = {
+    TIED: "the word embeddings once more",
     "cls.seq_relationship": "next-sentence head, which Unified VLP does not have",
     "crit_mask_lm_smoothed": "a constant of the loss",
     "bert.embeddings.position_ids": "a constant",
@@ -169,47 +170,9 @@ def bert_name(name: str) -> str:
     return f"bert.{new}" if bare else new
 
 
-def joined(theirs: Tensors, query: str) -> Tensor:
-    """The three projections of an attention as one, by the name of the query's weight or bias."""
-    parts = projections(query)
-    if missing := [part for part in parts if part not in theirs]:
-        raise CheckpointError(f"the checkpoint lacks {missing[0]}; it is damaged or of another system")
-    return torch.cat([theirs[part] for part in parts])
-
-
-def projections(query: str) -> list[str]:
-    """The names of query, key and value, by that of the query."""
-    before, _, kind = query.rpartition("query.")
-    return [f"{before}{part}.{kind}" for part in QKV]
-
-
 def renamed(theirs: Tensors, names_there: dict[str, str]) -> tuple[Tensors, ImportReport]:
-    """Under our names; the report speaks of the names in the file."""
-    ours, report = {}, ImportReport()
-    for name, value in theirs.items():
-        stem, _, kind = name.rpartition(".")
-        match = LAYER.fullmatch(name)
-        if name == TIED:
-            report.left[name] = "the word embeddings once more"
-        elif reason := next((why for start, why in UNUSED.items() if name.startswith(start)), None):
-            report.left[name] = reason
-        elif match and match[2] in IN_LAYER:
-            report.renamed[name] = f"encoder.layers.{match[1]}.{IN_LAYER[match[2]]}.{match[3]}"
-        elif match and match[2].startswith("attention.self."):
-            report.renamed[name] = f"encoder.layers.{match[1]}.attention.qkv.{match[3]}"
-            continue  # joined below
-        elif stem in NAMES:
-            report.renamed[name] = f"{NAMES[stem]}.{kind}"
-        else:
-            report.left[name] = "unknown"
-        if name in report.renamed:
-            ours[report.renamed[name]] = value
-    for name, new in report.renamed.items():
-        if ".self.query." in name:
-            ours[new] = joined(theirs, name)
-    report.renamed = {names_there[name]: new for name, new in report.renamed.items()}
-    report.left = {names_there[name]: why for name, why in report.left.items()}
-    return ours, report
+    """The tensors of a BERT, UniLM or Unified VLP under our names, and a report in the names of the file."""
+    return rename(theirs, names_there, TABLE, UNUSED)
 
 
 def refuse_system(theirs: Tensors, path: Path, wanted: str) -> None:

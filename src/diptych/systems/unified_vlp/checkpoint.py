@@ -1,26 +1,23 @@
-"""Checkpoints of Unified VLP's authors -> ours, and back. Their names are BERT's, with regions and answers beside."""
+"""Import and export of the Unified VLP authors' checkpoints: BERT's names, with layers for regions and answers."""
 
-import re
 from pathlib import Path
 
-from diptych.core import Vocabulary
 from diptych.models.checkpoint import (
-    IN_LAYER,
-    LAYER,
-    NAMES,
     SIZED,
+    TABLE,
     TIED,
     WORDS,
     bert_name,
     head_names,
+    heads_for,
     in_full,
     narrow_word_head,
-    projections,
     refuse_system,
     renamed,
     vocabulary_for,
 )
-from diptych.models.weights import ImportReport
+from diptych.models.renaming import export
+from diptych.models.system import Imported
 from diptych.runtime.errors import CheckpointError
 from diptych.runtime.weight_files import Tensors, read_weights
 from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPResolvedConfig
@@ -30,42 +27,53 @@ INNER = "bert.encoder.layer.0.intermediate.dense.weight"
 
 def import_unified_vlp(
     path: Path, vocabulary_file: Path, *, heads: int | None = None, max_regions: int = 100, lowercase: bool = False
-) -> tuple[UnifiedVLPResolvedConfig, tuple[str, ...], Tensors, ImportReport]:
-    """An official checkpoint -> our config, the names of its heads, our state dict, and what became of every key.
+) -> Imported:
+    """Return an official checkpoint as our config, names of heads, state dict and a report of every key.
 
-    Sizes are read from the tensors. Not in the file: the number of attention heads (width / 64 unless told) and of
-    regions. The vocabulary of the released models is bert-base-cased.
+    Sizes are read from the tensors. The file lacks the number of attention heads (default: width / 64) and of regions.
+    The vocabulary of the released models is bert-base-cased. Raises CheckpointError for another system's file and for
+    sizes that do not fit.
     """
     theirs, names_there = in_full(read_weights(path), bert_name)
     _check_system(theirs, path)
     vocabulary = vocabulary_for(path, len(theirs[WORDS]), vocabulary_file, lowercase, "bert-base-cased")
-    config = _config(theirs, vocabulary, path, heads, max_regions)
+    width, segments, positions = theirs[WORDS].shape[1], len(theirs[SIZED[0]]), len(theirs[SIZED[1]])
+    if segments not in (2, 6):
+        raise CheckpointError(f"{path} has {segments} segments; Unified VLP has 6, or 2 without --new_segment_ids")
+    heads = heads_for(path, width, heads)
+    if positions < max_regions + 3:
+        raise CheckpointError(
+            f"{path} has {positions} positions, which do not fit {max_regions} regions; give max_regions as it was "
+            "trained with"
+        )
     ours, report = renamed(theirs, names_there)
-    narrow_word_head(ours, config.width, report)
+    narrow_word_head(ours, width, report)
+    config = UnifiedVLPResolvedConfig(
+        vocabulary=vocabulary,
+        width=width,
+        layers=len({name.split(".")[2] for name in ours if name.startswith("encoder.layers.")}),
+        heads=heads,
+        ffn=len(theirs[INNER]),
+        positions=positions,
+        max_regions=max_regions,
+        feature_size=theirs["vis_embed.2.weight"].shape[1],
+        classes=theirs["vis_pe_embed.0.weight"].shape[1] - 6,
+        answers=len(theirs.get("ans_classifier.2.weight", ())),
+        segments=6 if segments == 6 else 2,
+        region_embedding="official",
+        box_norm="official",
+        geometry="official",
+        hidden_regions="official",
+    )
     return config, head_names(ours), ours, report
 
 
 def export_unified_vlp(model: UnifiedVLP) -> Tensors:
-    """Our weights under the authors' names, for their code and for round trips. The region form must be theirs."""
+    """Return our weights under the authors' names. Raises CheckpointError for the paper's form of the regions."""
     if model.config.region_embedding != "official":
         raise CheckpointError("only region_embedding=official has a counterpart in the authors' code")
-    outward = {ours: theirs for theirs, ours in NAMES.items()}
-    in_layer = {ours: theirs for theirs, ours in IN_LAYER.items()}
-    exported: Tensors = {}
-    for name, value in model.state_dict().items():
-        stem, kind = name.rsplit(".", 1)
-        if stem in outward:
-            exported[f"{outward[stem]}.{kind}"] = value
-        elif match := re.fullmatch(r"encoder\.layers\.(\d+)\.(.+)", stem):
-            layer = f"bert.encoder.layer.{match[1]}"
-            if match[2] == "attention.qkv":
-                names = projections(f"{layer}.attention.self.query.{kind}")
-                exported |= dict(zip(names, value.chunk(3), strict=True))
-            else:
-                exported[f"{layer}.{in_layer[match[2]]}.{kind}"] = value
-    if "word" in model.heads:
-        exported[TIED] = exported[WORDS]
-    return exported
+    exported = export(model.state_dict(), TABLE)
+    return exported | ({TIED: exported[WORDS]} if "word" in model.heads else {})
 
 
 def _check_system(theirs: Tensors, path: Path) -> None:
@@ -73,43 +81,8 @@ def _check_system(theirs: Tensors, path: Path) -> None:
         refuse_system(theirs, path, "a Unified VLP checkpoint")
     if "vis_pe_embed.0.weight" not in theirs or "vis_embed.2.weight" not in theirs:
         raise CheckpointError(
-            f"{path} is a BERT or UniLM checkpoint: it has no region layers (vis_embed, vis_pe_embed); to begin "
+            f"{path} is a BERT or UniLM checkpoint: it has no region layers (vis_embed, vis_pe_embed). To begin "
             "pre-training from it, give it as --init"
         )
-
-
-def _config(
-    theirs: Tensors, vocabulary: Vocabulary, path: Path, heads: int | None, max_regions: int
-) -> UnifiedVLPResolvedConfig:
-    width = theirs[WORDS].shape[1]
     if missing := [name for name in (*SIZED, INNER) if name not in theirs]:
         raise CheckpointError(f"{path} lacks {missing[0]}; it is damaged or of another system")
-    segments = len(theirs["bert.embeddings.token_type_embeddings.weight"])
-    if segments not in (2, 6):
-        raise CheckpointError(f"{path} has {segments} segments; Unified VLP has 6, or 2 without --new_segment_ids")
-    positions = len(theirs["bert.embeddings.position_embeddings.weight"])
-    heads = heads or max(width // 64, 1)
-    if positions < max_regions + 3 or width % heads:
-        raise CheckpointError(
-            f"{path} has {positions} positions and a width of {width}, which do not fit {max_regions} regions and "
-            f"{heads} attention heads; give max_regions and heads as it was trained with"
-        )
-    answers = theirs.get("ans_classifier.2.weight")
-    layers = 1 + max((int(m[1]) for m in filter(None, map(LAYER.fullmatch, theirs))), default=-1)
-    return UnifiedVLPResolvedConfig(
-        vocabulary=vocabulary,
-        width=width,
-        layers=layers,
-        heads=heads,
-        ffn=len(theirs[INNER]),
-        positions=positions,
-        max_regions=max_regions,
-        feature_size=theirs["vis_embed.2.weight"].shape[1],
-        classes=theirs["vis_pe_embed.0.weight"].shape[1] - 6,
-        answers=0 if answers is None else len(answers),
-        segments=6 if segments == 6 else 2,
-        region_embedding="official",
-        box_norm="official",
-        geometry="official",
-        hidden_regions="official",
-    )

@@ -1,11 +1,10 @@
-"""Checkpoints of VL-BERT's released code (jackroos/VL-BERT) -> ours, and back.
+"""Import of checkpoints of VL-BERT's released code (jackroos/VL-BERT), and initialisation from BERT or a ResNet.
 
-Pre-training, VQA, VCR and RefCOCO+ models share one core; VCR's lies under `vlbert._module`. The heads that are there
-say which task it is of. `.#.` is a layer's number.
+Pre-training, VQA, VCR and RefCOCO+ models share one core; VCR's is below `vlbert._module`. The heads of a file show its
+task.
 """
 
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,18 @@ import torch
 from diptych.data.store.pixels import Colours
 from diptych.models.checkpoint import (
     IN_LAYER,
+    SELF_ATTENTION,
     check_words,
     fit_positions,
     head_names,
     heads_for,
     in_full,
-    joined,
     load_known,
-    projections,
     read_bert,
     vocabulary_for,
 )
+from diptych.models.renaming import layer_table, rename
+from diptych.models.system import Imported
 from diptych.models.weights import ImportReport
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.weight_files import Tensors, read_weights
@@ -34,7 +34,6 @@ from diptych.vision.detectors.weights import read_detector
 from diptych.vision.detectors.weights import read_weights as read_detector_weights
 
 WORDS = "vlbert.word_embeddings.weight"
-LOOKS = "image_feature_extractor.obj_downsample.1.weight"
 # Theirs -> ours, without the ending .weight or .bias.
 NAMES = {
     "vlbert.word_embeddings": "text.words",
@@ -55,7 +54,8 @@ NAMES = {
     "vlbert.mvrc_head.region_cls_pred": "heads.region_class.2",
     "vlbert.relationsip_head.caption_image_relationship": "heads.match.out",  # so spelt
 }
-# Of the heads that fine-tuning adds, by their names there; the pooler is a part of the head that reads it.
+LAYERS = layer_table("vlbert.encoder.layer", "encoder.layers", IN_LAYER, SELF_ATTENTION)
+# Heads of fine-tuned models. The pooler belongs to the head that reads it.
 VQA = {
     "final_mlp.0.dense": "heads.answer.dense",
     "final_mlp.0.LayerNorm": "heads.answer.norm",
@@ -69,15 +69,23 @@ VCR = {
 }
 REFCOCO = {"final_mlp.0.dense": "heads.region_score.dense", "final_mlp.2": "heads.region_score.out"}
 PRETRAINED = {"vlbert.pooler.dense": "heads.match.pool.0"}
+HEADS = {  # by a tensor that shows the task; the first match counts
+    "final_mlp.0.LayerNorm.weight": VQA,
+    "final_mlp.1.weight": VCR,
+    "final_mlp.0.dense.weight": REFCOCO,
+    "vlbert.relationsip_head.caption_image_relationship.weight": PRETRAINED,
+}
 HIDDEN_LOOK = "object_mask_visual_embedding.weight"  # (1, F) there, (F,) here
-TIED = "vlbert.mlm_head.predictions.decoder.weight"
 NETWORK = {
     "image_feature_extractor.backbone.": "regions.network.backbone.",
     "image_feature_extractor.roi_head_feature_extractor.": "regions.network.head.",
 }
-HEAD_AGAIN = "image_feature_extractor.head.0."  # the same tensors under the name of what pools them
-DEPTHS: dict[int, Network] = {6: "resnet50", 23: "resnet101", 36: "resnet152"}  # blocks of stage 3
-LAYER = re.compile(r"vlbert\.encoder\.layer\.(\d+)\.(.+)\.(weight|bias)")
+UNUSED = {
+    "vlbert.mlm_head.predictions.decoder.": "the word embeddings once more",
+    "vlbert.pooler.": "a pooler that no head of this task reads",
+    "image_feature_extractor.head.0.": "the network's last stage once more",
+}
+DEPTHS: dict[int, Network] = {6: "resnet50", 23: "resnet101", 36: "resnet152"}  # by blocks of stage 3
 
 
 def import_vl_bert(
@@ -87,20 +95,28 @@ def import_vl_bert(
     heads: int | None = None,
     feature_size: int | None = None,
     lowercase: bool = True,
-) -> tuple[VLBertResolvedConfig, tuple[str, ...], Tensors, ImportReport]:
-    """An official checkpoint -> our config, the names of its heads, our state dict, and what became of every key.
+) -> Imported:
+    """Return an official checkpoint as our config, names of heads, state dict and a report of every key.
 
-    Sizes are read from the tensors. Not in the file: the number of attention heads (width / 64 unless told); in
-    fine-tuned models the size of a region's feature (half of what its layer reads, unless told), and where that layer
-    is missing the code's sizes are taken. The vocabulary of the released models is bert-base-uncased.
+    Sizes are read from the tensors. The file lacks the number of attention heads (default: width / 64). Files of
+    fine-tuned models also lack the size of a region's feature: by default it is half of the input of its layer, or the
+    code's 2,048 if that layer is missing. The vocabulary of the released models is bert-base-uncased. Raises
+    CheckpointError for another system's file and for sizes that do not fit.
     """
-    theirs, there = in_full(read_weights(path), _clean)
+    theirs, names_there = in_full(read_weights(path), _clean)
     if WORDS not in theirs:
         raise CheckpointError(
-            f"{path} is no VL-BERT checkpoint: it lacks {WORDS} (it has {', '.join(sorted(theirs)[:3])}); name the "
-            "system that it is of"
+            f"{path} is no VL-BERT checkpoint: it lacks {WORDS} (it has {', '.join(sorted(theirs)[:3])}). Name the "
+            "system that the file is of"
         )
-    ours, report = _renamed(theirs, there)
+    own_heads = next((names for name, names in HEADS.items() if name in theirs), {})
+    ours, report = rename(theirs, names_there, NAMES | LAYERS | own_heads, UNUSED)
+    pixels = {name: here + name.removeprefix(s) for s, here in NETWORK.items() for name in theirs if name.startswith(s)}
+    hidden = {HIDDEN_LOOK: "regions.hidden"} if HIDDEN_LOOK in theirs else {}
+    for name, new in (pixels | hidden).items():
+        ours[new] = theirs[name][0] if name == HIDDEN_LOOK else theirs[name]
+        report.renamed[names_there[name]] = new
+        del report.left[names_there[name]]
     words, width = ours["text.words.weight"].shape
     vocabulary = vocabulary_for(path, words, vocabulary_file, lowercase, "bert-base-uncased")
     heads = heads_for(path, width, heads)
@@ -109,9 +125,10 @@ def import_vl_bert(
 
 
 def start_vl_bert(model: VLBert, source: str | os.PathLike[str]) -> ImportReport:
-    """Begin words, encoder, word head and poolers from BERT: a file, a folder, or a hub id; all else starts fresh.
+    """Initialise words, encoder, word head and poolers from BERT: a file, a folder, or a hub id.
 
-    So does the third row of segments, that of regions, where there are two (common/visual_linguistic_bert.py).
+    All else stays as it is; so does the segment of the regions, as BERT has two segments
+    (common/visual_linguistic_bert.py).
     """
     path, ours, report = read_bert(source)
     check_words(path, ours, model.config.vocabulary)
@@ -127,7 +144,10 @@ def start_vl_bert(model: VLBert, source: str | os.PathLike[str]) -> ImportReport
 
 
 def start_network(model: VLBert, source: str, colours: Colours) -> ImportReport:
-    """Begin the part that reads pixels from a detector folder or a file of weights; the rest stays as it is."""
+    """Initialise the network that reads pixels from a detector folder or a file of weights.
+
+    Raises RecipeError if the recipe's colours or stride do not suit torchvision's weights.
+    """
     network = model.regions.network
     assert network is not None
     path = Path(source)
@@ -137,82 +157,25 @@ def start_network(model: VLBert, source: str, colours: Colours) -> ImportReport:
         if network.bottlenecks:
             wanted["model.network_stride=3x3"] = model.config.network_stride == "3x3"
         if other := [setting for setting, met in wanted.items() if not met]:
-            raise RecipeError(f"{source} holds weights of torchvision's kind; they want --set {' --set '.join(other)}")
+            raise RecipeError(f"{source} holds torchvision's weights, which need --set {' --set '.join(other)}")
     return begin_from_resnet(network, tensors, source)
 
 
 def _clean(name: str) -> str:
-    """Without `module.` (data-parallel training) and `_module.` (VCR)."""
+    """The name without `module.` (data-parallel training) and `_module.` (VCR)."""
     return name.removeprefix("module.").replace("vlbert._module.", "vlbert.")
-
-
-def _renamed(theirs: Tensors, there: dict[str, str]) -> tuple[Tensors, ImportReport]:
-    ours: Tensors = {}
-    report = ImportReport()
-    names = NAMES | _heads(theirs)
-    for name, tensor in theirs.items():
-        stem, _, kind = name.rpartition(".")
-        value = tensor
-        if layer := LAYER.fullmatch(name):
-            number, inner, kind = layer.groups()
-            if inner.startswith("attention.self."):
-                continue  # the three are one here, below
-            new = f"encoder.layers.{number}.{IN_LAYER[inner]}.{kind}"
-        elif name == HIDDEN_LOOK:
-            new, value = "regions.hidden", tensor[0]
-        elif name == TIED:
-            report.left[there[name]] = "the word embeddings once more"
-            continue
-        elif stem in names:
-            new = f"{names[stem]}.{kind}"
-        elif start := next((start for start in NETWORK if name.startswith(start)), None):
-            new = NETWORK[start] + name.removeprefix(start)
-        else:
-            report.left[there[name]] = _why(name)
-            continue
-        ours[new] = value
-        report.renamed[there[name]] = new
-    _join_projections(theirs, there, ours, report)
-    return ours, report
-
-
-def _heads(theirs: Tensors) -> dict[str, str]:
-    if "final_mlp.0.LayerNorm.weight" in theirs:
-        return VQA
-    if "final_mlp.1.weight" in theirs:
-        return VCR
-    if "final_mlp.0.dense.weight" in theirs:
-        return REFCOCO
-    return PRETRAINED if "vlbert.relationsip_head.caption_image_relationship.weight" in theirs else {}
-
-
-def _why(name: str) -> str:
-    if name.startswith("vlbert.pooler."):
-        return "a pooler that no head of this task reads"
-    if name.startswith(HEAD_AGAIN):
-        return "the network's last stage once more"
-    return "not known"
-
-
-def _join_projections(theirs: Tensors, there: dict[str, str], ours: Tensors, report: ImportReport) -> None:
-    layers = sorted({match[1] for name in theirs if (match := LAYER.fullmatch(name))}, key=int)
-    for number in layers:
-        for kind in ("weight", "bias"):
-            query = f"vlbert.encoder.layer.{number}.attention.self.query.{kind}"
-            new = f"encoder.layers.{number}.attention.qkv.{kind}"
-            ours[new] = joined(theirs, query)
-            report.renamed |= {there[part]: new for part in projections(query)}
 
 
 def _sizes(ours: Tensors, feature: int | None) -> dict[str, Any]:
     layers = {name.split(".")[2] for name in ours if name.startswith("encoder.layers.")}
-    read = ours.get("regions.out.weight")
     blocks = {name.split(".")[4] for name in ours if name.startswith("regions.network.backbone.layer3.")}
+    read = ours.get("regions.out.weight")
     if "regions.hidden" in ours:
         feature = len(ours["regions.hidden"])
     if read is not None and feature is None:
         # Coordinates come first, and the code gives them as many numbers as the feature has.
         feature = read.shape[1] // 2
+    official = ("geometry", "visual_norm_init", "hidden_regions", "end_visual")
     return {
         "layers": len(layers),
         "ffn": len(ours["encoder.layers.0.inner.bias"]),
@@ -220,10 +183,7 @@ def _sizes(ours: Tensors, feature: int | None) -> dict[str, Any]:
         "feature_size": feature or 2048,
         "coordinates": (read.shape[1] - feature) // 8 if read is not None and feature is not None else 256,
         "classes": len(ours.get("heads.region_class.2.bias", range(1601))),
-        "answers": len(ours["heads.answer.outer.bias"]) if "heads.answer.outer.bias" in ours else 0,
+        "answers": len(ours.get("heads.answer.outer.bias", ())),
         "network": DEPTHS.get(len(blocks)),
-        "geometry": "official",
-        "visual_norm_init": "official",
-        "hidden_regions": "official",
-        "end_visual": "official",
+        **dict.fromkeys(official, "official"),
     }

@@ -1,0 +1,85 @@
+"""Rename the tensors of an official checkpoint by a table, in either direction.
+
+A table maps the authors' names to ours, without the ending `.weight` or `.bias`. On both sides `#` is a number, such as
+that of a layer. Our models hold query, key and value of an attention as one tensor, `qkv`: three of the authors' names
+map to it.
+"""
+
+import re
+from collections.abc import Mapping
+
+import torch
+
+from diptych.models.weights import ImportReport
+from diptych.runtime.errors import CheckpointError
+from diptych.runtime.weight_files import Tensors
+
+QKV = ("query", "key", "value")
+_NUMBER = re.compile(r"\.(\d+)(?=\.|$)")
+
+
+def layer_table(
+    theirs: str, ours: str, modules: Mapping[str, str], attentions: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the table of numbered layers `theirs.#` and `ours.#`; of `attentions`, query, key and value are joined."""
+    joint = {f"{there}.{part}": f"{here}.qkv" for there, here in (attentions or {}).items() for part in QKV}
+    return {f"{theirs}.#.{there}": f"{ours}.#.{here}" for there, here in {**modules, **joint}.items()}
+
+
+def new_name(name: str, table: Mapping[str, str]) -> str | None:
+    """Return the name that a table gives to a tensor, or None if the table lacks it."""
+    stem, _, kind = name.rpartition(".")
+    number = _NUMBER.search(stem)
+    known = stem if stem in table or number is None else _NUMBER.sub(".#", stem, count=1)
+    return f"{table[known].replace('#', number[1] if number else '#')}.{kind}" if known in table else None
+
+
+def rename(
+    theirs: Tensors, names_there: Mapping[str, str], table: Mapping[str, str], unused: Mapping[str, str]
+) -> tuple[Tensors, ImportReport]:
+    """Return the tensors under our names, and a report that uses the names of the file (`names_there`).
+
+    `unused`: beginnings of names that have no counterpart here, with the reason. Raises CheckpointError if one of
+    query, key and value is missing.
+    """
+    ours: Tensors = {}
+    report = ImportReport()
+    for name, value in theirs.items():
+        new = new_name(name, table)
+        if new is None:
+            report.left[names_there[name]] = next((why for s, why in unused.items() if name.startswith(s)), "unknown")
+            continue
+        report.renamed[names_there[name]] = new
+        if ".qkv." not in new:
+            ours[new] = value
+        elif new not in ours:
+            ours[new] = _joined(theirs, name)
+    return ours, report
+
+
+def export(tensors: Tensors, table: Mapping[str, str]) -> Tensors:
+    """Return our tensors under the authors' names. Raises CheckpointError for a tensor that the table lacks."""
+    outward: dict[str, str] = {}
+    for there, here in table.items():
+        outward.setdefault(here, there)  # of query, key and value the first
+    exported: Tensors = {}
+    for name, value in tensors.items():
+        new = new_name(name, outward)
+        if new is None:
+            raise CheckpointError(f"{name} has no counterpart in the authors' code")
+        names = _parts(new) if ".qkv." in name else [new]
+        exported |= dict(zip(names, value.chunk(len(names)), strict=True)) if len(names) > 1 else {new: value}
+    return exported
+
+
+def _joined(theirs: Tensors, name: str) -> torch.Tensor:
+    parts = _parts(name)
+    if missing := [part for part in parts if part not in theirs]:
+        raise CheckpointError(f"the checkpoint lacks {missing[0]}; it is damaged or of another system")
+    return torch.cat([theirs[part] for part in parts])
+
+
+def _parts(name: str) -> list[str]:
+    """The names of query, key and value, by the name of one of them."""
+    before, _, kind = name.rsplit(".", 2)
+    return [f"{before}.{part}.{kind}" for part in QKV]
