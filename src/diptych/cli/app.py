@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer import Option
 from typer.core import TyperCommand
 
 from diptych.runtime.errors import Terminated
@@ -57,31 +58,26 @@ app.add_typer(storybook, name="storybook")
 MOST_OF_A_PATH = 70  # characters: sockets lie below it, whose names may have 107
 holding = ExitStack()  # the folder that the command writes, held until it ends
 
-SplitSeed = Annotated[
-    int, typer.Option(help="Seed by which data that name no splits are divided into train, val and test.")
-]
-Features = Annotated[
-    Path | None, typer.Option(help="File or folder of region features made elsewhere, in any known format.")
-]
-Out = Annotated[Path, typer.Option(help="Folder of the run; the same command continues a run that was interrupted.")]
-Model = Annotated[str, typer.Option(help="Model folder, folder of a run, or user/name on the Hugging Face hub.")]
+SplitSeed = Annotated[int, Option(help="Seed by which data that name no splits are divided into train, val and test.")]
+Features = Annotated[Path | None, Option(help="File or folder of region features made elsewhere, in any known format.")]
+Out = Annotated[Path, Option(help="Folder of the run; the same command continues a run that was interrupted.")]
+Model = Annotated[str, Option(help="Model folder, folder of a run, or user/name on the Hugging Face hub.")]
 MaybeModel = Annotated[
-    str | None,
-    typer.Option("--model", help="Model folder, folder of a run, or user/name on the hub; of a service: a name."),
+    str | None, Option("--model", help="Model folder, folder of a run, or user/name on the hub; of a service: a name.")
 ]
 Address = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--gallery",
         metavar="URL",
         help="PostgreSQL (postgresql://...) that keeps the vectors of pictures; default: a file in the cache.",
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is drawn: pictures, words and weights.")]
-Device = Annotated[str, typer.Option(help="Device: auto (a GPU where there is one), cpu, cuda, cuda:N or mps.")]
+Seed = Annotated[int, Option(min=0, help="Seed of all that is drawn: pictures, words and weights.")]
+Device = Annotated[str, Option(help="Device: auto (a GPU where there is one), cpu, cuda, cuda:N or mps.")]
 Precise = Annotated[
     str,
-    typer.Option(
+    Option(
         "--precision",
         metavar="auto|fp32|bf16",
         help="Precision of the model's computation; auto: bf16 where the device gains by it.",
@@ -89,24 +85,24 @@ Precise = Annotated[
 ]
 DetectorWeights = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--weights",
         help="File of the weights of a detector or backbone (hf/...: folder of its files); default: downloaded.",
     ),
 ]
 DetectorBackbone = Annotated[
     str | None,
-    typer.Option("--backbone", help="For hf: and onnx:, backbone of the features of their boxes, such as timm/NAME."),
+    Option("--backbone", help="For hf: and onnx:, backbone of the features of their boxes, such as timm/NAME."),
 ]
 DetectorSettings = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--set",
         metavar="KEY=VALUE",
         help="Set a key of the detector, such as cells=14 of a grid or least=36; may be given several times.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line, instead of text.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON, one object a line, instead of text.")]
 
 
 def _print_version(asked: bool) -> None:
@@ -119,7 +115,7 @@ def _print_version(asked: bool) -> None:
 
 @app.callback()
 def main(
-    version: bool = typer.Option(
+    version: bool = Option(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version and end."
     ),
 ) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from diptych.cli.app import (
     AsJson,
@@ -27,7 +27,7 @@ from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.processes import PROCESSES
 
 PictureFolder = Annotated[
-    Path | None, typer.Option(help="Folder in which the names of pictures start; default: the folder of the data.")
+    Path | None, Option(help="Folder in which the names of pictures start; default: the folder of the data.")
 ]
 
 
@@ -43,17 +43,15 @@ class TokenKind(StrEnum):
 
 @storybook.command("write")
 def storybook_write(
-    folder: Path = typer.Argument(help="Folder to write to; the same command continues where it was interrupted."),
-    web: int = typer.Option(10_000, help="Scenes of the split web, with one careless caption each, as on the web."),
-    train: int = typer.Option(1000, help="Scenes of the split train, with texts for all tasks."),
-    val: int = typer.Option(200, help="Scenes of the split val, by which weights are chosen."),
-    test: int = typer.Option(600, help="Scenes of the split test, on which models are scored."),
-    test_rare: int = typer.Option(
+    folder: Path = Argument(help="Folder to write to; the same command continues where it was interrupted."),
+    web: int = Option(10_000, help="Scenes of the split web, with one careless caption each, as on the web."),
+    train: int = Option(1000, help="Scenes of the split train, with texts for all tasks."),
+    val: int = Option(200, help="Scenes of the split val, by which weights are chosen."),
+    test: int = Option(600, help="Scenes of the split test, on which models are scored."),
+    test_rare: int = Option(
         200, help="Scenes of the split test_rare, with kinds in colours that training does not show."
     ),
-    processes: int = typer.Option(
-        PROCESSES, min=1, help="Processes that draw; the pictures are the same for any number."
-    ),
+    processes: int = Option(PROCESSES, min=1, help="Processes that draw; the pictures are the same for any number."),
     seed: Seed = 0,
 ) -> None:
     """Draw scenes and write their words in the forms of COCO, VQA v2, RefCOCO, VCR and NLVR."""
@@ -70,10 +68,10 @@ def storybook_write(
 
 @storybook.command("show")
 def storybook_show(
-    out: Path = typer.Argument(help="PNG file to write the sheet to."),
-    split: str = typer.Option("train", help="Split to show: web, train, val, test or test_rare."),
-    count: int = typer.Option(12, min=1, max=200, help="Scenes on the sheet, at most 200."),
-    detector: str | None = typer.Option(
+    out: Path = Argument(help="PNG file to write the sheet to."),
+    split: str = Option("train", help="Split to show: web, train, val, test or test_rare."),
+    count: int = Option(12, min=1, max=200, help="Scenes on the sheet, at most 200."),
+    detector: str | None = Option(
         None, help="Detector folder, to show the regions that it finds instead of the true ones."
     ),
     seed: Seed = 0,
@@ -101,11 +99,11 @@ def storybook_show(
 
 @storybook.command("detector")
 def storybook_detector(
-    out: Path = typer.Argument(help="Folder of the run; the detector is written to OUT/detector."),
-    faster_rcnn: str | None = typer.Option(
+    out: Path = Argument(help="Folder of the run; the detector is written to OUT/detector."),
+    faster_rcnn: str | None = Option(
         None, help="Architecture of a torchvision Faster R-CNN to train instead, such as resnet18_fpn."
     ),
-    steps: int | None = typer.Option(None, min=1, help="Steps to train for; default: those of the recipe."),
+    steps: int | None = Option(None, min=1, help="Steps to train for; default: those of the recipe."),
     seed: Seed = 0,
 ) -> None:
     """Train a small detector on the drawn world."""
@@ -123,11 +121,9 @@ def storybook_detector(
 
 @app.command("data")
 def public_data(
-    name: str | None = typer.Argument(None, help="The set, such as coco or vqa2; without it, all are listed."),
-    root: Path | None = typer.Argument(None, help="The folder of its files; without it, they are listed."),
-    out: Path | None = typer.Option(
-        None, help="Write a manifest here, which other verbs take as DATA (default: none)."
-    ),
+    name: str | None = Argument(None, help="The set, such as coco or vqa2; without it, all are listed."),
+    root: Path | None = Argument(None, help="The folder of its files; without it, they are listed."),
+    out: Path | None = Option(None, help="Write a manifest here, which other verbs take as DATA (default: none)."),
 ) -> None:
     """Say which files a public set is made of, and write a manifest of those that are there."""
     from diptych.runs.public import describe_folder, list_files, list_sets, write_set
@@ -144,10 +140,8 @@ def public_data(
 
 @app.command()
 def check(
-    data: Path = typer.Argument(help="Store or model folder to check, or data that `extract` reads."),
-    model: str | None = typer.Option(
-        None, help="Model folder, to check that its features are of the same kind as these."
-    ),
+    data: Path = Argument(help="Store or model folder to check, or data that `extract` reads."),
+    model: str | None = Option(None, help="Model folder, to check that its features are of the same kind as these."),
     pictures: PictureFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -177,9 +171,9 @@ def check(
 
 @app.command()
 def extract(
-    data: Path = typer.Argument(help="Manifest, .jsonl, file of a public data set, or folder of pictures, to read."),
-    out: Path = typer.Argument(help="Store to write; the same command continues where it was interrupted."),
-    detector: str = typer.Option(
+    data: Path = Argument(help="Manifest, .jsonl, file of a public data set, or folder of pictures, to read."),
+    out: Path = Argument(help="Store to write; the same command continues where it was interrupted."),
+    detector: str = Option(
         ...,
         help="Detector or model folder, torchvision name, grid:BACKBONE, hf:NAME, onnx:FILE, hub:NAME@COMMIT, "
         "given or ground-truth.",
@@ -187,24 +181,22 @@ def extract(
     weights: DetectorWeights = None,
     backbone: DetectorBackbone = None,
     settings: DetectorSettings = None,
-    region_selection: str | None = typer.Option(
+    region_selection: str | None = Option(
         None, help="Rule by which regions are selected, such as vl-bert or tden; default: the detector's own."
     ),
     pictures: PictureFolder = None,
     features: Features = None,
-    boxes: str | None = typer.Option(
-        None, help="Boxes of features that have none: `whole` gives each the whole picture."
-    ),
-    split: str | None = typer.Option(None, help="Split of data that name none; default: --split-seed divides them."),
+    boxes: str | None = Option(None, help="Boxes of features that have none: `whole` gives each the whole picture."),
+    split: str | None = Option(None, help="Split of data that name none; default: --split-seed divides them."),
     split_seed: SplitSeed = 0,
-    image_feature: str | None = typer.Option(
+    image_feature: str | None = Option(
         None, help="Backbone of a feature of the whole picture, such as densenet121; default: no such feature."
     ),
-    batch: int = typer.Option(16, min=1, help="Pictures that the detector reads at a time."),
-    processes: int | None = typer.Option(
+    batch: int = Option(16, min=1, help="Pictures that the detector reads at a time."),
+    processes: int | None = Option(
         None, min=1, help="Processes that extract, or open pictures for a GPU; default: one a core, 4 at most."
     ),
-    engine: Extracting = typer.Option(
+    engine: Extracting = Option(
         Extracting.local, help="Engine that runs it, with the same result: local, or ray (the cluster of RAY_ADDRESS)."
     ),
     device: Device = "auto",
@@ -228,14 +220,14 @@ def extract(
 
 @app.command()
 def tokens(
-    out: Path = typer.Option(..., help="Folder to write tokenizer.json to."),
-    data: Path | None = typer.Option(None, help="Store to learn from; its val and test splits are left out."),
-    text: list[Path] | None = typer.Option(
+    out: Path = Option(..., help="Folder to write tokenizer.json to."),
+    data: Path | None = Option(None, help="Store to learn from; its val and test splits are left out."),
+    text: list[Path] | None = Option(
         None, metavar="FILE", help="Text file to learn from, a sentence a line; may be given several times."
     ),
-    size: int = typer.Option(8000, min=10, max=1_000_000, help="Size of the vocabulary at most, in tokens."),
-    keep_case: bool = typer.Option(False, "--keep-case", help="Keep upper case, so that Dog and dog differ."),
-    kind: TokenKind = typer.Option(
+    size: int = Option(8000, min=10, max=1_000_000, help="Size of the vocabulary at most, in tokens."),
+    keep_case: bool = Option(False, "--keep-case", help="Keep upper case, so that Dog and dog differ."),
+    kind: TokenKind = Option(
         TokenKind.wordpiece, help="Kind of vocabulary: wordpiece as BERT's, or bpe on Moses' words as XGPT's."
     ),
 ) -> None:

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
+from typer import Option
 
 from diptych.cli.app import Features, SplitSeed, app, console, hold, open_folder
 from diptych.cli.groups import Computing, Writing, grouped
@@ -25,15 +26,15 @@ if TYPE_CHECKING:
 class Scored:
     """A model, and what it is scored on."""
 
-    model: str | None = typer.Option(
+    model: str | None = Option(
         None, help="Model folder, folder of a run, or user/name on the Hugging Face hub, to score."
     )
-    data: Path | None = typer.Option(
+    data: Path | None = Option(
         None, help="Store to score on, or data of your own, whose regions are then extracted first."
     )
-    split: str = typer.Option("test", help="Split whose records are scored.")
-    predictions: Path | None = typer.Option(None, help="JSON file to write the model's predictions to.")
-    submit: str | None = typer.Option(
+    split: str = Option("test", help="Split whose records are scored.")
+    predictions: Path | None = Option(None, help="JSON file to write the model's predictions to.")
+    submit: str | None = Option(
         None,
         metavar="FORM",
         help="Form of a server, coco, vqa or vcr, in which --predictions is written; nothing is scored then.",
@@ -46,21 +47,17 @@ class Scored:
 class OfResults:
     """A file of results, and what it is scored against."""
 
-    results: Path | None = typer.Option(
-        None, help="File of results in COCO's or VQA's format, to score instead of a model."
-    )
-    references: Path | None = typer.Option(
-        None, help="Reference captions (captions_*.json) of a file of caption results."
-    )
-    questions: Path | None = typer.Option(None, help="VQA questions (JSON) of a file of VQA results.")
-    annotations: Path | None = typer.Option(None, help="VQA annotations (JSON) with the true answers to --questions.")
-    training: Path | None = typer.Option(
+    results: Path | None = Option(None, help="File of results in COCO's or VQA's format, to score instead of a model.")
+    references: Path | None = Option(None, help="Reference captions (captions_*.json) of a file of caption results.")
+    questions: Path | None = Option(None, help="VQA questions (JSON) of a file of VQA results.")
+    annotations: Path | None = Option(None, help="VQA annotations (JSON) with the true answers to --questions.")
+    training: Path | None = Option(
         None, help="Training captions (captions_*.json), for the blind baseline of a file of results."
     )
-    extra_metrics: list[str] | None = typer.Option(
+    extra_metrics: list[str] | None = Option(
         None, metavar="NAME", help="Metric to add, METEOR or SPICE, which need Java; may be given several times."
     )
-    allow_missing: bool = typer.Option(
+    allow_missing: bool = Option(
         False,
         "--allow-missing",
         help="Score a file of results in which some are missing, and print how many are there.",
@@ -71,27 +68,23 @@ class OfResults:
 class Searching:
     """What a model is scored for, and of retrieval how much of the gallery."""
 
-    task: str | None = typer.Option(
-        None, help="Task to score, where it is not the one that the model was trained for last."
-    )
-    asks: Literal["both", "captions", "pictures"] = typer.Option(
+    task: str | None = Option(None, help="Task to score, where it is not the one that the model was trained for last.")
+    asks: Literal["both", "captions", "pictures"] = Option(
         "both", help="Retrieval: what is searched for, captions of a picture, pictures of a caption, or both."
     )
-    queries: int | None = typer.Option(
+    queries: int | None = Option(
         None, min=1, help="Retrieval: queries each way that are ranked exactly; default: all, or 100 with --shortlist."
     )
-    shortlist: int | None = typer.Option(
+    shortlist: int | None = Option(
         None, min=1, help="Retrieval: candidates of each query that are scored; default: all."
     )
-    shortlist_by: str | None = typer.Option(
+    shortlist_by: str | None = Option(
         None,
         metavar="MODEL",
         help="Retrieval: model with vectors (such as tden) that picks the candidates; default: a regression.",
     )
-    folds: int = typer.Option(
-        1, min=1, help="Retrieval: galleries that the split is divided into: 5 for COCO's 1k test set."
-    )
-    pairs: Path | None = typer.Option(
+    folds: int = Option(1, min=1, help="Retrieval: galleries that the split is divided into: 5 for COCO's 1k test set.")
+    pairs: Path | None = Option(
         None, help="Retrieval: folder that keeps the scores of pairs, so that an interrupted run continues."
     )
 
@@ -113,7 +106,7 @@ def evaluate(
     searching: Searching,
     writing: Writing,
     computing: Computing,
-    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table."),
+    as_json: bool = Option(False, "--json", help="Print JSON instead of a table."),
 ) -> None:
     """Score a model, or a file of results: each figure with its interval, beside a blind baseline and a ceiling."""
     from diptych.runs.evaluation.evaluate import score_file

@@ -7,48 +7,39 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from diptych.cli.app import Device, Precise
 
 if TYPE_CHECKING:
     from diptych.models.decoding import DecodingOptions
 
-Beams = Annotated[
-    int | None, typer.Option(min=1, help="Beams of the search, 1 being greedy; default: the model's recipe.")
-]
+Beams = Annotated[int | None, Option(min=1, help="Beams of the search, 1 being greedy; default: the model's recipe.")]
 LengthBonus = Annotated[
-    float | None,
-    typer.Option(help="Number added to a beam's log-probability for each word; default: the model's recipe."),
+    float | None, Option(help="Number added to a beam's log-probability for each word; default: the model's recipe.")
 ]
 LengthPenalty = Annotated[
     float | None,
-    typer.Option(
-        help="Exponent of the words by which a beam's log-probability is divided; default: the model's recipe."
-    ),
+    Option(help="Exponent of the words by which a beam's log-probability is divided; default: the model's recipe."),
 ]
-Sample = Annotated[bool, typer.Option("--sample", help="Draw words at random instead of searching for the likeliest.")]
+Sample = Annotated[bool, Option("--sample", help="Draw words at random instead of searching for the likeliest.")]
 Temperature = Annotated[
     float | None,
-    typer.Option(help="Temperature of drawn words; below 1 likely words become likelier; default: the model's recipe."),
+    Option(help="Temperature of drawn words; below 1 likely words become likelier; default: the model's recipe."),
 ]
-TopK = Annotated[
-    int | None, typer.Option(help="Draw each word from this many likeliest ones; default: the model's recipe.")
-]
+TopK = Annotated[int | None, Option(help="Draw each word from this many likeliest ones; default: the model's recipe.")]
 TopP = Annotated[
     float | None,
-    typer.Option(
-        help="Draw each word from the fewest that have this probability together; default: the model's recipe."
-    ),
+    Option(help="Draw each word from the fewest that have this probability together; default: the model's recipe."),
 ]
-DrawSeed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the words that are drawn.")]
-MinWords = Annotated[int | None, typer.Option(help="Words of a caption at least; default: the model's recipe.")]
+DrawSeed = Annotated[int, Option("--seed", min=0, help="Seed of the words that are drawn.")]
+MinWords = Annotated[int | None, Option(help="Words of a caption at least; default: the model's recipe.")]
 MaxWords = Annotated[
-    int | None, typer.Option(help="Words of a caption at most, its end counted as one; default: the model's recipe.")
+    int | None, Option(help="Words of a caption at most, its end counted as one; default: the model's recipe.")
 ]
 NoRepeatNgram = Annotated[
     int | None,
-    typer.Option(
+    Option(
         min=1, metavar="N", help="Forbid that N words in a row come twice in a caption; default: the model's recipe."
     ),
 ]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import typer
+from typer import Argument, Option
 
 from diptych.cli.app import DetectorBackbone, DetectorSettings, DetectorWeights, app, hold
 from diptych.runtime.errors import RecipeError
@@ -12,31 +12,29 @@ DETECTOR = "detector"
 
 @app.command("import")
 def import_(
-    system: str = typer.Argument(
-        help="System whose code wrote the checkpoint, or `detector`; an unknown name lists them."
-    ),
-    file: Path = typer.Argument(
+    system: str = Argument(help="System whose code wrote the checkpoint, or `detector`; an unknown name lists them."),
+    file: Path = Argument(
         help="Official checkpoint; of a detector its file, hub:NAME@COMMIT, grid:NAME, hf:NAME or onnx:FILE."
     ),
-    out: Path = typer.Argument(help="Model folder or detector folder to write."),
-    vocab: Path | None = typer.Option(
+    out: Path = Argument(help="Model folder or detector folder to write."),
+    vocab: Path | None = Option(
         None, help="Vocabulary file of the model: that of the BERT which it began from, such as bert-base-uncased's."
     ),
-    uncased: bool | None = typer.Option(
+    uncased: bool | None = Option(
         None,
         "--uncased/--cased",
         help="Whether texts are lower-cased for the vocabulary; default: as the system was released.",
     ),
-    class_names: Path | None = typer.Option(
+    class_names: Path | None = Option(
         None, help="File with the names of a detector's classes, one a line (objects_vocab.txt)."
     ),
-    detector: str | None = typer.Option(
+    detector: str | None = Option(
         None, help="For a model: the detector folder that makes its features, so that it reads photographs."
     ),
-    any_detector: bool = typer.Option(
+    any_detector: bool = Option(
         False, "--any-detector", help="Take a --detector that is not the one of the released models."
     ),
-    answers: Path | None = typer.Option(
+    answers: Path | None = Option(
         None, help="For a model that answers: its list of answers, one a line, .json or .pkl."
     ),
     settings: DetectorSettings = None,

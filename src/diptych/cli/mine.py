@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from typer import Argument, Option
 
 from diptych.cli.app import AsJson, Seed, app, console, hold, storybook
 from diptych.cli.groups import grouped
@@ -31,41 +32,37 @@ app.add_typer(mine, name="mine")
 class Running:
     """What is run, and how."""
 
-    base: str | None = typer.Option(None, help="Base address of a folder of .html, such as https://example.org/.")
-    engine: str = typer.Option("local", help="Engine that runs the shards: local, daft or ray, with the same result.")
-    processes: int = typer.Option(PROCESSES, min=1, help="Shards that run at once.")
-    until: str = typer.Option("keep", help="Last stage to run: pages, fetch, decode, score or keep.")
-    assignments: list[str] | None = typer.Option(
+    base: str | None = Option(None, help="Base address of a folder of .html, such as https://example.org/.")
+    engine: str = Option("local", help="Engine that runs the shards: local, daft or ray, with the same result.")
+    processes: int = Option(PROCESSES, min=1, help="Shards that run at once.")
+    until: str = Option("keep", help="Last stage to run: pages, fetch, decode, score or keep.")
+    assignments: list[str] | None = Option(
         None,
         "--set",
         metavar="KEY=VALUE",
         help="Set a rule, such as rules.sides=400 or rules.sides=off; may be given several times.",
     )
-    offline: bool = typer.Option(
-        False, "--offline", help="Take only the pictures that the inputs hold, and fetch none."
-    )
-    retry_failed: bool = typer.Option(
+    offline: bool = Option(False, "--offline", help="Take only the pictures that the inputs hold, and fetch none.")
+    retry_failed: bool = Option(
         False, "--retry-failed", help="Fetch again what failed for a passing reason, such as a timeout."
     )
-    seed: int = typer.Option(0, "--seed", help="Seed of the random draws.")
+    seed: int = Option(0, "--seed", help="Seed of the random draws.")
 
 
 @dataclass(frozen=True)
 class Judging:
     """What scores pairs and pictures."""
 
-    scorer: str = typer.Option(
+    scorer: str = Option(
         "none", "--scorer", help="Scorer folder from `diptych mine scorer`, or none to keep every pair."
     )
-    realism: str | None = typer.Option(
+    realism: str | None = Option(
         None, help="Judge of realism: a judge folder, hub:ID or module:function; default: none."
     )
-    nsfw: str | None = typer.Option(
+    nsfw: str | None = Option(
         None, help="Judge of unsafe pictures: a judge folder, hub:ID or module:function; default: none."
     )
-    no_nsfw: bool = typer.Option(
-        False, "--no-nsfw", help="Run without an NSFW judge; run and report then say «not judged»."
-    )
+    no_nsfw: bool = Option(False, "--no-nsfw", help="Run without an NSFW judge; run and report then say «not judged».")
 
     def judges(self) -> dict[str, str]:
         """By what they judge. Raises DiptychError where --nsfw and --no-nsfw do not agree."""
@@ -81,21 +78,21 @@ class Judging:
 class Keeping:
     """Which pictures and texts are kept."""
 
-    licence: str | None = typer.Option(
+    licence: str | None = Option(
         None, help="Keep only pictures of this licence; cc is any of Creative Commons; default: all."
     )
-    refuse: list[Path] | None = typer.Option(
+    refuse: list[Path] | None = Option(
         None, help="File of hosts, addresses, sha256 or dHash to drop; may be given several times."
     )
-    exclude: list[Path] | None = typer.Option(
+    exclude: list[Path] | None = Option(
         None, help="Store or data whose val and test pictures are dropped; may be given several times."
     )
-    words: Path | None = typer.Option(None, help="File of bad words, one a line, in place of the short list.")
-    vocab: Path | None = typer.Option(None, help="Vocabulary that texts are held against, such as BERT's vocab.txt.")
-    tars: Path | None = typer.Option(
+    words: Path | None = Option(None, help="File of bad words, one a line, in place of the short list.")
+    vocab: Path | None = Option(None, help="Vocabulary that texts are held against, such as BERT's vocab.txt.")
+    tars: Path | None = Option(
         None, help="Folder to write WebDataset tars to as well, named as img2dataset names them."
     )
-    max_pairs_per_host: int | None = typer.Option(
+    max_pairs_per_host: int | None = Option(
         None, "--max-pairs-per-host", min=1, help="Pairs of one host at most; default: no limit."
     )
 
@@ -108,17 +105,17 @@ class Keeping:
 class Fetching:
     """How pictures are fetched."""
 
-    contact: str = typer.Option("", help="Page or e-mail address by which hosts can reach you, sent in the user agent.")
-    connections_per_host: int = typer.Option(
+    contact: str = Option("", help="Page or e-mail address by which hosts can reach you, sent in the user agent.")
+    connections_per_host: int = Option(
         2, "--connections-per-host", min=1, help="Requests to one host that run at once."
     )
-    rate: float = typer.Option(1.0, min=0.001, help="Requests a second to one host.")
-    at_once: int = typer.Option(64, min=1, help="Requests that run at once in one process.")
-    allow: list[str] | None = typer.Option(
+    rate: float = Option(1.0, min=0.001, help="Requests a second to one host.")
+    at_once: int = Option(64, min=1, help="Requests that run at once in one process.")
+    allow: list[str] | None = Option(
         None, metavar="NETWORK", help="Network to allow though it is not public, such as 127.0.0.0/8."
     )
-    port: list[int] | None = typer.Option(None, help="Port to allow besides 80 and 443; may be given several times.")
-    resolve: list[str] | None = typer.Option(
+    port: list[int] | None = Option(None, help="Port to allow besides 80 and 443; may be given several times.")
+    resolve: list[str] | None = Option(
         None, metavar="NAME=ADDRESS:PORT", help="Address of a host name, such as *.test=127.0.0.1:8080 for many."
     )
 
@@ -133,10 +130,10 @@ class Fetching:
 @grouped
 def mine_run(
     *,
-    inputs: list[Path] = typer.Argument(
+    inputs: list[Path] = Argument(
         help="WARC files, folders of .html, lists of addresses, img2dataset tars or .jsonl to read."
     ),
-    out: Path = typer.Option(..., help="Folder to write to; the same command continues where it was interrupted."),
+    out: Path = Option(..., help="Folder to write to; the same command continues where it was interrupted."),
     running: Running,
     judging: Judging,
     keeping: Keeping,
@@ -179,7 +176,7 @@ def _tell(counts: dict[str, Any] | None, until: str, out: Path) -> None:
 
 
 @mine.command("report")
-def mine_report(out: Path = typer.Argument(help="Folder of a finished run."), as_json: AsJson = False) -> None:
+def mine_report(out: Path = Argument(help="Folder of a finished run."), as_json: AsJson = False) -> None:
     """Print the funnel of a run again, from its decisions on disk."""
     from diptych.mining import funnel
     from diptych.mining.checking import Counted, read_json
@@ -234,12 +231,12 @@ def _progress() -> Any:
 
 @storybook.command("web")
 def storybook_web(
-    folder: Path = typer.Argument(help="Folder to write the test web to."),
-    pages: int = typer.Option(5000, min=1, help="Pages to write; a folder that has them already is left as it is."),
-    serve: int | None = typer.Option(
+    folder: Path = Argument(help="Folder to write the test web to."),
+    pages: int = Option(5000, min=1, help="Pages to write; a folder that has them already is left as it is."),
+    serve: int | None = Option(
         None, metavar="PORT", help="Port of 127.0.0.1 on which to serve all its hosts; default: only write."
     ),
-    processes: int = typer.Option(PROCESSES, min=1, help="Processes that draw; the pages are the same for any number."),
+    processes: int = Option(PROCESSES, min=1, help="Processes that draw; the pages are the same for any number."),
     seed: Seed = 0,
 ) -> None:
     """Write a web to try mining on: drawn scenes on pages of made-up hosts, with the truth of each page."""
@@ -258,13 +255,11 @@ def storybook_web(
 
 @mine.command("scorer")
 def mine_scorer(
-    labelled: list[Path] = typer.Argument(help="Files from `diptych mine label` in which `true` is set."),
-    out: Path = typer.Option(..., help="Scorer folder to write."),
-    model: str | None = typer.Option(None, help="Model that matches texts and pictures; default: no such feature."),
-    detector: str | None = typer.Option(
-        None, help="Detector of the objects that texts name; default: no such feature."
-    ),
-    precision: float = typer.Option(
+    labelled: list[Path] = Argument(help="Files from `diptych mine label` in which `true` is set."),
+    out: Path = Option(..., help="Scorer folder to write."),
+    model: str | None = Option(None, help="Model that matches texts and pictures; default: no such feature."),
+    detector: str | None = Option(None, help="Detector of the objects that texts name; default: no such feature."),
+    precision: float = Option(
         0.9, min=0, max=1, help="Share of the pairs kept that should be true, on labels held out."
     ),
 ) -> None:
@@ -287,12 +282,12 @@ def mine_scorer(
 
 @mine.command("judge")
 def mine_judge(
-    folder: Path = typer.Argument(help="Folder with one subfolder of pictures a class: natural or safe, and others."),
-    out: Path = typer.Option(..., help="Judge folder to write."),
-    backbone: str | None = typer.Option(
+    folder: Path = Argument(help="Folder with one subfolder of pictures a class: natural or safe, and others."),
+    out: Path = Option(..., help="Judge folder to write."),
+    backbone: str | None = Option(
         None, help="Network whose features it learns on too: resnet18, timm/NAME, open_clip/NAME or hf/NAME."
     ),
-    weights: Path | None = typer.Option(None, help="File with the backbone's weights, not to download them."),
+    weights: Path | None = Option(None, help="File with the backbone's weights, not to download them."),
 ) -> None:
     """Train a picture filter for --realism or --nsfw from a folder of examples."""
     from diptych.mining.judge.picture_judge import train_judge
@@ -309,10 +304,10 @@ def mine_judge(
 
 @mine.command("label")
 def mine_label(
-    run: Path = typer.Argument(metavar="OUT", help="Folder of a finished run."),
-    sample: int = typer.Option(400, min=1, help="Pairs to draw, evenly over their scores."),
-    out: Path = typer.Option(Path("labels.jsonl"), help="File to write the lines to; verdicts that it has are kept."),
-    seed: int = typer.Option(0, help="Seed of the pairs that are drawn."),
+    run: Path = Argument(metavar="OUT", help="Folder of a finished run."),
+    sample: int = Option(400, min=1, help="Pairs to draw, evenly over their scores."),
+    out: Path = Option(Path("labels.jsonl"), help="File to write the lines to; verdicts that it has are kept."),
+    seed: int = Option(0, help="Seed of the pairs that are drawn."),
 ) -> None:
     """Pairs for people to judge, drawn evenly over scores: set each line's `true`; OUT.html shows the pictures."""
     from diptych.mining.judge.labelling import sample as draw
@@ -325,10 +320,10 @@ def mine_label(
 
 @mine.command("forget")
 def mine_forget(
-    run: Path = typer.Argument(metavar="OUT", help="Folder of a finished run."),
-    hosts: list[Path] | None = typer.Option(None, help="File of hosts, whose subdomains go too."),
-    addresses: list[Path] | None = typer.Option(None, help="File of addresses of pictures or pages."),
-    pictures: list[Path] | None = typer.Option(None, help="File of pictures as sha256 or dHash."),
+    run: Path = Argument(metavar="OUT", help="Folder of a finished run."),
+    hosts: list[Path] | None = Option(None, help="File of hosts, whose subdomains go too."),
+    addresses: list[Path] | None = Option(None, help="File of addresses of pictures or pages."),
+    pictures: list[Path] | None = Option(None, help="File of pictures as sha256 or dHash."),
 ) -> None:
     """Take pictures out of a run, with their lines and verdicts; no later run into OUT brings them back."""
     from diptych.mining.forgetting import forget

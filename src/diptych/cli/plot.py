@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-import typer
+from typer import Argument, Option
 
 from diptych.cli.app import app
 
 
 @app.command()
 def plot(
-    runs: list[Path] = typer.Argument(metavar="RUN", help="Folders of runs, drawn beside each other."),
-    out: Path = typer.Option(Path("plot.html"), help="File to write: an HTML page, or an SVG where it ends in .svg."),
-    smooth: int = typer.Option(20, min=1, help="Logged steps over which losses are averaged; 1 shows each by itself."),
+    runs: list[Path] = Argument(metavar="RUN", help="Folders of runs, drawn beside each other."),
+    out: Path = Option(Path("plot.html"), help="File to write: an HTML page, or an SVG where it ends in .svg."),
+    smooth: int = Option(20, min=1, help="Logged steps over which losses are averaged; 1 shows each by itself."),
 ) -> None:
     """Draw the losses, validation scores and learning rates of runs."""
     from diptych.runs.plots import write_plot

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
+from typer import Argument, Option
 from typer.core import TyperCommand, TyperGroup
 
 from diptych.cli.app import AsJson, Device, Features, MaybeModel, Precise, Verbs
@@ -29,18 +30,18 @@ if TYPE_CHECKING:
     from diptych.tasks.interface import Form, Prediction, TaskAnswer, TaskInterface
 
 IN_FLIGHT = 16  # requests to a service at once, and pictures in a batch
-Pictures = Annotated[list[str], typer.Argument(help="Picture files, folders, or patterns such as 'photos/*.jpg'.")]
-OnePicture = Annotated[Path, typer.Argument(help="Picture file to read.")]
+Pictures = Annotated[list[str], Argument(help="Picture files, folders, or patterns such as 'photos/*.jpg'.")]
+OnePicture = Annotated[Path, Argument(help="Picture file to read.")]
 Server = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="Address of a running service (diptych serve) to ask instead of opening a model."),
+    Option(metavar="URL", help="Address of a running service (diptych serve) to ask instead of opening a model."),
 ]
 Show = Annotated[
-    Path | None, typer.Option(help="Folder to write each picture to, with its regions and their weights drawn in.")
+    Path | None, Option(help="Folder to write each picture to, with its regions and their weights drawn in.")
 ]
-Lines = Annotated[Path | None, typer.Option(help="File to write the answers to; default: they are printed.")]
+Lines = Annotated[Path | None, Option(help="File to write the answers to; default: they are printed.")]
 Boxed = Annotated[
-    Path | None, typer.Option(help="PNG file to write the picture with the box to; default: PICTURE-found.png.")
+    Path | None, Option(help="PNG file to write the picture with the box to; default: PICTURE-found.png.")
 ]
 USUAL = {"as_json": False, "device": "auto", "precision": "auto"}
 Refuse = Callable[[object, DataError], object]
@@ -140,9 +141,9 @@ def _parameter(interface: TaskInterface, parameter: str, name: str, form: Form) 
     of, listed = interface.request.model_fields[name], name in interface.list_fields
     kind, text = _plain(of.annotation), form.help or of.description
     if form.argument:
-        return _given(parameter, Annotated[list[str] if listed or form.each else kind, typer.Argument(help=text)])
+        return _given(parameter, Annotated[list[str] if listed or form.each else kind, Argument(help=text)])
     least = next((one.ge for one in of.metadata if hasattr(one, "ge")), None) if kind is int else None
-    option = typer.Option(f"--{parameter.replace('_', '-')}", help=text, min=least)
+    option = Option(f"--{parameter.replace('_', '-')}", help=text, min=least)
     if listed:
         return _given(parameter, Annotated[list[str] | None, option], None)
     return _given(parameter, Annotated[kind if of.default is not None else kind | None, option], of.default)

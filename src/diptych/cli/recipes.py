@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import typer
+from typer import Argument, Option
 from typer.core import TyperCommand
 
 from diptych.cli.app import AsJson, app, console
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 @app.command()
 def recipes(
-    pattern: str | None = typer.Argument(
+    pattern: str | None = Argument(
         None, help="Part of a name or pattern such as 'tden/*/pretrain' to list, or a whole name to show; default: all."
     ),
-    system: str | None = typer.Option(None, help="List those of one system, or the tables of its paper: such as xgpt."),
-    task: str | None = typer.Option(None, help="List those that teach or score one task, such as caption."),
-    table: int | None = typer.Option(
+    system: str | None = Option(None, help="List those of one system, or the tables of its paper: such as xgpt."),
+    task: str | None = Option(None, help="List those that teach or score one task, such as caption."),
+    table: int | None = Option(
         None, min=1, help="List the rows of the papers' tables of this number, with what to type for each."
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print the list as one JSON array."),
+    as_json: bool = Option(False, "--json", help="Print the list as one JSON array."),
 ) -> None:
     """List the recipes or rows of the papers' tables, or show one recipe with all its keys as `--set` takes them."""
     from diptych.systems import RECIPES, STAGED

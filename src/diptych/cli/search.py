@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-import typer
+from typer import Argument, Option
 
 from diptych.cli.app import Address, AsJson, Features, Model, app, console
 from diptych.cli.groups import Computing, grouped
@@ -18,20 +18,18 @@ from diptych.runtime.terminal import printable
 @grouped
 def search(
     *,
-    query: str = typer.Argument(help="Text to search for, such as 'a red kite over a beach'."),
-    pictures: Path = typer.Option(..., help="Folder of pictures to search, with its subfolders."),
+    query: str = Argument(help="Text to search for, such as 'a red kite over a beach'."),
+    pictures: Path = Option(..., help="Folder of pictures to search, with its subfolders."),
     model: Model,
-    most: int = typer.Option(12, min=1, help="Pictures to show, the best first."),
-    out: Path | None = typer.Option(
-        None, help="PNG file to write the pictures to, beside an HTML page of the same name."
-    ),
-    cache: Path | None = typer.Option(
+    most: int = Option(12, min=1, help="Pictures to show, the best first."),
+    out: Path | None = Option(None, help="PNG file to write the pictures to, beside an HTML page of the same name."),
+    cache: Path | None = Option(
         None, help="Folder that keeps the regions of the pictures for the next search; default: in the user's cache."
     ),
-    shortlist: int | None = typer.Option(
+    shortlist: int | None = Option(
         None, min=1, help="Pictures that --model ranks, picked by --shortlist-by; default: all."
     ),
-    shortlist_by: str | None = typer.Option(
+    shortlist_by: str | None = Option(
         None, metavar="MODEL", help="Model with vectors (such as tden) that picks the shortlist."
     ),
     gallery: Address = None,

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
+from typer import Argument, Option
 
 from diptych.cli.app import Address, Features, app
 from diptych.cli.groups import Computing, grouped
@@ -27,23 +27,17 @@ TOKEN = "DIPTYCH_TOKEN"
 @grouped
 def serve(
     *,
-    models: list[str] = typer.Argument(
-        metavar="MODEL", help="Model folders, folders of runs, or user/name on the hub."
-    ),
-    pictures: Path | None = typer.Option(
-        None, help="A folder of pictures that can be searched; needs a model of retrieval."
-    ),
+    models: list[str] = Argument(metavar="MODEL", help="Model folders, folders of runs, or user/name on the hub."),
+    pictures: Path | None = Option(None, help="A folder of pictures that can be searched; needs a model of retrieval."),
     gallery: Address = None,
     features: Features = None,
-    host: str = typer.Option("127.0.0.1", help="Address to listen on; any but loopback needs a token."),
-    port: int = typer.Option(8000, min=0, max=65535, help="Port to listen on; 0 takes any that is free."),
-    deadline: float = typer.Option(10, min=0.1, help="Seconds within which a request is answered or refused."),
-    queue: int = typer.Option(64, min=1, help="Requests that may wait; more are refused with 503."),
-    batch: int = typer.Option(16, min=1, help="Requests that share a pass of a model."),
-    token_file: Path | None = typer.Option(
-        None, help=f"File with the token that requests have to carry; default: ${TOKEN}."
-    ),
-    allow_host: list[str] | None = typer.Option(
+    host: str = Option("127.0.0.1", help="Address to listen on; any but loopback needs a token."),
+    port: int = Option(8000, min=0, max=65535, help="Port to listen on; 0 takes any that is free."),
+    deadline: float = Option(10, min=0.1, help="Seconds within which a request is answered or refused."),
+    queue: int = Option(64, min=1, help="Requests that may wait; more are refused with 503."),
+    batch: int = Option(16, min=1, help="Requests that share a pass of a model."),
+    token_file: Path | None = Option(None, help=f"File with the token that requests have to carry; default: ${TOKEN}."),
+    allow_host: list[str] | None = Option(
         None, metavar="NAME", help="A name by which the service is asked, as behind a proxy."
     ),
     computing: Computing,

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-import typer
+from typer import Argument, Option
 
 from diptych.cli.app import app, hold, open_folder
 
@@ -13,21 +13,17 @@ Format = Literal["torch", "onnx"]
 
 @app.command()
 def push(
-    model: str = typer.Argument(metavar="RUN", help="Model folder, or folder of a run, to push."),
-    repository: str = typer.Argument(metavar="REPO", help="Name on the Hugging Face hub, as user/name."),
-    licence: str | None = typer.Option(None, help="Licence of the weights, as the hub names it, such as cc-by-4.0."),
-    data: str | None = typer.Option(None, help="What the model was trained on, in words, for its card."),
-    data_licence: str | None = typer.Option(None, help="Licence of the data, in words, for the card."),
-    scores: list[Path] | None = typer.Option(
+    model: str = Argument(metavar="RUN", help="Model folder, or folder of a run, to push."),
+    repository: str = Argument(metavar="REPO", help="Name on the Hugging Face hub, as user/name."),
+    licence: str | None = Option(None, help="Licence of the weights, as the hub names it, such as cc-by-4.0."),
+    data: str | None = Option(None, help="What the model was trained on, in words, for its card."),
+    data_licence: str | None = Option(None, help="Licence of the data, in words, for the card."),
+    scores: list[Path] | None = Option(
         None, help="JSON file of `diptych evaluate --json` for the card; may be given several times."
     ),
-    private: bool = typer.Option(
-        False, "--private", help="Make a new repository private; an old one stays what it is."
-    ),
-    dry_run: bool = typer.Option(False, "--dry-run", help="Write the folder with its card to --out, and push nothing."),
-    out: Path | None = typer.Option(
-        None, help="Folder that --dry-run writes; default: the name of REPO without its user."
-    ),
+    private: bool = Option(False, "--private", help="Make a new repository private; an old one stays what it is."),
+    dry_run: bool = Option(False, "--dry-run", help="Write the folder with its card to --out, and push nothing."),
+    out: Path | None = Option(None, help="Folder that --dry-run writes; default: the name of REPO without its user."),
 ) -> None:
     """Put a model on the Hugging Face hub, with a card of its facts."""
     from diptych.runtime.errors import RecipeError
@@ -54,9 +50,9 @@ def push(
 
 @app.command()
 def export(
-    model: str = typer.Argument(metavar="RUN", help="Model folder, folder of a run, or user/name on the hub."),
-    out: Path = typer.Argument(help="Folder to write the programs, their runner and its facts to."),
-    form: Format = typer.Option(
+    model: str = Argument(metavar="RUN", help="Model folder, folder of a run, or user/name on the hub."),
+    out: Path = Argument(help="Folder to write the programs, their runner and its facts to."),
+    form: Format = Option(
         "onnx", "--format", help="Form of the programs: torch (torch.export) or onnx (for onnxruntime)."
     ),
 ) -> None:

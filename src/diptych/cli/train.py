@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
+from typer import Argument, Option
 
 from diptych.cli.app import Features, Model, Out, Seed, SplitSeed, app, console, hold, open_folder
 from diptych.cli.groups import (
@@ -38,19 +38,19 @@ _SYSTEMS = ", ".join(file.parent.name.replace("_", "-") for file in _FOLDERS)
 class TrainingOptions:
     """What both ways of training take: where regions come from, seeds, keys of the recipe."""
 
-    detector: str | None = typer.Option(
+    detector: str | None = Option(
         None,
         "--detector",
         help="Detector that extracts the regions of data that are no store; default: that of --model.",
     )
     features: Features = None
-    seed: int | None = typer.Option(
+    seed: int | None = Option(
         None,
         "--seed",
         help="Seed of the weights, the order of the data and all that is drawn in training; default: the recipe's.",
     )
     split_seed: SplitSeed = 0
-    settings: list[str] | None = typer.Option(
+    settings: list[str] | None = Option(
         None,
         "--set",
         metavar="KEY=VALUE",
@@ -71,16 +71,14 @@ class TrainingOptions:
 
 @app.command()
 def demo(
-    out: Path = typer.Option(
-        Path("demo"), help="Folder of the demo; the same command continues where it was interrupted."
-    ),
-    fast: bool = typer.Option(
+    out: Path = Option(Path("demo"), help="Folder of the demo; the same command continues where it was interrupted."),
+    fast: bool = Option(
         False, "--fast", help="Run a demo of under 60 seconds, which shows that it works, not how well."
     ),
-    thorough: bool = typer.Option(
+    thorough: bool = Option(
         False, "--thorough", help="Compare 100, 300 and 1,000 labelled scenes over 3 seeds, in about 3 CPU-hours."
     ),
-    system: str = typer.Option("unified-vlp", help=f"System to run, on the world and regions of OUT: {_SYSTEMS}."),
+    system: str = Option("unified-vlp", help=f"System to run, on the world and regions of OUT: {_SYSTEMS}."),
     seed: Seed = 0,
 ) -> None:
     """Draw a world, find its regions, pre-train, fine-tune, caption and answer: the main job, end to end."""
@@ -107,18 +105,16 @@ def demo(
 @grouped
 def pretrain(
     *,
-    recipe: str = typer.Argument(
-        help="Recipe to train by, such as unified-vlp/small/pretrain; `diptych recipes` lists all."
-    ),
-    data: list[str] = typer.Option(
+    recipe: str = Argument(help="Recipe to train by, such as unified-vlp/small/pretrain; `diptych recipes` lists all."),
+    data: list[str] = Option(
         ..., help="Store, or data of your own, whose regions are extracted first; several as NAME=STORE."
     ),
     out: Out,
-    model: str | None = typer.Option(None, help="Model folder to start from; default: random weights."),
-    init: str | None = typer.Option(
+    model: str | None = Option(None, help="Model folder to start from; default: random weights."),
+    init: str | None = Option(
         None, help="File, folder or hub id of BERT's or UniLM's weights to start from; default: random."
     ),
-    vocab: str | None = typer.Option(
+    vocab: str | None = Option(
         None, help="Vocabulary file (vocab.txt) of --init; default: the one beside it, --model's, or a learnt one."
     ),
     given: TrainingOptions,
@@ -151,17 +147,15 @@ def pretrain(
 @grouped
 def finetune(
     *,
-    task: str = typer.Argument(help="Task to learn, such as caption or vqa; an unknown name lists them."),
-    data: Path = typer.Option(
-        ..., help="Store to train on, or data of your own, whose regions are then extracted first."
-    ),
-    model: str = typer.Option(
+    task: str = Argument(help="Task to learn, such as caption or vqa; an unknown name lists them."),
+    data: Path = Option(..., help="Store to train on, or data of your own, whose regions are then extracted first."),
+    model: str = Option(
         ...,
         help="Model folder, folder of a run, or user/name on the Hugging Face hub; "
         "none: without pre-training, by --recipe.",
     ),
     out: Out,
-    recipe: str | None = typer.Option(
+    recipe: str | None = Option(
         None, help="Recipe to train by; default: SYSTEM/small/TASK, with the system of --model."
     ),
     given: TrainingOptions,
@@ -234,11 +228,11 @@ class CaptionSampling:
 @grouped
 def augment(
     *,
-    store: Path = typer.Argument(help="Store whose captions are added to, made by `diptych extract`."),
-    out: Path = typer.Argument(help="New store to write; the same command continues where it was interrupted."),
+    store: Path = Argument(help="Store whose captions are added to, made by `diptych extract`."),
+    out: Path = Argument(help="New store to write; the same command continues where it was interrupted."),
     model: Model,
-    captions: int = typer.Option(2, min=1, help="New captions of each picture at most."),
-    split: str = typer.Option("train", help="Split whose records get new captions; the others are copied."),
+    captions: int = Option(2, min=1, help="New captions of each picture at most."),
+    split: str = Option("train", help="Split whose records get new captions; the others are copied."),
     drawing: CaptionSampling,
     seed: DrawSeed = 0,
     computing: Computing,
