@@ -58,49 +58,33 @@ app.add_typer(storybook, name="storybook")
 MOST_OF_A_PATH = 70  # characters: sockets lie below it, whose names may have 107
 holding = ExitStack()  # the folder that the command writes, held until it ends
 
-SplitSeed = Annotated[int, Option(help="Seed by which data that name no splits are divided into train, val and test.")]
+SplitSeed = Annotated[int, Option(help="Seed that divides data without splits into train, val and test.")]
 Features = Annotated[Path | None, Option(help="File or folder of region features made elsewhere, in any known format.")]
-Out = Annotated[Path, Option(help="Folder of the run; the same command continues a run that was interrupted.")]
+Out = Annotated[Path, Option(help="Folder of the run; the same command resumes an interrupted run.")]
 Model = Annotated[str, Option(help="Model folder, folder of a run, or user/name on the Hugging Face hub.")]
 MaybeModel = Annotated[
-    str | None, Option("--model", help="Model folder, folder of a run, or user/name on the hub; of a service: a name.")
+    str | None,
+    Option("--model", help="Model folder, run folder or user/name on the hub; with --server: its name there."),
 ]
 Address = Annotated[
     str | None,
-    Option(
-        "--gallery",
-        metavar="URL",
-        help="PostgreSQL (postgresql://...) that keeps the vectors of pictures; default: a file in the cache.",
-    ),
+    Option("--gallery", metavar="URL", help="PostgreSQL that keeps the image vectors; default: a file in the cache."),
 ]
-Seed = Annotated[int, Option(min=0, help="Seed of all that is drawn: pictures, words and weights.")]
+Seed = Annotated[int, Option(min=0, help="Seed of all random draws: pictures, words and weights.")]
 Device = Annotated[str, Option(help="Device: auto (a GPU where there is one), cpu, cuda, cuda:N or mps.")]
 Precise = Annotated[
-    str,
-    Option(
-        "--precision",
-        metavar="auto|fp32|bf16",
-        help="Precision of the model's computation; auto: bf16 where the device gains by it.",
-    ),
+    str, Option("--precision", metavar="auto|fp32|bf16", help="Precision of the model; auto: bf16 where it is faster.")
 ]
 DetectorWeights = Annotated[
     Path | None,
-    Option(
-        "--weights",
-        help="File of the weights of a detector or backbone (hf/...: folder of its files); default: downloaded.",
-    ),
+    Option("--weights", help="Weight file of a detector or backbone (hf/...: its folder); default: downloaded."),
 ]
 DetectorBackbone = Annotated[
-    str | None,
-    Option("--backbone", help="For hf: and onnx:, backbone of the features of their boxes, such as timm/NAME."),
+    str | None, Option("--backbone", help="Backbone of the features of hf: and onnx: boxes, such as timm/NAME.")
 ]
 DetectorSettings = Annotated[
     list[str] | None,
-    Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Set a key of the detector, such as cells=14 of a grid or least=36; may be given several times.",
-    ),
+    Option("--set", metavar="KEY=VALUE", help="Set a key of the detector: cells=14 (grid), least=36; repeatable."),
 ]
 AsJson = Annotated[bool, Option("--json", help="Print JSON, one object a line, instead of text.")]
 
@@ -116,7 +100,7 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def main(
     version: bool = Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Print the version and end."
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
     ),
 ) -> None:
     """Pre-train, fine-tune, evaluate and apply vision-language models."""

@@ -27,7 +27,7 @@ from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.processes import PROCESSES
 
 PictureFolder = Annotated[
-    Path | None, Option(help="Folder in which the names of pictures start; default: the folder of the data.")
+    Path | None, Option(help="Folder that image names are relative to; default: that of the data.")
 ]
 
 
@@ -43,14 +43,12 @@ class TokenKind(StrEnum):
 
 @storybook.command("write")
 def storybook_write(
-    folder: Path = Argument(help="Folder to write to; the same command continues where it was interrupted."),
+    folder: Path = Argument(help="Folder to write to; the same command resumes after an interruption."),
     web: int = Option(10_000, help="Scenes of the split web, with one careless caption each, as on the web."),
     train: int = Option(1000, help="Scenes of the split train, with texts for all tasks."),
     val: int = Option(200, help="Scenes of the split val, by which weights are chosen."),
     test: int = Option(600, help="Scenes of the split test, on which models are scored."),
-    test_rare: int = Option(
-        200, help="Scenes of the split test_rare, with kinds in colours that training does not show."
-    ),
+    test_rare: int = Option(200, help="Scenes of the split test_rare, with kinds in colours never shown in training."),
     processes: int = Option(PROCESSES, min=1, help="Processes that draw; the pictures are the same for any number."),
     seed: Seed = 0,
 ) -> None:
@@ -71,9 +69,7 @@ def storybook_show(
     out: Path = Argument(help="PNG file to write the sheet to."),
     split: str = Option("train", help="Split to show: web, train, val, test or test_rare."),
     count: int = Option(12, min=1, max=200, help="Scenes on the sheet, at most 200."),
-    detector: str | None = Option(
-        None, help="Detector folder, to show the regions that it finds instead of the true ones."
-    ),
+    detector: str | None = Option(None, help="Detector folder, to show its regions instead of the true ones."),
     seed: Seed = 0,
 ) -> None:
     """Draw a sheet of scenes with their boxes and words, or with the regions that a detector finds."""
@@ -100,9 +96,7 @@ def storybook_show(
 @storybook.command("detector")
 def storybook_detector(
     out: Path = Argument(help="Folder of the run; the detector is written to OUT/detector."),
-    faster_rcnn: str | None = Option(
-        None, help="Architecture of a torchvision Faster R-CNN to train instead, such as resnet18_fpn."
-    ),
+    faster_rcnn: str | None = Option(None, help="Torchvision Faster R-CNN to train instead, such as resnet18_fpn."),
     steps: int | None = Option(None, min=1, help="Steps to train for; default: those of the recipe."),
     seed: Seed = 0,
 ) -> None:
@@ -141,7 +135,7 @@ def public_data(
 @app.command()
 def check(
     data: Path = Argument(help="Store or model folder to check, or data that `extract` reads."),
-    model: str | None = Option(None, help="Model folder, to check that its features are of the same kind as these."),
+    model: str | None = Option(None, help="Model folder, to check that its features are of the same kind."),
     pictures: PictureFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -171,34 +165,24 @@ def check(
 
 @app.command()
 def extract(
-    data: Path = Argument(help="Manifest, .jsonl, file of a public data set, or folder of pictures, to read."),
-    out: Path = Argument(help="Store to write; the same command continues where it was interrupted."),
+    data: Path = Argument(help="Manifest, .jsonl, file of a public data set, or folder of images, to read."),
+    out: Path = Argument(help="Store to write; the same command resumes after an interruption."),
     detector: str = Option(
-        ...,
-        help="Detector or model folder, torchvision name, grid:BACKBONE, hf:NAME, onnx:FILE, hub:NAME@COMMIT, "
-        "given or ground-truth.",
+        ..., help="Detector or model folder, torchvision name, {grid,hf,onnx,hub}:NAME, given or ground-truth."
     ),
     weights: DetectorWeights = None,
     backbone: DetectorBackbone = None,
     settings: DetectorSettings = None,
-    region_selection: str | None = Option(
-        None, help="Rule by which regions are selected, such as vl-bert or tden; default: the detector's own."
-    ),
+    region_selection: str | None = Option(None, help="Rule that selects regions, as of tden; default: the detector's."),
     pictures: PictureFolder = None,
     features: Features = None,
-    boxes: str | None = Option(None, help="Boxes of features that have none: `whole` gives each the whole picture."),
-    split: str | None = Option(None, help="Split of data that name none; default: --split-seed divides them."),
+    boxes: str | None = Option(None, help="Boxes of features that have none: `whole` gives each the whole image."),
+    split: str | None = Option(None, help="Split of data without splits; default: --split-seed divides them."),
     split_seed: SplitSeed = 0,
-    image_feature: str | None = Option(
-        None, help="Backbone of a feature of the whole picture, such as densenet121; default: no such feature."
-    ),
-    batch: int = Option(16, min=1, help="Pictures that the detector reads at a time."),
-    processes: int | None = Option(
-        None, min=1, help="Processes that extract, or open pictures for a GPU; default: one a core, 4 at most."
-    ),
-    engine: Extracting = Option(
-        Extracting.local, help="Engine that runs it, with the same result: local, or ray (the cluster of RAY_ADDRESS)."
-    ),
+    image_feature: str | None = Option(None, help="Backbone of a whole-image feature (densenet121); default: none."),
+    batch: int = Option(16, min=1, help="Images in a batch of the detector."),
+    processes: int | None = Option(None, min=1, help="Processes that read or extract; default: one a core, up to 4."),
+    engine: Extracting = Option(Extracting.local, help="Engine, with the same result: local, or ray (at RAY_ADDRESS)."),
     device: Device = "auto",
 ) -> None:
     """Extract the regions of every picture into a store, which training reads."""
@@ -222,13 +206,11 @@ def extract(
 def tokens(
     out: Path = Option(..., help="Folder to write tokenizer.json to."),
     data: Path | None = Option(None, help="Store to learn from; its val and test splits are left out."),
-    text: list[Path] | None = Option(
-        None, metavar="FILE", help="Text file to learn from, a sentence a line; may be given several times."
-    ),
+    text: list[Path] | None = Option(None, metavar="FILE", help="Text to learn from, one sentence a line; repeatable."),
     size: int = Option(8000, min=10, max=1_000_000, help="Size of the vocabulary at most, in tokens."),
     keep_case: bool = Option(False, "--keep-case", help="Keep upper case, so that Dog and dog differ."),
     kind: TokenKind = Option(
-        TokenKind.wordpiece, help="Kind of vocabulary: wordpiece as BERT's, or bpe on Moses' words as XGPT's."
+        TokenKind.wordpiece, help="Kind of vocabulary: wordpiece (BERT) or bpe of Moses' words (XGPT)."
     ),
 ) -> None:
     """Learn a vocabulary from the words of a store, of files of text, or of both."""

@@ -26,18 +26,12 @@ if TYPE_CHECKING:
 class Scored:
     """A model, and what it is scored on."""
 
-    model: str | None = Option(
-        None, help="Model folder, folder of a run, or user/name on the Hugging Face hub, to score."
-    )
-    data: Path | None = Option(
-        None, help="Store to score on, or data of your own, whose regions are then extracted first."
-    )
+    model: str | None = Option(None, help="Model folder, run folder or user/name on the Hugging Face hub, to score.")
+    data: Path | None = Option(None, help="Store to score on, or data of your own, whose regions are extracted first.")
     split: str = Option("test", help="Split whose records are scored.")
     predictions: Path | None = Option(None, help="JSON file to write the model's predictions to.")
     submit: str | None = Option(
-        None,
-        metavar="FORM",
-        help="Form of a server, coco, vqa or vcr, in which --predictions is written; nothing is scored then.",
+        None, metavar="FORM", help="Write --predictions in the format of a server, coco, vqa or vcr; nothing is scored."
     )
     features: Features = None
     split_seed: SplitSeed = 0
@@ -48,19 +42,15 @@ class OfResults:
     """A file of results, and what it is scored against."""
 
     results: Path | None = Option(None, help="File of results in COCO's or VQA's format, to score instead of a model.")
-    references: Path | None = Option(None, help="Reference captions (captions_*.json) of a file of caption results.")
+    references: Path | None = Option(None, help="Reference captions (captions_*.json) of caption --results.")
     questions: Path | None = Option(None, help="VQA questions (JSON) of a file of VQA results.")
     annotations: Path | None = Option(None, help="VQA annotations (JSON) with the true answers to --questions.")
-    training: Path | None = Option(
-        None, help="Training captions (captions_*.json), for the blind baseline of a file of results."
-    )
+    training: Path | None = Option(None, help="Training captions (captions_*.json), for a blind baseline of --results.")
     extra_metrics: list[str] | None = Option(
-        None, metavar="NAME", help="Metric to add, METEOR or SPICE, which need Java; may be given several times."
+        None, metavar="NAME", help="METEOR or SPICE as well (need Java); repeatable."
     )
     allow_missing: bool = Option(
-        False,
-        "--allow-missing",
-        help="Score a file of results in which some are missing, and print how many are there.",
+        False, "--allow-missing", help="Score --results though some are missing; print how many."
     )
 
 
@@ -68,25 +58,17 @@ class OfResults:
 class Searching:
     """What a model is scored for, and of retrieval how much of the gallery."""
 
-    task: str | None = Option(None, help="Task to score, where it is not the one that the model was trained for last.")
-    asks: Literal["both", "captions", "pictures"] = Option(
-        "both", help="Retrieval: what is searched for, captions of a picture, pictures of a caption, or both."
-    )
+    task: str | None = Option(None, help="Task to score, if it is not the one the model was last trained for.")
+    asks: Literal["both", "captions", "pictures"] = Option("both", help="Retrieval: search captions, pictures or both.")
     queries: int | None = Option(
-        None, min=1, help="Retrieval: queries each way that are ranked exactly; default: all, or 100 with --shortlist."
+        None, min=1, help="Retrieval: queries ranked in each direction; default: all, or 100 with --shortlist."
     )
-    shortlist: int | None = Option(
-        None, min=1, help="Retrieval: candidates of each query that are scored; default: all."
-    )
+    shortlist: int | None = Option(None, min=1, help="Retrieval: candidates scored for each query; default: all.")
     shortlist_by: str | None = Option(
-        None,
-        metavar="MODEL",
-        help="Retrieval: model with vectors (such as tden) that picks the candidates; default: a regression.",
+        None, metavar="MODEL", help="Retrieval: two-tower model (tden) that picks candidates; default: a regression."
     )
     folds: int = Option(1, min=1, help="Retrieval: galleries that the split is divided into: 5 for COCO's 1k test set.")
-    pairs: Path | None = Option(
-        None, help="Retrieval: folder that keeps the scores of pairs, so that an interrupted run continues."
-    )
+    pairs: Path | None = Option(None, help="Retrieval: folder for the scores of pairs, to resume an interrupted run.")
 
     def extent(self, computing: Computing) -> Extent | None:
         """None where nothing was asked for."""

@@ -14,34 +14,26 @@ from diptych.cli.app import Device, Precise
 if TYPE_CHECKING:
     from diptych.models.decoding import DecodingOptions
 
-Beams = Annotated[int | None, Option(min=1, help="Beams of the search, 1 being greedy; default: the model's recipe.")]
+Beams = Annotated[int | None, Option(min=1, help="Beams of the search, 1 being greedy; default: the recipe's.")]
 LengthBonus = Annotated[
-    float | None, Option(help="Number added to a beam's log-probability for each word; default: the model's recipe.")
+    float | None, Option(help="Number added to a beam's log-probability for each word; default: the recipe's.")
 ]
 LengthPenalty = Annotated[
-    float | None,
-    Option(help="Exponent of the words by which a beam's log-probability is divided; default: the model's recipe."),
+    float | None, Option(help="Power of the length that divides a beam's log-probability; default: the recipe's.")
 ]
-Sample = Annotated[bool, Option("--sample", help="Draw words at random instead of searching for the likeliest.")]
+Sample = Annotated[bool, Option("--sample", help="Sample words at random instead of searching for the likeliest.")]
 Temperature = Annotated[
-    float | None,
-    Option(help="Temperature of drawn words; below 1 likely words become likelier; default: the model's recipe."),
+    float | None, Option(help="Temperature of sampling; below 1 favours likely words; default: the recipe's.")
 ]
-TopK = Annotated[int | None, Option(help="Draw each word from this many likeliest ones; default: the model's recipe.")]
+TopK = Annotated[int | None, Option(help="Sample each word from this many likeliest ones; default: the recipe's.")]
 TopP = Annotated[
-    float | None,
-    Option(help="Draw each word from the fewest that have this probability together; default: the model's recipe."),
+    float | None, Option(help="Sample from the likeliest words of this total share; default: the recipe's.")
 ]
-DrawSeed = Annotated[int, Option("--seed", min=0, help="Seed of the words that are drawn.")]
-MinWords = Annotated[int | None, Option(help="Words of a caption at least; default: the model's recipe.")]
-MaxWords = Annotated[
-    int | None, Option(help="Words of a caption at most, its end counted as one; default: the model's recipe.")
-]
+DrawSeed = Annotated[int, Option("--seed", min=0, help="Seed of the sampled words.")]
+MinWords = Annotated[int | None, Option(help="Fewest words of a caption; default: the recipe's.")]
+MaxWords = Annotated[int | None, Option(help="Most words of a caption, its end counted as one; default: the recipe's.")]
 NoRepeatNgram = Annotated[
-    int | None,
-    Option(
-        min=1, metavar="N", help="Forbid that N words in a row come twice in a caption; default: the model's recipe."
-    ),
+    int | None, Option(min=1, metavar="N", help="Never repeat N words in a row in a caption; default: the recipe's.")
 ]
 
 

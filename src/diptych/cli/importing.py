@@ -14,29 +14,17 @@ DETECTOR = "detector"
 def import_(
     system: str = Argument(help="System whose code wrote the checkpoint, or `detector`; an unknown name lists them."),
     file: Path = Argument(
-        help="Official checkpoint; of a detector its file, hub:NAME@COMMIT, grid:NAME, hf:NAME or onnx:FILE."
+        help="Official checkpoint; of a detector FILE, hub:NAME@COMMIT, grid:NAME, hf:NAME, onnx:FILE."
     ),
     out: Path = Argument(help="Model folder or detector folder to write."),
-    vocab: Path | None = Option(
-        None, help="Vocabulary file of the model: that of the BERT which it began from, such as bert-base-uncased's."
-    ),
+    vocab: Path | None = Option(None, help="Vocabulary file of the BERT that the model started from (vocab.txt)."),
     uncased: bool | None = Option(
-        None,
-        "--uncased/--cased",
-        help="Whether texts are lower-cased for the vocabulary; default: as the system was released.",
+        None, "--uncased/--cased", help="Lower-case texts or not; default: as the system did."
     ),
-    class_names: Path | None = Option(
-        None, help="File with the names of a detector's classes, one a line (objects_vocab.txt)."
-    ),
-    detector: str | None = Option(
-        None, help="For a model: the detector folder that makes its features, so that it reads photographs."
-    ),
-    any_detector: bool = Option(
-        False, "--any-detector", help="Take a --detector that is not the one of the released models."
-    ),
-    answers: Path | None = Option(
-        None, help="For a model that answers: its list of answers, one a line, .json or .pkl."
-    ),
+    class_names: Path | None = Option(None, help="Class names of a detector, one a line (objects_vocab.txt)."),
+    detector: str | None = Option(None, help="For a model: folder of the detector that makes its features."),
+    any_detector: bool = Option(False, "--any-detector", help="Accept a --detector other than the released models'."),
+    answers: Path | None = Option(None, help="For a model that answers: its answers, one a line, .json or .pkl."),
     settings: DetectorSettings = None,
     weights: DetectorWeights = None,
     backbone: DetectorBackbone = None,

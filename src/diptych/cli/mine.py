@@ -37,32 +37,21 @@ class Running:
     processes: int = Option(PROCESSES, min=1, help="Shards that run at once.")
     until: str = Option("keep", help="Last stage to run: pages, fetch, decode, score or keep.")
     assignments: list[str] | None = Option(
-        None,
-        "--set",
-        metavar="KEY=VALUE",
-        help="Set a rule, such as rules.sides=400 or rules.sides=off; may be given several times.",
+        None, "--set", metavar="KEY=VALUE", help="Set a rule: rules.sides=400, rules.sides=off; repeatable."
     )
-    offline: bool = Option(False, "--offline", help="Take only the pictures that the inputs hold, and fetch none.")
-    retry_failed: bool = Option(
-        False, "--retry-failed", help="Fetch again what failed for a passing reason, such as a timeout."
-    )
-    seed: int = Option(0, "--seed", help="Seed of the random draws.")
+    offline: bool = Option(False, "--offline", help="Take only the images in the inputs, and fetch none.")
+    retry_failed: bool = Option(False, "--retry-failed", help="Fetch again what failed temporarily, as by a timeout.")
+    seed: int = Option(0, help="Seed of the random draws.")
 
 
 @dataclass(frozen=True)
 class Judging:
     """What scores pairs and pictures."""
 
-    scorer: str = Option(
-        "none", "--scorer", help="Scorer folder from `diptych mine scorer`, or none to keep every pair."
-    )
-    realism: str | None = Option(
-        None, help="Judge of realism: a judge folder, hub:ID or module:function; default: none."
-    )
-    nsfw: str | None = Option(
-        None, help="Judge of unsafe pictures: a judge folder, hub:ID or module:function; default: none."
-    )
-    no_nsfw: bool = Option(False, "--no-nsfw", help="Run without an NSFW judge; run and report then say «not judged».")
+    scorer: str = Option("none", help="Scorer folder from `diptych mine scorer`, or none to keep every pair.")
+    realism: str | None = Option(None, help="Judge of realism: folder, hub:ID or module:function; default: none.")
+    nsfw: str | None = Option(None, help="Judge of unsafe images: folder, hub:ID or module:function; default: none.")
+    no_nsfw: bool = Option(False, "--no-nsfw", help="Run without an NSFW judge; the report then shows «not judged».")
 
     def judges(self) -> dict[str, str]:
         """By what they judge. Raises DiptychError where --nsfw and --no-nsfw do not agree."""
@@ -78,23 +67,13 @@ class Judging:
 class Keeping:
     """Which pictures and texts are kept."""
 
-    licence: str | None = Option(
-        None, help="Keep only pictures of this licence; cc is any of Creative Commons; default: all."
-    )
-    refuse: list[Path] | None = Option(
-        None, help="File of hosts, addresses, sha256 or dHash to drop; may be given several times."
-    )
-    exclude: list[Path] | None = Option(
-        None, help="Store or data whose val and test pictures are dropped; may be given several times."
-    )
+    licence: str | None = Option(None, help="Keep only images of this licence (cc: Creative Commons); default: all.")
+    refuse: list[Path] | None = Option(None, help="File of hosts, addresses, sha256 or dHash to drop; repeatable.")
+    exclude: list[Path] | None = Option(None, help="Store or data whose val and test images are dropped; repeatable.")
     words: Path | None = Option(None, help="File of bad words, one a line, in place of the short list.")
     vocab: Path | None = Option(None, help="Vocabulary that texts are held against, such as BERT's vocab.txt.")
-    tars: Path | None = Option(
-        None, help="Folder to write WebDataset tars to as well, named as img2dataset names them."
-    )
-    max_pairs_per_host: int | None = Option(
-        None, "--max-pairs-per-host", min=1, help="Pairs of one host at most; default: no limit."
-    )
+    tars: Path | None = Option(None, help="Folder for WebDataset tars as well, named as img2dataset names them.")
+    max_pairs_per_host: int | None = Option(None, min=1, help="Most pairs of one host; default: no limit.")
 
     def settings(self) -> dict[str, Any]:
         """Those of the section `keep`."""
@@ -106,17 +85,13 @@ class Fetching:
     """How pictures are fetched."""
 
     contact: str = Option("", help="Page or e-mail address by which hosts can reach you, sent in the user agent.")
-    connections_per_host: int = Option(
-        2, "--connections-per-host", min=1, help="Requests to one host that run at once."
-    )
+    connections_per_host: int = Option(2, min=1, help="Requests to one host at once.")
     rate: float = Option(1.0, min=0.001, help="Requests a second to one host.")
-    at_once: int = Option(64, min=1, help="Requests that run at once in one process.")
-    allow: list[str] | None = Option(
-        None, metavar="NETWORK", help="Network to allow though it is not public, such as 127.0.0.0/8."
-    )
-    port: list[int] | None = Option(None, help="Port to allow besides 80 and 443; may be given several times.")
+    at_once: int = Option(64, min=1, help="Requests at once in one process.")
+    allow: list[str] | None = Option(None, metavar="NETWORK", help="Private network to allow, such as 127.0.0.0/8.")
+    port: list[int] | None = Option(None, help="Port to allow in addition to 80 and 443; repeatable.")
     resolve: list[str] | None = Option(
-        None, metavar="NAME=ADDRESS:PORT", help="Address of a host name, such as *.test=127.0.0.1:8080 for many."
+        None, metavar="NAME=ADDRESS:PORT", help="Address of a host, such as *.test=127.0.0.1:80."
     )
 
     def settings(self) -> dict[str, Any]:
@@ -131,7 +106,7 @@ class Fetching:
 def mine_run(
     *,
     inputs: list[Path] = Argument(
-        help="WARC files, folders of .html, lists of addresses, img2dataset tars or .jsonl to read."
+        help="WARC files, folders of .html, address lists, img2dataset tars or .jsonl files."
     ),
     out: Path = Option(..., help="Folder to write to; the same command continues where it was interrupted."),
     running: Running,
@@ -233,9 +208,7 @@ def _progress() -> Any:
 def storybook_web(
     folder: Path = Argument(help="Folder to write the test web to."),
     pages: int = Option(5000, min=1, help="Pages to write; a folder that has them already is left as it is."),
-    serve: int | None = Option(
-        None, metavar="PORT", help="Port of 127.0.0.1 on which to serve all its hosts; default: only write."
-    ),
+    serve: int | None = Option(None, metavar="PORT", help="Port of 127.0.0.1 to serve its hosts on; default: none."),
     processes: int = Option(PROCESSES, min=1, help="Processes that draw; the pages are the same for any number."),
     seed: Seed = 0,
 ) -> None:
@@ -259,9 +232,7 @@ def mine_scorer(
     out: Path = Option(..., help="Scorer folder to write."),
     model: str | None = Option(None, help="Model that matches texts and pictures; default: no such feature."),
     detector: str | None = Option(None, help="Detector of the objects that texts name; default: no such feature."),
-    precision: float = Option(
-        0.9, min=0, max=1, help="Share of the pairs kept that should be true, on labels held out."
-    ),
+    precision: float = Option(0.9, min=0, max=1, help="Wanted share of true pairs among the kept, on held-out labels."),
 ) -> None:
     """Train the weak semantic model, which tells texts that are about their pictures, on a few labels."""
     from diptych.mining.scorer import train_scorer
@@ -284,9 +255,7 @@ def mine_scorer(
 def mine_judge(
     folder: Path = Argument(help="Folder with one subfolder of pictures a class: natural or safe, and others."),
     out: Path = Option(..., help="Judge folder to write."),
-    backbone: str | None = Option(
-        None, help="Network whose features it learns on too: resnet18, timm/NAME, open_clip/NAME or hf/NAME."
-    ),
+    backbone: str | None = Option(None, help="Network of more features: resnet18, timm/NAME, open_clip/NAME, hf/NAME."),
     weights: Path | None = Option(None, help="File with the backbone's weights, not to download them."),
 ) -> None:
     """Train a picture filter for --realism or --nsfw from a folder of examples."""

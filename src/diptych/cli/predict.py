@@ -30,19 +30,12 @@ if TYPE_CHECKING:
     from diptych.tasks.interface import Form, Prediction, TaskAnswer, TaskInterface
 
 IN_FLIGHT = 16  # requests to a service at once, and pictures in a batch
-Pictures = Annotated[list[str], Argument(help="Picture files, folders, or patterns such as 'photos/*.jpg'.")]
-OnePicture = Annotated[Path, Argument(help="Picture file to read.")]
-Server = Annotated[
-    str | None,
-    Option(metavar="URL", help="Address of a running service (diptych serve) to ask instead of opening a model."),
-]
-Show = Annotated[
-    Path | None, Option(help="Folder to write each picture to, with its regions and their weights drawn in.")
-]
-Lines = Annotated[Path | None, Option(help="File to write the answers to; default: they are printed.")]
-Boxed = Annotated[
-    Path | None, Option(help="PNG file to write the picture with the box to; default: PICTURE-found.png.")
-]
+Pictures = Annotated[list[str], Argument(help="Image files, folders, or patterns such as 'photos/*.jpg'.")]
+OnePicture = Annotated[Path, Argument(help="Image file to read.")]
+Server = Annotated[str | None, Option(metavar="URL", help="Address of a service (diptych serve) to ask instead.")]
+Show = Annotated[Path | None, Option(help="Folder to write each image to, with its regions and their weights drawn.")]
+Lines = Annotated[Path | None, Option(help="File to write the answers to; default: print them.")]
+Boxed = Annotated[Path | None, Option(help="PNG file to write the image with the box to; default: PICTURE-found.png.")]
 USUAL = {"as_json": False, "device": "auto", "precision": "auto"}
 Refuse = Callable[[object, DataError], object]
 

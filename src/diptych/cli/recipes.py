@@ -21,13 +21,11 @@ if TYPE_CHECKING:
 @app.command()
 def recipes(
     pattern: str | None = Argument(
-        None, help="Part of a name or pattern such as 'tden/*/pretrain' to list, or a whole name to show; default: all."
+        None, help="Recipe to show, or part of a name or pattern ('tden/*/pretrain') to list; default: all."
     ),
-    system: str | None = Option(None, help="List those of one system, or the tables of its paper: such as xgpt."),
-    task: str | None = Option(None, help="List those that teach or score one task, such as caption."),
-    table: int | None = Option(
-        None, min=1, help="List the rows of the papers' tables of this number, with what to type for each."
-    ),
+    system: str | None = Option(None, help="List the recipes of one system, or its paper's tables: such as xgpt."),
+    task: str | None = Option(None, help="List the recipes that train or score one task, such as caption."),
+    table: int | None = Option(None, min=1, help="List rows of the papers' tables of this number, with commands."),
     as_json: bool = Option(False, "--json", help="Print the list as one JSON array."),
 ) -> None:
     """List the recipes or rows of the papers' tables, or show one recipe with all its keys as `--set` takes them."""

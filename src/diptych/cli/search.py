@@ -19,19 +19,13 @@ from diptych.runtime.terminal import printable
 def search(
     *,
     query: str = Argument(help="Text to search for, such as 'a red kite over a beach'."),
-    pictures: Path = Option(..., help="Folder of pictures to search, with its subfolders."),
+    pictures: Path = Option(..., help="Folder of images to search, with its subfolders."),
     model: Model,
-    most: int = Option(12, min=1, help="Pictures to show, the best first."),
-    out: Path | None = Option(None, help="PNG file to write the pictures to, beside an HTML page of the same name."),
-    cache: Path | None = Option(
-        None, help="Folder that keeps the regions of the pictures for the next search; default: in the user's cache."
-    ),
-    shortlist: int | None = Option(
-        None, min=1, help="Pictures that --model ranks, picked by --shortlist-by; default: all."
-    ),
-    shortlist_by: str | None = Option(
-        None, metavar="MODEL", help="Model with vectors (such as tden) that picks the shortlist."
-    ),
+    most: int = Option(12, min=1, help="Images to show, the best first."),
+    out: Path | None = Option(None, help="PNG file to write the images to, next to an HTML page of the same name."),
+    cache: Path | None = Option(None, help="Folder that keeps the images' regions; default: in the user's cache."),
+    shortlist: int | None = Option(None, min=1, help="Images that --shortlist-by picks for --model; default: all."),
+    shortlist_by: str | None = Option(None, metavar="MODEL", help="Two-tower model (tden) that picks the shortlist."),
     gallery: Address = None,
     features: Features = None,
     computing: Computing,

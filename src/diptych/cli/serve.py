@@ -28,18 +28,16 @@ TOKEN = "DIPTYCH_TOKEN"
 def serve(
     *,
     models: list[str] = Argument(metavar="MODEL", help="Model folders, folders of runs, or user/name on the hub."),
-    pictures: Path | None = Option(None, help="A folder of pictures that can be searched; needs a model of retrieval."),
+    pictures: Path | None = Option(None, help="Folder of images that can be searched; needs a retrieval model."),
     gallery: Address = None,
     features: Features = None,
     host: str = Option("127.0.0.1", help="Address to listen on; any but loopback needs a token."),
-    port: int = Option(8000, min=0, max=65535, help="Port to listen on; 0 takes any that is free."),
+    port: int = Option(8000, min=0, max=65535, help="Port to listen on; 0 takes any free one."),
     deadline: float = Option(10, min=0.1, help="Seconds within which a request is answered or refused."),
     queue: int = Option(64, min=1, help="Requests that may wait; more are refused with 503."),
-    batch: int = Option(16, min=1, help="Requests that share a pass of a model."),
-    token_file: Path | None = Option(None, help=f"File with the token that requests have to carry; default: ${TOKEN}."),
-    allow_host: list[str] | None = Option(
-        None, metavar="NAME", help="A name by which the service is asked, as behind a proxy."
-    ),
+    batch: int = Option(16, min=1, help="Most requests in one batch of a model."),
+    token_file: Path | None = Option(None, help=f"File with the token that requests need; default: ${TOKEN}."),
+    allow_host: list[str] | None = Option(None, metavar="NAME", help="Host name of the service behind a proxy."),
     computing: Computing,
 ) -> None:
     """Answer requests over HTTP, and show a page to try the models."""

@@ -18,10 +18,8 @@ def push(
     licence: str | None = Option(None, help="Licence of the weights, as the hub names it, such as cc-by-4.0."),
     data: str | None = Option(None, help="What the model was trained on, in words, for its card."),
     data_licence: str | None = Option(None, help="Licence of the data, in words, for the card."),
-    scores: list[Path] | None = Option(
-        None, help="JSON file of `diptych evaluate --json` for the card; may be given several times."
-    ),
-    private: bool = Option(False, "--private", help="Make a new repository private; an old one stays what it is."),
+    scores: list[Path] | None = Option(None, help="JSON file of `diptych evaluate --json` for the card; repeatable."),
+    private: bool = Option(False, "--private", help="Make a new repository private; an existing one does not change."),
     dry_run: bool = Option(False, "--dry-run", help="Write the folder with its card to --out, and push nothing."),
     out: Path | None = Option(None, help="Folder that --dry-run writes; default: the name of REPO without its user."),
 ) -> None:
@@ -51,10 +49,8 @@ def push(
 @app.command()
 def export(
     model: str = Argument(metavar="RUN", help="Model folder, folder of a run, or user/name on the hub."),
-    out: Path = Argument(help="Folder to write the programs, their runner and its facts to."),
-    form: Format = Option(
-        "onnx", "--format", help="Form of the programs: torch (torch.export) or onnx (for onnxruntime)."
-    ),
+    out: Path = Argument(help="Folder to write the programs and their runner to."),
+    form: Format = Option("onnx", "--format", help="Format of the programs: torch (torch.export) or onnx."),
 ) -> None:
     """Write a model as programs that run without Diptych."""
     from diptych.serving.export.write import export

@@ -38,23 +38,12 @@ _SYSTEMS = ", ".join(file.parent.name.replace("_", "-") for file in _FOLDERS)
 class TrainingOptions:
     """What both ways of training take: where regions come from, seeds, keys of the recipe."""
 
-    detector: str | None = Option(
-        None,
-        "--detector",
-        help="Detector that extracts the regions of data that are no store; default: that of --model.",
-    )
+    detector: str | None = Option(None, help="Detector for data that is not a store; default: that of --model.")
     features: Features = None
-    seed: int | None = Option(
-        None,
-        "--seed",
-        help="Seed of the weights, the order of the data and all that is drawn in training; default: the recipe's.",
-    )
+    seed: int | None = Option(None, help="Seed of weights, data order and random draws; default: the recipe's.")
     split_seed: SplitSeed = 0
     settings: list[str] | None = Option(
-        None,
-        "--set",
-        metavar="KEY=VALUE",
-        help="Set a key of the recipe, such as optimizer.lr=3e-4; may be given several times.",
+        None, "--set", metavar="KEY=VALUE", help="Set a key of the recipe: optimizer.lr=3e-4; repeatable."
     )
 
     def assignments(self, **options: str | None) -> list[str]:
@@ -71,14 +60,12 @@ class TrainingOptions:
 
 @app.command()
 def demo(
-    out: Path = Option(Path("demo"), help="Folder of the demo; the same command continues where it was interrupted."),
-    fast: bool = Option(
-        False, "--fast", help="Run a demo of under 60 seconds, which shows that it works, not how well."
-    ),
+    out: Path = Option(Path("demo"), help="Folder of the demo; the same command resumes after an interruption."),
+    fast: bool = Option(False, "--fast", help="Run a demo of under 60 seconds, to show that it works, not how well."),
     thorough: bool = Option(
-        False, "--thorough", help="Compare 100, 300 and 1,000 labelled scenes over 3 seeds, in about 3 CPU-hours."
+        False, "--thorough", help="Compare 100 to 1,000 labelled scenes over 3 seeds (3 CPU-hours)."
     ),
-    system: str = Option("unified-vlp", help=f"System to run, on the world and regions of OUT: {_SYSTEMS}."),
+    system: str = Option("unified-vlp", help=f"System to run: {_SYSTEMS}, or one of an installed package."),
     seed: Seed = 0,
 ) -> None:
     """Draw a world, find its regions, pre-train, fine-tune, caption and answer: the main job, end to end."""
@@ -106,17 +93,11 @@ def demo(
 def pretrain(
     *,
     recipe: str = Argument(help="Recipe to train by, such as unified-vlp/small/pretrain; `diptych recipes` lists all."),
-    data: list[str] = Option(
-        ..., help="Store, or data of your own, whose regions are extracted first; several as NAME=STORE."
-    ),
+    data: list[str] = Option(..., help="Store, or data of your own, to extract first; several as NAME=STORE."),
     out: Out,
     model: str | None = Option(None, help="Model folder to start from; default: random weights."),
-    init: str | None = Option(
-        None, help="File, folder or hub id of BERT's or UniLM's weights to start from; default: random."
-    ),
-    vocab: str | None = Option(
-        None, help="Vocabulary file (vocab.txt) of --init; default: the one beside it, --model's, or a learnt one."
-    ),
+    init: str | None = Option(None, help="File, folder or hub id of BERT or UniLM weights; default: random."),
+    vocab: str | None = Option(None, help="Vocabulary of --init; default: that next to it, --model's or a learnt one."),
     given: TrainingOptions,
 ) -> None:
     """Pre-train a model on pictures and their captions."""
@@ -148,16 +129,10 @@ def pretrain(
 def finetune(
     *,
     task: str = Argument(help="Task to learn, such as caption or vqa; an unknown name lists them."),
-    data: Path = Option(..., help="Store to train on, or data of your own, whose regions are then extracted first."),
-    model: str = Option(
-        ...,
-        help="Model folder, folder of a run, or user/name on the Hugging Face hub; "
-        "none: without pre-training, by --recipe.",
-    ),
+    data: Path = Option(..., help="Store to train on, or data of your own, whose regions are extracted first."),
+    model: str = Option(..., help="Model folder, run folder or user/name on the hub; none: start from --recipe."),
     out: Out,
-    recipe: str | None = Option(
-        None, help="Recipe to train by; default: SYSTEM/small/TASK, with the system of --model."
-    ),
+    recipe: str | None = Option(None, help="Recipe to train by; default: SYSTEM/small/TASK of --model's system."),
     given: TrainingOptions,
 ) -> None:
     """Teach a pre-trained model a task, on a store or on data of your own."""
@@ -229,9 +204,9 @@ class CaptionSampling:
 def augment(
     *,
     store: Path = Argument(help="Store whose captions are added to, made by `diptych extract`."),
-    out: Path = Argument(help="New store to write; the same command continues where it was interrupted."),
+    out: Path = Argument(help="New store to write; the same command resumes after an interruption."),
     model: Model,
-    captions: int = Option(2, min=1, help="New captions of each picture at most."),
+    captions: int = Option(2, min=1, help="Most new captions of each image."),
     split: str = Option("train", help="Split whose records get new captions; the others are copied."),
     drawing: CaptionSampling,
     seed: DrawSeed = 0,
