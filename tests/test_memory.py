@@ -121,7 +121,7 @@ def test_memory_at_its_limit_is_a_sentence(tmp_path: Path) -> None:
         [sys.executable, "-c", LIMITED, str(tmp_path / "large.json")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("diptych: memory is at its limit (MemoryError); ask for less at once: ")
+    assert done.stderr.startswith("diptych: memory is at its limit (MemoryError); use less at once: ")
     assert done.stderr.count("\n") == 1
 
 

@@ -75,10 +75,8 @@ def test_an_output_that_takes_nothing_is_named() -> None:
             check=False,
         )
     assert done.returncode == 1
-    assert done.stderr == (
-        "diptych: what is printed or written cannot be: No space left on device; make room and run the same command "
-        "again\n"
-    )
+    wanted = "cannot print or write: No space left on device; make room and run the same command again"
+    assert done.stderr == f"diptych: {wanted}\n"
 
 
 def test_an_output_that_nobody_reads_ends_in_silence() -> None:

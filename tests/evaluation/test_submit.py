@@ -154,4 +154,4 @@ def test_what_no_server_takes_is_refused(store: Store, captioner: ModelFolder, t
 def test_what_does_not_go_with_a_servers_form(others: list[str]) -> None:
     ended = CliRunner().invoke(app, ["evaluate", "--model", "m", "--data", "d", "--submit", "vqa", *others])
     assert isinstance(ended.exception, RecipeError)
-    assert "--submit vqa writes what --model says to a file, --predictions FILE" in str(ended.exception)
+    assert "--submit vqa writes the predictions of --model to --predictions FILE" in str(ended.exception)

@@ -85,7 +85,7 @@ def test_captions_are_scored_as_they_are_asked_for(
 
 def test_ways_of_writing_are_of_captions(captioner: Path, world: Path, run: Callable[..., Result]) -> None:
     result = run("evaluate", "--results", "none.json", "--beams", 3)
-    assert (result.code, "--beams and its like are of --model" in result.error) == (2, True)
+    assert (result.code, "--beams and other decoding options need --model" in result.error) == (2, True)
     result = run("evaluate", "--model", captioner, "--data", world, "--task", "retrieval", "--beams", 3)
     assert result.code == 2
     result = run("evaluate", "--model", captioner, "--data", world, "--sample", "--beams", 3)

@@ -16,11 +16,11 @@ def test_a_task_is_learnt_from_nothing(run: Callable[..., Result], tmp_path: Pat
     asked = ("finetune", "vqa", "--model", "none", "--data", tmp_path / "store", "--out", tmp_path / "run")
     result = run(*asked)
     assert result.code != 0
-    assert "--recipe says what is trained" in result.error
+    assert "Missing --recipe: --model none starts from random weights" in result.error
     result = run(*asked, "--recipe", "vl-bert/small/caption")
     assert result.code != 0
     result = run(*asked, "--recipe", "vl-bert/small/retrieval")
-    assert "teaches retrieval, and the task is vqa" in result.error
+    assert "trains retrieval, and the task is vqa" in result.error
     result = run(*asked, "--recipe", "vl-bert/vqa")
     assert "begins, as in the paper, from BERT base" in result.error
     assert not (tmp_path / "run").exists(), "nothing is written before"

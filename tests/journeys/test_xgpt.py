@@ -188,4 +188,4 @@ def test_a_vocabulary_of_plain_text(tmp_path: Path, run: Callable[..., Result]) 
     learnt = Tokens.load(tmp_path / "made")
     assert len(learnt.encode("zebra quiet lake")) == 3, "words of both files stay whole"
     result = run("tokens", "--out", tmp_path / "none")
-    assert (result.code, "give --data STORE, --text FILE, or both" in result.error) == (2, True), result.error
+    assert (result.code, "Missing --data STORE or --text FILE" in result.error) == (2, True), result.error

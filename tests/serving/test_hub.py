@@ -155,7 +155,7 @@ def test_a_dry_run_writes_what_would_be_pushed(model: Predictor, stub: Hub, tmp_
     push(model, "--dry-run", "--out", tmp_path / "kites")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(RecipeError, match="mine exists and is no folder of `diptych push`"):
+    with pytest.raises(RecipeError, match="mine exists and is not a folder of `diptych push`"):
         push(model, "--dry-run", "--out", tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.txt").exists()
 
@@ -233,7 +233,7 @@ def test_paths_of_this_machine_are_named_before_the_world_reads_them(model: Pred
     recipe = model.folder.recipe.model_copy(update={"init": "/home/me/secret/bert.bin"})
     folder = type(model.folder)(**{**vars(model.folder), "recipe": recipe}).save(tmp_path / "model")
     app(["push", str(folder.folder), "me/kites", "--dry-run", "--out", str(tmp_path / "out")], standalone_mode=False)
-    assert "which the world could read: init=/home/me/secret/bert.bin" in capsys.readouterr().err
+    assert "which will be public: init=/home/me/secret/bert.bin" in capsys.readouterr().err
 
 
 def test_a_link_to_a_private_file_is_not_pushed(model: Predictor, stub: Hub, tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ def test_what_was_begun_is_ended_when_the_process_is_told_to_stop(model):
 def test_a_service_for_other_machines_wants_a_token(model, tmp_path, monkeypatch):
     monkeypatch.delenv("DIPTYCH_TOKEN", raising=False)
     folder = str(model.folder.folder)
-    with pytest.raises(RecipeError, match=r"--host 0.0.0.0 lets other machines ask, and there is no token"):
+    with pytest.raises(RecipeError, match=r"--host 0.0.0.0 is open to other machines, and there is no token"):
         app(["serve", folder, "--host", "0.0.0.0"], standalone_mode=False)
     (tmp_path / "token").write_text("\n")
     with pytest.raises(RecipeError, match="is empty; write the token"):
@@ -250,7 +250,7 @@ def test_a_port_that_is_taken_is_told(model):
 
 def test_pictures_want_a_model_that_searches(tmp_path):
     make_model(tmp_path, ["word"])
-    with pytest.raises(RecipeError, match=r"--pictures .* wants a model that searches, and none of .* does; add one"):
+    with pytest.raises(RecipeError, match=r"--pictures .* needs a model that searches, and none of .* does; train one"):
         app(["serve", str(tmp_path / "model"), "--pictures", str(tmp_path), "--port", "0"], standalone_mode=False)
 
 

@@ -1,7 +1,7 @@
-"""The command line: verbs, their options, and how errors are shown. What a verb does lives elsewhere.
+"""The command line: verbs, their options, and how errors are shown. The work of a verb is in other rooms.
 
-Exit codes: 0 done, 1 failed, 2 used wrongly, 75 stopped and saved (the same command goes on), 130 interrupted.
-Heavy imports stand inside the verbs, so that `--help` takes no time.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped and saved (the same command resumes), 130 interrupted.
+Heavy imports are inside the verbs, so that `--help` is quick.
 """
 
 import errno
@@ -11,7 +11,7 @@ from contextlib import suppress
 from io import TextIOWrapper
 
 from diptych.cli import data, evaluate, importing, mine, plot, predict, recipes, search, serve, share, train  # noqa: F401
-from diptych.cli.app import app, holding
+from diptych.cli.app import app, locks
 from diptych.cli.predict import TaskVerbs
 from diptych.runtime.errors import DiptychError, Stopped, Terminated
 from diptych.runtime.memory import is_spent, keep_freed_memory, sleep_while_waiting
@@ -20,14 +20,14 @@ from diptych.runtime.terminal import columns, printable
 
 __all__ = ["TaskVerbs", "app", "main"]
 app.info.cls = TaskVerbs
-TRAINING = (["pretrain"], ["finetune"], ["demo"], ["storybook"])  # a step is 10% slower where threads sleep between
+TRAINING = (["pretrain"], ["finetune"], ["demo"], ["storybook"])  # a step is 10% slower if idle threads sleep
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def main() -> None:
     """Run the command line; errors become one message on standard error and an exit code."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # what it cannot encode is escaped, and ends nothing
+        if isinstance(stream, TextIOWrapper):  # escape what the terminal cannot encode instead of failing
             stream.reconfigure(errors="backslashreplace")
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     keep_freed_memory()
@@ -42,15 +42,15 @@ def main() -> None:
 
 
 def run_verb(arguments: list[str], debug: bool) -> int:
-    """The exit code."""
+    """Run one command and return its exit code; with `debug`, unexpected and known errors keep their traceback."""
     try:
-        with holding:
+        with locks:
             torchrun_processes()
             app(arguments, terminal_width=columns(sys.stdout))
     except SystemExit as ended:
-        return 0 if isinstance(ended.__context__, BrokenPipeError) else int(ended.code or 0)  # click makes it an exit
+        return 0 if isinstance(ended.__context__, BrokenPipeError) else int(ended.code or 0)  # by click
     except Terminated:
-        print("diptych: stopped; the same command goes on from here", file=sys.stderr)
+        print("diptych: stopped; the same command resumes from here", file=sys.stderr)
         return Stopped.exit_code
     except KeyboardInterrupt:
         return 130
@@ -58,41 +58,40 @@ def run_verb(arguments: list[str], debug: bool) -> int:
         if debug:
             raise
         known = isinstance(error, DiptychError)
-        lines = f"diptych: {error if known else _unforeseen(error)}".splitlines()
+        lines = f"diptych: {error if known else _unexpected(error)}".splitlines()
         print("\n".join(map(printable, lines)), file=sys.stderr)
         return error.exit_code if isinstance(error, DiptychError) else 1
     return 0
 
 
 def _flushed(code: int) -> int:
-    """All that was printed is out; else Python would complain at its end, with a code of its own."""
+    """Flush standard output and return the exit code; a failure at exit would replace it by Python's own."""
     try:
         sys.stdout.flush()
     except OSError as error:
-        with suppress(OSError):  # what is left of it goes nowhere
+        with suppress(OSError):  # discard the rest
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return code
-        print(f"diptych: {_unforeseen(error)}", file=sys.stderr)
+        print(f"diptych: {_unexpected(error)}", file=sys.stderr)
         return 1
     return code
 
 
-def _unforeseen(error: Exception) -> str:
+def _unexpected(error: Exception) -> str:
+    """Describe an error that no room raises on purpose, with what the user can do."""
     if is_spent(error):
-        return (
-            f"memory is at its limit ({(str(error).splitlines() or [type(error).__name__])[0][:200]}); ask for less at "
-            "once: a smaller --set training.micro_batch, --processes 1, or smaller files"
-        )
+        first = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        advice = "use less at once: a smaller --set training.micro_batch, --processes 1, or smaller files"
+        return f"memory is at its limit ({first}); {advice}"
     if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:
-        return f"what is printed or written cannot be: {error.strerror}; make room and run the same command again"
+        return f"cannot print or write: {error.strerror}; make room and run the same command again"
     if isinstance(error, OSError) and error.filename is not None:
-        return f"cannot use {error.filename}: {error.strerror}; give another place"
+        return f"cannot use {error.filename}: {error.strerror}; give another path"
     from diptych.runtime.plugins import plugin_at_fault
 
     if (plugin := plugin_at_fault(error)) is not None:
-        return (
-            f"{type(error).__name__}: {error}; this was raised in code of {plugin.title}: please report it to the "
-            "authors of that package, with --debug"
-        )
-    return f"{type(error).__name__}: {error}; this is a fault of Diptych: please report it, with --debug"
+        where, whom = f"raised in code of {plugin.title}", " to the authors of that package"
+    else:
+        where, whom = "a fault of Diptych", ""
+    return f"{type(error).__name__}: {error}; this is {where}: please report it{whom}, with --debug"

@@ -1,4 +1,4 @@
-"""The command line's trunk: the verbs of all modules hang on `app`, and share these options."""
+"""The command-line application `app`, which all verbs join, and the options that several verbs share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Verb(TyperCommand):
-    """A verb, which knows what installed packages add. Its --help does not: it is quick, and works if they fail."""
+    """A command that loads installed plugins before it runs. Its --help does not: it stays quick if they fail."""
 
     def invoke(self, ctx: Any) -> Any:
         from diptych.runtime.plugins import load_plugins
@@ -35,7 +35,7 @@ class Verb(TyperCommand):
 
 
 class Verbs(typer.Typer):
-    """Its commands are `Verb`s unless they name a class of their own."""
+    """A typer application whose commands are `Verb`s unless they name another class."""
 
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = Verb, **settings: Any
@@ -55,8 +55,8 @@ storybook = Verbs(
     help="Write and show the drawn world, and train a detector for it.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(storybook, name="storybook")
-MOST_OF_A_PATH = 70  # characters: sockets lie below it, whose names may have 107
-holding = ExitStack()  # the folder that the command writes, held until it ends
+LONGEST_PATH = 70  # characters of a temporary folder; sockets below it may have names of 107
+locks = ExitStack()  # the lock of the folder that the command writes, released when it ends
 
 SplitSeed = Annotated[int, Option(help="Seed that divides data without splits into train, val and test.")]
 Features = Annotated[Path | None, Option(help="File or folder of region features made elsewhere, in any known format.")]
@@ -89,8 +89,8 @@ DetectorSettings = Annotated[
 AsJson = Annotated[bool, Option("--json", help="Print JSON, one object a line, instead of text.")]
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(given: bool) -> None:
+    if given:
         from diptych import __version__
 
         print(f"diptych {__version__}")
@@ -107,10 +107,12 @@ def main(
 
 
 def hold(folder: Path, temporary: bool = True) -> None:
-    """The folder that a verb writes is its own until it ends; SIGTERM keeps what was done, and its repeats are one.
+    """Lock the folder that a verb writes until the verb ends, and remove leftovers of commands that were killed.
 
-    What an earlier command was killed over is swept. Temporary files lie there too, but where the folder is written
-    beside and takes its place as a whole. Raises DiptychError where another process writes there, or nobody can.
+    SIGTERM then saves what was done; repeated signals count once. With `temporary`, temporary files are put into the
+    folder; pass False if the folder is written under another name and replaced as a whole.
+
+    Raises DiptychError if another process writes the folder, or if it cannot be written.
     """
     from multiprocessing.util import Finalize
 
@@ -119,11 +121,11 @@ def hold(folder: Path, temporary: bool = True) -> None:
 
     check_name(folder)
     made = not folder.exists()
-    holding.enter_context(held(folder))
+    locks.enter_context(held(folder))
     own = aside((folder / "temporary").absolute())
-    if temporary and len(str(own)) < MOST_OF_A_PATH:
-        own.mkdir(parents=True)  # under torchrun the first process may not have made it yet
-        # After multiprocessing's own folder in it, whose removal at exit has priority -100.
+    if temporary and len(str(own)) < LONGEST_PATH:
+        own.mkdir(parents=True)  # under torchrun rank 0 may not have made it yet
+        # Must run after multiprocessing removes its own folder in it, at exit priority -100.
         Finalize(None, _remove, (own, folder if made else None), exitpriority=-101)
         tempfile.tempdir = os.environ["TMPDIR"] = str(own)
     signal.signal(signal.SIGTERM, _terminated)
@@ -131,7 +133,7 @@ def hold(folder: Path, temporary: bool = True) -> None:
 
 
 def _remove(temporary: Path, empty: Path | None) -> None:
-    """A command's temporary folder, and the folder that was made for it where nothing was written there."""
+    """Remove a command's temporary folder, and the output folder `empty` if nothing was written to it."""
     shutil.rmtree(temporary, ignore_errors=True)
     if empty is not None:
         with suppress(OSError):
@@ -144,12 +146,14 @@ def _terminated(number: int, _: object) -> None:
 
 
 def open_folder(model: str, device: str = "auto", precision: str = "auto") -> Any:
+    """Open a model and return its `ModelFolder`."""
     from diptych.serving import load
 
     return load(model, device=device, precision=precision).folder
 
 
 def console(stderr: bool = True) -> Console:
+    """Return a rich console on standard error, or on standard output."""
     from diptych.runtime.terminal import make_console
 
     return make_console(stderr)

@@ -1,4 +1,4 @@
-"""The verbs that make and check data: the drawn world, stores of regions, vocabularies."""
+"""The verbs that make and check data: storybook (the drawn world), data, check, extract, tokens."""
 
 import json
 from enum import StrEnum
@@ -119,7 +119,7 @@ def public_data(
     root: Path | None = Argument(None, help="The folder of its files; without it, they are listed."),
     out: Path | None = Option(None, help="Write a manifest here, which other verbs take as DATA (default: none)."),
 ) -> None:
-    """Say which files a public set is made of, and write a manifest of those that are there."""
+    """List the files of a public data set, and write a manifest of those that are there."""
     from diptych.runs.public import describe_folder, list_files, list_sets, write_set
 
     if name is None:
@@ -139,27 +139,29 @@ def check(
     pictures: PictureFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check data before training; the exit code is 1 when training would fail or a test split leaks."""
-    from diptych.data.check import check as look_over
+    """Check data before training; the exit code is 1 if training would fail or a test split leaks."""
+    from diptych.data.check import check as check_records
     from diptych.data.store.store import INDEX, Store
     from diptych.runs.extraction import read_records
     from diptych.runs.folder import damaged_files, model_in
 
     if (folder := model_in(data)) is not None:
         if model is not None or pictures is not None:
-            raise RecipeError(f"{folder} is a model folder, whose files are checked; leave out --model and --pictures")
+            raise RecipeError(
+                f"{folder} is a model folder, of which files are checked; leave out --model and --pictures"
+            )
         hurt = damaged_files(folder)
-        said = json.dumps({"ok": not hurt, "findings": hurt}, indent=1) if as_json else "\n".join(hurt)
-        print(said or f"{folder}: every file is what was written")
+        report = json.dumps({"ok": not hurt, "findings": hurt}, indent=1) if as_json else "\n".join(hurt)
+        print(report or f"{folder}: every file is as it was written")
         raise SystemExit(1 if hurt else 0)
     contract = open_folder(model).contract if model is not None else None
     records = Store(data) if (data / INDEX).exists() else read_records(data, console(), pictures, None, 0)
-    report = look_over(records, contract)
+    checked = check_records(records, contract)
     if as_json:
-        print(json.dumps(report.to_json(), indent=1))
+        print(json.dumps(checked.to_json(), indent=1))
     else:
-        console(stderr=False).print(report)
-    if not report.ok:
+        console(stderr=False).print(checked)
+    if not checked.ok:
         raise SystemExit(1)
 
 
@@ -168,7 +170,9 @@ def extract(
     data: Path = Argument(help="Manifest, .jsonl, file of a public data set, or folder of images, to read."),
     out: Path = Argument(help="Store to write; the same command resumes after an interruption."),
     detector: str = Option(
-        ..., help="Detector or model folder, torchvision name, {grid,hf,onnx,hub}:NAME, given or ground-truth."
+        ...,
+        help="Detector or model folder, torchvision name, grid:BACKBONE, hf:NAME, onnx:FILE, hub:NAME@COMMIT, "
+        "given or ground-truth.",
     ),
     weights: DetectorWeights = None,
     backbone: DetectorBackbone = None,
@@ -185,18 +189,18 @@ def extract(
     engine: Extracting = Option(Extracting.local, help="Engine, with the same result: local, or ray (at RAY_ADDRESS)."),
     device: Device = "auto",
 ) -> None:
-    """Extract the regions of every picture into a store, which training reads."""
+    """Extract the regions of every image into a store, which training reads."""
     from diptych.runs.detectors import open_detector, with_image_feature
     from diptych.runs.extraction import extract_regions, read_records, refuse_changed
     from diptych.runtime.progress import tell
 
     records = read_records(data, console(), pictures, split, split_seed, need_pictures=features is None)
     refuse_changed(out, records, data)
-    found = open_detector(
+    opened = open_detector(
         detector, records, features, weights, region_selection, boxes, settings or (), backbone,
         tell=partial(tell, console()),
     )  # fmt: skip
-    opened = with_image_feature(found, image_feature)
+    opened = with_image_feature(opened, image_feature)
     hold(out)
     done = extract_regions(records, opened, out, console(), batch, processes, engine.value, device)
     print(f"{done.summary()}; {out}")
@@ -213,14 +217,14 @@ def tokens(
         TokenKind.wordpiece, help="Kind of vocabulary: wordpiece (BERT) or bpe of Moses' words (XGPT)."
     ),
 ) -> None:
-    """Learn a vocabulary from the words of a store, of files of text, or of both."""
+    """Learn a vocabulary from the texts of a store, from text files, or from both."""
     from diptych.data.store.corpus import Lines
     from diptych.data.store.store import Store
     from diptych.data.store.tokens import Tokens
     from diptych.runs.prepare import taught_texts
 
     if data is None and not text:
-        raise RecipeError("a vocabulary is learnt from words: give --data STORE, --text FILE, or both")
+        raise RecipeError("Missing --data STORE or --text FILE: a vocabulary is learnt from texts")
     texts = [] if data is None else taught_texts(Store(data))
     for lines in map(Lines, text or []):
         texts += [lines[number] for number in range(len(lines))]

@@ -1,4 +1,4 @@
-"""The verb that scores: a model on a split, or a file of results that anybody's code has written."""
+"""The verb `evaluate`: score a model on a split, or a file of results that any code has written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from typer import Option
 
 from diptych.cli.app import Features, SplitSeed, app, console, hold, open_folder
-from diptych.cli.groups import Computing, Writing, grouped
+from diptych.cli.groups import ComputingOptions, WritingOptions, grouped
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.files import refuse_unwritable, write_atomically
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Scored:
-    """A model, and what it is scored on."""
+class ModelOptions:
+    """Options of scoring a model on data."""
 
     model: str | None = Option(None, help="Model folder, run folder or user/name on the Hugging Face hub, to score.")
     data: Path | None = Option(None, help="Store to score on, or data of your own, whose regions are extracted first.")
@@ -38,8 +38,8 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class OfResults:
-    """A file of results, and what it is scored against."""
+class ResultsOptions:
+    """Options of scoring a file of results against references."""
 
     results: Path | None = Option(None, help="File of results in COCO's or VQA's format, to score instead of a model.")
     references: Path | None = Option(None, help="Reference captions (captions_*.json) of caption --results.")
@@ -55,8 +55,8 @@ class OfResults:
 
 
 @dataclass(frozen=True)
-class Searching:
-    """What a model is scored for, and of retrieval how much of the gallery."""
+class RetrievalOptions:
+    """The task to score, and options of retrieval: queries, candidates, galleries."""
 
     task: str | None = Option(None, help="Task to score, if it is not the one the model was last trained for.")
     asks: Literal["both", "captions", "pictures"] = Option("both", help="Retrieval: search captions, pictures or both.")
@@ -70,8 +70,8 @@ class Searching:
     folds: int = Option(1, min=1, help="Retrieval: galleries that the split is divided into: 5 for COCO's 1k test set.")
     pairs: Path | None = Option(None, help="Retrieval: folder for the scores of pairs, to resume an interrupted run.")
 
-    def extent(self, computing: Computing) -> Extent | None:
-        """None where nothing was asked for."""
+    def extent(self, computing: ComputingOptions) -> Extent | None:
+        """Return which part of retrieval to compute; None by default."""
         from diptych.runs.evaluation.retrieve import Extent
 
         by = open_folder(self.shortlist_by, **vars(computing)) if self.shortlist_by is not None else None
@@ -83,65 +83,65 @@ class Searching:
 @grouped
 def evaluate(
     context: typer.Context,
-    scored: Scored,
-    of_results: OfResults,
-    searching: Searching,
-    writing: Writing,
-    computing: Computing,
+    scored: ModelOptions,
+    file: ResultsOptions,
+    retrieval: RetrievalOptions,
+    writing: WritingOptions,
+    computing: ComputingOptions,
     as_json: bool = Option(False, "--json", help="Print JSON instead of a table."),
 ) -> None:
-    """Score a model, or a file of results: each figure with its interval, beside a blind baseline and a ceiling."""
+    """Score a model, or a file of results: figures with intervals, a blind baseline and a ceiling."""
     from diptych.runs.evaluation.evaluate import score_file
 
-    _refuse_idle(context, of_results.results, scored.model)
-    _check_submit(scored, of_results, searching)
-    if searching.pairs is not None:
-        hold(searching.pairs)
-    if of_results.results is not None and scored.model is None and scored.data is None and not writing.is_asked:
-        _tell(score_file(**vars(of_results)), {}, as_json)
-    elif of_results.results is None and scored.model is not None and scored.data is not None:
-        _score(scored, of_results.extra_metrics, searching, writing, computing, as_json)
+    _refuse_idle(context, file.results, scored.model)
+    _check_submit(scored, file, retrieval)
+    if retrieval.pairs is not None:
+        hold(retrieval.pairs)
+    if file.results is not None and scored.model is None and scored.data is None and not writing.is_given:
+        _print_scores(score_file(**vars(file)), {}, as_json)
+    elif file.results is None and scored.model is not None and scored.data is not None:
+        _score(scored, file.extra_metrics, retrieval, writing, computing, as_json)
     else:
-        extra = "; --beams and its like are of --model" if writing.is_asked else ""
+        extra = "; --beams and other decoding options need --model" if writing.is_given else ""
         raise RecipeError(f"evaluate needs --model and --data, or --results with --references or --questions{extra}")
 
 
 def _refuse_idle(context: typer.Context, results: Path | None, model: str | None) -> None:
-    """Raises RecipeError for options that say nothing in the way of scoring that was chosen."""
+    """Raise RecipeError for options that have no effect with --model, or with --results."""
     if (results is None) == (model is None):
-        return  # which is refused for itself
-    of_results, of_model = (OfResults,), (Scored, Searching, Computing)
-    idle, way = (of_model, "--results") if model is None else (of_results, "--model")
+        return  # `evaluate` reports that itself
+    idle: tuple[type, ...] = (ModelOptions, RetrievalOptions, ComputingOptions) if model is None else (ResultsOptions,)
     names = [
         f.name for kind in idle for f in fields(kind) if f.name not in ("model", "data", "results", "extra_metrics")
     ]
     given = [name for name in names if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
     if given:
         shown = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise RecipeError(f"{shown} would change nothing of what {way} scores; leave out what is not of it")
+        raise RecipeError(f"{shown} has no effect with {'--results' if model is None else '--model'}; remove it")
 
 
-def _check_submit(scored: Scored, of_results: OfResults, searching: Searching) -> None:
-    """Raises RecipeError where a server's form is asked for, and what was given does not lead to one, and DiptychError
-    where predictions cannot be written."""
+def _check_submit(scored: ModelOptions, file: ResultsOptions, retrieval: RetrievalOptions) -> None:
+    """Raise RecipeError if --submit lacks --predictions or comes with --results or --task.
+
+    Raises DiptychError if --predictions cannot be written."""
     refuse_unwritable(scored.predictions)
-    other = scored.predictions is None or of_results.results is not None or searching.task is not None
+    other = scored.predictions is None or file.results is not None or retrieval.task is not None
     if scored.submit is not None and other:
         raise RecipeError(
-            f"--submit {scored.submit} writes what --model says to a file, --predictions FILE; the form names the "
-            "task, and --results and --task do not go with it"
+            f"--submit {scored.submit} writes the predictions of --model to --predictions FILE, for the task of that "
+            "format; give --predictions, and remove --results and --task"
         )
 
 
 def _score(
-    scored: Scored,
+    scored: ModelOptions,
     metrics: list[str] | None,
-    searching: Searching,
-    writing: Writing,
-    computing: Computing,
+    retrieval: RetrievalOptions,
+    writing: WritingOptions,
+    computing: ComputingOptions,
     as_json: bool,
 ) -> None:
-    """A model on its data: the scores are printed, or a server's file is written."""
+    """Score a model on its data and print the scores, or write a server's file."""
     from diptych.models.decoding import DecodingOptions
     from diptych.runs.evaluation.evaluate import score_model
     from diptych.runs.evaluation.submit import submit
@@ -151,25 +151,25 @@ def _score(
     assert scored.data is not None
     opened: ModelFolder = open_folder(scored.model, **vars(computing))
     split, file = scored.split, scored.predictions
-    with TemporaryDirectory() as scratch:  # of data that are no store; `extract` keeps what was seen
-        seen = Path(scratch) / "store"
-        store = store_of(scored.data, seen, str(opened.folder), console(), scored.split_seed, scored.features)
+    with TemporaryDirectory() as scratch:  # for data that is not a store; `diptych extract` keeps regions
+        own = str(opened.folder)
+        store = store_of(scored.data, Path(scratch) / "store", own, console(), scored.split_seed, scored.features)
         usual = opened.recipe.decoding if opened.recipe is not None else DecodingOptions()
-        decoding = writing.options(usual) if writing.is_asked else None
+        decoding = writing.options(usual) if writing.is_given else None
         if scored.submit is not None and file is not None:
             print(submit(opened, store, split, scored.submit, file, decoding, console()))
             return
-        extent, pairs = searching.extent(computing), searching.pairs
+        extent, pairs = retrieval.extent(computing), retrieval.pairs
         predicted, scores = score_model(
-            opened, store, split, metrics or (), searching.task, extent, pairs, decoding, console()
+            opened, store, split, metrics or (), retrieval.task, extent, pairs, decoding, console()
         )
     if file is not None:
         write_atomically(file, json.dumps(predicted, indent=1, ensure_ascii=False).encode())
     of = {"weights": opened.weights_checksum, "data": str(scored.data), "split": split}
-    _tell(scores, {"of": of | {"precision": opened.model.precision}}, as_json)
+    _print_scores(scores, {"of": of | {"precision": opened.model.precision}}, as_json)
 
 
-def _tell(scores: Scores, of: dict[str, Any], as_json: bool) -> None:
+def _print_scores(scores: Scores, of: dict[str, Any], as_json: bool) -> None:
     from diptych.runs.reports.tables import score_table
 
     if as_json:

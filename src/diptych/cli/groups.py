@@ -1,4 +1,4 @@
-"""Options that several verbs share as a group, and how a verb takes a group: `grouped`."""
+"""Groups of options that several verbs share, and the decorator `grouped` that expands a group into options."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ NoRepeatNgram = Annotated[
 
 
 @dataclass(frozen=True)
-class Writing:
-    """How captions are written; what is left out is the recipe's. docs/your-own-data.md shows it at work."""
+class WritingOptions:
+    """Options of decoding captions; the recipe sets what is not given. docs/your-own-data.md has examples."""
 
     beams: Beams = None
     length_bonus: LengthBonus = None
@@ -54,18 +54,18 @@ class Writing:
     no_repeat_ngram: NoRepeatNgram = None
 
     @property
-    def is_asked(self) -> bool:
-        """Whether anything but the recipe's way was asked for."""
+    def is_given(self) -> bool:
+        """True if any option was given, so that decoding differs from the recipe."""
         return self.sample or bool(self.given)
 
     @property
     def given(self) -> dict[str, Any]:
-        """What was given of the search, by name."""
+        """The decoding options that were given, by name."""
         values = {name: value for name, value in vars(self).items() if name not in ("sample", "seed")}
         return {name: value for name, value in values.items() if value is not None}
 
     def options(self, usual: DecodingOptions, captions: int = 1) -> DecodingOptions:
-        """The recipe's with what was asked for in its place; the seed of drawn words is set."""
+        """Return `usual` (the recipe's options) with the given ones replaced, and set the seed of sampling."""
         import torch
 
         from diptych.models.decoding.chosen import chosen_decoding
@@ -75,15 +75,15 @@ class Writing:
 
 
 @dataclass(frozen=True)
-class Computing:
-    """Where a model computes, and how precisely."""
+class ComputingOptions:
+    """Device and precision of a model."""
 
     device: Device = "auto"
     precision: Precise = "auto"
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of a parameter that is a dataclass, in the place of that parameter."""
+    """Replace each parameter of `command` that is a dataclass by one option per field, in the same position."""
     own = inspect.signature(command, eval_str=True)
     groups: dict[str, Any] = {name: p.annotation for name, p in own.parameters.items() if is_dataclass(p.annotation)}
     options: list[inspect.Parameter] = []

@@ -1,4 +1,4 @@
-"""The verb that takes in what others trained."""
+"""The verb `import`: official checkpoints and detectors as folders of Diptych."""
 
 from pathlib import Path
 
@@ -30,13 +30,13 @@ def import_(
     backbone: DetectorBackbone = None,
 ) -> None:
     """Turn an official checkpoint into a model folder, or a detector's file into a detector folder."""
-    of_models = vocab or detector or answers or any_detector or uncased is not None
-    of_detectors = class_names or settings or weights or backbone
-    if system == DETECTOR and of_models:
+    model_options = vocab or detector or answers or any_detector or uncased is not None
+    detector_options = class_names or settings or weights or backbone
+    if system == DETECTOR and model_options:
         raise RecipeError("--vocab, --cased, --detector and --answers are a model's, not a detector's; leave them out")
     if system != DETECTOR and vocab is None:
-        raise RecipeError(f"{system} reads words, and its file does not say which; give --vocab vocab.txt")
-    if system != DETECTOR and of_detectors:
+        raise RecipeError(f"Missing --vocab: a checkpoint of {system} has no vocabulary; give --vocab vocab.txt")
+    if system != DETECTOR and detector_options:
         raise RecipeError("--class-names, --set, --weights and --backbone are for `import detector`; leave them out")
     hold(out, temporary=False)
     if vocab is None:

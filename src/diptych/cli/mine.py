@@ -1,4 +1,4 @@
-"""The verbs of mining: from web pages to records."""
+"""The verbs `mine ...` (from web pages to records) and `storybook web`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from diptych.mining.settings import MiningSettings
 
 mine = typer.Typer(
-    help="Make records of pictures and texts from web pages (ImageBERT's LAIT).",
+    help="Make records of images and texts from web pages (ImageBERT's LAIT).",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -29,8 +29,8 @@ app.add_typer(mine, name="mine")
 
 
 @dataclass(frozen=True)
-class Running:
-    """What is run, and how."""
+class RunOptions:
+    """Options of the run: engine, stages, rules."""
 
     base: str | None = Option(None, help="Base address of a folder of .html, such as https://example.org/.")
     engine: str = Option("local", help="Engine that runs the shards: local, daft or ray, with the same result.")
@@ -45,8 +45,8 @@ class Running:
 
 
 @dataclass(frozen=True)
-class Judging:
-    """What scores pairs and pictures."""
+class JudgeOptions:
+    """Options of the models that score pairs and images."""
 
     scorer: str = Option("none", help="Scorer folder from `diptych mine scorer`, or none to keep every pair.")
     realism: str | None = Option(None, help="Judge of realism: folder, hub:ID or module:function; default: none.")
@@ -54,7 +54,7 @@ class Judging:
     no_nsfw: bool = Option(False, "--no-nsfw", help="Run without an NSFW judge; the report then shows «not judged».")
 
     def judges(self) -> dict[str, str]:
-        """By what they judge. Raises DiptychError where --nsfw and --no-nsfw do not agree."""
+        """Return judge names by what they judge. Raises DiptychError if --nsfw and --no-nsfw contradict each other."""
         from diptych.mining.run import not_judged
 
         named = {"realism": self.realism, "nsfw": self.nsfw}
@@ -64,8 +64,8 @@ class Judging:
 
 
 @dataclass(frozen=True)
-class Keeping:
-    """Which pictures and texts are kept."""
+class KeepOptions:
+    """Options of which images and texts are kept."""
 
     licence: str | None = Option(None, help="Keep only images of this licence (cc: Creative Commons); default: all.")
     refuse: list[Path] | None = Option(None, help="File of hosts, addresses, sha256 or dHash to drop; repeatable.")
@@ -76,13 +76,13 @@ class Keeping:
     max_pairs_per_host: int | None = Option(None, min=1, help="Most pairs of one host; default: no limit.")
 
     def settings(self) -> dict[str, Any]:
-        """Those of the section `keep`."""
+        """Return the settings of the section `keep`."""
         return {"licence": self.licence} | ({"host_pairs": self.max_pairs_per_host} if self.max_pairs_per_host else {})
 
 
 @dataclass(frozen=True)
-class Fetching:
-    """How pictures are fetched."""
+class FetchOptions:
+    """Options of fetching images."""
 
     contact: str = Option("", help="Page or e-mail address by which hosts can reach you, sent in the user agent.")
     connections_per_host: int = Option(2, min=1, help="Requests to one host at once.")
@@ -95,10 +95,10 @@ class Fetching:
     )
 
     def settings(self) -> dict[str, Any]:
-        """Those of the section `fetch`."""
+        """Return the settings of the section `fetch`."""
         lists = {name: tuple(value or ()) for name, value in vars(self).items() if name in ("allow", "resolve")}
-        asked = {name: value for name, value in vars(self).items() if name != "port"}
-        return asked | lists | {"ports": (80, 443, *(self.port or ()))}
+        values = {name: value for name, value in vars(self).items() if name != "port"}
+        return values | lists | {"ports": (80, 443, *(self.port or ()))}
 
 
 @mine.command("run")
@@ -109,12 +109,12 @@ def mine_run(
         help="WARC files, folders of .html, address lists, img2dataset tars or .jsonl files."
     ),
     out: Path = Option(..., help="Folder to write to; the same command continues where it was interrupted."),
-    running: Running,
-    judging: Judging,
-    keeping: Keeping,
-    fetching: Fetching,
+    running: RunOptions,
+    judging: JudgeOptions,
+    keeping: KeepOptions,
+    fetching: FetchOptions,
 ) -> None:
-    """Make records from web pages: texts, pictures, scores, and the best pair of each picture."""
+    """Make records from web pages: texts, images, scores, and the best pair of each image."""
     from diptych.mining.report import write_page
     from diptych.mining.run import Mine
     from diptych.mining.settings import MiningSettings, changed, checked
@@ -125,7 +125,7 @@ def mine_run(
     values["fetch"] |= fetching.settings()
     values["keep"] |= keeping.settings()
     settings: MiningSettings = checked(values)
-    hold(out, temporary=running.engine == "local")  # Ray's sockets have no room for a long path
+    hold(out, temporary=running.engine == "local")  # Ray's sockets need a short path
     with _progress() as progress:
         job = Mine(
             out, inputs, settings, base=running.base, engine=running.engine, workers=running.processes,
@@ -135,14 +135,14 @@ def mine_run(
             **_scorer(judging.scorer),
         )  # fmt: skip
         counts = job.run()
-    _tell(counts, running.until, out)
+    _print_counts(counts, running.until, out)
 
 
-def _tell(counts: dict[str, Any] | None, until: str, out: Path) -> None:
+def _print_counts(counts: dict[str, Any] | None, until: str, out: Path) -> None:
     from diptych.mining.report import summary
 
     if counts is None:
-        print(f"{until} done in {out}; the same command with a later --until goes on")
+        print(f"{until} done in {out}; the same command with a later --until continues")
         return
     summary(counts, console(stderr=False))
     print(
@@ -160,9 +160,9 @@ def mine_report(out: Path = Argument(help="Folder of a finished run."), as_json:
 
     layout = RunLayout.finished(out)
     before = read_json(layout.funnel, Counted)
-    found = funnel.of(layout)
-    numbers = found.as_json(before.inputs, before.about.model_dump())
-    write_page(layout, found, numbers)
+    counted = funnel.of(layout)
+    numbers = counted.as_json(before.inputs, before.about.model_dump())
+    write_page(layout, counted, numbers)
     if as_json:
         print(json.dumps(numbers))
     else:
@@ -171,7 +171,7 @@ def mine_report(out: Path = Argument(help="Folder of a finished run."), as_json:
 
 def _scorer(name: str) -> dict[str, Any]:
     if name == "none":
-        print("diptych: no scorer: every pair is kept that the rules let through")
+        print("diptych: no scorer: all pairs that pass the rules are kept")
         return {}
     from diptych.mining.scorer import load_scorer, scorer_version
 
@@ -212,7 +212,7 @@ def storybook_web(
     processes: int = Option(PROCESSES, min=1, help="Processes that draw; the pages are the same for any number."),
     seed: Seed = 0,
 ) -> None:
-    """Write a web to try mining on: drawn scenes on pages of made-up hosts, with the truth of each page."""
+    """Write a test web to try mining on: drawn scenes on pages of invented hosts, with ground truth."""
     from diptych.runtime.progress import bar
     from diptych.storybook import web
 
@@ -230,11 +230,11 @@ def storybook_web(
 def mine_scorer(
     labelled: list[Path] = Argument(help="Files from `diptych mine label` in which `true` is set."),
     out: Path = Option(..., help="Scorer folder to write."),
-    model: str | None = Option(None, help="Model that matches texts and pictures; default: no such feature."),
+    model: str | None = Option(None, help="Model that matches texts and images; default: no such feature."),
     detector: str | None = Option(None, help="Detector of the objects that texts name; default: no such feature."),
     precision: float = Option(0.9, min=0, max=1, help="Wanted share of true pairs among the kept, on held-out labels."),
 ) -> None:
-    """Train the weak semantic model, which tells texts that are about their pictures, on a few labels."""
+    """Train the weak semantic model, which scores how well texts match their images, on a few labels."""
     from diptych.mining.scorer import train_scorer
 
     hold(out)
@@ -253,16 +253,16 @@ def mine_scorer(
 
 @mine.command("judge")
 def mine_judge(
-    folder: Path = Argument(help="Folder with one subfolder of pictures a class: natural or safe, and others."),
+    folder: Path = Argument(help="Folder with one subfolder of images a class: natural or safe, and others."),
     out: Path = Option(..., help="Judge folder to write."),
     backbone: str | None = Option(None, help="Network of more features: resnet18, timm/NAME, open_clip/NAME, hf/NAME."),
-    weights: Path | None = Option(None, help="File with the backbone's weights, not to download them."),
+    weights: Path | None = Option(None, help="Weight file of the backbone; default: downloaded."),
 ) -> None:
-    """Train a picture filter for --realism or --nsfw from a folder of examples."""
+    """Train an image filter for --realism or --nsfw from a folder of examples."""
     from diptych.mining.judge.picture_judge import train_judge
 
     if weights is not None and backbone is None:
-        raise RecipeError("--weights are those of a --backbone; name it")
+        raise RecipeError("--weights needs --backbone; give the name of the backbone")
     hold(out)
     card = train_judge(folder, out, backbone=backbone, weights=weights)
     print(
@@ -275,10 +275,10 @@ def mine_judge(
 def mine_label(
     run: Path = Argument(metavar="OUT", help="Folder of a finished run."),
     sample: int = Option(400, min=1, help="Pairs to draw, evenly over their scores."),
-    out: Path = Option(Path("labels.jsonl"), help="File to write the lines to; verdicts that it has are kept."),
+    out: Path = Option(Path("labels.jsonl"), help="File to write the lines to; verdicts in it are kept."),
     seed: int = Option(0, help="Seed of the pairs that are drawn."),
 ) -> None:
-    """Pairs for people to judge, drawn evenly over scores: set each line's `true`; OUT.html shows the pictures."""
+    """Draw pairs for people to judge, evenly over scores: set `true` of each line; OUT.html shows the images."""
     from diptych.mining.judge.labelling import sample as draw
     from diptych.mining.report import write_sheet
 
@@ -291,15 +291,15 @@ def mine_label(
 def mine_forget(
     run: Path = Argument(metavar="OUT", help="Folder of a finished run."),
     hosts: list[Path] | None = Option(None, help="File of hosts, whose subdomains go too."),
-    addresses: list[Path] | None = Option(None, help="File of addresses of pictures or pages."),
-    pictures: list[Path] | None = Option(None, help="File of pictures as sha256 or dHash."),
+    addresses: list[Path] | None = Option(None, help="File of addresses of images or pages."),
+    pictures: list[Path] | None = Option(None, help="File of images as sha256 or dHash."),
 ) -> None:
-    """Take pictures out of a run, with their lines and verdicts; no later run into OUT brings them back."""
+    """Remove images from a run, with their lines and verdicts; later runs into OUT never bring them back."""
     from diptych.mining.forgetting import forget
 
     lists = [*(hosts or []), *(addresses or []), *(pictures or [])]
     if not lists:
-        raise RecipeError("nothing to forget was named: give --hosts, --addresses or --pictures, each a file")
+        raise RecipeError("Missing --hosts, --addresses or --pictures: give a file of what is to be forgotten")
     if not run.is_dir():
         raise RecipeError(f"no finished run in {run}; give the --out of `diptych mine run`")
     hold(run)

@@ -1,4 +1,4 @@
-"""The verb that draws how runs went: plot."""
+"""The verb `plot`: charts of runs."""
 
 from pathlib import Path
 

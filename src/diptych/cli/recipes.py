@@ -1,4 +1,4 @@
-"""The verbs that list what can be trained, what the papers report of it, and what packages add: recipes, plugins."""
+"""The verbs `recipes` (what can be trained, and what the papers report) and `plugins` (what packages add)."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def recipes(
     from diptych.systems.catalogue import entries, row_to_json, rows, settings
 
     if table is not None:
-        found = rows(table, pattern or "", system, task)
+        listed_rows = rows(table, pattern or "", system, task)
         if as_json:
-            _print_array([row_to_json(row) for row in found])
+            _print_array([row_to_json(row) for row in listed_rows])
         else:
-            _print_rows(found)
+            _print_rows(listed_rows)
         return
     listed = entries(pattern or "", system, task)
     if pattern in RECIPES or pattern in STAGED:
@@ -51,7 +51,7 @@ def recipes(
         _print_list(listed)
 
 
-@app.command(cls=TyperCommand)  # not `Verb`: a package that fails is in the list
+@app.command(cls=TyperCommand)  # not `Verb`, which fails if a plugin fails; the list includes that plugin
 def plugins(as_json: AsJson = False) -> None:
     """List the installed packages that add to Diptych, and the systems, tasks and so on that each adds."""
     from diptych.runtime.plugins import load_plugins
@@ -65,7 +65,7 @@ def plugins(as_json: AsJson = False) -> None:
         added = [f"  {word}: {', '.join(names)}" for word, names in plugin.adds.items() if names]
         print("\n".join([plugin.title, *(added if error is None else [f"  failed: {error}"])]))
     if not installed() and not as_json:
-        print("no package adds to Diptych (docs/from-outside.md describes how one does)")
+        print("no installed package adds to Diptych (docs/from-outside.md describes how one does)")
     load_plugins()
 
 
@@ -86,7 +86,7 @@ def _print_list(listed: Sequence[CatalogueEntry]) -> None:
 
 
 def _print_about(entry: CatalogueEntry) -> None:
-    """Beside the keys, which alone go to standard output."""
+    """Print the description on standard error; only the keys go to standard output."""
     from diptych.systems.catalogue import made
 
     lines = [entry.about, f"type: {entry.command}", f"reads {entry.samples:,} samples in {entry.steps:,} steps"]
@@ -97,11 +97,11 @@ def _print_about(entry: CatalogueEntry) -> None:
         console().print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _print_rows(found: Sequence[ledger.LedgerRow]) -> None:
+def _print_rows(listed: Sequence[ledger.LedgerRow]) -> None:
     from diptych.systems import SYSTEMS
 
     out = console(stderr=False)
-    for (system, number), group in groupby(found, key=lambda row: (row.paper.system, row.table.number)):
+    for (system, number), group in groupby(listed, key=lambda row: (row.paper.system, row.table.number)):
         rows = list(group)
         out.print(f"{SYSTEMS[system].title}, Table {number}: {rows[0].table.about}", markup=False, style="bold")
         for row in rows:
@@ -113,7 +113,7 @@ def _print_rows(found: Sequence[ledger.LedgerRow]) -> None:
 
 
 def _reported(row: ledger.LedgerRow, task: str | None = None) -> str:
-    """`COCO test: C 116.9, B@4 36.5; VQA 2.0 test-std: Overall 70.7`; of one task alone, where the row has it."""
+    """Format figures: `COCO test: C 116.9, B@4 36.5; VQA 2.0 test-std: Overall 70.7`; of one `task` if it has some."""
     own = {part.title for part in row.table.parts if part.task == task} or set(row.reported)
     parts = (
         f"{part}: {', '.join(f'{column} {number}' for column, number in numbers.items())}"

@@ -1,4 +1,4 @@
-"""The verb that finds pictures: search."""
+"""The verb `search`: rank a folder of images by a text."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from pathlib import Path
 from typer import Argument, Option
 
 from diptych.cli.app import Address, AsJson, Features, Model, app, console
-from diptych.cli.groups import Computing, grouped
+from diptych.cli.groups import ComputingOptions, grouped
 from diptych.runtime.files import refuse_unwritable
 from diptych.runtime.terminal import printable
 
@@ -28,10 +28,10 @@ def search(
     shortlist_by: str | None = Option(None, metavar="MODEL", help="Two-tower model (tden) that picks the shortlist."),
     gallery: Address = None,
     features: Features = None,
-    computing: Computing,
+    computing: ComputingOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Rank a folder of pictures by how well they fit a text."""
+    """Rank a folder of images by how well they match a text."""
     from diptych.serving import load
     from diptych.serving.contact_sheet import write_sheet
     from diptych.tasks.retrieval import SearchHit
@@ -49,7 +49,7 @@ def search(
         print(line.line() if as_json else printable(f"{hit.score:.3f}  {hit.picture}"))
     if searched.refused:
         of = searched.readable + len(searched.refused)
-        print(f"{len(searched.refused)} of {of} pictures could not be read; they are named above", file=sys.stderr)
+        print(f"{len(searched.refused)} of {of} images could not be read; they are listed above", file=sys.stderr)
     if out is not None:
         picture, page = write_sheet(searched, out, most)
         print(f"{picture} and {page}", file=sys.stderr)

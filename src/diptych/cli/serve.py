@@ -1,4 +1,4 @@
-"""The verb that puts models behind HTTP: serve."""
+"""The verb `serve`: models over HTTP."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from typer import Argument, Option
 
 from diptych.cli.app import Address, Features, app
-from diptych.cli.groups import Computing, grouped
+from diptych.cli.groups import ComputingOptions, grouped
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import text_of
@@ -38,7 +38,7 @@ def serve(
     batch: int = Option(16, min=1, help="Most requests in one batch of a model."),
     token_file: Path | None = Option(None, help=f"File with the token that requests need; default: ${TOKEN}."),
     allow_host: list[str] | None = Option(None, metavar="NAME", help="Host name of the service behind a proxy."),
-    computing: Computing,
+    computing: ComputingOptions,
 ) -> None:
     """Answer requests over HTTP, and show a page to try the models."""
     token = _token(token_file)
@@ -51,7 +51,7 @@ def serve(
 
     if token is None and not is_loopback(host):
         raise RecipeError(
-            f"--host {host} lets other machines ask, and there is no token; set {TOKEN}, or give --token-file FILE"
+            f"--host {host} is open to other machines, and there is no token; set {TOKEN}, or give --token-file FILE"
         )
     limits = Limits(deadline=deadline, queue=queue, batch=min(batch, queue))
     with bind(host, port) as bound:
@@ -62,21 +62,22 @@ def serve(
 
         def ready() -> None:
             for name, tasks in service.tasks.items():
-                print(f"{name}: {', '.join(tasks) or 'nothing that can be asked'}", file=sys.stderr)
-            print(f"serving on {where} (documents: {where}/docs); Ctrl-C ends it", file=sys.stderr, flush=True)
+                print(f"{name}: {', '.join(tasks) or 'no task of the service'}", file=sys.stderr)
+            print(f"serving on {where} (documentation: {where}/docs); Ctrl-C stops it", file=sys.stderr, flush=True)
 
         serve(make_server(service, token, (host, *(allow_host or ())), ready), bound)
 
 
 def _prepare(service: Service) -> None:
+    """Run each model once and extract the gallery. Raises RecipeError for a gallery that no model can search."""
     if service.gallery is not None:
         folder = service.gallery.folder
         if not any("search" in tasks for tasks in service.tasks.values()):
             raise RecipeError(
-                f"--pictures {folder} wants a model that searches, and none of {', '.join(service.tasks)} does; add "
+                f"--pictures {folder} needs a model that searches, and none of {', '.join(service.tasks)} does; train "
                 "one: diptych finetune retrieval"
             )
-        print(f"extracting regions of the pictures in {folder}", file=sys.stderr, flush=True)
+        print(f"extracting regions of the images in {folder}", file=sys.stderr, flush=True)
     service.warm()
 
 
@@ -92,8 +93,8 @@ def _token(file: Path | None) -> str | None:
     return token
 
 
-def _opened(models: list[str], features: Path | None, computing: Computing) -> dict[str, Predictor]:
-    """By the last part of its path, with a number where that is there already; features go to those that read such."""
+def _opened(models: list[str], features: Path | None, computing: ComputingOptions) -> dict[str, Predictor]:
+    """Open each model, under the last part of its path, numbered if taken. `features` go to models without detector."""
     from diptych.serving import load
 
     opened: dict[str, Predictor] = {}
@@ -111,12 +112,12 @@ def _opened(models: list[str], features: Path | None, computing: Computing) -> d
         raise CheckpointError("no model to serve; give a model folder or the folder of a run")
     if features is not None and not any(map(_reads_given, opened.values())):
         raise RecipeError(
-            f"--features {features} are for a model that was trained on given features, and {', '.join(opened)} have "
-            "detectors of their own; leave out --features"
+            f"--features {features} needs a model trained on given features, and {', '.join(opened)} have their own "
+            "detectors; leave out --features"
         )
     return opened
 
 
 def _reads_given(predictor: Predictor) -> bool:
-
+    """True if the model reads given features instead of its own detector's."""
     return predictor.folder.contract.is_given or predictor.folder.detector is None

@@ -1,4 +1,4 @@
-"""The verbs that hand a model on: push and export."""
+"""The verbs `push` (to the Hugging Face hub) and `export` (to programs that run without Diptych)."""
 
 import sys
 from pathlib import Path
@@ -23,22 +23,22 @@ def push(
     dry_run: bool = Option(False, "--dry-run", help="Write the folder with its card to --out, and push nothing."),
     out: Path | None = Option(None, help="Folder that --dry-run writes; default: the name of REPO without its user."),
 ) -> None:
-    """Put a model on the Hugging Face hub, with a card of its facts."""
+    """Upload a model to the Hugging Face hub, with a model card."""
     from diptych.runtime.errors import RecipeError
     from diptych.serving import hub
     from diptych.serving.card import Publisher, model_card
 
     hub.check_name(repository)
     if out is not None and not dry_run:
-        raise RecipeError("--out is the folder of --dry-run; give both, or neither")
+        raise RecipeError("--out needs --dry-run; give both, or neither")
     folder = open_folder(model)
     card = model_card(folder, repository, Publisher(licence, data, data_licence, tuple(scores or ())))
     for line in hub.private_paths(folder):
-        print(f"diptych: recipe.json names a file of this machine, which the world could read: {line}", file=sys.stderr)
+        print(f"diptych: recipe.json names a path of this machine, which will be public: {line}", file=sys.stderr)
     if dry_run:
         target = out or Path(repository.partition("/")[2])
         if target.exists() and not (target / hub.CARD).is_file():
-            raise RecipeError(f"{target} exists and is no folder of `diptych push`; choose another with --out")
+            raise RecipeError(f"{target} exists and is not a folder of `diptych push`; choose another with --out")
         hold(target, temporary=False)
         hub.write(folder, target, card)
         print(f"{target}: {len(hub.files_of(folder)) + 1} files; nothing was pushed")

@@ -1,4 +1,4 @@
-"""The verbs that train: the demo, pre-training, fine-tuning, captions as data, import."""
+"""The verbs that train: demo, pretrain, finetune, and augment (new captions for a training set)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typer import Argument, Option
 from diptych.cli.app import Features, Model, Out, Seed, SplitSeed, app, console, hold, open_folder
 from diptych.cli.groups import (
     Beams,
-    Computing,
+    ComputingOptions,
     DrawSeed,
     MaxWords,
     MinWords,
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from diptych.models.decoding import DecodingOptions
     from diptych.runs.folder import ModelFolder
 
-NOTHING = "none"  # to begin from
-# By their folders: importing the table of systems would keep --help waiting.
+NOTHING = "none"  # --model: random weights
+# Read from the folders: importing the table of systems would slow --help down.
 _FOLDERS = sorted((Path(__file__).parents[1] / "systems").glob("*/presets.py"))
 _SYSTEMS = ", ".join(file.parent.name.replace("_", "-") for file in _FOLDERS)
 
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """What both ways of training take: where regions come from, seeds, keys of the recipe."""
+    """Options of pretrain and finetune: the source of regions, seeds, keys of the recipe."""
 
     detector: str | None = Option(None, help="Detector for data that is not a store; default: that of --model.")
     features: Features = None
@@ -47,13 +47,13 @@ class TrainingOptions:
     )
 
     def assignments(self, **options: str | None) -> list[str]:
-        """Options that stand for keys of the recipe (`data__vocabulary`), before what --set says."""
+        """Return options named after recipe keys (`data__vocabulary`) as KEY=VALUE, followed by those of --set."""
         keys = {name.replace("__", "."): value for name, value in options.items()} | {"training.seed": self.seed}
         given = {key: value for key, value in keys.items() if value not in (None, "")}
         return [*(f"{key}={json.dumps(value)}" for key, value in given.items()), *(self.settings or [])]
 
     def regions(self, start: ModelFolder | None) -> tuple[Any, ...]:
-        """How `store_of` finds regions in data that are no store."""
+        """Return how `store_of` extracts regions of data that is not a store: detector, console, seed, features."""
         own = str(start.folder) if start is not None else None
         return self.detector or own, console(), self.split_seed, self.features
 
@@ -68,7 +68,7 @@ def demo(
     system: str = Option("unified-vlp", help=f"System to run: {_SYSTEMS}, or one of an installed package."),
     seed: Seed = 0,
 ) -> None:
-    """Draw a world, find its regions, pre-train, fine-tune, caption and answer: the main job, end to end."""
+    """Run the whole pipeline on drawn images: draw, extract, pre-train, fine-tune, caption and answer."""
     from diptych.runtime.processes import begin_loading
 
     hold(out)
@@ -81,7 +81,7 @@ def demo(
 
     config = DemoConfig.fast(seed) if fast else DemoConfig(seed=seed)
     if thorough and system != DEFAULT:
-        raise RecipeError(f"--thorough measures {DEFAULT} alone; leave out --system, or --thorough")
+        raise RecipeError(f"--thorough supports {DEFAULT} only; leave out --system, or --thorough")
     if thorough:
         compare_thoroughly(out, ThoroughConfig.of(config), console())
     else:
@@ -100,7 +100,7 @@ def pretrain(
     vocab: str | None = Option(None, help="Vocabulary of --init; default: that next to it, --model's or a learnt one."),
     given: TrainingOptions,
 ) -> None:
-    """Pre-train a model on pictures and their captions."""
+    """Pre-train a model on images and their captions."""
     from diptych.runs.extraction import stores_of
     from diptych.runs.stages import fit_stages, run_stages
     from diptych.runs.starts import words_of
@@ -130,12 +130,12 @@ def finetune(
     *,
     task: str = Argument(help="Task to learn, such as caption or vqa; an unknown name lists them."),
     data: Path = Option(..., help="Store to train on, or data of your own, whose regions are extracted first."),
-    model: str = Option(..., help="Model folder, run folder or user/name on the hub; none: start from --recipe."),
+    model: str = Option(..., help="Model folder, run folder or user/name on the hub; none: random, by --recipe."),
     out: Out,
     recipe: str | None = Option(None, help="Recipe to train by; default: SYSTEM/small/TASK of --model's system."),
     given: TrainingOptions,
 ) -> None:
-    """Teach a pre-trained model a task, on a store or on data of your own."""
+    """Train a pre-trained model on a task, with a store or data of your own."""
     from diptych.runs.extraction import store_of
     from diptych.runs.run import fit_named, fit_to, run
     from diptych.runs.starts import words_of
@@ -147,24 +147,23 @@ def finetune(
     spec = find_learnt(task)
     start = open_folder(model) if model != NOTHING else None
     lost = ""
-    asked = recipe or (f"{start.architecture.system}/small/{spec.name}" if start is not None else None)
-    if asked is None:
+    name = recipe or (f"{start.architecture.system}/small/{spec.name}" if start is not None else None)
+    if name is None:
         raise RecipeError(
-            f"--model none begins from nothing, so --recipe says what is trained: SYSTEM/small/{spec.name}; "
-            f"`diptych recipes {spec.name}` lists them"
+            f"Missing --recipe: --model none starts from random weights, and a recipe names the system, such as "
+            f"SYSTEM/small/{spec.name}; `diptych recipes {spec.name}` lists them"
         )
-    if recipe is None and asked not in RECIPES:
-        system = asked.partition("/")[0]
+    if recipe is None and name not in RECIPES:
+        system = name.partition("/")[0]
         able = [one.removesuffix(f"/small/{spec.name}") for one in RECIPES if one.endswith(f"/small/{spec.name}")]
-        why = hindrance(SYSTEMS[system], spec) or f"there is no recipe {asked}"
+        why = hindrance(SYSTEMS[system], spec) or f"there is no recipe {name}"
         raise RecipeError(
             f"{model} is of {system}, which has no small recipe of {spec.name} ({why}); take a model of "
-            f"{', '.join(able) or 'another system'}, or name a recipe with --recipe (`diptych recipes "
-            f"--system {system}` lists its own)"
+            f"{', '.join(able) or 'another system'}, or give --recipe (`diptych recipes --system {system}` lists them)"
         )
-    chosen = find_recipe(asked)
+    chosen = find_recipe(name)
     if chosen.task != spec.name:
-        raise RecipeError(f"{chosen.name} teaches {chosen.task}, and the task is {spec.name}; choose one of the two")
+        raise RecipeError(f"{chosen.name} trains {chosen.task}, and the task is {spec.name}; choose one of the two")
     if start is not None:
         chosen, lost = fit_named(chosen, start) if recipe is not None else (fit_to(chosen, start), "")
     settings = given.assignments()
@@ -180,8 +179,8 @@ def finetune(
 
 
 @dataclass(frozen=True)
-class CaptionSampling:
-    """How new captions are drawn; what is left out is the recipe's."""
+class SamplingOptions:
+    """Options of sampling new captions; the recipe sets what is not given."""
 
     beams: Beams = None
     temperature: Temperature = None
@@ -192,7 +191,7 @@ class CaptionSampling:
     no_repeat_ngram: NoRepeatNgram = None
 
     def options(self, usual: DecodingOptions, captions: int) -> DecodingOptions:
-        """Drawn by chance, or with --beams the likeliest."""
+        """Return options of sampling (by default nucleus sampling with top_p 0.9), or of beam search with --beams."""
         from diptych.models.decoding.chosen import chosen_decoding
 
         free = self.beams is None and self.top_k is None and self.top_p is None
@@ -208,11 +207,11 @@ def augment(
     model: Model,
     captions: int = Option(2, min=1, help="Most new captions of each image."),
     split: str = Option("train", help="Split whose records get new captions; the others are copied."),
-    drawing: CaptionSampling,
+    drawing: SamplingOptions,
     seed: DrawSeed = 0,
-    computing: Computing,
+    computing: ComputingOptions,
 ) -> None:
-    """Write new captions for a training set, drawn by chance, or with --beams the likeliest."""
+    """Write new captions for a training set, sampled, or with --beams the likeliest."""
     from diptych.data.store.store import Store
     from diptych.models.decoding import DecodingOptions
     from diptych.runs.evaluation.augment import SPARE
