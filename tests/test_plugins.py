@@ -78,7 +78,7 @@ def test_an_error_in_its_code_is_its_authors(tmp_path: Path) -> None:
     done = diptych(*given, path=package(tmp_path / "installed", code))
     assert done.returncode == 1
     assert "AttributeError" in done.stderr
-    assert "this is raised in code of tiny 0.2: please report it to the authors of that package" in done.stderr
+    assert "this was raised in code of tiny 0.2: please report it to the authors of that package" in done.stderr
 
 
 def test_a_model_says_which_package_made_it(tiny: Path, tmp_path: Path) -> None:

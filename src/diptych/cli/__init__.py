@@ -91,7 +91,7 @@ def _unexpected(error: Exception) -> str:
     from diptych.runtime.plugins import plugin_at_fault
 
     if (plugin := plugin_at_fault(error)) is not None:
-        where, whom = f"raised in code of {plugin.title}", " to the authors of that package"
+        where, whom = f"was raised in code of {plugin.title}", " to the authors of that package"
     else:
-        where, whom = "a fault of Diptych", ""
-    return f"{type(error).__name__}: {error}; this is {where}: please report it{whom}, with --debug"
+        where, whom = "is a fault of Diptych", ""
+    return f"{type(error).__name__}: {error}; this {where}: please report it{whom}, with --debug"
