@@ -55,7 +55,7 @@ CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
     ("unknown key", nothing, "PRETRAIN --data WORLD --out OUT --set optimizer.lrr=1", 2, "did you mean lr"),
     ("another type", nothing, "PRETRAIN --data WORLD --out OUT --set training.steps=many", 2, "training.steps"),
     ("a task", nothing, "pretrain unified-vlp/small/vqa --data WORLD --out OUT", 2, "diptych finetune vqa --recipe"),
-    ("a task set", nothing, "PRETRAIN --data WORLD --out OUT --set task=vqa", 2, "teaches vqa and pre-trains nothing"),
+    ("a task set", nothing, "PRETRAIN --data WORLD --out OUT --set task=vqa", 2, "trains vqa and pre-trains nothing"),
     ("demo of no system", nothing, "demo --out OUT --system vlbert", 2, "did you mean vl-bert"),
     ("thorough of another", nothing, "demo --out OUT --thorough --system tden", 2, "leave out --system"),
     ("no such store", nothing, "PRETRAIN --data FILE --out OUT", 1, "diptych extract"),

@@ -135,7 +135,7 @@ def test_a_system_without_tables_of_its_paper_is_refused_in_a_sentence(monkeypat
 
 
 def test_a_paper_that_names_what_is_not_there_is_refused(tmp_path: Path) -> None:
-    table = '[[tables]]\nnumber = 1\nabout = ""\nrows = [["a", "1", "train"]]\n'
+    table = '[tables.1]\nabout = ""\nrows = [["a", "1", "train"]]\n'
     (tmp_path / "paper.toml").write_text(f'cite = ""\n{table}')
     with pytest.raises(RecipeError, match=r"paper.toml: no word, part or command 'train'"):
         read_paper("sixth", tmp_path / "paper.toml")

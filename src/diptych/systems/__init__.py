@@ -1,6 +1,6 @@
-"""One folder a system, and what a run of it is: recipes, objectives, the papers' tables.
+"""The systems, one folder each, and what a run of a system is: recipes, objectives, tables of the papers.
 
-`SYSTEMS` is the only list of systems: the recipes, objectives, importers and tables follow from its entries.
+`SYSTEMS` is the only list of systems: recipes, objectives, importers and tables follow from its entries.
 """
 
 from collections.abc import Iterable
@@ -46,11 +46,11 @@ STAGED: dict[str, StagedPreset] = {}  # recipes of several stages
 
 
 def add_system(system: System) -> None:
-    """Add a system, its objectives and its recipes to the tables, and those of the tasks that it can learn."""
+    """Add a system with its objectives and recipes, and a small recipe for each task that it can learn."""
     SYSTEMS[system.name] = system
     OBJECTIVES[system.name] = system.objectives
     if system.importer is not None:
-        MARKS.update(dict.fromkeys(system.importer.marks, system.title))
+        MARKS.update(dict.fromkeys(system.importer.key_prefixes, system.title))
     for preset in system.recipes:
         if isinstance(preset, StagedPreset):
             STAGED[preset.name] = preset
@@ -62,7 +62,7 @@ def add_system(system: System) -> None:
 
 
 def add_task(spec: TaskSpec) -> None:
-    """Add a task, its objectives, and a small recipe of it for all systems that can learn it."""
+    """Add a task, its objectives, and a small recipe for each system that can learn it."""
     TASKS[spec.name] = spec
     OBJECTIVES.update({kind.model_fields["kind"].default: kind for kind in spec.training.objectives})
     for system in SYSTEMS.values():
@@ -70,17 +70,17 @@ def add_task(spec: TaskSpec) -> None:
 
 
 def _add_small(system: System, spec: TaskSpec) -> None:
-    """`SYSTEM/small/TASK` by what the task says of itself, where the system can learn it and has none of its own."""
+    """Add `SYSTEM/small/TASK` if the system can learn the task and has no such recipe of its own."""
     name = f"{system.name}/small/{spec.name}"
     if name not in RECIPES and hindrance(system, spec) is None:
         RECIPES[name] = small_task(RECIPES[f"{system.name}/small/pretrain"], spec.name)
 
 
 def hindrance(system: System, spec: TaskSpec) -> str | None:
-    """Why there is no small recipe of the task for the system; None: nothing is in the way."""
+    """Return the reason why the system has no small recipe of the task, or None if nothing prevents it."""
     pretrain = RECIPES.get(f"{system.name}/small/pretrain")
     if spec.training.small is None or pretrain is None:
-        return f"{spec.name if spec.training.small is None else system.name} says nothing of small recipes"
+        return f"{spec.name if spec.training.small is None else system.name} defines no small recipes"
     try:
         spec.training.small.objectives.schedule(ANY_WORDS).check(system.model.provided(pretrain.model), system.name)
     except RecipeError as error:
@@ -93,14 +93,14 @@ for _system in (UNIFIED_VLP, VL_BERT, IMAGE_BERT, TDEN, XGPT):
 
 
 def find_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:
-    """The recipe of this name with `KEY=VALUE` assignments; RecipeError names the nearest one where there is none."""
+    """Return the recipe with `KEY=VALUE` assignments applied. Raises RecipeError, with the nearest name, if unknown."""
     if name not in RECIPES:
         raise RecipeError(f"no recipe {name!r}; {nearest(name, RECIPES, LISTED)}")
     return RECIPES[name]().override(tuple(assignments))
 
 
 def find_stages(name: str, assignments: Iterable[str] = ()) -> Stages:
-    """A recipe of several stages, or of one."""
+    """Return a recipe of several stages, or of one, with assignments applied. Raises RecipeError if it is unknown."""
     if name in STAGED:
         return STAGED[name]().override(tuple(assignments))
     if name not in RECIPES:

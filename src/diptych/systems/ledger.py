@@ -1,10 +1,12 @@
-"""The ledger: what a table of a paper is made of, and the rows that can be looked up.
+r"""The ledger: every row of the papers' tables, with the commands that reproduce it.
 
-`systems/NAME/paper.toml` holds the tables, copied by hand once; docs/papers.md and `diptych recipes` show them. A row
-stands there as `[name, numbers, what makes it, note]`, what is empty at its end left out. What makes it: names of
-`[commands]`, one after the other by `;`, each with what its {words} are (`run=xgpt/text`). A command is lines to type,
-or other names, of another system's paper as `vl-bert:vqa`. {word} is as it stands, {word:run} the folder of the run of
-such a recipe. Words are those of the call, of those that called it, of `[words]`, and WORDS.
+`systems/NAME/paper.toml` holds the tables, copied by hand. docs/papers.md and `diptych recipes` show them.
+
+- A row is `[name, numbers, calls, note]`; empty cells at its end are left out.
+- Calls are names of `[commands]`, separated by `; `, each with values for its {words}: `run=xgpt/text`.
+- A command is lines to type, or further calls. `vl-bert:vqa` calls a command of another system's paper.
+- {word} is replaced by its value, and {word:run} by the folder of the run of that recipe. Values come from the call,
+  then from its callers, then from `[words]`, then from WORDS.
 """
 
 import re
@@ -41,71 +43,45 @@ _RECIPE = re.compile(r"diptych (?:pretrain (\S+)|finetune .*?--recipe (\S+))")
 class TablePart(BaseModel):
     """Columns of a table that are scores of one task on one split."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
-    title: str
-    """Data and split, such as COCO test."""
-    columns: tuple[str, ...]
-    """As the paper names them."""
-    task: str | None = None
-    """Task of Diptych that is scored; None: nothing is."""
+    title: str  # data and split, such as COCO test
+    columns: tuple[str, ...]  # as the paper names them
+    task: str | None = None  # the task that is scored; None: the columns are no scores
 
 
 class WrittenTable(BaseModel):
     """A table as the file has it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
-    number: int
     about: str
-    parts: tuple[str, ...] = ()
-    """Keys of `[parts]`; tables without numbers (comparisons in words, examples) have none."""
+    parts: tuple[str, ...] = ()  # keys of `[parts]`; none for tables in words
     rows: tuple[Annotated[tuple[str, ...], Field(min_length=1, max_length=4)], ...]
-    spaced: bool = False
-    """Whether numbers have spaces in them, so that `|` alone parts them; else it is for the eye."""
-    systems: dict[str, str] = {}
-    """Systems of rows, by name: others are the paper's own if commands make them, and else no system's."""
-
-
-class Written(BaseModel):
-    """A paper as its file has it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    cite: str
-    parts: dict[str, TablePart] = {}
-    words: dict[str, str] = {}
-    commands: dict[str, str] = {}
-    costs: dict[str, str] = {}
-    """What the authors' own run of a recipe took, as the paper says it."""
-    tables: tuple[WrittenTable, ...]
+    spaced: bool = False  # True if numbers contain spaces and are separated by ` | `
+    systems: dict[str, str] = {}  # by name of a row; default: the paper's own system if the row has commands
 
 
 @dataclass(frozen=True)
 class PaperRow:
-    """One row, with what the paper reports and what to type for it."""
+    """One row, with the numbers that the paper reports and the commands to reproduce it."""
 
-    name: str
-    """As the paper has it."""
-    numbers: tuple[str, ...]
-    """As printed, one a column; `-` where the paper reports none."""
-    commands: tuple[str, ...] = ()
-    """What makes it, in order; none where it is another system's."""
-    system: str | None = None
-    """System of Diptych that it is of; None: another system's."""
-    note: str = ""
-    """What has to be known beside the commands."""
+    name: str  # as the paper has it
+    numbers: tuple[str, ...]  # as printed, one a column; `-` where the paper reports none
+    commands: tuple[str, ...] = ()  # in order; none for other systems
+    system: str | None = None  # None: no system of Diptych
+    note: str = ""  # what has to be known in addition to the commands
 
     @property
     def recipes(self) -> tuple[str, ...]:
-        """Recipes that its commands train by, each once."""
-        found = [match[1] or match[2] for command in self.commands if (match := _RECIPE.match(command))]
-        return tuple(dict.fromkeys(found))
+        """Recipes that the commands train by, each once."""
+        matches = filter(None, map(_RECIPE.match, self.commands))
+        return tuple(dict.fromkeys(match[1] or match[2] for match in matches))
 
 
 @dataclass(frozen=True)
 class PaperTable:
-    """One table; tables without numbers (comparisons in words, examples) have no parts."""
+    """One table; tables in words (comparisons, examples) have no parts."""
 
     number: int
     about: str
@@ -114,66 +90,63 @@ class PaperTable:
 
     @property
     def columns(self) -> tuple[tuple[TablePart, str], ...]:
+        """Each column's part and name."""
         return tuple((part, column) for part in self.parts for column in part.columns)
 
     def reported(self, row: PaperRow) -> dict[str, dict[str, str]]:
-        """Numbers that the paper reports of a row, by part and column."""
-        told: dict[str, dict[str, str]] = {}
+        """Return the numbers that the paper reports in a row, by title of the part and name of the column."""
+        numbers: dict[str, dict[str, str]] = {}
         for (part, column), number in zip(self.columns, row.numbers, strict=True):
             if number != NOT_REPORTED:
-                told.setdefault(part.title, {})[column] = number
-        return told
+                numbers.setdefault(part.title, {})[column] = number
+        return numbers
 
 
-@dataclass(frozen=True)
-class Paper:
-    """The tables of one paper."""
+class Paper(BaseModel):
+    """The tables of one paper, as its file has them and with their commands written out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     system: str
-    written: Written
-
-    @property
-    def cite(self) -> str:
-        return self.written.cite
-
-    @property
-    def costs(self) -> Mapping[str, str]:
-        return self.written.costs
+    cite: str
+    parts: dict[str, TablePart] = {}
+    words: dict[str, str] = {}
+    commands: dict[str, str] = {}
+    costs: dict[str, str] = {}  # what the authors' own run of a recipe took, as the paper reports it
+    written: dict[int, WrittenTable] = Field(alias="tables")  # by number
 
     @cached_property
     def tables(self) -> tuple[PaperTable, ...]:
-        return tuple(map(self._table, self.written.tables))
+        """All tables. Raises KeyError for a word, part or command that the file lacks."""
+        return tuple(self._table(number, table) for number, table in self.written.items())
 
-    def commands(self, called: str, given: Mapping[str, str]) -> Iterator[str]:
-        """What is to be typed for some names of commands."""
-        for line in re.split(r"\n|; ", called.strip()):
-            if not line or line.startswith("diptych "):
-                yield from [" ".join(line.format_map(given).split())] if line else []
-                continue
-            name, *words = line.split()
-            own = {key: _Word(value.format_map(given)) for key, _, value in (word.partition("=") for word in words)}
-            system, _, name = name.rpartition(":")
-            paper = paper_of(system) if system else self
-            yield from paper.commands(paper.written.commands[name], {**(paper.words if system else given), **own})
+    def expand(self, calls: str, given: Mapping[str, str]) -> Iterator[str]:
+        """Yield the command lines of some calls; {words} get the values that are `given`."""
+        for line in re.split(r"\n|; ", calls.strip()):
+            if line.startswith("diptych "):
+                yield " ".join(line.format_map(given).split())
+            elif line:
+                name, *words = line.split()
+                own = {key: _Word(value.format_map(given)) for key, _, value in (word.partition("=") for word in words)}
+                system, _, name = name.rpartition(":")
+                paper = paper_of(system) if system else self
+                yield from paper.expand(paper.commands[name], {**(paper._values() if system else given), **own})
 
-    @property
-    def words(self) -> dict[str, str]:
-        return {name: _Word(word) for name, word in (WORDS | self.written.words).items()}
+    def _values(self) -> dict[str, str]:
+        return {name: _Word(word) for name, word in (WORDS | self.words).items()}
 
-    def _table(self, table: WrittenTable) -> PaperTable:
+    def _table(self, number: int, table: WrittenTable) -> PaperTable:
         rows = []
-        for name, cells, made, note in ((*row, *[""] * (4 - len(row))) for row in table.rows):
-            commands = tuple(self.commands(made, self.words))
+        for name, cells, calls, note in ((*row, *[""] * (4 - len(row))) for row in table.rows):
+            commands = tuple(self.expand(calls, self._values()))
             system = table.systems.get(name, self.system if commands else "") or None
-            cut = tuple(re.split(r" \| ", cells)) if table.spaced else numbers(cells)
-            rows.append(PaperRow(name, cut, commands, system, note.format_map(self.words)))
-        return PaperTable(
-            table.number, table.about, tuple(rows), tuple(self.written.parts[part] for part in table.parts)
-        )
+            values = tuple(cells.split(" | ")) if table.spaced else numbers(cells)
+            rows.append(PaperRow(name, values, commands, system, note.format_map(self._values())))
+        return PaperTable(number, table.about, tuple(rows), tuple(self.parts[part] for part in table.parts))
 
 
 class _Word(str):
-    """`{word:run}` is the folder of a recipe's run: rows that share a pre-training share its folder."""
+    """A value whose `{word:run}` is the folder of a recipe's run. Rows that share a pre-training share its folder."""
 
     __slots__ = ()
 
@@ -183,21 +156,20 @@ class _Word(str):
 
 @cache
 def read_paper(system: str, path: Path) -> Paper:
-    """Raises RecipeError where the file is no such paper."""
+    """Read a paper's file. Raises RecipeError if it is invalid."""
     try:
-        paper = Paper(system, Written.model_validate(tomllib.loads(text_of(path))))
-        paper.tables  # noqa: B018  # expanded, so that a name which is not there is found here
+        paper = Paper.model_validate({"system": system, **tomllib.loads(text_of(path))})
+        paper.tables  # noqa: B018  # expanded here, so that a missing name is reported with its file
     except ValueError as error:
         raise RecipeError(f"{path}: {first_problem(error)}") from error
     except KeyError as error:
-        raise RecipeError(
-            f"{path}: no word, part or command {error}; add it to [words], [parts] or [commands]"
-        ) from error
+        problem = f"no word, part or command {error}; add it to [words], [parts] or [commands]"
+        raise RecipeError(f"{path}: {problem}") from error
     return paper
 
 
 def paper_of(system: str) -> Paper:
-    """The paper of a system that has tables."""
+    """Return the paper of a system. Raises RecipeError if the system has no tables."""
     path = SYSTEMS[system].tables
     if path is None:
         raise RecipeError(f"no tables of the paper of {system} are kept")
@@ -205,14 +177,14 @@ def paper_of(system: str) -> Paper:
 
 
 def papers() -> tuple[Paper, ...]:
-    """The tables of the systems' papers, by year."""
+    """Return the papers of all systems that have tables, by year."""
     by_year = sorted(SYSTEMS.values(), key=lambda system: system.paper[:2])
     return tuple(paper_of(system.name) for system in by_year if system.tables is not None)
 
 
 @dataclass(frozen=True)
 class LedgerRow:
-    """A row with the paper and the table that it stands in."""
+    """A row with its paper and its table."""
 
     paper: Paper
     table: PaperTable
@@ -226,17 +198,17 @@ class LedgerRow:
 
     @property
     def reported(self) -> dict[str, dict[str, str]]:
+        """The reported numbers, by title of the part and name of the column."""
         return self.table.reported(self.row)
 
 
 def entries(papers: tuple[Paper, ...]) -> Iterator[LedgerRow]:
-    """All rows, in the papers' order."""
+    """Yield all rows, in the papers' order."""
     for paper in papers:
         for table in paper.tables:
-            for row in table.rows:
-                yield LedgerRow(paper, table, row)
+            yield from (LedgerRow(paper, table, row) for row in table.rows)
 
 
 def numbers(text: str) -> tuple[str, ...]:
-    """A row's numbers as they stand in a line; `|` between parts is for the eye."""
+    """Split a row's numbers; `|` between parts is ignored."""
     return tuple(text.replace("|", " ").split())

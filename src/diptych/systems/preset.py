@@ -1,7 +1,7 @@
-"""A preset: a recipe by its name, as plain data, made when it is asked for.
+"""Presets: named recipes as plain data, built when they are called.
 
-Whole ones are written out with `preset`; what changes little of another is that one's `but`, as `derive` has it: a
-section is given whole, or as a dict of what changes in it.
+`preset` writes a whole recipe out. `Preset.but` derives another one: a section is given whole, or as a dict of the keys
+that change in it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Changed = Mapping[str, Any]
 
 
 class Fields(TypedDict, total=False):
-    """Those of a `Recipe`, but its name."""
+    """The fields of a `Recipe` except its name."""
 
     system: str
     task: str
@@ -37,20 +37,20 @@ class Fields(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Preset:
-    """A call makes the recipe."""
+    """A named recipe. A call builds it, and raises RecipeError for unknown keys and wrong values."""
 
     name: str
-    about: str  # what it is, in a sentence
-    fields: Fields  # of the recipe; of one that begins as another: what changes
+    about: str  # one sentence for the list of recipes
+    fields: Fields  # all fields, or those that differ from `base`
     base: Preset | None = None
 
     def but(self, name: str, about: str, **changes: Unpack[Fields]) -> Preset:
-        """Another one, with these changes."""
+        """Return another preset that differs in these fields."""
         return Preset(name, about, changes, self)
 
     @property
     def model(self) -> ModelConfig:
-        """That of its recipe."""
+        """The model section of the recipe."""
         own = self.fields.get("model", {})
         if isinstance(own, ModelConfig):
             return own
@@ -64,12 +64,13 @@ class Preset:
 
 
 def preset(name: str, about: str, **fields: Unpack[Fields]) -> Preset:
+    """Return a preset with all its fields written out."""
     return Preset(name, about, fields)
 
 
 @dataclass(frozen=True)
 class StagedPreset:
-    """Several that train one after the other, each from the weights of the one before."""
+    """Presets that train one after the other, each from the weights of the stage before."""
 
     name: str
     about: str

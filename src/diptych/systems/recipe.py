@@ -1,4 +1,4 @@
-"""A recipe: everything that decides the numbers of a run, as names and numbers. Saved beside the run it made."""
+"""A recipe: every name and number that decides the results of a run. It is saved as recipe.json in the run's folder."""
 
 from __future__ import annotations
 
@@ -6,16 +6,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PositiveInt,
-    SerializeAsAny,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, SerializeAsAny, ValidationError, ValidationInfo
+from pydantic.functional_validators import field_validator
 
 from diptych.core import Vocabulary
 from diptych.core.shares import PartialShare, PositiveShare
@@ -32,39 +24,27 @@ from diptych.tasks import TASKS
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 FILE = "recipe.json"
-TAUGHT = "objectives"  # the one section that is replaced as a whole, by those of another system
-WHOLE = (TAUGHT, f"{TAUGHT}.kind")  # set before the keys of that section, in whatever order they are given
-FREE = "optimizer.lr_multipliers"  # the one table whose keys are the user's: prefixes of parameter names
-# What may change while a run goes on: its length, when it gives up, what it writes and how it is computed the same.
-CHANGEABLE = frozenset(
-    f"training.{name}"
-    for name in (
-        "steps",
-        "patience",
-        "log_every",
-        "tensorboard",
-        "checkpoint_every",
-        "keep",
-        "threads",
-        "compile",
-        "loading_threads",
-        "loading_processes",
-    )
-)
+# `--set objectives=SYSTEM` replaces the whole section. Such settings are applied first, whatever their order.
+REPLACED = ("objectives", "objectives.kind")
+MULTIPLIERS = "optimizer.lr_multipliers"  # the only table with keys of the user's choice: prefixes of parameter names
+# Settings that may change when a run is resumed: its length, its output, and how the same numbers are computed.
+_LENGTH, _OUTPUT = ("steps", "patience"), ("log_every", "tensorboard", "checkpoint_every", "keep")
+_COMPUTATION = ("threads", "compile", "loading_threads", "loading_processes")
+CHANGEABLE = frozenset(f"training.{name}" for name in (*_LENGTH, *_OUTPUT, *_COMPUTATION))
 M = TypeVar("M", bound=BaseModel)
-# What recipes of the papers' size begin from until a file is given: `paper: BERT base`, or, for a model of a recipe,
-# `paper: xgpt/text`. Where published weights are:
+# `init` of the papers' recipes until the user gives a file: `paper: BERT base`, or `paper: xgpt/text` for the model of
+# another recipe. PUBLISHED: where the weights can be found.
 OF_PAPER = "paper: "
 PUBLISHED = {
     "BERT base": "bert-base-uncased on the hub, with its vocab.txt",
     "BERT large": "bert-large-uncased on the hub, with its vocab.txt",
     "UniLM": "LuoweiZhou/VLP's base_model_pretrained/model_153999_cpu.bin, whose vocab.txt is bert-base-cased's",
 }
-ANY_WORDS = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)  # what objectives need, no word decides
+ANY_WORDS = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)  # to build a schedule before there are texts
 
 
 class DataConfig(BaseModel):
-    """Which records are trained on, and how much of each."""
+    """The records that a run trains on and validates with, and how their texts and images are read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -73,78 +53,73 @@ class DataConfig(BaseModel):
     validation: str = "val"
     """Split by which the best weights are chosen."""
     records: PositiveInt | None = None
-    """Train on so many records only, chosen by training.seed; null: all."""
+    """Number of records to train on, chosen by training.seed; null: all."""
     validation_records: PositiveInt = 200
     """Records of the validation split that are used, from its beginning."""
     max_words: PositiveInt = 20
     """Tokens of a text at most; what is longer is cut."""
     vocabulary: str | None = None
-    """Path of a vocab.txt; null: the start's own, or one learnt from the texts."""
+    """Path of a vocab.txt; null: that of the initial weights, or one learnt from the texts."""
     lowercase: bool = True
     """Whether texts are lower-cased; false for a cased vocab.txt, such as bert-base-cased."""
     tokens: Literal["wordpiece", "bpe"] = "wordpiece"
     """Kind of the vocabulary that is learnt where none is given."""
     answers_most: PositiveInt | None = None
-    """Answers that VQA chooses among at most, the most frequent of the training split; null: all."""
+    """Number of answers that VQA chooses from: the most frequent of the training split; null: all."""
     answers_at_least: PositiveInt = 1
-    """Questions of the training split that must have an answer as their most frequent one for it to be among them."""
+    """Questions of the training split that must have an answer as their most frequent one for it to be a choice."""
     pixels_shorter: PositiveInt = 600
-    """Pixels of a picture's shorter side, where the model reads pixels (model.network)."""
+    """Pixels of an image's shorter side, where the model reads pixels (model.network)."""
     pixels_longer: PositiveInt = 1000
-    """Pixels of a picture's longer side at most, where the model reads pixels."""
+    """Pixels of an image's longer side at most, where the model reads pixels."""
     pixels_colours: Colours = "rgb"
     """Order of the colours: rgb as torchvision's weights read them, or bgr as Caffe's."""
     mirror: PartialShare = 0.0
     """Share of samples that are mirrored, with left and right swapped in their texts."""
     text: str | None = None
-    """Path of a text file, a sentence a line, to pre-train on beside the pictures; null: none."""
+    """Path of a text file, a sentence a line, to pre-train on in addition to the images; null: none."""
     text_share: PositiveShare = 0.5
     """Share of each batch that comes from the text file; 1: all of it."""
     text_words: PositiveInt = 64
     """Tokens of a sample of the text file."""
     text_joined: bool = True
-    """Whether a sample of the text file runs on over lines; false: it is one line, ended by [SEP]."""
+    """Whether a sample of the text file spans several lines; false: it is one line, ended by [SEP]."""
 
 
 class Recipe(BaseModel):
-    """The resolved choice of a run. `name` says which preset it began as."""
+    """All settings of a run. `name` is the preset that they came from."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     name: str
-    """Name of the recipe that the run began as."""
+    """Name of the recipe that the settings came from."""
     system: str
     """System whose model is trained."""
     task: str
-    """What is learnt."""
+    """Task that is trained."""
     model: SerializeAsAny[ModelConfig]
     init: str | None = None
-    """Weights to begin from: a BERT, UniLM or Unified VLP file or folder, or a hub id; none: random."""
+    """Initial weights: a BERT, UniLM or Unified VLP file or folder, or a hub id; none: random."""
     network_init: str | None = None
-    """What model.network begins as: a Faster R-CNN's folder, or a file with its ResNet; null: random."""
+    """Initial weights of model.network: a Faster R-CNN's folder, or a file with its ResNet; null: random."""
     objectives: SerializeAsAny[Objectives]
     optimizer: OptimizerConfig
     training: TrainingConfig
     decoding: DecodingOptions = Field(default_factory=DecodingOptions)
     data: DataConfig = Field(default_factory=DataConfig)
 
-    @field_validator("init")
-    @classmethod
-    def _begins(cls, init: str | None) -> str | None:
-        return None if init == "none" else init
-
     @property
     def wants_init(self) -> bool:
-        """Whether `init` names what the paper begins from, and no file yet."""
+        """True if `init` names the weights that the paper starts from, and no file yet."""
         return self.init is not None and self.init.startswith(OF_PAPER)
 
     @property
     def wants_model(self) -> bool:
-        """Whether that is a model of another recipe."""
+        """True if the paper starts from a model of another recipe."""
         return self.wants_init and "/" in str(self.init)
 
     def check_begun(self) -> None:
-        """Raises RecipeError where the paper begins from weights that nobody has given."""
+        """Raise RecipeError if the paper starts from weights and the user has given none."""
         if not self.wants_init:
             return
         what = str(self.init).removeprefix(OF_PAPER)
@@ -156,6 +131,11 @@ class Recipe(BaseModel):
             "(--model), or begin from nothing with --set init=none"
         )
 
+    @field_validator("init")
+    @classmethod
+    def _none_is_random(cls, init: str | None) -> str | None:
+        return None if init == "none" else init
+
     @field_validator("task")
     @classmethod
     def _known_task(cls, task: str) -> str:
@@ -165,17 +145,17 @@ class Recipe(BaseModel):
 
     @field_validator("system")
     @classmethod
-    def _known(cls, system: str) -> str:
+    def _known_system(cls, system: str) -> str:
         return named_system(system)
 
     @field_validator("model", mode="before")
     @classmethod
-    def _of_its_system(cls, value: Any, others: ValidationInfo) -> Any:
+    def _model_of_system(cls, value: Any, others: ValidationInfo) -> Any:
         return value if not isinstance(value, dict) else system_of(others).config.model_validate(value)
 
     @field_validator("objectives", mode="before")
     @classmethod
-    def _of_their_kind(cls, value: Any) -> Any:
+    def _objectives_of_kind(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
         kind = value.get("kind")
@@ -184,9 +164,13 @@ class Recipe(BaseModel):
         return OBJECTIVES[kind].model_validate(value)
 
     def override(self, assignments: Sequence[str]) -> Self:
-        """With dotted keys set, such as `optimizer.lr=3e-4`. Unknown keys are refused with the nearest name."""
+        """Return the recipe with dotted keys set, such as `optimizer.lr=3e-4`.
+
+        Raises RecipeError for unknown keys (with the nearest name), for wrong values, and for objectives that need what
+        the model does not provide.
+        """
         values = self.model_dump(mode="json")
-        for text in sorted(assignments, key=lambda given: given.partition("=")[0] not in WHOLE):
+        for text in sorted(assignments, key=lambda given: given.partition("=")[0] not in REPLACED):
             _assign(values, *assignment(text, "optimizer.lr=3e-4"))
         made = parse(type(self), values, "--set " + " --set ".join(assignments))
         provided = SYSTEMS[made.system].model.provided(made.model)
@@ -194,10 +178,12 @@ class Recipe(BaseModel):
         return made
 
     def save(self, folder: Path) -> None:
+        """Write recipe.json into the folder."""
         write_atomically(folder / FILE, (self.model_dump_json(indent=2) + "\n").encode())
 
     @classmethod
     def load(cls, folder: Path) -> Self:
+        """Read recipe.json of a run or model folder. Raises RecipeError if it is missing or invalid."""
         path = folder / FILE
         try:
             values = parse_json(text_of(path))
@@ -206,34 +192,36 @@ class Recipe(BaseModel):
         return parse(cls, values, str(path))
 
     def differences(self, other: Recipe, without: Collection[str] = ()) -> list[str]:
-        """`optimizer.lr: 0.0003, was 0.0001`, one line for each key that differs, but those left out."""
+        """Return a line per key that differs, such as `optimizer.lr: 0.0003, was 0.0001`, except keys in `without`."""
         return differences(self.model_dump(mode="json"), other.model_dump(mode="json"), without)
 
     @property
     def bound(self) -> dict[str, Any]:
-        """What a run shares with its checkpoints. Defaults are left out: a setting that a later version adds stops no
-        run."""
+        """The settings that a checkpoint must share with its run.
+
+        Defaults are left out, so that checkpoints still open after a later version adds a setting.
+        """
         chosen = self.model_dump(mode="json", exclude_defaults=True) | {"kind": self.objectives.kind}
         training = {name: value for name, value in chosen["training"].items() if f"training.{name}" not in CHANGEABLE}
         return chosen | {"training": training}
 
 
 def named_system(system: str) -> str:
-    """The name, if it is in SYSTEMS. Raises ValueError with the nearest one that is."""
+    """Return the name if it is in SYSTEMS. Raises ValueError with the nearest known name."""
     if system not in SYSTEMS:
         raise ValueError(f"no system {system!r}; {nearest(system, SYSTEMS)}")
     return system
 
 
 def system_of(others: ValidationInfo) -> System:
-    """The system that a validator's other fields name. Raises ValueError where they name none."""
+    """Return the system that a validator's other fields name. Raises ValueError if they name none."""
     if others.data.get("system") is None:
         raise ValueError("cannot be read without the system it belongs to; see system")
     return SYSTEMS[others.data["system"]]
 
 
 def parse(kind: type[M], values: Any, where: str) -> M:
-    """The typed form of what a file or a command line holds; all that is wrong with it in one RecipeError."""
+    """Return the values of a file or command line as a config. Raises one RecipeError with all problems."""
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -242,15 +230,17 @@ def parse(kind: type[M], values: Any, where: str) -> M:
 
 
 def claim(out: Path, recipe: Recipe) -> None:
-    """Make `out` the folder of this recipe's run, or of one that it goes on with."""
+    """Make `out` the folder of this recipe's run, or of a run that the recipe resumes. Raises as `claimed` does."""
     if not claimed(out, recipe) or Recipe.load(out) != recipe:
         out.mkdir(parents=True, exist_ok=True)
         recipe.save(out)
 
 
 def claimed(out: Path, recipe: Recipe) -> bool:
-    """Whether a run of this recipe lies there, or one that it can go on with. Raises RecipeError, with the difference,
-    where it is another's."""
+    """Return True if `out` holds a run of this recipe, or one that it can resume.
+
+    Raises RecipeError, with the differences, if the run is of another recipe.
+    """
     if not (out / FILE).exists():
         return False
     there = Recipe.load(out)
@@ -262,33 +252,36 @@ def claimed(out: Path, recipe: Recipe) -> bool:
 
 
 def _assign(values: dict[str, Any], key: str, text: str) -> None:
-    if key == FREE or key.startswith(f"{FREE}."):
-        _assign_free(values["optimizer"], key.removeprefix(FREE).removeprefix("."), text)
+    """Set one dotted key of a dumped recipe."""
+    value = value_of(text)
+    if key == MULTIPLIERS and not isinstance(value, dict):
+        raise RecipeError(
+            f'--set {key}={text}: wanted {key}.PREFIX=NUMBER, or all groups as JSON: {key}={{"regions.": 0.1}}'
+        )
+    if key in REPLACED and (key == "objectives" or text != values["objectives"]["kind"]):
+        values["objectives"] = _objectives_of(text, key, values["task"])
         return
-    if key in WHOLE and (key == TAUGHT or text != values[TAUGHT]["kind"]):
-        values[TAUGHT] = _objectives_of(text, key, values["task"])
-        return
-    *path, last = key.split(".")
-    here, seen = values, ""
-    for name in path:
-        seen = f"{seen}.{name}".lstrip(".")
-        if not isinstance(here.get(name), dict):
-            raise RecipeError(f"--set {key}: no section {seen!r}; {nearest(name, here)}")
-        here = here[name]
-    if last not in here:
-        raise RecipeError(f"--set {key}: no key {last!r} in {seen or 'the recipe'}; {nearest(last, here)}")
-    if isinstance(here.get(last), dict):
-        raise RecipeError(f"--set {key}: that is a section; set one of its keys: {', '.join(sorted(here[last]))}")
-    here[last] = value_of(text)
+    # The prefix of a parameter group may have dots itself (`regions.network.`).
+    prefix = key.removeprefix(f"{MULTIPLIERS}.")
+    *path, last = key.split(".") if prefix == key else (*MULTIPLIERS.split("."), prefix)
+    section = values
+    for depth, name in enumerate(path):
+        if not isinstance(section.get(name), dict):
+            raise RecipeError(f"--set {key}: no section {'.'.join(path[: depth + 1])!r}; {nearest(name, section)}")
+        section = section[name]
+    if prefix == key and last not in section:
+        raise RecipeError(f"--set {key}: no key {last!r} in {'.'.join(path) or 'the recipe'}; {nearest(last, section)}")
+    if isinstance(section.get(last), dict) and key != MULTIPLIERS:
+        raise RecipeError(f"--set {key}: that is a section; set one of its keys: {', '.join(sorted(section[last]))}")
+    section[last] = value
 
 
 def _objectives_of(system: str, key: str, task: str) -> dict[str, Any]:
-    """Those of a system's paper with their defaults, whose keys can be set after that."""
+    """The default objectives of a system's paper, whose keys can be set afterwards."""
     systems = SYSTEMS.keys() & OBJECTIVES.keys()
     if system not in systems:
-        raise RecipeError(
-            f"--set {key}={system}: wanted a system, to learn by its objectives; {nearest(system, systems)}"
-        )
+        wanted = f"wanted a system, to learn by its objectives; {nearest(system, systems)}"
+        raise RecipeError(f"--set {key}={system}: {wanted}")
     if not TASKS[task].pretrains:
         raise RecipeError(
             f"--set {key}={system}: objectives are chosen in pre-training (diptych pretrain); in fine-tuning a model "
@@ -297,20 +290,8 @@ def _objectives_of(system: str, key: str, task: str) -> dict[str, Any]:
     return OBJECTIVES[system](kind=system).model_dump(mode="json")
 
 
-def _assign_free(optimizer: dict[str, Any], prefix: str, text: str) -> None:
-    """One of the groups, whose name may have dots (`regions.network.`), or all of them as JSON."""
-    value = value_of(text)
-    if prefix:
-        optimizer["lr_multipliers"][prefix] = value
-        return
-    if not isinstance(value, dict):
-        raise RecipeError(
-            f'--set {FREE}={text}: wanted {FREE}.PREFIX=NUMBER, or all groups as JSON: {FREE}={{"regions.": 0.1}}'
-        )
-    optimizer["lr_multipliers"] = value
-
-
 def _explain(kind: type[BaseModel], problem: Any, values: Any) -> str:
+    """One of pydantic's problems in a line; an unknown key with the nearest known one."""
     key = ".".join(str(part) for part in problem["loc"]) or kind.__name__
     if problem["type"] == "extra_forbidden":
         *path, last = problem["loc"]
@@ -319,6 +300,7 @@ def _explain(kind: type[BaseModel], problem: Any, values: Any) -> str:
 
 
 def _fields(kind: type[BaseModel], path: Sequence[Any], values: Any) -> list[str]:
+    """Names of the keys in a section of a recipe."""
     for name in path:
         inner: Any = kind.model_fields[str(name)].annotation
         # A section of an unknown system or kind is refused as a whole, so both are known here.

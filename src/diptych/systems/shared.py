@@ -1,7 +1,7 @@
-"""What presets of all systems share: the small size, photographs of one's own, self-critical training.
+"""Parts that presets of all systems share: the small size, recipes for the user's photographs, self-critical training.
 
-The small recipes are for worlds such as Storybook, whose captions have about ten words out of few hundred: minutes on
-two cores. docs/photographs.md says what was measured of those for photographs, and on what.
+Small recipes are for data such as Storybook, with captions of about ten words out of a few hundred: they take minutes
+on two cores. docs/photographs.md has the measurements behind the recipes for photographs.
 """
 
 from collections.abc import Iterator
@@ -17,22 +17,28 @@ ADAMW = OptimizerConfig(
     kind="adamw", lr=1e-3, weight_decay=0.01, betas=(0.9, 0.98), clip=1.0, schedule="linear", warmup_share=0.05
 )
 TRAINING = TrainingConfig(steps=1200, batch=64, validate_every=200, checkpoint_every=200)
-# Dropout of 0.1 is what holds networks of this width back: without it questions are learnt in half of the steps, and
-# pre-training reads words better at the same step (docs/log.md).
+# Networks of this width do worse with dropout of 0.1: without it questions are learnt in half of the steps, and
+# pre-training predicts words better at the same step (docs/log.md).
 NO_DROPOUT: dict[str, float] = {"dropout": 0.0, "attention_dropout": 0.0}
-PHOTO_WORDS = 30  # of a caption at most, as the tokeniser cuts them
+PHOTO_WORDS = 30  # tokens of a caption at most
 
 
 def muon(*stacks: str) -> OptimizerConfig:
-    """For the layers of `stacks`: on Storybook it learns in half of AdamW's steps, and more (docs/log.md)."""
+    """Return the optimizer Muon for the layers of `stacks`.
+
+    On Storybook it needs half of AdamW's steps and ends at a lower loss (docs/log.md).
+    """
     return derive(ADAMW, kind="muon", muon_params=stacks, lr=2e-3)
 
 
 def small_task(pretrain: Preset, task: str) -> Preset:
-    """`SYSTEM/small/TASK`: the small recipe of pre-training with changes of the task (`TaskSpec.training.small`)."""
+    """Return `SYSTEM/small/TASK`: small pre-training, changed by the task's `TaskSpec.training.small`.
+
+    Raises ValueError if the task defines no small recipes.
+    """
     spec = TASKS[task]
     if spec.training.small is None:
-        raise ValueError(f"the task {task} says nothing of small recipes (TaskSpec.training.small)")
+        raise ValueError(f"the task {task} defines no small recipes (TaskSpec.training.small)")
     return pretrain.but(
         pretrain.name.replace("/small/pretrain", f"/small/{task}"),
         f"{spec.title}, for small worlds and one core.",
@@ -44,9 +50,9 @@ def small_task(pretrain: Preset, task: str) -> Preset:
 
 
 def photos(*presets: Preset) -> Iterator[Preset]:
-    """For some thousand photographs of one's own: words of people, and runs as long as they help.
+    """Yield recipes for some thousand photographs: longer texts, and runs that end when validation stops improving.
 
-    `presets` are those of the same tasks for drawn scenes.
+    `presets` are the small recipes of the same tasks.
     """
     for preset in presets:
         title = TASKS[preset.name.rpartition("/")[2]].title
@@ -61,17 +67,19 @@ def photos(*presets: Preset) -> Iterator[Preset]:
 
 
 def small_scst(caption: Preset, writes: Literal["queries", "decoder"]) -> Preset:
-    """Self-critical training (Rennie et al. 2017) of a small captioner, at a constant rate far below what captions are
-    learnt with. The mean of five drawn captions is the baseline, which needs no greedy caption beside them.
+    """Return self-critical training (Rennie et al. 2017) of a small captioner.
+
+    The rate is constant and far below that of training on reference captions. The baseline is the mean reward of five
+    sampled captions, so that no greedy caption is needed.
 
     diptych finetune caption --data STORE --model CAPTIONER --out OUT --recipe unified-vlp/small/scst
     """
+    constant = {"schedule": "constant", "warmup_share": None, "warmup_steps": 10}
     return caption.but(
         caption.name.removesuffix("caption") + "scst",
         "Captions rewarded (SCST) after they were learnt, for small worlds and one core.",
         init=None,
         objectives=SelfCriticalObjectives(writes=writes, baseline="mean", samples=5),
-        optimizer={"kind": "adamw", "lr": 1e-4, "weight_decay": 0.0, "schedule": "constant"}
-        | {"warmup_share": None, "warmup_steps": 10},
+        optimizer={"kind": "adamw", "lr": 1e-4, "weight_decay": 0.0, **constant},
         training={"steps": 300, "validate_every": 50, "checkpoint_every": 50},
     )

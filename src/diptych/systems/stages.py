@@ -1,4 +1,4 @@
-"""Several recipes that train one after the other, each from the weights of the one before (ImageBERT, section 4.2)."""
+"""Recipes that train one after the other, each from the weights of the stage before (ImageBERT, section 4.2)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from diptych.systems.recipe import Recipe, claimed
 from diptych.tasks import TASKS
 
 STAGE = re.compile(r"(\d+)\.(.+)")
-FIRST_ALONE = ("init", "network_init", "data.vocabulary")  # later stages have weights and words from the one before
+FIRST_ALONE = ("init", "network_init", "data.vocabulary")  # later stages take these from the stage before
 
 
 @dataclass(frozen=True)
 class Stages:
-    """One recipe is a run like any other; of several each goes on from the one before."""
+    """One recipe, which is an ordinary run, or several that start from the model of the stage before.
+
+    Raises RecipeError if there is none, or if systems or models differ between stages.
+    """
 
     name: str
     recipes: tuple[Recipe, ...]
@@ -30,22 +33,24 @@ class Stages:
             raise RecipeError(f"the stages of {self.name} train different systems: {', '.join(sorted(systems))}")
         for recipe in self.recipes[1:]:
             if recipe.model != self.recipes[0].model:
+                lines = (line for line in recipe.differences(self.recipes[0]) if line.startswith("model."))
                 raise RecipeError(
-                    f"{recipe.name} has another model than the stage before it: "
-                    + "; ".join(line for line in recipe.differences(self.recipes[0]) if line.startswith("model."))
-                    + "; stages share one network"
+                    f"{recipe.name} has another model than the stage before it: {'; '.join(lines)}; stages share one "
+                    "network"
                 )
 
     def override(self, assignments: Sequence[str]) -> Stages:
-        """`optimizer.lr=1e-4` of every stage, `2.optimizer.lr=1e-4` of the second."""
+        """Return the stages with keys set: `optimizer.lr=1e-4` of all, `2.optimizer.lr=1e-4` of the second.
+
+        Raises RecipeError for a stage that does not exist, and as `Recipe.override` does.
+        """
         if len(self.recipes) == 1:
             return Stages(self.name, (self.recipes[0].override(assignments),))
         own: list[list[str]] = [[] for _ in self.recipes]
         for assignment in assignments:
             numbered = STAGE.match(assignment)
             if numbered is None:
-                alone = assignment.partition("=")[0] in FIRST_ALONE
-                for settings in own[:1] if alone else own:
+                for settings in own[:1] if assignment.partition("=")[0] in FIRST_ALONE else own:
                     settings.append(assignment)
             elif not 1 <= int(numbered[1]) <= len(own):
                 raise RecipeError(f"--set {assignment}: {self.name} has stages 1 to {len(own)}")
@@ -55,22 +60,20 @@ class Stages:
         return Stages(self.name, changed)
 
     def check_pretrains(self) -> None:
-        """Raises RecipeError where one of them teaches a task, which `finetune` does."""
+        """Raise RecipeError if a stage trains a task, which `finetune` does."""
         for recipe in self.recipes:
             if not TASKS[recipe.task].pretrains:
                 raise RecipeError(
-                    f"{recipe.name} teaches {recipe.task} and pre-trains nothing; diptych finetune {recipe.task} "
+                    f"{recipe.name} trains {recipe.task} and pre-trains nothing; diptych finetune {recipe.task} "
                     f"--recipe {self.name} --model MODEL, or --model none to begin from nothing"
                 )
 
     def folders(self, out: Path) -> Iterator[tuple[Path, Recipe]]:
-        if len(self.recipes) == 1:
-            yield out, self.recipes[0]
-            return
+        """Yield each stage's folder and recipe: `out` itself for one stage, otherwise `out/stage-1` and so on."""
         for number, recipe in enumerate(self.recipes, start=1):
-            yield out / f"stage-{number}", recipe
+            yield (out if len(self.recipes) == 1 else out / f"stage-{number}"), recipe
 
     def claimed(self, out: Path) -> bool:
-        """Whether a run of these lies there. Raises RecipeError where it is another's."""
-        found = [claimed(folder, recipe) for folder, recipe in self.folders(out)]  # all of them: each may be another's
-        return any(found)
+        """Return True if `out` holds a run of a stage. Raises RecipeError if a stage's folder holds another run."""
+        runs = [claimed(folder, recipe) for folder, recipe in self.folders(out)]  # all: each may be another's
+        return any(runs)

@@ -1,6 +1,6 @@
-"""One entry a system: the classes, importers, objectives, presets and tables that the engine knows it by.
+"""A system's entry: its classes, importer, objectives, presets and the tables of its paper.
 
-`SYSTEMS` is the only list of systems; `diptych.systems` fills it, and packages of others add theirs.
+`SYSTEMS` is the only list of systems. `diptych.systems` fills it, and other packages add their own.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,13 +15,13 @@ from diptych.objectives.settings import Objectives
 from diptych.tasks import TASKS
 from diptych.vision.detectors.selection import Selection
 
-# Names of the features that released models were trained on; docs/fidelity.md has the sources of the selections.
+# The detectors whose features the released models were trained on; docs/fidelity.md has the sources of the selections.
 BOTTOM_UP = "bottom-up attention ResNet-101 on Visual Genome (Anderson et al. 2018)"
 BOTTOM_UP_CAFFE = "bottom-up attention (caffe)"
 
 
 class NamedPreset(Protocol):
-    """A recipe, or the stages of several, made when it is called (`diptych.systems.preset`)."""
+    """A recipe, or several stages, made by a call (`diptych.systems.preset`)."""
 
     @property
     def name(self) -> str: ...
@@ -32,19 +32,19 @@ class NamedPreset(Protocol):
 
 @dataclass(frozen=True)
 class Importer:
-    """How the weights that a system's authors published are read."""
+    """Reads the weights that a system's authors published."""
 
     read: Callable[..., Imported]  # (file of weights, vocab.txt, lowercase=...)
-    extractor: str  # what made the region features of the released models
-    selection: str  # which regions they read
+    extractor: str  # the detector whose features the released models read
+    selection: str  # the regions that they read
     lowercase: bool  # True if the vocabulary of the released models is lower case
-    detector: str  # how the extractor name of our detector with the same features begins
-    marks: tuple[str, ...] = ()  # how keys begin that its checkpoints alone have
+    detector: str  # beginning of the extractor name of our detector with the same features
+    key_prefixes: tuple[str, ...] = ()  # beginnings of keys that only this system's checkpoints have
 
 
 @dataclass(frozen=True)
 class System:
-    """Everything the engine knows of a system."""
+    """Everything that training, scoring and serving need to know about a system."""
 
     name: str  # in recipes: `NAME/small/pretrain`
     title: str  # as the paper writes it
@@ -54,25 +54,23 @@ class System:
     model: type[SystemModel]
     selection: Selection  # of regions, as in the paper
     objectives: type[Objectives]  # settings of its pre-training
-    recipes: tuple[NamedPreset, ...]  # its own; NAME/small/pretrain is what NAME/small/TASK is made of
-    selections: Mapping[str, Selection] = field(default_factory=dict)  # further ones, by the names of options
+    recipes: tuple[NamedPreset, ...]  # its own; NAME/small/TASK is derived from NAME/small/pretrain
+    selections: Mapping[str, Selection] = field(default_factory=dict)  # further values of `--select`
     tables: Path | None = None  # paper.toml: the tables of its paper, row by row
-    start: Callable[[Any, str], ImportReport] | None = (
-        None  # (model, file, folder or hub id): from other systems' weights
-    )
-    start_network: Callable[[Any, str, Colours], ImportReport] | None = (
-        None  # the part that reads pixels, if it has one
-    )
+    # (model, file or folder or hub id): initialise a model from weights of BERT or of another system
+    start: Callable[[Any, str], ImportReport] | None = None
+    # (model, file or folder, order of colours): initialise the part that reads pixels, if the model has one
+    start_network: Callable[[Any, str, Colours], ImportReport] | None = None
     importer: Importer | None = None  # None: its authors published no weights
 
     @property
     def rules(self) -> dict[str, Selection]:
-        """By which regions are selected, by name (`--select`)."""
+        """Selections of regions by name (`--select`)."""
         return {self.name: self.selection, **self.selections}
 
 
 SYSTEMS: dict[str, System] = {}
-# What a recipe can train, by `kind`: any goes with any model that provides what it needs. Systems add theirs.
+# Objectives that a recipe can name, by `kind`. Any kind fits any model that provides what it needs. Systems add theirs.
 OBJECTIVES: dict[str, type[Objectives]] = {
     kind.model_fields["kind"].default: kind for spec in TASKS.values() for kind in spec.training.objectives
 }

@@ -28,6 +28,6 @@ SYSTEM = System(
         selection="the best 50 by score",
         lowercase=True,
         detector=BOTTOM_UP_CAFFE,
-        marks=("v_predictor.", "similarity_predictor.", "visual_embed."),
+        key_prefixes=("v_predictor.", "similarity_predictor.", "visual_embed."),
     ),
 )

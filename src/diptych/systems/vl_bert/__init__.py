@@ -28,6 +28,6 @@ SYSTEM = System(
         selection="10 to 100 by score over 0.5",
         lowercase=True,
         detector=BOTTOM_UP_CAFFE,
-        marks=("vlbert.",),
+        key_prefixes=("vlbert.",),
     ),
 )
