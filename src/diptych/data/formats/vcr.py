@@ -12,7 +12,9 @@ from diptych.data.formats.masks import Outlines, mask_of
 from diptych.data.formats.parsing import Once, Pictures, key_of_name, picture_at, read_json, read_json_lines
 from diptych.data.formats.values import JsonValue, Number, Option, Side, Text, corner_box, refuse
 
-_Tokens = list[Text | list[int]]  # indices are of `objects`
+# Words, and lists of indices into `objects`. The texts are checked in `words`: msgspec 0.22 frees the pattern of
+# `Text | list` as if it were a type, which crashes the interpreter when it exits (msgspec issue 717).
+_Tokens = list[str | list[int]]
 _FourTexts = tuple[_Tokens, _Tokens, _Tokens, _Tokens]
 
 
@@ -80,6 +82,8 @@ def words(tokens: _Tokens, count: int, where: str) -> str:
     texts = []
     for at, token in enumerate(tokens):
         if isinstance(token, str):
+            if not token.strip():
+                refuse(f"{where}[{at}]", "an empty text", "words")
             texts.append(token)
             continue
         if unknown := [index for index in token if not 0 <= index < count]:
@@ -87,7 +91,7 @@ def words(tokens: _Tokens, count: int, where: str) -> str:
         texts.append(" and ".join(f"[{index}]" for index in token))
     if not texts:
         refuse(where, "no words", "at least one")
-    return " ".join(texts)
+    return JsonValue(" ".join(texts), where).read(Text)
 
 
 def tokens(text: str) -> list[str | list[int]]:
