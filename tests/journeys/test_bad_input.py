@@ -82,7 +82,7 @@ CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
     ("a pickle posing as weights", pickled, "IMPORT", 1, "would run its code"),
     ("another system's checkpoint", of_vl_bert, "IMPORT", 1, "VL-BERT"),
     ("no such system", nothing, "import unified-vpl FILE OUT --vocab VOCAB", 2, "did you mean unified-vlp"),
-    ("no vocabulary", half_a_checkpoint, "import unified-vlp FILE OUT --vocab OUT", 1, "no readable vocabulary"),
+    ("no vocabulary", half_a_checkpoint, "import unified-vlp FILE OUT --vocab OUT", 1, "not a readable vocabulary"),
     ("weights without a vocabulary", nothing, "PRETRAIN --data WORLD --out OUT --init FILE", 2, "vocab.txt"),
 ]
 

@@ -68,7 +68,7 @@ def test_no_text_is_refused(tmp_path: Path, tokens: Tokens) -> None:
     with pytest.raises(DataError, match="is empty"):
         Lines(path)
     path.write_text("\n\n")
-    with pytest.raises(DataError, match="has empty lines alone"):
+    with pytest.raises(DataError, match="has only empty lines"):
         Lines(path)
     path.write_text("  \n \n")
     with pytest.raises(DataError, match="256 lines in a row without a word"):

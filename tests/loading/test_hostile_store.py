@@ -82,12 +82,18 @@ WORDS: list[tuple[object, str]] = [
     ({"captions": ["\ud800"]}, "Invalid JSON"),
     ({"questions": [{"key": "1", "text": None, "answers": []}]}, r"questions\.0\.text"),
     ({"questions": [{"key": "1", "text": "x", "answers": [], "more": 1}]}, r"questions\.0\.more"),
-    ({"image": "a\0b"}, "image: no name of a file"),
-    ({"size": [0, 1]}, "size: found"),
-    ({"expressions": [{"key": "1", "text": "x", "box": [NAN] * 4}]}, "box: found numbers that are not finite"),
+    ({"image": "a\0b"}, "image: not a file name"),
+    ({"size": [0, 1]}, r"size\.0: Input should be greater than 0, found 0"),
+    (
+        {"expressions": [{"key": "1", "text": "x", "box": [NAN] * 4}]},
+        r"box\.0: Input should be a finite",
+    ),
     ({"expressions": [{"key": "1", "text": "x", "box": [0, 1]}]}, r"expressions\.0\.box\.2"),
     ({"objects": [{"kind": "x", "box": [0, 0, 1, 10**400]}]}, r"box"),
-    ({"choices": [{"key": "1", "question": "x", "answers": ["x"], "answer": 1}]}, "number 1 of 1"),
+    (
+        {"choices": [{"key": "1", "question": "x", "answers": ["x"], "answer": 1}]},
+        "number 1 of 1 as the correct one",
+    ),
     ({"relations": [[0, "on", 9]]}, "relations: found objects 0 and 9 of 0"),
     ({"regions": {}}, "regions: Extra inputs"),
     ({"captions": [{"x": "y" * 10**6}]}, r"captions\.0"),
@@ -112,8 +118,8 @@ TENSORS: dict[str, tuple[Callable[[Tensors], object], str]] = {
     "no boxes": (lambda tensors: tensors.pop("boxes"), "it has no boxes"),
     "fewer scores": (changed("scores", lambda x: x[:1]), r"scores is \(1,\)"),
     "flat features": (changed("features", lambda x: x[:, 0]), "features is"),
-    "ends that go down": (changed("ends", lambda x: x.flip(0) + 9), "its ends go down"),
-    "ends below zero": (changed("ends", lambda x: x - 100), "its ends go down"),
+    "ends that decrease": (changed("ends", lambda x: x.flip(0) + 9), "its ends decrease"),
+    "ends below zero": (changed("ends", lambda x: x - 100), "its ends decrease"),
     "ends far off": (changed("ends", lambda x: x * 10**12), r"boxes is .*, wanted \d{14} x 4"),
     "fractions of ends": (changed("ends", lambda x: x.float()), "ends is .* of torch.float32"),
     "words that end elsewhere": (
@@ -122,7 +128,7 @@ TENSORS: dict[str, tuple[Callable[[Tensors], object], str]] = {
     ),
     "words in rows": (changed("words", lambda x: x[:, None]), "words is"),
     "fewer checks": (changed("word_checks", lambda x: x[:1]), r"word_checks is \(1,\)"),
-    "sizes of nothing": (changed("sizes", lambda x: x * 0), "a picture has no size"),
+    "sizes of nothing": (changed("sizes", lambda x: x * 0), "an image size is below 1 pixel"),
     "sizes of one": (changed("sizes", lambda x: x[:, 0]), "sizes is"),
     "one for the whole": (lambda tensors: tensors.update(whole=torch.ones(1, 6).half()), r"whole is \(1, 6\)"),
 }
@@ -139,7 +145,7 @@ def test_tensors_of_another_kind_are_named(folder: Path, what: str) -> None:
 @pytest.mark.parametrize(
     ("said", "match"),
     [
-        ({"records": -1}, r"`int` >= 1 - at `\$\[0\]\.records`"),
+        ({"records": -1}, r"`int` >= 1 - at `\$\.shards\[0\]\.records`"),
         ({"records": 10**18}, r"`int` <= 1000000 - at .*records"),
         ({"records": "3"}, r"`int`, got `str` - at .*records"), ({"records": True}, r"got `bool` - at .*records"),
         ({"name": "../x"}, "matching regex .* - at .*name"), ({"name": "a\0"}, "matching regex .* - at .*name"),

@@ -67,8 +67,8 @@ def test_case_is_kept_where_asked(tmp_path: Path) -> None:
     [
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\ndog", r"lacks \[MASK\]"),
         (b"dog\ndog", "1 tokens twice"),
-        (b"\xff\xfe\x00", "no readable vocabulary"),
-        (None, "no readable vocabulary"),
+        (b"\xff\xfe\x00", "not a readable vocabulary"),
+        (None, "not a readable vocabulary"),
     ],
 )
 def test_a_vocabulary_that_is_none(tmp_path: Path, content: bytes | None, wanted: str) -> None:
@@ -127,7 +127,7 @@ def test_ids_that_are_no_rows_are_refused(tmp_path: Path, number: int) -> None:
     said = json.loads(path.read_text())
     said["model"]["vocab"][max(said["model"]["vocab"], key=said["model"]["vocab"].get)] = number
     path.write_text(json.dumps(said))
-    with pytest.raises(CheckpointError, match=r"other ids than 0 to \d+"):
+    with pytest.raises(CheckpointError, match=r"their ids are not 0 to \d+"):
         Tokens.load(tmp_path)
 
 

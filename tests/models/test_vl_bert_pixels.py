@@ -105,11 +105,11 @@ def test_pictures_are_read_as_the_networks_weights_want_them(tmp_path: Path) -> 
     bgr = Pixels(shorter=20, longer=30, colours="bgr").of(record)
     assert bgr.shape == (3, 15, 30)  # the longer side has a limit
     torch.testing.assert_close(bgr[:, 3, 3], torch.tensor([51 - 102.9801, -115.9465, 255 - 122.7717]))
-    beside = Pixels(10, 100).beside(record).regions
+    beside = Pixels(10, 100).added_to(record).regions
     assert beside is not None
     assert beside.pixels is not None
     assert torch.equal(beside.pixels, rgb)
-    with pytest.raises(DataError, match="the record names no picture"):
+    with pytest.raises(DataError, match="the record names no image"):
         Pixels().of(Record("b"))
 
 

@@ -152,7 +152,7 @@ def test_several_stores_are_one(tmp_path):
     with pytest.raises(IndexError):
         both.words(5)
     other = store(tmp_path / "c", "train", contract=replace(CONTRACT, extractor="another"))
-    with pytest.raises(DataError, match=r"the features of lait .* are not made as those of cc .*extractor"):
+    with pytest.raises(DataError, match=r"the features of lait .* differ from those of cc .*extractor"):
         SeveralStores({"cc": first, "lait": other})
 
 

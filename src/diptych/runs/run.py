@@ -269,7 +269,7 @@ def _readable(
 
 def _pixel_reader(recipe: Recipe) -> Callable[[Record], Record] | None:
     pixels = pixels_of(recipe)
-    return None if pixels is None else pixels.beside
+    return None if pixels is None else pixels.added_to
 
 
 def _validation(chosen: Plan, console: Console) -> Callable[[nn.Module, int], dict[str, float]] | None:

@@ -206,7 +206,7 @@ class _Kept:
         record = self._store.record(self._indices[row]).best_regions(self._most)
         if self._pixels is None:
             return record
-        return self._pixels.beside(replace(record, image=self._named[self.keys[row]]))
+        return self._pixels.added_to(replace(record, image=self._named[self.keys[row]]))
 
 
 def _by_pairs(

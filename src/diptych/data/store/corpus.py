@@ -1,4 +1,4 @@
-"""A file of text without pictures, a sentence a line: what language is learnt from beside pairs (VL-BERT, XGPT)."""
+"""Text without images, one sentence a line: an additional source of language training (VL-BERT, XGPT)."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 import torch
 
 from diptych.core import Sample
+from diptych.data.store.caching import PickledWithoutCaches
 from diptych.data.store.tokens import Tokens
 from diptych.runtime.errors import DataError
 
 NEWLINE = 10
 PIECE = 2**24  # bytes that are searched for line ends at a time
-MOST_JOINED = 256  # lines for one text: more are needed only where a file is all but empty
+MOST_JOINED = 256  # lines for one text: more are needed only where a file is almost empty
 
 
 @dataclass(frozen=True)
-class Corpus:
-    """A sequence of samples without regions, one for each line that is not empty; the file is never read whole.
+class Corpus(PickledWithoutCaches):
+    """A sequence of samples without regions, one for each non-empty line; the file is never read whole.
 
-    joined  a text starts at its line and runs on over the following ones until it has `words` pieces, and the last
-            line goes on with the first; no marks (VL-BERT's general_corpus.py). Else a text is a line, and [SEP] ends
-            it.
+    joined  True: a text continues over the following lines until it has `words` tokens, without special tokens; the
+            last line continues with the first (VL-BERT's general_corpus.py). False: a text is one line and [SEP].
     """
 
     path: Path
@@ -40,7 +40,7 @@ class Corpus:
         return Lines(self.path)
 
     def sample(self, line: int) -> Sample:
-        """Line `line`, from 0, of those that are not empty."""
+        """Return the sample of a line, counted from 0 over non-empty lines. Raises DataError where it has no token."""
         pieces = self.tokens.encode(self._lines[line])
         for ahead in range(1, MOST_JOINED if self.joined else 1):
             if len(pieces) >= self.words:
@@ -56,30 +56,32 @@ class Corpus:
 
 
 class Lines:
-    """The lines of a text file that are not empty, as a sequence; the file stays on disk."""
+    """The non-empty lines of a text file, as a sequence; the file stays on disk.
+
+    Raises DataError for a file that is missing, empty, or not text.
+    """
 
     def __init__(self, path: Path) -> None:
+        wanted = "wanted a file with a sentence a line"
         if not path.is_file():
-            raise DataError(f"no text at {path}; wanted a file with a sentence a line")
+            raise DataError(f"no text at {path}; {wanted}")
         if not path.stat().st_size:
-            raise DataError(f"{path} is empty; wanted a file with a sentence a line")
+            raise DataError(f"{path} is empty; {wanted}")
         self._bytes = np.memmap(path, mode="r")
         if (self._bytes[:PIECE] == 0).any():
-            raise DataError(f"{path} is no text: it holds zero bytes; give a file with a sentence a line")
-        found = [
-            start + np.flatnonzero(self._bytes[start : start + PIECE] == NEWLINE)
-            for start in range(0, len(self._bytes), PIECE)
-        ]
-        ends = np.concatenate([*found, [len(self._bytes)]])
-        starts = np.concatenate([[0], ends[:-1] + 1])
-        self._ends = np.stack([starts, ends], 1)[ends > starts]  # 16 bytes of memory a line
-        if not len(self._ends):
-            raise DataError(f"{path} has empty lines alone; wanted a file with a sentence a line")
+            raise DataError(f"{path} is not text: it holds zero bytes; {wanted}")
+        offsets = range(0, len(self._bytes), PIECE)
+        newlines = [at + np.flatnonzero(self._bytes[at : at + PIECE] == NEWLINE) for at in offsets]
+        ends = np.concatenate([*newlines, [len(self._bytes)]])
+        spans = np.stack([np.concatenate([[0], ends[:-1] + 1]), ends], 1)
+        self._spans = spans[spans[:, 1] > spans[:, 0]]  # 16 bytes of memory a line
+        if not len(self._spans):
+            raise DataError(f"{path} has only empty lines; {wanted}")
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self._spans)
 
     def __getitem__(self, number: int) -> str:
-        """Bytes that are no UTF-8 become U+FFFD."""
-        start, end = self._ends[number]
+        """Return a line; bytes that are not UTF-8 become U+FFFD."""
+        start, end = self._spans[number]
         return self._bytes[start:end].tobytes().decode("utf-8", errors="replace")

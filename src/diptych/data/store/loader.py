@@ -1,14 +1,15 @@
-"""From a store to batches: a pure function of (seed, step), cut into parts, with no state to save."""
+"""From a store to batches: a pure function of (seed, step), split among ranks, with no state to save."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from random import Random
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from diptych.core import Batch, Partners, PickingUpdate, Record, Regions, Sample, Update, collate
+from diptych.data.store.caching import PickledWithoutCaches
 from diptych.data.store.corpus import Corpus
 from diptych.data.store.mirror import mirrored
 from diptych.data.store.order import Order
@@ -21,17 +22,22 @@ ToSamples = Callable[[Record], list[Sample]]
 
 @runtime_checkable
 class UpdateChoice(Protocol):
-    """Which update a step makes (`objectives.Schedule`)."""
+    """The schedule of updates: which one a step makes (`objectives.Schedule`)."""
 
     def at(self, step: int) -> Update: ...
 
 
-class Loader:
-    """The batches of a run. Records whose bytes are damaged are left out, counted and named in `corrupt`.
+class Loader(PickledWithoutCaches):
+    """The batches of a run. Damaged records are left out and listed in `corrupt`, by key with the reason.
 
-    `most_regions`: how many a sample keeps beside so many words; what is left out is neither hidden nor asked.
-    `mirror`: the share of samples that are seen in a mirror, with left and right swapped in their words.
-    With a `corpus`, the share `alone` of each batch is text without pictures; 1: all of it, and no record is read.
+    records        indices into the store
+    max_regions    regions that a record keeps
+    needs_regions  True: records without regions are left out and listed in `without_regions`
+    corpus, alone  the share `alone` of each batch is text without images from `corpus`; 1: no record is read
+    mirror         share of the samples that are flipped, with left and right swapped in their words
+    most_regions   regions that a sample keeps, given its number of words; others are neither masked nor predicted
+
+    Raises DataError where no record has words for the task.
     """
 
     def __init__(
@@ -54,11 +60,10 @@ class Loader:
         self.store, self.updates, self.seed, self.max_regions = store, updates, seed, max_regions
         self.corpus, self.pixels, self.corrupt = corpus, pixels, dict[str, str]()
         self.mirror, self.most_regions = mirror, most_regions
-        self.without_regions: list[str] = []  # keys of pictures that were left out, as nothing was found in them
+        self.without_regions: list[str] = []  # keys of records that were left out
         texts = min(max(round(alone * batch_size), 1), batch_size) if corpus is not None else 0
         self.text_order = Order(np.ones(len(corpus), dtype=np.int64), texts, seed) if corpus is not None else None
         self._to_samples = to_samples
-        self._remember()
         items, lengths = list[tuple[int, int]](), list[int]()
         for index in records if texts < batch_size else ():
             if needs_regions and not store.region_count(index):
@@ -75,25 +80,20 @@ class Loader:
             )
         self.order = Order(np.array(lengths), batch_size - texts, seed) if items else None
 
-    def _remember(self) -> None:
-        """Words are parsed and tokenised once for small sets; a large one re-reads what falls out."""
+    @cached_property
+    def _samples(self) -> Callable[[int], tuple[Sample, ...]]:
+        """The samples of a record without regions; small sets are parsed and tokenised once, large ones again."""
         words, to_samples = self.store.words, self._to_samples
-        self._samples = lru_cache(maxsize=200_000)(lambda index: tuple(to_samples(words(index))))
-        # By key: a mirrored question may be left out, if its answer is then none that the model gives.
-        self._mirrored = lru_cache(maxsize=200_000)(
-            lambda index: {sample.key: sample for sample in to_samples(mirrored(words(index)))}
-        )
+        return lru_cache(maxsize=200_000)(lambda index: tuple(to_samples(words(index))))
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what is remembered: another process remembers for itself."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_samples", "_mirrored")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._remember()
+    @cached_property
+    def _mirrored(self) -> Callable[[int], dict[str, Sample]]:
+        """The flipped samples of a record by key: one is missing where its flipped answer is not in the vocabulary."""
+        words, to_samples = self.store.words, self._to_samples
+        return lru_cache(maxsize=200_000)(lambda index: {s.key: s for s in to_samples(mirrored(words(index)))})
 
     def __len__(self) -> int:
-        """Samples in an epoch: of the pictures, or of the text where there is nothing else."""
+        """Samples in an epoch: those with images, or, where there are none, those of the corpus."""
         return len(self._items) or len(self.corpus or ())
 
     @property
@@ -103,11 +103,12 @@ class Loader:
         return order.steps_per_epoch
 
     def at(self, step: int, part: int, parts: int) -> Batch:
-        """Part `part` of `parts` of the global batch of `step`, prepared by the update of that step.
+        """Return part `part` of `parts` of the global batch of `step`, prepared by the update of that step.
 
-        Randomness depends on (seed, step, the sample's key), and wrong pairs are made of the global batch, so that the
-        parts together are the same samples however many there are. A part of which nothing can be read has another's
-        sample, from which nothing is learnt.
+        Randomness depends on (seed, step, the sample's key), and negatives are drawn from the global batch. So the
+        parts together are the same samples, whatever their number. A part without a readable record gets a sample of
+        another part with `idle` set, which adds nothing to the loss. Raises DataError where no record of the batch can
+        be read, and where there are more parts than samples.
         """
         whole = _GlobalBatch(self, step)
         own = range(part, len(whole), parts)
@@ -123,8 +124,8 @@ class Loader:
         if not there:
             key, why = next(iter(self.corrupt.items()))
             raise DataError(
-                f"step {step}: none of the {len(whole)} records of the batch can be read ({len(self.corrupt)} "
-                f"were not so far; the first, {key}: {why}); `diptych check {self.store.folder}` shows all of them"
+                f"step {step}: none of the {len(whole)} records of the batch can be read ({len(self.corrupt)} damaged "
+                f"records so far; the first, {key}: {why}); `diptych check {self.store.folder}` shows all of them"
             )
         update = self.updates.at(step)
         batch = collate([sample for number in there for sample in whole.prepared(number, update)])
@@ -132,20 +133,20 @@ class Loader:
         return replace(batch, idle=idle, places=places)
 
     def draw(self, step: int, key: str, what: str) -> Random:
-        """The randomness of a sample at a step."""
+        """Return the random generator of a sample at a step, for the purpose `what`."""
         return Random(f"{self.seed}/{step}/{key}/{what}")
 
     def words(self, step: int, item: int) -> tuple[Sample, bool]:
-        """A sample of a picture without its regions, and whether it is seen in a mirror."""
+        """Return a sample without its regions, and whether it is flipped at this step."""
         index, position = self._items[item].tolist()
         sample = self._samples(index)[position]
         if self.mirror and self.draw(step, sample.key, "mirror").random() < self.mirror:
-            turned = self._mirrored(index).get(sample.key)
-            return (sample, False) if turned is None else (turned, True)
+            flipped = self._mirrored(index).get(sample.key)
+            return (sample, False) if flipped is None else (flipped, True)
         return sample, False
 
     def regions(self, item: int) -> Regions | None:
-        """What the model takes of a picture; None, and a line in `corrupt`, where it cannot be read."""
+        """Return the regions (and pixels) of an item; None, and an entry in `corrupt`, where they cannot be read."""
         index, position = self._items[item].tolist()
         try:
             regions = self.store.stored_regions(index)
@@ -165,10 +166,10 @@ class Loader:
 
 
 class _GlobalBatch:
-    """The samples of a step, those with pictures first, so that every part gets its share of both.
+    """The samples of a step, those with images first, so that every part gets its share of images and of text.
 
-    Words are cheap. Regions are read when they are wanted, and once: a part wants its own, and those of the pictures
-    that its wrong pairs take.
+    Words of all samples are read, because they are cheap. Regions are read on demand, and once: those of a part's own
+    samples, and those of the images that its negatives take.
     """
 
     def __init__(self, loader: Loader, step: int) -> None:
@@ -183,18 +184,18 @@ class _GlobalBatch:
         return len(self.items) + len(self.lines)
 
     def _read(self, number: int) -> Sample | None:
-        """A sample with its regions, or of text alone; None where it cannot be read."""
+        """Return a sample with its regions, or a text without an image; None where it cannot be read."""
         if number >= len(self.items):
             assert self.loader.corpus is not None
             return self.loader.corpus.sample(self.lines[number - len(self.items)])
-        sample, turned = self.words[number]
+        sample, flipped = self.words[number]
         regions = self.loader.regions(self.items[number])
         if regions is None:
             return None
-        return replace(sample, regions=regions.mirrored() if turned else regions)
+        return replace(sample, regions=regions.mirrored() if flipped else regions)
 
     def prepared(self, number: int, update: Update) -> list[Sample]:
-        """By the update of the step, with randomness of its own."""
+        """Return a sample as the update of the step prepares it, with the sample's own random generator."""
         sample = self.read(number)
         assert sample is not None
         rng = self.loader.draw(self.step, sample.key, "masks")

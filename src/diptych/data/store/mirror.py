@@ -1,4 +1,4 @@
-"""Records seen in a mirror: left is right, in the picture and in words (VL-BERT's code, refcoco and vqa transforms)."""
+"""Horizontal flips of records: left and right are swapped in boxes and in words (VL-BERT's refcoco, vqa transforms)."""
 
 import re
 from collections.abc import Callable
@@ -12,25 +12,26 @@ Box = tuple[float, float, float, float]
 
 
 def mirrored(record: Record) -> Record:
-    """Everything that is said of the record, said of its mirror image. Twice is the record itself, up to rounding.
+    """Return the record of the flipped image. Flipping twice restores the record, up to rounding.
 
-    A word is swapped wherever it stands, as in the code: that somebody is right becomes that somebody is left.
+    Every "left" and "right" is swapped, as in VL-BERT's code, whatever its sense: "she is right" becomes "she is left".
     """
     return record.changed(_CHANGES)
 
 
 def swapped(text: str) -> str:
-    """Left for right and right for left, in their letters' case: `Leftmost` becomes `Rightmost`."""
+    """Swap left and right in a text and keep the case of letters: `Leftmost` becomes `Rightmost`."""
     return SIDE.sub(_other, text)
 
 
 def mirrored_box(box: Box) -> Box:
+    """Flip (x1, y1, x2, y2), given as fractions of the image."""
     x1, y1, x2, y2 = box
     return 1 - x2, y1, 1 - x1, y2
 
 
-def _other(found: re.Match[str]) -> str:
-    word = found[1]
+def _other(match: re.Match[str]) -> str:
+    word = match[1]
     other = "right" if word.lower() == "left" else "left"
     return other.upper() if word.isupper() else other.capitalize() if word[0].isupper() else other
 

@@ -1,4 +1,4 @@
-"""Moses' way of cutting English into words and of putting them together again, through `sacremoses` (XGPT, A.2)."""
+"""Moses' tokenisation of English and its inverse, by `sacremoses` (XGPT, appendix A.2)."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -6,19 +6,20 @@ from typing import Any
 
 
 def cut(text: str) -> list[str]:
-    """`isn't it?` -> isn 't it ?; characters stay as they are, nothing is escaped."""
+    """Split a text into words: `isn't it?` -> isn 't it ?. Characters stay as they are; nothing is escaped."""
     words: list[str] = _tools()[0].tokenize(text, escape=False)
     return words
 
 
 def join(words: Sequence[str]) -> str:
+    """Join words into a text, the inverse of `cut`."""
     text: str = _tools()[1].detokenize(list(words), unescape=False)
     return text
 
 
 @lru_cache(maxsize=1)
 def _tools() -> tuple[Any, Any]:
-    """Imported late: it takes a moment, and WordPiece does without."""
+    """Tokeniser and detokeniser; imported late, because loading takes a moment and WordPiece does not need them."""
     from sacremoses import MosesDetokenizer, MosesTokenizer
 
     return MosesTokenizer(lang="en"), MosesDetokenizer(lang="en")

@@ -1,4 +1,4 @@
-"""Pictures as a network reads them, beside the regions of a store (VL-BERT end to end)."""
+"""Images as input of a network, together with the regions of a store (VL-BERT end to end)."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -13,27 +13,27 @@ from diptych.runtime.errors import DataError
 from diptych.vision.pictures import open_picture
 
 Colours = Literal["rgb", "bgr"]
-# torchvision's weights read RGB from 0 to 1; those of Caffe, which VL-BERT begins from, BGR from 0 to 255.
+# torchvision's weights read RGB from 0 to 1; Caffe's, which VL-BERT starts from, BGR from 0 to 255.
 MEANS: dict[Colours, tuple[float, float, float]] = {"rgb": (0.485, 0.456, 0.406), "bgr": (102.9801, 115.9465, 122.7717)}
 SPREADS: dict[Colours, tuple[float, float, float]] = {"rgb": (0.229, 0.224, 0.225), "bgr": (1.0, 1.0, 1.0)}
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """How pictures are read: the shorter side so many pixels, unless the longer one would pass its limit."""
+    """How images are scaled and normalised: the shorter side to `shorter` pixels, the longer to `longer` at most."""
 
     shorter: int = 600
     longer: int = 1000
     colours: Colours = "rgb"
 
     def of(self, record: Record) -> Float[Tensor, "3 H W"]:
-        """Raises DataError for a picture that cannot be read."""
+        """Return the scaled, normalised image of a record. Raises DataError for an image that cannot be read."""
         if record.image is None:
-            raise DataError("the model reads pixels, and the record names no picture", key=record.key)
+            raise DataError("the model reads pixels, and the record names no image", key=record.key)
         return self.read(open_picture(record.image))
 
     def read(self, picture: UInt8[Tensor, "3 height width"]) -> Float[Tensor, "3 H W"]:
-        """Minus the mean colour, so that 0 is a blank."""
+        """Scale an RGB image and normalise its colours; 0 is the mean colour."""
         height, width = picture.shape[1:]
         scale = min(self.shorter / min(height, width), self.longer / max(height, width))
         size = [max(round(height * scale), 1), max(round(width * scale), 1)]
@@ -44,8 +44,8 @@ class Pixels:
         mean, spread = (torch.tensor(t[self.colours])[:, None, None] for t in (MEANS, SPREADS))
         return (values - mean) / spread
 
-    def beside(self, record: Record) -> Record:
-        """The record with its pixels in its regions."""
+    def added_to(self, record: Record) -> Record:
+        """Return the record with its pixels in its regions; a record without regions stays as it is."""
         if record.regions is None or not len(record.regions):
             return record
         return replace(record, regions=replace(record.regions, pixels=self.of(record)))

@@ -1,12 +1,10 @@
-"""Several stores read as one, each under its name: the sets of a pre-training in stages."""
+"""Several stores read as one, for pre-training on named data sets in stages."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
-import numpy as np
-
-from diptych.core import Record, Regions
+from diptych.core import Record
 from diptych.data.store.store import Store
 from diptych.runtime.errors import DataError
 from diptych.vision.features.profile import differences
@@ -15,9 +13,9 @@ TRAIN = "train"
 
 
 class SeveralStores(Store):
-    """The split `train` of each goes by its store's name, so that recipes can choose; other splits are joined.
+    """Stores by name, joined. The split `train` of each is renamed to its store's name; other splits are merged.
 
-    Keys are made unique by the name. All must have been made with the same features.
+    A key becomes `NAME/KEY`, so keys stay unique. Raises DataError where feature contracts differ.
     """
 
     def __init__(self, stores: Mapping[str, Store]) -> None:
@@ -27,34 +25,20 @@ class SeveralStores(Store):
         for name, store in others:
             if different := differences(self.contract, store.contract):
                 raise DataError(
-                    f"the features of {name} ({store.folder}) are not made as those of {first[0]} ({self.folder}): "
+                    f"the features of {name} ({store.folder}) differ from those of {first[0]} ({self.folder}): "
                     f"{'; '.join(different)}; extract one of them again with the other's detector"
                 )
-        self._starts = np.cumsum([0, *(len(store) for store in self.stores.values())])
+        self._join(list(self.stores.values()))
 
     def words(self, index: int) -> Record:
-        name, row = self._which(index)
-        record = self.stores[name].words(row)
-        return replace(record, key=f"{name}/{record.key}", split=_joined(name, record.split))
+        number, row = self._locate(index)
+        name, record = list(self.stores)[number], self._parts[number].words(row)
+        return replace(record, key=f"{name}/{record.key}", split=_renamed(name, record.split))
 
     @cached_property
     def split_names(self) -> list[str]:
-        return [_joined(name, split) for name, store in self.stores.items() for split in store.split_names]
-
-    def _which(self, index: int) -> tuple[str, int]:
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        at = int(np.searchsorted(self._starts, index, side="right")) - 1
-        return list(self.stores)[at], index - int(self._starts[at])
-
-    def stored_regions(self, index: int) -> Regions:
-        name, row = self._which(index)
-        return self.stores[name].stored_regions(row)
-
-    def region_count(self, index: int) -> int:
-        name, row = self._which(index)
-        return self.stores[name].region_count(row)
+        return [_renamed(name, split) for name, store in self.stores.items() for split in store.split_names]
 
 
-def _joined(store: str, split: str) -> str:
+def _renamed(store: str, split: str) -> str:
     return store if split == TRAIN else split

@@ -1,6 +1,6 @@
-"""What a shard of a store holds: its entry in the index, its tensors with their types and shapes, and checksums.
+"""Layout of a shard of a store: its entry in the index, its tensors with types and shapes, and checksums.
 
-A checksum finds damage and not who wrote the bytes, so what is read is held against types and shapes too.
+A checksum finds damage but not forgery, so types and shapes are checked as well.
 """
 
 import json
@@ -18,7 +18,7 @@ from diptych.runtime.errors import DataError
 
 TABLES = ("ends", "word_ends", "checks", "word_checks", "sizes")
 PER_REGION = ("boxes", "scores", "classes", "features", "masks")
-# Of each tensor what it has a row for, its type, and its shape beyond the rows; None: any number.
+# By tensor: what its rows count, its type, and the shape of a row; None: any size.
 LAYOUT: dict[str, tuple[str, torch.dtype, tuple[int | None, ...]]] = {
     **dict.fromkeys(TABLES, ("records", torch.int64, ())),
     "sizes": ("records", torch.int64, (2,)),
@@ -33,43 +33,51 @@ LAYOUT: dict[str, tuple[str, torch.dtype, tuple[int | None, ...]]] = {
 
 
 class ShardEntry(Struct):
-    """A shard in the index of a store."""
+    """One shard in the index of a store."""
 
     name: Annotated[str, Meta(pattern=r"^shard-\d{5,9}\.safetensors\Z")]
     records: Annotated[int, Meta(ge=1, le=1_000_000)]
-    check: int  # of its tables
+    check: int  # CRC-32 of its tables
 
 
-def refuse_tables(tables: Mapping[str, Tensor], records: int, path: Path) -> None:
-    """Raises DataError where one is of another type or size, or its ends do not go up to the end."""
-    _refuse_unlike({name: tables[name] for name in TABLES}, {"records": records}, path)
+class ShardList(Struct):
+    """The part of `store.json` that lists the shards."""
+
+    shards: list[ShardEntry]
+
+
+def check_tables(tables: Mapping[str, Tensor], records: int, path: Path) -> None:
+    """Raise DataError for a table of another type or shape, and for row ends that decrease or miss the last row."""
+    _check_layout({name: tables[name] for name in TABLES}, {"records": records}, path)
     for name in ("ends", "word_ends"):
         if bool((tables[name].diff(prepend=tables[name].new_zeros(1)) < 0).any()):
-            raise _strange(path, f"its {name} go down")
+            raise _foreign(path, f"its {name} decrease")
     if bool((tables["sizes"] < 1).any()):
-        raise _strange(path, "a picture has no size")
-    _refuse_unlike({"words": tables["words"]}, {"bytes": int(tables["word_ends"][-1])}, path)
+        raise _foreign(path, "an image size is below 1 pixel")
+    _check_layout({"words": tables["words"]}, {"bytes": int(tables["word_ends"][-1])}, path)
 
 
-def refuse_columns(columns: Mapping[str, Tensor], regions: int, records: int, path: Path) -> None:
-    """Raises DataError where one is missing, or of another type or size."""
+def check_columns(columns: Mapping[str, Tensor], regions: int, records: int, path: Path) -> None:
+    """Raise DataError for a region column that is missing, or of another type or shape."""
     if missing := {"boxes", "scores"} - columns.keys():
-        raise _strange(path, f"it has no {missing.pop()}")
-    _refuse_unlike(columns, {"regions": regions, "records": records}, path)
+        raise _foreign(path, f"it has no {missing.pop()}")
+    _check_layout(columns, {"regions": regions, "records": records}, path)
 
 
-def _refuse_unlike(tensors: Mapping[str, Tensor], rows: Mapping[str, int], path: Path) -> None:
-    for name, found in tensors.items():
-        of, kind, beyond = LAYOUT[name]
-        shape = (rows[of], *beyond)
-        alike = len(found.shape) == len(shape) and all(b in (None, a) for a, b in zip(found.shape, shape, strict=True))
-        if found.dtype != kind or not alike:
-            wanted = " x ".join("any" if side is None else str(side) for side in shape)
-            raise _strange(path, f"{name} is {tuple(found.shape)} of {found.dtype}, wanted {wanted} of {kind}")
+def _check_layout(tensors: Mapping[str, Tensor], rows: Mapping[str, int], path: Path) -> None:
+    for name, tensor in tensors.items():
+        counted, kind, beyond = LAYOUT[name]
+        shape = (rows[counted], *beyond)
+        alike = len(tensor.shape) == len(shape) and all(
+            b in (None, a) for a, b in zip(tensor.shape, shape, strict=True)
+        )
+        if tensor.dtype != kind or not alike:
+            sizes = " x ".join("any" if side is None else str(side) for side in shape)
+            raise _foreign(path, f"{name} is {tuple(tensor.shape)} of {tensor.dtype}, wanted {sizes} of {kind}")
 
 
 def tensors_check(tensors: Mapping[str, Tensor]) -> int:
-    """CRC-32 of names, types and shapes too: the same bytes may be other numbers."""
+    """CRC-32 of tensors with their names, types and shapes: the same bytes could be other numbers."""
     check = 0
     for name in sorted(tensors):
         array = tensors[name].contiguous().numpy()
@@ -79,9 +87,10 @@ def tensors_check(tensors: Mapping[str, Tensor]) -> int:
 
 
 def index_check(index: Mapping[str, Any]) -> int:
+    """CRC-32 of `store.json` without its own `check`."""
     checked = {name: value for name, value in index.items() if name != "check"}
     return zlib.crc32(json.dumps(checked, sort_keys=True).encode())
 
 
-def _strange(path: Path, what: str) -> DataError:
-    return DataError(f"{path} is no shard that Diptych writes: {what}; delete {path.parent} and extract again")
+def _foreign(path: Path, what: str) -> DataError:
+    return DataError(f"{path} is not a shard that Diptych writes: {what}; delete {path.parent} and extract again")

@@ -1,13 +1,13 @@
-"""Records with their regions on disk: shards in the safetensors format, read by memory map.
+"""Records with their regions on disk: shards in the safetensors format, memory-mapped for reading.
 
     STORE/
-      store.json                 the feature contract, and the shards with their sizes
-      shard-00000.safetensors    boxes, scores, classes, features, whole: the rows of all its records, stacked;
-                                 ends: where each record's rows end; words: their JSON; checks, word_checks: a CRC32 of
-                                 either for each record. That of these tables stands in store.json, which has its own
-      failures.jsonl             what could not be extracted, and why
+      store.json                 the feature contract, the list of shards, and its own CRC-32
+      shard-00000.safetensors    boxes, scores, classes, features, whole: one row per region (whole: per record), all
+                                 records concatenated; ends: the row at which each record ends; words: records as JSON;
+                                 checks, word_checks: a CRC-32 per record. The CRC-32 of these tables is in store.json
+      failures.jsonl             images that could not be extracted, with reasons
 
-A shard is written whole or not at all, and it is the unit of resume.
+A shard is written whole or not at all; it is the unit of resuming.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
+from diptych.data.store.caching import PickledWithoutCaches
 from diptych.data.store.record_json import record_from_json, record_to_json
 from diptych.data.store.shards import (
     LAYOUT,
     PER_REGION,
     TABLES,
     ShardEntry,
+    ShardList,
+    check_columns,
+    check_tables,
     index_check,
-    refuse_columns,
-    refuse_tables,
     tensors_check,
 )
 from diptych.data.store.tensor_file import tensor_file
@@ -51,67 +53,75 @@ from diptych.vision.detectors.weights import check_detector
 from diptych.vision.features.profile import differences
 
 INDEX, FAILURES, DETECTOR = "store.json", "failures.jsonl", "detector"
-FORMAT = 2  # of store.json and its shards; 1 had no checks of words and tables
+FORMAT = 2  # of store.json and its shards; 1 had no checksums of words and tables
 
 
 class Store:
-    """A sequence of records. `words(i)` leaves the regions on disk, `record(i)` reads them too."""
+    """A sequence of records. `words(i)` leaves the regions on disk; `record(i)` reads them too.
+
+    Opening raises DataError where the folder is not a store. So does reading a record whose bytes have changed since
+    they were written, with the record and the shard.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        index = _read_index(folder)
-        self.contract = FeatureContract.from_json(index["contract"])
-        self._shards = [_Shard(folder / one.name, one.records, one.check) for one in index["shards"]]
-        self._starts = np.cumsum([0, *(len(shard) for shard in self._shards)])
+        self.contract, self.shards = _read_index(folder)
+        self._join([_Shard(folder / one.name, one.records, one.check) for one in self.shards])
+
+    def _join(self, parts: Sequence[_Shard | Store]) -> None:
+        self._parts, self._starts = parts, np.cumsum([0, *map(len, parts)])
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    def _find(self, index: int) -> tuple[_Shard, int]:
+    def _locate(self, index: int) -> tuple[int, int]:
+        """The part of the store that has a record, and the record's row in it."""
         if not 0 <= index < len(self):
             raise IndexError(index)
-        shard = int(np.searchsorted(self._starts, index, side="right")) - 1
-        return self._shards[shard], index - int(self._starts[shard])
+        part = int(np.searchsorted(self._starts, index, side="right")) - 1
+        return part, index - int(self._starts[part])
 
     def words(self, index: int) -> Record:
-        shard, row = self._find(index)
-        return shard.words(row)
+        """Return a record without its regions."""
+        part, row = self._locate(index)
+        return self._parts[part].words(row)
 
     def record(self, index: int) -> Record:
-        """Raises DataError, naming record and shard, where its bytes are not what was written."""
+        """Return a record with its regions in single precision."""
         return replace(self.words(index), regions=self.regions(index))
 
     def regions(self, index: int) -> Regions:
+        """Return the regions of a record in single precision."""
         return self.stored_regions(index).widened()
 
     def stored_regions(self, index: int) -> Regions:
-        """As they lie on the disk, features and class probabilities in half precision."""
-        shard, row = self._find(index)
-        return shard.regions(row)
+        """Return the regions of a record as stored, with features and class probabilities in half precision."""
+        part, row = self._locate(index)
+        return self._parts[part].stored_regions(row)
 
     def region_count(self, index: int) -> int:
-        shard, row = self._find(index)
-        start, end = shard.span(row)
-        return end - start
+        part, row = self._locate(index)
+        return self._parts[part].region_count(row)
 
     def split(self, name: str) -> list[int]:
-        """Of one split, or of several: `cc+sbu`."""
+        """Return the indices of the records of a split, or of several: `cc+sbu`."""
         names = splits_in(name)
         return [i for i, split in enumerate(self.split_names) if split in names]
 
     @cached_property
     def split_names(self) -> list[str]:
-        """Of each record, in order."""
-        return [shard.split(row) for shard in self._shards for row in range(len(shard))]
+        """The split of each record, in order."""
+        return [name for part in self._parts for name in part.split_names]
 
     @property
     def splits(self) -> dict[str, int]:
+        """The number of records of each split."""
         return dict(Counter(self.split_names))
 
     def detector(self) -> Path | None:
-        """The folder of the detector it carries, whose files were just held against the contract; None without one.
+        """Return the folder of the store's detector after checking its files against the contract; None without one.
 
-        Raises CheckpointError where it is damaged, or not the one that made the features.
+        Raises CheckpointError where it is damaged, or not the detector that made the features.
         """
         folder = self.folder / DETECTOR
         if not folder.is_dir():
@@ -124,14 +134,17 @@ class Store:
 
 
 class StoreWriter:
-    """Adds records to a store, a shard at a time. Opened on a store that exists, it goes on where that ended."""
+    """Adds records to a store, a shard at a time; a store that exists is continued.
+
+    Raises DataError where that store's features have another contract.
+    """
 
     def __init__(self, folder: Path, contract: FeatureContract, records_per_shard: int = 1000) -> None:
         self.folder, self.contract, self.records_per_shard = folder, contract, records_per_shard
-        self._pending: list[tuple[Record, bytes]] = []  # with its words
+        self._pending: list[tuple[Record, bytes]] = []  # records with their JSON
         self._shards: list[ShardEntry] = []
         self._thread, self._writing = ThreadPoolExecutor(1, "store"), cast("Future[None] | None", None)
-        self.done: dict[str, Path | None] = {}  # the picture of each key that is there
+        self.done: dict[str, Path | None] = {}  # by key of the records in the store: their image
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / INDEX).exists():
             before = Store(folder)
@@ -140,27 +153,27 @@ class StoreWriter:
                     f"{folder} holds features made in another way ({'; '.join(different)}); extract to another folder, "
                     f"or delete this one"
                 )
-            self._shards = _read_index(folder)["shards"]
+            self._shards = before.shards
             self.done = {words.key: words.image for words in map(before.words, range(len(before)))}
 
     def add(self, record: Record) -> None:
-        """Raises DataError for a key that is there already, and for words that would not be read again."""
+        """Add a record with regions. Raises DataError for a key that is in the store, and for an invalid record."""
         assert record.regions is not None, record.key
         if record.key in self.done:
             raise DataError("this key is in the store already; keys must be unique", key=record.key)
-        words = _words(_placed(record, lambda picture: os.path.relpath(picture, self.folder)))
+        words = _words(_with_image(record, lambda image: os.path.relpath(image, self.folder)))
         self.done[record.key] = record.image
-        self._pending.append((_kept(record), words))
+        self._pending.append((_halved(record), words))
         if len(self._pending) == self.records_per_shard:
             self._hand_over()
 
     def flush(self) -> None:
-        """Write the records gathered so far as a shard, then the index that names it. No records, no store."""
+        """Write the pending records as a shard, then the index. Without any record, no store is written."""
         self._hand_over()
         self._wait()
 
     def _hand_over(self) -> None:
-        """A thread waits for the disk, while the next are gathered. What went wrong with the last is raised here."""
+        """Give the pending records to the writing thread. An error of its previous shard is raised here."""
         records, self._pending = self._pending, []
         columns = _columns(*zip(*records, strict=True)) if records else {}
         self._wait()
@@ -186,7 +199,7 @@ class StoreWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # A stop by the user still keeps what was extracted; an error of ours does not hide behind a second one.
+        # Ctrl-C keeps what was extracted; after any other error nothing more is written, so that it is not masked.
         try:
             if kind is None or issubclass(kind, KeyboardInterrupt | Terminated):
                 self.flush()
@@ -194,15 +207,10 @@ class StoreWriter:
             self._thread.shutdown()
 
 
-class _Shard:
+class _Shard(PickledWithoutCaches):
     def __init__(self, path: Path, records: int, check: int) -> None:
         self.path, self._records, self._check = path, records, check
-        self._seen_whole = bytearray(records)  # of which records the regions were held against their check here
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the open file and what was read: another process opens it itself."""
-        kept = ("path", "_records", "_check", "_seen_whole")
-        return {name: value for name, value in self.__dict__.items() if name in kept}
+        self._verified = bytearray(records)  # 1: the checksum of the record's regions was checked here
 
     def __len__(self) -> int:
         return self._records
@@ -225,64 +233,67 @@ class _Shard:
         except SafetensorError as error:
             raise DataError(f"{self.path} is damaged ({error}); delete {self.path.parent} and extract again") from error
         if tensors_check({name: tables[name] for name in TABLES}) != self._check:
-            raise DataError(f"{self.path} is not what was written (its tables, or {INDEX}); extract it again")
-        refuse_tables(tables, self._records, self.path)
+            raise DataError(
+                f"{self.path} is damaged (the checksum of its tables differs from {INDEX}); delete "
+                f"{self.path.parent} and extract again"
+            )
+        check_tables(tables, self._records, self.path)
         return {name: table.numpy() for name, table in tables.items()}
 
     def _rows(self, table: str) -> npt.NDArray[Any]:
-        """Of a table; to read what was cut off since the file was opened would end the process (SIGBUS)."""
-        if self._tables and self.path.exists() and self.path.stat().st_size < self._bytes:  # what is gone stays mapped
+        """Return a table. Reading a mapped file that was truncated would end the process (SIGBUS): check its size."""
+        # The size of a deleted file cannot be checked, and need not be: it stays mapped.
+        if self._tables and self.path.exists() and self.path.stat().st_size < self._bytes:
             raise DataError("was cut short while it is being read; extract or copy it again", shard=self.path.name)
         return self._tables[table]
 
     @cached_property
     def _columns(self) -> dict[str, Tensor]:
-        """Mapped, and read where they are looked at. The library's own slices leak some 300 bytes a record."""
+        """Memory-mapped tensors with a row per region. The library's own slices leak about 300 bytes a record."""
         there = {*PER_REGION, "whole"} & set(self._reader.keys())
         columns: dict[str, Tensor] = {name: self._reader.get_tensor(name) for name in sorted(there)}
-        refuse_columns(columns, int(self._rows("ends")[-1]), self._records, self.path)
+        check_columns(columns, int(self._rows("ends")[-1]), self._records, self.path)
         return columns
 
-    def span(self, row: int) -> tuple[int, int]:
-        return _span(self._rows("ends"), row)
+    def region_count(self, row: int) -> int:
+        start, end = _span(self._rows("ends"), row)
+        return end - start
 
     def words(self, row: int) -> Record:
-        return _placed(self._written(row), lambda picture: self.path.parent / picture)
+        return _with_image(self._stored_words(row), lambda image: self.path.parent / image)
 
-    def split(self, row: int) -> str:
-        return self._written(row).split
+    @property
+    def split_names(self) -> list[str]:
+        return [self._stored_words(row).split for row in range(len(self))]
 
-    def _written(self, row: int) -> Record:
+    def _stored_words(self, row: int) -> Record:
         start, end = _span(self._rows("word_ends"), row)
         written = self._tables["words"][start:end].tobytes()
-        if zlib.crc32(written) != int(self._tables["word_checks"][row]):
-            raise DataError(
-                f"the words of record {row + 1} are not what was written; delete {self.path.parent} and extract again",
-                shard=self.path.name,
-            )
         try:
+            if zlib.crc32(written) != int(self._tables["word_checks"][row]):
+                raise ValueError("not what was written")
             return record_from_json(written)
         except ValueError as error:
             raise DataError(
-                f"record {row + 1} is none that Diptych writes ({first_problem(error)}); delete {self.path.parent} and "
+                f"the words of record {row + 1} are not valid ({first_problem(error)}); delete {self.path.parent} and "
                 "extract again",
                 shard=self.path.name,
             ) from error
 
-    def regions(self, row: int) -> Regions:
-        start, end = self.span(row)
+    def stored_regions(self, row: int) -> Regions:
+        start, end = _span(self._rows("ends"), row)
         columns: dict[str, Tensor] = {}
-        with suppress(SafetensorError, IndexError):  # of a damaged header: what is missing is seen below
+        with suppress(SafetensorError, IndexError):  # of a damaged header; the checksum below finds what is missing
             columns = {name: every[start:end] for name, every in self._columns.items() if name != "whole"}
             if "whole" in self._columns:
                 columns["whole"] = self._columns["whole"][row]
         width, height = self._tables["sizes"][row].tolist()
-        if not self._seen_whole[row]:
+        if not self._verified[row]:
             if tensors_check(columns) != int(self._tables["checks"][row]):
                 raise DataError(
-                    "its bytes are not what was written; extract again", key=self.words(row).key, shard=self.path.name
+                    "its regions are not what was written; extract again", key=self.words(row).key, shard=self.path.name
                 )
-            self._seen_whole[row] = True
+            self._verified[row] = True
         return Regions(size=(width, height), **columns)
 
 
@@ -291,18 +302,18 @@ def _span(ends: npt.NDArray[Any], row: int) -> tuple[int, int]:
 
 
 def _words(record: Record) -> bytes:
-    """All of it but its regions, as JSON."""
-    # The name of a picture need not be UTF-8 (its odd bytes are surrogates); `json.loads` of bytes reads them so.
+    """Return a record without its regions as JSON. Raises DataError where it could not be read again."""
+    # The name of an image need not be UTF-8 (its odd bytes are surrogates); `json.loads` of bytes reads them so.
     written = json.dumps(record_to_json(record), ensure_ascii=False).encode("utf-8", "surrogatepass")
     try:
         record_from_json(written)
     except ValueError as error:
-        raise DataError(f"no record that a store can hold: {first_problem(error)}", key=record.key) from error
+        raise DataError(f"a store cannot hold this record: {first_problem(error)}", key=record.key) from error
     return written
 
 
 def _columns(records: Sequence[Record], words: Sequence[bytes]) -> dict[str, list[Tensor]]:
-    """One shard, in pieces. Features and class probabilities are in half precision, as the papers' own files are."""
+    """Return the tensors of one shard, each as pieces to be concatenated."""
     rows = [cast(Regions, record.regions).tensors() for record in records]
     columns = {name: [row[name] for row in rows] for name in PER_REGION if name in rows[0]}
     if "whole" in rows[0]:
@@ -318,23 +329,26 @@ def _columns(records: Sequence[Record], words: Sequence[bytes]) -> dict[str, lis
     return columns | {name: [table] for name, table in tables.items()}
 
 
-def _kept(record: Record) -> Record:
-    """With what a store keeps of its regions, as it keeps it: half of the memory meanwhile."""
+def _halved(record: Record) -> Record:
+    """Return the record with its regions in the types that a store keeps: features in half precision, as papers do."""
     regions = cast(Regions, record.regions)
-    kept = {name: value for name, value in regions.tensors().items() if name in (*PER_REGION, "whole")}
-    columns = {name: value.to(LAYOUT[name][1]).contiguous() for name, value in kept.items()}
+    stored = {name: value for name, value in regions.tensors().items() if name in (*PER_REGION, "whole")}
+    columns = {name: value.to(LAYOUT[name][1]).contiguous() for name, value in stored.items()}
     return replace(record, regions=Regions(size=regions.size, **columns))
 
 
-def _placed(record: Record, at: Callable[[Path], str | Path]) -> Record:
-    """A relative name of a picture is kept as seen from the store's folder, so that it holds wherever Diptych is called
-    from, and when both are moved together."""
+def _with_image(record: Record, change: Callable[[Path], str | Path]) -> Record:
+    """Change a relative image path.
+
+    Relative paths are stored relative to the store's folder. They hold from any working directory, and when images and
+    store are moved together.
+    """
     if record.image is None or record.image.is_absolute():
         return record
-    return replace(record, image=Path(os.path.normpath(at(record.image))))
+    return replace(record, image=Path(os.path.normpath(change(record.image))))
 
 
-def _read_index(folder: Path) -> dict[str, Any]:
+def _read_index(folder: Path) -> tuple[FeatureContract, list[ShardEntry]]:
     check_name(folder)
     path = folder / INDEX
     if not path.is_file():
@@ -349,20 +363,20 @@ def _read_index(folder: Path) -> dict[str, Any]:
                 "made of features: --detector given)"
             )
         if index["check"] != index_check(index):
-            raise ValueError("not what was written")
-        FeatureContract.from_json(index["contract"])
-        index["shards"] = msgspec.convert(index["shards"], list[ShardEntry])
+            raise ValueError("its checksum differs")
+        return FeatureContract.from_json(index["contract"]), msgspec.convert(index, ShardList).shards
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} is damaged ({error!r}); delete the folder and extract again") from error
-    return cast(dict[str, Any], index)
+        raise DataError(
+            f"{path} is damaged ({type(error).__name__}: {error}); delete the folder and extract again"
+        ) from error
 
 
 def splits_in(name: str) -> set[str]:
-    """The names of splits that are joined in one, `cc+sbu`."""
+    """Return the splits in a joined name: `cc+sbu` -> cc, sbu."""
     return set(name.split("+"))
 
 
 def iterate(store: Store, split: str | None = None) -> Iterator[Record]:
-    """The words of all records, of one split, or of several (`cc+sbu`), in order."""
+    """Yield the records without regions, in order: all, those of one split, or of several (`cc+sbu`)."""
     for index in range(len(store)) if split is None else store.split(split):
         yield store.words(index)

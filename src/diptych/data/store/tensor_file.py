@@ -1,4 +1,4 @@
-"""A safetensors file from pieces as they lie in memory: `safetensors` wants each tensor whole, and copies it twice."""
+"""Write a safetensors file from pieces of tensors: `safetensors` wants each tensor whole and copies it twice."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,29 +7,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# As the format calls them, in the order in which the library lays them out.
+# The format's names of types, in the order in which the library lays out tensors.
 KINDS = {torch.int64: "I64", torch.float32: "F32", torch.float16: "F16", torch.uint8: "U8", torch.bool: "BOOL"}
 ALIGNED = 8  # bytes
 
 
 def tensor_file(columns: Mapping[str, Sequence[Tensor]]) -> list[memoryview]:
-    """The bytes of a file whose tensors are these pieces, each column's one below the other. Raises ValueError."""
+    """Return the bytes of a safetensors file, as pieces to be written one after the other.
+
+    The pieces of a column are concatenated along their first dimension. Raises ValueError where they differ in type
+    or row shape.
+    """
     order = list(KINDS)
     names = sorted(columns, key=lambda name: (order.index(columns[name][0].dtype), name))
-    header, place = {}, 0
+    header, offset = {}, 0
     for name in names:
-        for piece in columns[name]:
-            if (piece.shape[1:], piece.dtype) != (columns[name][0].shape[1:], columns[name][0].dtype):
-                wanted = f"{tuple(columns[name][0].shape[1:])} of {columns[name][0].dtype}"
-                raise ValueError(
-                    f"a piece of {name} has rows {tuple(piece.shape[1:])} of {piece.dtype}, wanted {wanted}"
-                )
-        first, end = columns[name][0], place + sum(piece.nbytes for piece in columns[name])
-        rows = sum(map(len, columns[name]))
-        header[name] = {"dtype": KINDS[first.dtype], "shape": [rows, *first.shape[1:]], "data_offsets": [place, end]}
-        place = end
-    told = json.dumps(header, separators=(",", ":")).encode()
-    told += b" " * (-len(told) % ALIGNED)
-    pieces = [memoryview(len(told).to_bytes(8, "little") + told)]
-    pieces += [piece.contiguous().numpy().reshape(-1).view(np.uint8).data for name in names for piece in columns[name]]
-    return pieces
+        first, pieces = columns[name][0], columns[name]
+        for piece in pieces:
+            if (piece.shape[1:], piece.dtype) != (first.shape[1:], first.dtype):
+                given, wanted = (f"{one.dtype} with rows {tuple(one.shape[1:])}" for one in (piece, first))
+                raise ValueError(f"a piece of {name} is {given}, wanted {wanted}")
+        end, rows = offset + sum(piece.nbytes for piece in pieces), sum(map(len, pieces))
+        header[name] = {"dtype": KINDS[first.dtype], "shape": [rows, *first.shape[1:]], "data_offsets": [offset, end]}
+        offset = end
+    head = json.dumps(header, separators=(",", ":")).encode()
+    head += b" " * (-len(head) % ALIGNED)
+    tensors = [piece.contiguous().numpy().reshape(-1) for name in names for piece in columns[name]]
+    return [memoryview(len(head).to_bytes(8, "little") + head), *(one.view(np.uint8).data for one in tensors)]

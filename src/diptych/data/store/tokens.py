@@ -1,6 +1,6 @@
-"""Words to ids and back through the `tokenizers` library: WordPiece, or BPE on Moses' words. One file a model.
+"""Tokenisers: words to ids and back, by the `tokenizers` library. A tokeniser is one file, `tokenizer.json`.
 
-WordPiece is BERT's, and what a recipe gets that asks for nothing else. BPE is XGPT's (appendix A.2).
+WordPiece, as in BERT, is the default of recipes. BPE on Moses' words is XGPT's (appendix A.2).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from diptych.runtime.files import parse_json, text_of, write_atomically
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FILE = "tokenizer.json"
-CASED_LEAST = 1000  # tokens of which a cased vocabulary has some with a capital
-END = "</w>"  # of a word, in BPE
-LONGEST_WORD = 1000  # in letters: what is longer is no word
+CASED_LEAST = 1000  # a cased vocabulary of at least this size has tokens with capitals
+END = "</w>"  # marks the end of a word in BPE
+LONGEST_WORD = 1000  # letters; anything longer is not a word
 ENDLESS = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
-# Of a tokenizer.json, by type: BERT's and ours.
+# Accepted types of the parts of a tokenizer.json: BERT's and ours.
 PARTS = {
     "model": {"WordPiece", "BPE"},
     "normalizer": {"BertNormalizer", "NFKC", "Lowercase"},
@@ -38,7 +38,10 @@ Kind = Literal["wordpiece", "bpe"]
 
 
 class Tokens:
-    """A tokeniser with BERT's five special tokens. Built once and saved with the model."""
+    """A tokeniser with BERT's five special tokens, built once and saved with the model.
+
+    Raises CheckpointError where a special token is missing, or ids are not 0 to N - 1.
+    """
 
     def __init__(self, tokenizer: Tokenizer, where: str = "the tokeniser") -> None:
         ids = tokenizer.get_vocab()
@@ -51,38 +54,38 @@ class Tokens:
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int = 8000, lowercase: bool = True, kind: Kind = "wordpiece") -> Tokens:
-        """A vocabulary learnt from `texts`; words that fit stay whole. The same texts give the same ids."""
+        """Train a vocabulary of `size` tokens on texts; frequent words stay whole. The same texts give the same ids."""
         texts = list(texts)
         if not texts:
-            raise DataError("no text to learn a vocabulary from: the data holds no captions and no questions")
-        return cls(_learnt_bpe(texts, size, lowercase) if kind == "bpe" else _learnt_wordpiece(texts, size, lowercase))
+            raise DataError("no text to learn a vocabulary from: the data has no captions and no questions")
+        return cls((_trained_bpe if kind == "bpe" else _trained_wordpiece)(texts, size, lowercase))
 
     @classmethod
     def from_vocabulary(cls, path: Path, lowercase: bool) -> Tokens:
-        """BERT's `vocab.txt`: one token a line, its number is its id. bert-base-cased keeps case, -uncased does not.
+        """Read BERT's `vocab.txt`: one token a line, the line's number from 0 is its id.
 
-        Or a `tokenizer.json`, or the folder that holds it, as `diptych tokens` makes them; these know their case.
+        `lowercase` is False for bert-base-cased, True for -uncased. Also reads a `tokenizer.json`, or the folder that
+        holds one, as `diptych tokens` writes; these contain their case. Raises CheckpointError.
         """
+        wanted = "wanted one token a line"
         if path.is_dir() and not (path / FILE).is_file():
-            raise CheckpointError(
-                f"{path} is no readable vocabulary (a folder without {FILE}); wanted one token a line"
-            )
+            raise CheckpointError(f"{path} is not a readable vocabulary (a folder without {FILE}); {wanted}")
         if path.is_dir() or path.suffix == ".json":
             return cls.load(path)
         try:
             lines = text_of(path).splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise CheckpointError(f"{path} is no readable vocabulary ({error}); wanted one token a line") from error
+            raise CheckpointError(f"{path} is not a readable vocabulary ({error}); {wanted}") from error
         _check_case(lines, lowercase, path)
         ids = {token: number for number, token in enumerate(lines)}
         if len(ids) < len(lines):
-            raise CheckpointError(f"{path} has {len(lines) - len(ids)} tokens twice; wanted one token a line")
+            raise CheckpointError(f"{path} has {len(lines) - len(ids)} tokens twice; {wanted}")
         _check_special(ids, str(path))
         return cls(_wordpiece(WordPiece(ids, unk_token="[UNK]"), lowercase), str(path))
 
     @classmethod
     def load(cls, path: Path) -> Tokens:
-        """From a `tokenizer.json`, or from the folder that holds it."""
+        """Read a `tokenizer.json`, or the one in a folder. Raises CheckpointError."""
         path = path / FILE if path.is_dir() else path
         if not path.is_file():
             raise CheckpointError(f"no tokeniser at {path}; a model folder holds {FILE}")
@@ -102,15 +105,15 @@ class Tokens:
         write_atomically(folder / FILE, self.to_json().encode())
 
     def encode(self, text: str) -> list[int]:
-        """Ids without special tokens."""
+        """Return the ids of a text without special tokens."""
         return list(self._encoded(text).ids)
 
     def knows(self, ids: Sequence[int]) -> bool:
-        """Whether at least one of a text's ids stands for something in the vocabulary."""
+        """Return True if at least one id is not [UNK]."""
         return any(number != self.vocabulary.unknown for number in ids)
 
     def words(self, text: str) -> list[tuple[str, list[int]]]:
-        """The words that `encode` cuts into pieces, each with their ids."""
+        """Return the words that `encode` splits into tokens, each with the ids of its tokens."""
         encoding = self._encoded(text)
         words: list[tuple[str, list[int]]] = []
         before = None
@@ -124,7 +127,7 @@ class Tokens:
         return words
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Words up to the first [SEP]; [UNK] stays to be seen, other special tokens do not."""
+        """Return the text up to the first [SEP]. [UNK] stays in the text; other special tokens are removed."""
         hidden = {self.vocabulary.pad, self.vocabulary.cls, self.vocabulary.mask}
         written = takewhile(lambda number: number != self.vocabulary.sep, ids)
         shown = [number for number in written if number not in hidden]
@@ -143,7 +146,7 @@ class Tokens:
 
 
 def _check_parts(values: Any) -> None:
-    """Raises ValueError for parts that none of ours has: of others' a text can take all time and memory."""
+    """Raise ValueError for types of parts that Diptych does not use: some take unbounded time or memory on a text."""
     for name, known in PARTS.items():
         part = values[name]
         steps = part["normalizers"] if name == "normalizer" and part["type"] == "Sequence" else [part]
@@ -152,47 +155,52 @@ def _check_parts(values: Any) -> None:
 
 
 def _check_case(tokens: Sequence[str], lowercase: bool, path: Path) -> None:
-    """Words of the other case would be read as [UNK] or letter by letter, and no error would say so."""
+    """Raise CheckpointError for a vocabulary of the other case, whose words would silently become [UNK] or letters."""
     capitals = next((t for t in tokens if t[:1] != "[" and t.isascii() and t != t.lower()), None)
     if lowercase and capitals is not None:
         raise CheckpointError(
-            f"{path} is cased (it has {capitals!r}), and texts are lower-cased; set data.lowercase=false (of an "
+            f"{path} is cased (it has {capitals!r}), and texts are lower-cased; set data.lowercase=false (for an "
             "import: --cased), or give an uncased vocabulary"
         )
     if not lowercase and capitals is None and len(tokens) >= CASED_LEAST:
         raise CheckpointError(
             f"{path} is uncased (no token has a capital letter), and texts keep their case; set "
-            "data.lowercase=true (of an import: --uncased), or give a cased vocabulary"
+            "data.lowercase=true (for an import: --uncased), or give a cased vocabulary"
         )
 
 
 def _check_special(ids: Mapping[str, int], where: str) -> None:
     if set(ids.values()) != set(range(len(ids))):
-        raise CheckpointError(f"{where} gives its {len(ids)} tokens other ids than 0 to {len(ids) - 1}; copy it again")
+        raise CheckpointError(
+            f"{where} has {len(ids)} tokens, and their ids are not 0 to {len(ids) - 1}; copy it again"
+        )
     if missing := [token for token in SPECIAL if token not in ids]:
         raise CheckpointError(f"{where} lacks {', '.join(missing)}; it needs all of {', '.join(SPECIAL)}")
 
 
-def _learnt_wordpiece(texts: list[str], size: int, lowercase: bool) -> Tokenizer:
+def _trained_wordpiece(texts: list[str], size: int, lowercase: bool) -> Tokenizer:
     tokenizer = _wordpiece(WordPiece(unk_token="[UNK]"), lowercase)
-    _learn(tokenizer, texts, size, lambda letter: f"##{letter}", WordPieceTrainer)
-    learnt = sorted(tokenizer.get_vocab(), key=lambda token: (SPECIAL.index(token) if token in SPECIAL else 5, token))
-    return _wordpiece(WordPiece({t: n for n, t in enumerate(learnt)}, unk_token="[UNK]"), lowercase)
+    _train(tokenizer, texts, size, lambda letter: f"##{letter}", WordPieceTrainer)
+    tokens = sorted(tokenizer.get_vocab(), key=lambda token: (SPECIAL.index(token) if token in SPECIAL else 5, token))
+    return _wordpiece(WordPiece({t: n for n, t in enumerate(tokens)}, unk_token="[UNK]"), lowercase)
 
 
-def _learnt_bpe(texts: list[str], size: int, lowercase: bool) -> Tokenizer:
+def _trained_bpe(texts: list[str], size: int, lowercase: bool) -> Tokenizer:
     tokenizer = _bpe(BPE(unk_token="[UNK]", end_of_word_suffix=END), lowercase)
     words = [" ".join(moses.cut(text)) for text in texts]
-    _learn(tokenizer, words, size, lambda letter: f"{letter}{END}", BpeTrainer, end_of_word_suffix=END)
+    _train(tokenizer, words, size, lambda letter: f"{letter}{END}", BpeTrainer, end_of_word_suffix=END)
     merges = [tuple(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]
     ids = tokenizer.get_vocab()
     return _bpe(BPE(ids, merges, unk_token="[UNK]", end_of_word_suffix=END), lowercase)
 
 
-def _learn(
+def _train(
     tokenizer: Tokenizer, texts: list[str], size: int, variant: Callable[[str], str], trainer: Any, **options: Any
 ) -> None:
-    """The trainers number letters by hash order and break ties by number: giving them all letters makes them repeat."""
+    """Train with all letters given as special tokens.
+
+    The trainers number letters in hash order and break ties by number; given letters make them reproducible.
+    """
     texts = [_without_endless(tokenizer, text) if ENDLESS.search(text) else text for text in texts]
     letters = sorted({letter for text in texts for letter in tokenizer.normalizer.normalize_str(text)} - {" "})
     first = [*SPECIAL, *letters, *map(variant, letters)]
@@ -201,26 +209,25 @@ def _learn(
 
 
 def _without_endless(tokenizer: Tokenizer, text: str) -> str:
-    """Words of more letters than any has are none (data, say), and learning from them would take hours."""
+    """Remove words over LONGEST_WORD letters (embedded data, for instance): training on them would take hours."""
     words = tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(text))
     return " ".join(word for word, _ in words if len(word) <= LONGEST_WORD)
 
 
 def _wordpiece(model: WordPiece, lowercase: bool) -> Tokenizer:
-    tokenizer = Tokenizer(model)
-    tokenizer.add_special_tokens(list(SPECIAL))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
-    return tokenizer
+    normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    return _assembled(model, normalizer, pre_tokenizers.BertPreTokenizer(), decoders.WordPiece())
 
 
 def _bpe(model: BPE, lowercase: bool) -> Tokenizer:
-    """Its input is what `moses.cut` made, parted by spaces."""
+    """Return a tokeniser of words from `moses.cut`, joined by spaces."""
+    steps = [normalizers.NFKC(), *([normalizers.Lowercase()] if lowercase else [])]
+    normalizer = normalizers.Sequence(steps)
+    return _assembled(model, normalizer, pre_tokenizers.WhitespaceSplit(), decoders.BPEDecoder(suffix=END))
+
+
+def _assembled(model: WordPiece | BPE, normalizer: Any, pre_tokenizer: Any, decoder: Any) -> Tokenizer:
     tokenizer = Tokenizer(model)
     tokenizer.add_special_tokens(list(SPECIAL))
-    steps = [normalizers.NFKC(), *([normalizers.Lowercase()] if lowercase else [])]
-    tokenizer.normalizer = normalizers.Sequence(steps)
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.decoder = decoders.BPEDecoder(suffix=END)
+    tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder = normalizer, pre_tokenizer, decoder
     return tokenizer

@@ -113,7 +113,7 @@ class _Lazy:
 
     def __getitem__(self, row: int, /) -> Record:
         record = self.store.record(self.indices[row])
-        return record if self.pixels is None else self.pixels.beside(record)
+        return record if self.pixels is None else self.pixels.added_to(record)
 
 
 def _records(model: ModelFolder, store: Store, indices: Sequence[int]) -> tuple[Records, list[Record]]:

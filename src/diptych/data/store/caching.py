@@ -1,0 +1,12 @@
+"""Pickling of objects that cache: another process rebuilds what it needs."""
+
+from functools import cached_property
+from typing import Any
+
+
+class PickledWithoutCaches:
+    """Base of classes whose cached properties (open files, memory maps, LRU caches) are left out of a pickle."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        kind = type(self)
+        return {k: v for k, v in vars(self).items() if not isinstance(getattr(kind, k, None), cached_property)}
