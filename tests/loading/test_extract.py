@@ -84,7 +84,7 @@ def test_another_picture_of_a_name_that_is_there_is_refused(make_records: MakeRe
     copy.write_bytes(first.image.read_bytes() if first.image is not None else b"")
     result = extract([replace(first, image=second.image), second], Mean(), tmp_path / "store")
     assert (result.written, result.already_there, len(result.failed)) == (0, 1, 1)
-    assert "the store has another picture under this name" in result.failed["k0"]
+    assert "the store has another image under this key" in result.failed["k0"]
     again = extract([replace(first, image=copy), second], Mean(), tmp_path / "store")
     assert (again.already_there, again.failed) == (2, {})
 
@@ -126,7 +126,7 @@ def test_failures_are_counted_and_named_and_the_rest_goes_on(make_records: MakeR
     lines = [json.loads(line) for line in (tmp_path / "store" / "failures.jsonl").read_text().splitlines()]
     assert {line["key"]: line["reason"] for line in lines} == result.failed
     assert "no picture at" in result.failed["gone"]
-    assert "names no picture" in result.failed["blind"]
+    assert "names no image" in result.failed["blind"]
     assert "occurs twice" in result.failed["k0 (again)"]
 
 

@@ -1,7 +1,7 @@
-"""Look over a data set before hours are spent on it: `diptych check DATA`.
+"""Check a data set before training on it: `diptych check DATA`.
 
-An error is what training would fail on, or read as nonsense without a word, and what makes the scores of a test wrong;
-a warning is what a person should know.
+An error makes training fail, feeds it wrong input silently, or makes scores on a test split wrong. A warning is
+everything else that a user should know.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -34,48 +33,50 @@ from diptych.vision.pictures import open_picture
 Severity = Literal["error", "warning"]
 EXAMPLES = 5
 NO_TEXT = "no text here"
-SCORED = ("val", "dev", "test")  # how the names of splits begin that are not trained on
-HALF, SHOWN = 0.5, 0.3  # IoU from which on a region is what an expression means, and shows what a text names
-SLACK = 1e-3  # of a picture's side: half precision and rounding may put a box end so far outside
+SCORED = ("val", "dev", "test")  # prefixes of splits that are not trained on
+HALF, SHOWN = 0.5, 0.3  # smallest IoU at which a region matches an expression's box, and shows a thing named in a text
+SLACK = 1e-3  # of an image's side: half precision and rounding may put a box that far outside
 
-# What is looked for, how bad it is, and the way out.
+# By kind of finding: its severity, and what to do.
 KINDS: dict[str, tuple[Severity, str]] = {
     "no records": ("error", "the data set is empty"),
     "key twice": ("error", "keys name pictures and must be unique"),
     "record damaged": ("error", "its bytes are not what was written: extract again"),
-    "detector": ("error", "a model trained on these features could not caption a picture: extract again"),
-    "no detector": ("warning", "a model trained so reads features alone: give the same extract command again"),
+    "detector": ("error", "a model trained on these features could not caption an image: extract again"),
+    "no detector": ("warning", "a model trained on it reads features only: give the same extract command again"),
     "contract": ("error", "the model was trained on other features: extract with its own detector"),
     "features not finite": ("error", "NaN or infinite numbers: extract again, or leave the records out"),
-    "features of another size": ("error", "not as the store's contract says: extract to a new folder"),
-    "features all zero": ("error", "nothing is seen in such: make the features anew, or leave the records out"),
-    "features constant": ("error", "every value is the same number, which tells nothing: make the features anew"),
-    "features repeated": ("warning", "pictures that differ have equal features: see whose they are"),
+    "features of another size": ("error", "they differ from the store's contract: extract to a new folder"),
+    "features all zero": ("error", "they carry no information: make the features again, or leave the records out"),
+    "features constant": ("error", "every value is the same number: make the features again"),
+    "features repeated": ("warning", "different images have equal features: check which image they belong to"),
     "box not finite": ("error", "NaN or infinite numbers: extract again, or leave the records out"),
-    "box upside down": ("error", "right of x1 must come x2, below y1 y2: corners, not width and height?"),
-    "box outside": ("warning", "boxes are fractions of the picture, from 0 to 1"),
-    "true box wrong": ("warning", "the box of a thing or an expression is upside down or outside the picture"),
+    "box upside down": ("error", "wanted x1 <= x2 and y1 <= y2; are these widths and heights instead of corners?"),
+    "box outside": ("warning", "boxes are fractions of the image, from 0 to 1"),
+    "true box wrong": ("warning", "the box of an object or an expression is upside down or outside the image"),
     "score outside": ("warning", "a detector's confidence is from 0 to 1"),
-    "no regions": ("warning", "the detector saw nothing; lower its score threshold"),
+    "no regions": ("warning", "the detector found nothing; lower its score threshold"),
     "picture missing": ("error", "no such file: check the folder that relative names start from"),
     "picture unreadable": ("error", "extraction would leave it out: replace the file"),
     "not extracted": ("warning", "the reasons are in failures.jsonl; the same extract command tries again"),
-    "caption empty": ("warning", "a caption without a word teaches nothing"),
-    NO_TEXT: ("warning", "no picture has captions, questions or other words: they can be captioned and searched"),
-    "no words": ("warning", "nothing is said about the picture, so no task reads it"),
-    "tag of nothing": ("warning", "a text names [k], and the picture has no such thing: it is read as it is"),
-    "tag without a region": ("warning", "no region shows the thing that a text names: it is read without one"),
-    "expression without a region": ("warning", "none overlaps the true box by half: left out, and scored as wrong"),
-    "question without answers": ("warning", "it can be asked, but neither trained on nor scored"),
+    "caption empty": ("warning", "nothing can be learnt from a caption without a word"),
+    NO_TEXT: ("warning", "no image has captions, questions or other words: images can be captioned and searched"),
+    "no words": ("warning", "the image has no text, so no task uses it"),
+    "tag of nothing": ("warning", "a text names [k], and the image has no such object: it is read as it is"),
+    "tag without a region": ("warning", "no region shows the object that a text names: it is read without one"),
+    "expression without a region": ("warning", "no IoU with the true box reaches 0.5: not trained on, scored as wrong"),
+    "question without answers": ("warning", "it can be predicted, but neither trained on nor scored"),
     "same picture twice": ("warning", "equal files under several keys of one split"),
-    # An error where one of the two is a split that is scored or chosen by.
-    "picture in two splits": ("warning", "scores on the later split are too good: take it out of one"),
-    "key in two splits": ("warning", "scores on the later split are too good: take it out of one"),
+    # An error where one of the two splits is for validation or test.
+    "picture in two splits": ("warning", "scores on the later split are too high: remove it from one"),
+    "key in two splits": ("warning", "scores on the later split are too high: remove it from one"),
 }
 
 
 @dataclass
 class CheckFinding:
+    """One kind of problem, with the number of cases and the first EXAMPLES of them."""
+
     kind: str
     severity: Severity
     count: int = 0
@@ -86,7 +87,7 @@ class CheckFinding:
         return KINDS[self.kind][1]
 
     def lines(self) -> Iterator[Text | Padding]:
-        """What it is and how often, below it the way out and examples: for windows of any width."""
+        """Return the kind and count, then what to do and examples, indented; they wrap in windows of any width."""
         colour = "red" if self.severity == "error" else "yellow"
         yield Text.assemble((self.severity, colour), f": {self.kind}, {self.count:,}")
         for line in (self.way_out, *(f"- {example}" for example in self.examples)):
@@ -95,11 +96,11 @@ class CheckFinding:
 
 @dataclass
 class CheckReport:
-    """What was found. `ok` is False where there are errors, `clean` where there is anything to say at all."""
+    """The result of a check. `ok` is True without errors, `clean` without any finding."""
 
     records: int = 0
     splits: dict[str, int] = field(default_factory=dict)
-    coverage: dict[str, float] = field(default_factory=dict)  # percent of the records that have it
+    coverage: dict[str, float] = field(default_factory=dict)  # percent of the records that have a field
     findings: list[CheckFinding] = field(default_factory=list)
 
     @property
@@ -123,42 +124,37 @@ class CheckReport:
         splits = ", ".join(f"{name} {count:,}" for name, count in self.splits.items())
         covered = ", ".join(f"{name} {percent:.1f}%" for name, percent in self.coverage.items() if percent)
         lines = [line for finding in self.findings for line in finding.lines()]
-        return Group(Text(f"{self.records:,} records ({splits})"), Text(covered), *lines, Text(self._verdict()))
-
-    def _verdict(self) -> str:
-        if self.clean:
-            return "Nothing wrong was found."
+        verdict = "Nothing wrong was found." if self.clean else "Training would run."
         if not self.ok:
-            return "Training would fail or lack something, or its scores would mean nothing: see the errors."
-        return "Training would run." if self._has_words() else "There is nothing to train on."
-
-    def _has_words(self) -> bool:
-        return not any(finding.kind == NO_TEXT for finding in self.findings)
+            verdict = "Training would fail or lack something, or its scores would mean nothing: see the errors."
+        elif any(finding.kind == NO_TEXT for finding in self.findings):
+            verdict = "There is nothing to train on."
+        return Group(Text(f"{self.records:,} records ({splits})"), Text(covered), *lines, Text(verdict))
 
 
 def check(data: Store | Iterable[Record], model: FeatureContract | None = None, pictures: bool = True) -> CheckReport:
-    """Checks every record, and opens every picture where `pictures`; `model` is what a model wants of features.
+    """Check every record, and open every image where `pictures`; `model` is the contract that a model requires.
 
-    In a store that has its features a picture that cannot be opened is a warning: training does not need it.
+    In a store, an image that cannot be opened is a warning: training reads the features only.
     """
-    found = _Check(data.contract if isinstance(data, Store) else None, pictures)
-    for record in found.opened(_records(data, found)):
-        found.inspect(record)
+    checker = _Checker(data.contract if isinstance(data, Store) else None, pictures)
+    for record in checker.opened(_records(data, checker)):
+        checker.inspect(record)
     if isinstance(data, Store):
         try:
             if data.detector() is None and data.contract.weights:
-                found.add("no detector", str(data.folder))
+                checker.add("no detector", str(data.folder))
         except CheckpointError as error:
-            found.add("detector", str(error))
-        for key, reason in _failures(data.folder):
-            found.add("not extracted", f"{key}: {reason}")
-        if model is not None:
-            for line in differences(data.contract, model):
-                found.add("contract", line)
-    return found.report()
+            checker.add("detector", str(error))
+        failures = data.folder / FAILURES
+        for failure in map(parse_json, text_of(failures).splitlines() if failures.is_file() else ()):
+            checker.add("not extracted", f"{failure['key']}: {failure['reason']}")
+        for line in differences(data.contract, model) if model is not None else ():
+            checker.add("contract", line)
+    return checker.report()
 
 
-def _records(data: Store | Iterable[Record], found: _Check) -> Iterator[Record]:
+def _records(data: Store | Iterable[Record], checker: _Checker) -> Iterator[Record]:
     if not isinstance(data, Store):
         yield from data
         return
@@ -166,33 +162,25 @@ def _records(data: Store | Iterable[Record], found: _Check) -> Iterator[Record]:
         try:
             yield data.record(index)
         except DataError as error:
-            found.add("record damaged", str(error))
+            checker.add("record damaged", str(error))
 
 
-def _failures(folder: Path) -> Iterator[tuple[str, str]]:
-    if (folder / FAILURES).is_file():
-        for line in text_of(folder / FAILURES).splitlines():
-            failure = parse_json(line)
-            yield failure["key"], failure["reason"]
-
-
-class _Check:
-    """What is known so far."""
+class _Checker:
+    """Inspects records one by one and collects findings."""
 
     def __init__(self, contract: FeatureContract | None, pictures: bool) -> None:
         self.contract, self.pictures = contract, pictures
-        self.found: dict[str, CheckFinding] = {}
+        self.findings: dict[str, CheckFinding] = {}
         self.records = 0
         self.splits: Counter[str] = Counter()
         self.covered: Counter[str] = Counter(captions=0, questions=0)
-        self.keys: dict[str, str] = {}  # key -> its split
-        self.seen: dict[bytes, str] = {}  # digest of features -> key of their first record
-        self.files: dict[str, str] = {}  # key -> sha256 of the picture
-        self.contents: dict[str, tuple[str, str]] = {}  # sha256 of a picture -> key and split of its first record
-        self.unread: dict[str, str | None] = {}
+        self.keys: dict[str, str] = {}  # key -> split
+        self.features: dict[bytes, str] = {}  # digest of features -> key of the first record with them
+        self.files: dict[str, str] = {}  # key -> sha256 of the image
+        self.contents: dict[str, tuple[str, str]] = {}  # sha256 of an image -> key and split of its first record
 
     def add(self, kind: str, example: str, severity: Severity | None = None) -> None:
-        finding = self.found.setdefault(kind, CheckFinding(kind, severity or KINDS[kind][0]))
+        finding = self.findings.setdefault(kind, CheckFinding(kind, severity or KINDS[kind][0]))
         finding.count += 1
         if severity == "error":
             finding.severity = "error"
@@ -200,43 +188,41 @@ class _Check:
             finding.examples.append(printable(example))
 
     def opened(self, records: Iterable[Record]) -> Iterator[Record]:
-        """The records, each after its picture was opened; threads do that ahead of time."""
+        """Yield the records, each after its image was opened; threads open images ahead."""
         if not self.pictures:
             yield from records
             return
         left = iter(records)
         with ThreadPoolExecutor(2) as pool:
             while batch := list(islice(left, 64)):
-                for record, (content, trouble) in zip(batch, pool.map(_content, batch), strict=True):
-                    self.covered["picture"] += content is not None and trouble is None
-                    if trouble is not None:
+                for record, (content, problem) in zip(batch, pool.map(_content, batch), strict=True):
+                    self.covered["picture"] += content is not None and problem is None
+                    if problem is not None:
                         kind = "picture unreadable" if content is not None else "picture missing"
                         severity: Severity = "error" if record.regions is None else "warning"
-                        self.add(kind, f"{record.key}: {trouble}", severity)
+                        self.add(kind, f"{record.key}: {problem}", severity)
                     elif content is not None:
-                        self._same(record, content)
+                        self._compare(record, content)
                     yield record
 
-    def _same(self, record: Record, content: str) -> None:
+    def _compare(self, record: Record, content: str) -> None:
+        """Report an image whose file equals that of an earlier record."""
         self.files[record.key] = content
         key, split = self.contents.setdefault(content, (record.key, record.split))
-        if key == record.key and split == record.split:
-            return
-        if split == record.split:
+        if split != record.split:
+            example = f"{record.key} ({record.split}) is {key} ({split})"
+            self.add("picture in two splits", example, _leak(split, record.split))
+        elif key != record.key:
             self.add("same picture twice", f"{record.key} is {key} ({split})")
-        else:
-            self.add(
-                "picture in two splits", f"{record.key} ({record.split}) is {key} ({split})", _leak(split, record.split)
-            )
 
     def inspect(self, record: Record) -> None:
         self.records += 1
         self.splits[record.split] += 1
-        if (split := self.keys.setdefault(record.key, record.split)) != record.split:
-            self.add("key in two splits", f"{record.key} ({split} and {record.split})", _leak(split, record.split))
+        if (split := self.keys.get(record.key)) is not None:
             self.add("key twice", record.key)
-        elif self.records > len(self.keys) + self._twice():
-            self.add("key twice", record.key)
+            if split != record.split:
+                self.add("key in two splits", f"{record.key} ({split} and {record.split})", _leak(split, record.split))
+        self.keys.setdefault(record.key, record.split)
         self._words(record)
         if record.regions is not None:
             self.covered["regions"] += len(record.regions) > 0
@@ -245,9 +231,6 @@ class _Check:
         for box in record.marked("box"):
             if not (0 - SLACK <= box[0] <= box[2] <= 1 + SLACK and 0 - SLACK <= box[1] <= box[3] <= 1 + SLACK):
                 self.add("true box wrong", f"{record.key}: {tuple(box)}")
-
-    def _twice(self) -> int:
-        return self.found["key twice"].count if "key twice" in self.found else 0
 
     def _words(self, record: Record) -> None:
         words = record.words()
@@ -265,7 +248,7 @@ class _Check:
             self.add("no words", record.key)
 
     def _pointing(self, record: Record, regions: Regions) -> None:
-        """Words that mean a place in the picture, and whether a region is there."""
+        """Report texts about a place in the image where no region is."""
         for expression in record.expressions:
             x1, y1, x2, y2 = expression.box
             if x1 < x2 and y1 < y2 and not (regions.overlaps(expression.box) >= HALF).any():
@@ -283,29 +266,26 @@ class _Check:
             self.add("features not finite", f"{key}: {', '.join(bad)}")
         if regions.features is not None and regions.features.numel():
             self._values(key, regions.features)
-        found = {name: tensor.shape[-1] for name, tensor in numbers.items()}
-        wanted = {name: width for name, width in self._widths().items() if found.get(name, width) != width}
+        sizes = {name: tensor.shape[-1] for name, tensor in numbers.items()}
+        wanted = {name: size for name, size in self._wanted_sizes().items() if sizes.get(name, size) != size}
         if wanted:
-            lines = (f"{name} of {found[name]}, wanted {width}" for name, width in wanted.items())
+            lines = (f"{name} of {sizes[name]}, wanted {size}" for name, size in wanted.items())
             self.add("features of another size", f"{key}: {'; '.join(lines)}")
         self._boxes(key, regions)
 
     def _values(self, key: str, features: Tensor) -> None:
-        """Whether they can tell one picture from another. Equal ones of a ground truth are of equal things."""
+        """Report features that cannot distinguish images. In a ground truth, equal objects have equal features."""
         low, high = features.min(), features.max()
         if low == high and features.numel() > 1:
             self.add("features all zero" if high == 0 else "features constant", key)
         elif self.contract is None or self.contract.extractor != TRUTH:
             digest = hashlib.sha256(features.contiguous().numpy().tobytes()).digest()[:16]
-            if (first := self.seen.setdefault(digest, key)) != key and not self._of_one_picture(first, key):
+            first = self.features.setdefault(digest, key)
+            if self.files.get(first, first) != self.files.get(key, key):  # not two copies of one image
                 self.add("features repeated", f"{key} has those of {first}")
 
-    def _of_one_picture(self, *keys: str) -> bool:
-        """Whether the files of the pictures are equal, as far as they were read."""
-        return len({self.files.get(key, key) for key in keys}) == 1
-
-    def _widths(self) -> dict[str, int]:
-        """Of each field, as the contract has it."""
+    def _wanted_sizes(self) -> dict[str, int]:
+        """Return the length of each kind of feature vector, as the contract has it."""
         if self.contract is None:
             return {}
         size, classes = self.contract.feature_size, len(self.contract.class_names)
@@ -328,27 +308,27 @@ class _Check:
     def report(self) -> CheckReport:
         if not self.records:
             self.add("no records", "")
-        elif (bare := self.found.get("no words")) is not None and bare.count == self.records:
-            del self.found["no words"]
-            self.found[NO_TEXT] = CheckFinding(NO_TEXT, bare.severity, bare.count)
+        elif (bare := self.findings.get("no words")) is not None and bare.count == self.records:
+            del self.findings["no words"]
+            self.findings[NO_TEXT] = CheckFinding(NO_TEXT, bare.severity, bare.count)
         order = list(KINDS)
-        findings = sorted(self.found.values(), key=lambda f: (f.severity != "error", order.index(f.kind)))
-        failed = self.found["not extracted"].count if "not extracted" in self.found else 0
+        findings = sorted(self.findings.values(), key=lambda f: (f.severity != "error", order.index(f.kind)))
+        failed = self.findings["not extracted"].count if "not extracted" in self.findings else 0
         percent = {name: 100 * count / max(1, self.records) for name, count in sorted(self.covered.items())}
-        if "regions" in percent:  # of all that were asked for
+        if "regions" in percent:  # of all records that were to be extracted
             percent["regions"] = 100 * self.covered["regions"] / max(1, self.records + failed)
         return CheckReport(self.records, dict(self.splits), {n: round(p, 2) for n, p in percent.items()}, findings)
 
 
 def _leak(*splits: str) -> Severity:
-    """Of a picture in both: scores that are wrong without a word are worse than a run that fails."""
+    """Return the severity of an image in both splits: scores that are silently wrong are worse than a failing run."""
     return "error" if any(split.startswith(SCORED) for split in splits) else "warning"
 
 
 def _content(record: Record) -> tuple[str | None, str | None]:
-    """The sha256 of the picture's file, None where there is no file; and what is wrong with it."""
+    """Return the sha256 of the image's file (None where it cannot be read), and what is wrong with it."""
     if record.image is None:
-        return None, None if record.regions is not None else "the record names no picture"
+        return None, None if record.regions is not None else "the record names no image"
     try:
         content = hashlib.sha256(read_bytes(record.image)).hexdigest()
     except OSError as error:

@@ -30,12 +30,13 @@ class UpdateChoice(Protocol):
 class Loader(PickledWithoutCaches):
     """The batches of a run. Damaged records are left out and listed in `corrupt`, by key with the reason.
 
-    records        indices into the store
-    max_regions    regions that a record keeps
-    needs_regions  True: records without regions are left out and listed in `without_regions`
-    corpus, alone  the share `alone` of each batch is text without images from `corpus`; 1: no record is read
-    mirror         share of the samples that are flipped, with left and right swapped in their words
-    most_regions   regions that a sample keeps, given its number of words; others are neither masked nor predicted
+    - records: indices into the store.
+    - max_regions: the number of regions that a record keeps.
+    - needs_regions: True leaves out records without regions, and lists them in `without_regions`.
+    - corpus, alone: the share `alone` of each batch is text without images from `corpus`; with 1 no record is read.
+    - mirror: the share of samples that are flipped, with left and right swapped in their words.
+    - most_regions: the number of regions that a sample keeps, given its number of words; others are neither masked nor
+      predicted.
 
     Raises DataError where no record has words for the task.
     """
