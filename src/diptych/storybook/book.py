@@ -1,4 +1,4 @@
-"""The drawn world as a data set: scenes by number, and a scene with all its words."""
+"""The drawn world as a data set: numbered scenes, and a scene's record with all its words."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ from diptych.storybook.world import SIDE, Figure, Scene
 
 
 class Storybook(Sequence[Scene]):
-    """The first `count` scenes of a split."""
+    """The first `count` scenes of a split, drawn when they are read."""
 
     def __init__(self, seed: int, split: str, count: int) -> None:
         self.seed, self.split, self.length = seed, split, count
@@ -40,37 +40,25 @@ class Storybook(Sequence[Scene]):
 
 
 def thing(figure: Figure) -> Object:
-    x1, y1, x2, y2 = figure.box
-    attributes = {"colour": figure.colour, "size": figure.size}
-    if figure.pose:
-        attributes["pose"] = figure.pose
-    return Object(figure.kind, (x1 / SIDE, y1 / SIDE, x2 / SIDE, y2 / SIDE), attributes, figure.visible)
+    """Return a figure as a record's object; the box is in fractions of the picture."""
+    x1, y1, x2, y2 = (end / SIDE for end in figure.box)
+    attributes = {"colour": figure.colour, "size": figure.size} | ({"pose": figure.pose} if figure.pose else {})
+    return Object(figure.kind, (x1, y1, x2, y2), attributes, figure.visible)
 
 
 def record(scene: Scene, picture: Path | None = None) -> Record:
-    """Everything that is said about the scene and everything that is true of it.
+    """Return a scene's record: its objects, their relations, and words for every task.
 
-    The web split has one careless caption and no questions; the others have five captions and all tasks.
+    A record of the web split has one careless caption and nothing to ask; other records have five captions.
     """
-    rng = Random(f"words {scene.seed} {scene.split} {scene.index}")
-    facts = Facts(scene)
-    made = Record(
-        key=scene.key,
-        split=scene.split,
-        image=picture,
-        size=(SIDE, SIDE),
-        objects=tuple(thing(figure) for figure in scene.figures),
-        relations=scene.relations,
-    )
+    number = f"{scene.seed} {scene.split} {scene.index}"
+    rng, facts = Random(f"words {number}"), Facts(scene)
+    things = tuple(map(thing, scene.figures))
+    made = Record(scene.key, scene.split, picture, (SIDE, SIDE), objects=things, relations=scene.relations)
     if scene.split == "web":
         return replace(made, captions=(alt_text(rng, facts),))
-    drawn = hypotheses(Random(f"hypotheses {scene.seed} {scene.split} {scene.index}"), facts)
+    drawn = hypotheses(Random(f"hypotheses {number}"), facts)
     return replace(
-        made,
-        captions=captions(rng, facts),
-        questions=questions(rng, facts),
-        expressions=expressions(rng, facts),
-        choices=choices(rng, facts),
-        statements=statements(rng, facts),
-        more={ENTAILMENT: drawn} if drawn else {},
-    )
+        made, captions=captions(rng, facts), questions=questions(rng, facts), expressions=expressions(rng, facts),
+        choices=choices(rng, facts), statements=statements(rng, facts), more={ENTAILMENT: drawn} if drawn else {},
+    )  # fmt: skip

@@ -1,9 +1,10 @@
-"""Captions: one or two facts of a scene in one of several shapes of sentence; and the web's careless ones."""
+"""Captions of one or two facts in one of several sentence forms, and the web's careless alt texts."""
 
 from random import Random
 
 from diptych.storybook.facts import Facts
 from diptych.storybook.grammar import NUMBERS, describe, doing, noun, plural, relate, sky, where
+from diptych.storybook.kinds import KINDS
 from diptych.storybook.layout import scene
 
 CAPTIONS = 5
@@ -11,7 +12,7 @@ _CLUTTER = ("photo", "image", "stock photo", "clipart", "free download", "wallpa
 
 
 def captions(rng: Random, facts: Facts) -> tuple[str, ...]:
-    """Five different captions."""
+    """Draw five captions, different ones where thirty attempts give them."""
     written: list[str] = []
     for attempt in range(40):
         text = caption(rng, facts)
@@ -23,17 +24,18 @@ def captions(rng: Random, facts: Facts) -> tuple[str, ...]:
 
 
 def caption(rng: Random, facts: Facts) -> str:
+    """Draw one caption."""
     mentioned: set[int] = set()
     subject, about, many = _clause(rng, facts, mentioned)
     place = where(rng, facts.scene) if rng.random() < 0.75 else ""
     when = sky(rng, facts.scene) if rng.random() < (0.3 if place else 0.55) else ""
     be = "are" if many else "is"
-    alone = about and not about.startswith("with ")  # `is with an umbrella` is no good English
+    alone = about and not about.startswith("with ")  # `is with an umbrella` is bad English
     shapes = {"fragment": 40, "there": 18, "shows": 10, "full": 22 if alone else 0, "fronted": 10 if place else 0}
     if len(mentioned) < len(facts.figures) - 1 and rng.random() < 0.3:  # something else as well
         more, more_about, _ = _clause(rng, facts, mentioned)
         about = _join(about, "and" if more_about or rng.random() < 0.5 else "with", more, more_about)
-        shapes["full"] = 0  # `is holding a ball and two dogs running` would not be English
+        shapes["full"] = 0  # `is holding a ball and two dogs running` is bad English
     shape = rng.choices(tuple(shapes), tuple(shapes.values()))[0]
     if shape == "full":
         return _join(subject, be, about, place, when)
@@ -51,7 +53,7 @@ def _join(*parts: str) -> str:
 
 
 def _clause(rng: Random, facts: Facts, mentioned: set[int]) -> tuple[str, str, bool]:
-    """A subject not told of yet, what is said about it, and whether it takes `are`."""
+    """Return a subject not in `mentioned`, words about it, and True if it takes `are`; add to `mentioned`."""
     order = [number for number in facts.order if number not in mentioned]
     first = order[1] if len(order) > 1 and rng.random() < 0.28 else order[0]
     figure = facts.of(first)
@@ -76,7 +78,7 @@ def _clause(rng: Random, facts: Facts, mentioned: set[int]) -> tuple[str, str, b
 
 
 def _linked(rng: Random, facts: Facts, a: int, relation: str, b: int) -> str:
-    """`holding a ball`, `sitting on the table`."""
+    """Return `holding a ball`, `sitting on the table`."""
     activity = facts.of(a).pose if relation != "holding" and rng.random() < 0.5 else ""
     return _join(activity, relate(rng, relation), _thing(rng, facts, b))
 
@@ -86,15 +88,14 @@ def _thing(rng: Random, facts: Facts, number: int) -> str:
 
 
 def _several(rng: Random, facts: Facts, kind: str) -> str:
-    """`three red balloons`, where all are red; else `three balloons`."""
+    """Return `three red balloons` where all are red, else `three balloons`."""
     colours = facts.colours_of_kind(kind)
     word = plural(kind, noun(rng, kind))
     number = NUMBERS[facts.counts[kind]] if rng.random() < 0.85 else "some"
-    person = kind in ("man", "woman", "boy", "girl")
     if len(colours) > 1 or rng.random() < 0.2:
         return f"{number} {word}"
     (colour,) = colours
-    return f"{number} {word} in {colour}" if person else f"{number} {colour} {word}"
+    return f"{number} {word} in {colour}" if KINDS[kind].family == "person" else f"{number} {colour} {word}"
 
 
 def _all_do(facts: Facts, kind: str) -> bool:
@@ -102,21 +103,21 @@ def _all_do(facts: Facts, kind: str) -> bool:
 
 
 def alt_text(rng: Random, facts: Facts) -> str:
-    """What a web page says of its picture: partial, sloppy, now and then of another picture."""
+    """Draw a web page's alt text: partial, careless, and about another picture 12 times in 100."""
     about = facts
     if rng.random() < 0.12:
         here = facts.scene
         about = Facts(scene(here.seed, here.split, here.index + rng.randint(1, 40)))
     text = caption(rng, about)
     manner = rng.random()
-    if manner < 0.25:  # key words
+    if manner < 0.25:  # keywords
         numbers = rng.sample(about.order[:3], min(len(about.order), rng.randint(1, 3)))
         words = [f"{figure.colour} {noun(rng, figure.kind)}" for figure in map(about.of, numbers)]
         text = " ".join([*words, about.scene.place] if rng.random() < 0.5 else words)
     elif manner < 0.45:  # cut short
         words = text.split()
         text = " ".join(words[: max(3, len(words) - rng.randint(2, 5))])
-    elif manner < 0.6:  # no little words
+    elif manner < 0.6:  # without function words
         text = " ".join(word for word in text.split() if word not in ("a", "an", "the", "is", "are", "there"))
     if rng.random() < 0.3:
         clutter = rng.choice(_CLUTTER)

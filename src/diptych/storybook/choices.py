@@ -1,7 +1,7 @@
-"""Visual commonsense reasoning of a drawn kind: a question, four answers, four rationales.
+"""Visual commonsense reasoning in the drawn world: a question, four answers, four rationales.
 
-The four of each are two details, each told rightly or wrongly: right-right, right-wrong, wrong-right and
-wrong-wrong. Every value stands in two of the four, so that nothing but the picture tells which is right.
+The four options combine two details, each right or wrong: right-right, right-wrong, wrong-right and wrong-wrong. Every
+value occurs in two of the four options, so that only the picture shows which is right.
 """
 
 from random import Random
@@ -10,18 +10,18 @@ from typing import NamedTuple
 from diptych.core import Choices
 from diptych.storybook.facts import Facts
 from diptych.storybook.grammar import is_person
-from diptych.storybook.kinds import KINDS, colours_of
+from diptych.storybook.kinds import KINDS, SIZES, colours_of
 
 
 class Detail(NamedTuple):
-    """One thing to know: of which thing, and the words that say it rightly and wrongly."""
+    """One detail of an object: a phrase that is right and one that is wrong."""
 
-    about: int
+    about: int  # index of the object
     right: str
     wrong: str
 
 
-_ASKED = (  # the question and the two details that answer it
+_QUESTIONS = (  # a question and the two details that answer it
     ("what is {a} doing", ("pose", "side")),
     ("where is {a} and what is it doing", ("side", "pose")),
     ("how does {a} look", ("size", "colour")),
@@ -31,16 +31,15 @@ _ASKED = (  # the question and the two details that answer it
 
 
 def choices(rng: Random, facts: Facts) -> tuple[Choices, ...]:
-    """One, about two objects of which one is left of the other; none where too little can be told."""
+    """Draw one item about two objects of which one is left of the other; () where too few details are known."""
     for _ in range(4 if facts.sides else 0):
         a, relation, b = rng.choice(facts.sides)
         details = _details(rng, facts, a, relation, b)
-        asked = [entry for entry in _ASKED if details.keys() >= set(entry[1])]
-        if len(details) < 4 or not asked:
+        possible = [entry for entry in _QUESTIONS if details.keys() >= set(entry[1])]
+        if len(details) < 4 or not possible:
             continue
-        question, (first, second) = rng.choice(asked)
-        rest = sorted(details.keys() - {first, second})
-        third, fourth = rng.sample(rest, 2)
+        question, (first, second) = rng.choice(possible)
+        third, fourth = rng.sample(sorted(details.keys() - {first, second}), 2)
         answers, answer = _four(rng, details[first], details[second])
         because = rng.choice(("because {}", "since {}", "one can see that {}"))
         reasons, rationale = _four(rng, details[third], details[fourth])
@@ -51,10 +50,10 @@ def choices(rng: Random, facts: Facts) -> tuple[Choices, ...]:
 
 
 def _details(rng: Random, facts: Facts, a: int, relation: str, b: int) -> dict[str, Detail]:
-    """What can be told of the two.
+    """Return the details of two objects by name.
 
-    Size and pose only of objects that stand by themselves: what is held or lies on a table has fewer of
-    them, which would give the right one away.
+    Size and pose are left out for linked objects: what is held or lies on a table takes fewer of them, which would
+    give the right option away.
     """
     other = "right of" if relation == "left of" else "left of"
     details = {"side": Detail(a, f"to the {relation} [{b}]", f"to the {other} [{b}]")}
@@ -66,8 +65,8 @@ def _details(rng: Random, facts: Facts, a: int, relation: str, b: int) -> dict[s
         details[f"{start}colour"] = Detail(number, wear + figure.colour, wear + wrong)
         if number in linked:
             continue
-        sizes = ("small", "medium", "big")
-        details[f"{start}size"] = Detail(number, figure.size, rng.choice([s for s in sizes if s != figure.size]))
+        wrong = rng.choice([size for size in SIZES if size != figure.size])
+        details[f"{start}size"] = Detail(number, figure.size, wrong)
         if figure.pose:
             wrong = rng.choice([pose for pose in KINDS[figure.kind].poses if pose != figure.pose])
             details[f"{start}pose"] = Detail(number, figure.pose, wrong)
@@ -75,7 +74,7 @@ def _details(rng: Random, facts: Facts, a: int, relation: str, b: int) -> dict[s
 
 
 def _four(rng: Random, first: Detail, second: Detail) -> tuple[tuple[str, ...], int]:
-    """The four combinations in a drawn order, and where the right one is."""
+    """Return the four combinations in a drawn order, and the index of the right one."""
     if rng.random() < 0.5:
         first, second = second, first
     pairs = [(x, y) for x in first[1:] for y in second[1:]]

@@ -1,21 +1,23 @@
-"""Claims that are true or false by the toss of a coin: yes/no questions and statements are made of them.
+"""Claims that are true or false with equal chance, for yes/no questions and statements.
 
-A true and a false claim of one form are equally likely and are drawn alike, so that the words alone tell
-little. What is absent is drawn from what another scene of the same place would hold.
+True and false claims of a form are drawn alike, so that the words alone show little. What is absent is drawn from what
+another scene of the same place would hold.
 """
 
 from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from diptych.storybook.expressions import single_out
+from diptych.storybook.expressions import single_out, single_out_any
 from diptych.storybook.facts import Facts
 from diptych.storybook.grammar import NUMBERS, is_person, plural, with_article
 from diptych.storybook.kinds import KINDS, colours_of
-from diptych.storybook.plan import plan
+from diptych.storybook.plan import belonging, plan
 
 
 class Claim(NamedTuple):
+    """A claim as a question and as a statement, and whether it is true."""
+
     question: str
     statement: str
     true: bool
@@ -25,13 +27,13 @@ Maker = Callable[[Random, Facts, bool], Claim | None]
 
 
 def claim(rng: Random, facts: Facts) -> Claim | None:
-    """A claim of some form, or None where the scene does not allow what the dice say."""
+    """Draw a claim of some form; None where the scene does not allow the drawn form."""
     maker = rng.choices(tuple(_MAKERS), tuple(_MAKERS.values()))[0]
     return maker(rng, facts, rng.random() < 0.5)
 
 
 def decoy(rng: Random, facts: Facts) -> tuple[str, str] | None:
-    """A kind that is not there and a colour for it: taken from a group that might have been there."""
+    """Draw a kind that is absent from the scene, and a colour for it, from a group that could have been there."""
     for _ in range(6):
         part = rng.choice(plan(rng, facts.scene.place, 2).parts)
         if part.kind not in facts.counts:
@@ -40,58 +42,51 @@ def decoy(rng: Random, facts: Facts) -> tuple[str, str] | None:
 
 
 def _existence(rng: Random, facts: Facts, true: bool) -> Claim | None:
-    if true:
-        kind = rng.choice(tuple(facts.counts))
-    else:
-        absent = decoy(rng, facts)
-        if absent is None:
-            return None
-        kind = absent[0]
-    thing = with_article(kind)
+    absent = None if true else decoy(rng, facts)
+    if not true and absent is None:
+        return None
+    thing = with_article(absent[0] if absent else rng.choice(tuple(facts.counts)))
     ask = rng.choice((f"is there {thing}", f"is there {thing} in the picture", f"do you see {thing}"))
-    say = rng.choice((f"there is {thing}", f"{thing} is in the picture"))
-    return Claim(ask, say, true)
+    state = rng.choice((f"there is {thing}", f"{thing} is in the picture"))
+    return Claim(ask, state, true)
 
 
 def _coloured(kind: str, colour: str) -> str:
-    """`a red ball`; people wear their colour."""
+    """Return `a red ball`; for people `a man in red`."""
     return f"{with_article(kind)} in {colour}" if KINDS[kind].family == "person" else with_article(f"{colour} {kind}")
 
 
 def _coloured_existence(rng: Random, facts: Facts, true: bool) -> Claim | None:
     kind = rng.choice(tuple(facts.counts))
-    seen = facts.colours_of_kind(kind)
-    colour = rng.choice(sorted(seen) if true else [other for other in colours_of(kind) if other not in seen])
+    present = facts.colours_of_kind(kind)
+    colour = rng.choice(sorted(present) if true else [other for other in colours_of(kind) if other not in present])
     thing = _coloured(kind, colour)
     return Claim(f"is there {thing}", rng.choice((f"there is {thing}", f"one can see {thing}")), true)
 
 
 def _colour(rng: Random, facts: Facts, true: bool) -> Claim | None:
-    number = rng.randrange(len(facts.figures))
-    figure, words = facts.of(number), single_out(rng, facts, number, without="colour")
-    if words is None:
+    single = single_out_any(rng, facts, range(len(facts.figures)), without="colour")
+    if single is None:
         return None
+    figure, words = facts.of(single[0]), single[1]
     others = [other for other in colours_of(figure.kind) if other != figure.colour]
     colour = figure.colour if true else rng.choice(others)
     if is_person(figure):
-        return Claim(f"is {words} wearing {colour}", f"{words} is wearing {colour}", true)
+        colour = f"wearing {colour}"
     return Claim(f"is {words} {colour}", f"{words} is {colour}", true)
 
 
 def _pose(rng: Random, facts: Facts, true: bool) -> Claim | None:
-    posed = [number for number in range(len(facts.figures)) if facts.of(number).pose]
-    if not posed:
+    single = single_out_any(rng, facts, facts.posed, without="pose")
+    if single is None:
         return None
-    number = rng.choice(posed)
-    figure, words = facts.of(number), single_out(rng, facts, number, without="pose")
-    if words is None:
-        return None
+    figure, words = facts.of(single[0]), single[1]
     pose = figure.pose if true else rng.choice([pose for pose in KINDS[figure.kind].poses if pose != figure.pose])
     return Claim(f"is {words} {pose}", f"{words} is {pose}", true)
 
 
 def _side(rng: Random, facts: Facts, true: bool) -> Claim | None:
-    """Left and right of each other, said of two objects in either order."""
+    """Claim that one of two objects is left or right of the other."""
     if not facts.sides:
         return None
     a, relation, b = rng.choice(facts.sides)
@@ -104,19 +99,18 @@ def _side(rng: Random, facts: Facts, true: bool) -> Claim | None:
 
 
 def _more(rng: Random, facts: Facts, true: bool) -> Claim | None:
-    """More of one kind than of another."""
+    """Claim that there are more of one kind than of another."""
     many, few = rng.sample(tuple(facts.counts), 2) if len(facts.counts) > 1 else ("", "")
     if facts.counts[many] == facts.counts[few]:
         return None
     if (facts.counts[many] > facts.counts[few]) != true:
         many, few = few, many
-    return Claim(
-        f"are there more {plural(many)} than {plural(few)}", f"there are more {plural(many)} than {plural(few)}", true
-    )
+    more = f"more {plural(many)} than {plural(few)}"
+    return Claim(f"are there {more}", f"there are {more}", true)
 
 
 def _number(rng: Random, facts: Facts, true: bool) -> Claim | None:
-    """How many of a kind there are, two or more."""
+    """Claim how many there are of a kind that occurs twice or more."""
     kinds = [kind for kind, count in facts.counts.items() if count > 1]
     if not kinds:
         return None
@@ -137,18 +131,10 @@ def _holding(rng: Random, facts: Facts, true: bool) -> Claim | None:
     if words is None:
         return None
     if not true:
-        place = facts.scene.place
-        kind = rng.choice([k.name for k in KINDS.values() if k.grip and place in k.places and k.name != kind])
+        kind = rng.choice([name for name in belonging(facts.scene.place, "held") if name != kind])
     return Claim(f"is {words} holding {with_article(kind)}", f"{words} is holding {with_article(kind)}", true)
 
 
-_MAKERS: dict[Maker, int] = {  # plain existence and colour often enough that a small model can learn them
-    _existence: 10,
-    _coloured_existence: 3,
-    _colour: 6,
-    _pose: 1,
-    _side: 2,
-    _more: 1,
-    _number: 2,
-    _holding: 2,
-}
+_MAKERS: dict[Maker, int] = {  # weights: existence and colour are frequent enough for a small model to learn
+    _existence: 10, _coloured_existence: 3, _colour: 6, _pose: 1, _side: 2, _more: 1, _number: 2, _holding: 2,
+}  # fmt: skip

@@ -1,6 +1,6 @@
-"""Words that single out one thing: `the small dog under the tree` where other dogs are about."""
+"""Expressions that single out one thing: `the small dog under the tree` where there are other dogs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from diptych.core import Expression
@@ -8,35 +8,33 @@ from diptych.storybook.facts import Facts
 from diptych.storybook.grammar import SIZE_WORDS, is_person, noun, relate, wearing, with_article
 from diptych.storybook.world import SIDE, Figure
 
-MOST = 3  # expressions a scene
-_ENDS = 18  # pixels by which the leftmost must be farther left than the next
+MOST = 3  # expressions per scene
+_ENDS = 18  # least distance in pixels between the leftmost thing and the next, for `on the left`
 
 
 def expressions(rng: Random, facts: Facts) -> tuple[Expression, ...]:
-    """For up to three objects, those with others like them first."""
+    """Draw expressions for up to three objects, those of the most frequent kinds first."""
     order = sorted(range(len(facts.figures)), key=lambda number: (-facts.counts[facts.of(number).kind], rng.random()))
-    found: list[Expression] = []
+    drawn: list[Expression] = []
     for number in order:
         words = single_out(rng, facts, number)
-        if words is not None and len(found) < MOST:
+        if words is not None and len(drawn) < MOST:
             x1, y1, x2, y2 = (end / SIDE for end in facts.of(number).box)
-            found.append(Expression(f"{facts.scene.key}/{len(found)}", words, (x1, y1, x2, y2)))
-    return tuple(found)
+            drawn.append(Expression(f"{facts.scene.key}/{len(drawn)}", words, (x1, y1, x2, y2)))
+    return tuple(drawn)
 
 
 def single_out(rng: Random, facts: Facts, number: int, without: str = "") -> str | None:
-    """A description that is true of this thing alone, or None; `without` names a detail not to give away."""
+    """Draw a description that is true of this thing alone, or None; `without` names a detail to leave out."""
     details = [detail for name, detail in _DETAILS.items() if name != without]
     rng.shuffle(details)
     if len(facts.by_kind[facts.of(number).kind]) == 1:
-        details = details[:1] if rng.random() < 0.4 else []  # needless, yet people say it
+        details = details[:1] if rng.random() < 0.4 else []  # redundant, as people often are
     rivals = set(facts.by_kind[facts.of(number).kind])
     front, back = "", ""
     for detail in details:
         words = detail(rng, facts, number)
-        if words is None or (len(rivals) > 1 and rivals <= words[2]):
-            continue
-        if (front and words[0]) or (back and words[1]):
+        if words is None or (len(rivals) > 1 and rivals <= words[2]) or (front and words[0]) or (back and words[1]):
             continue
         front, back, rivals = front or words[0], back or words[1], rivals & words[2]
         if len(rivals) == 1:
@@ -46,7 +44,16 @@ def single_out(rng: Random, facts: Facts, number: int, without: str = "") -> str
     return " ".join(word for word in ("the", front, noun(rng, facts.of(number).kind), back) if word)
 
 
-# A detail gives words before the noun, words after it, and all objects of the kind of which they are true.
+def single_out_any(rng: Random, facts: Facts, numbers: Sequence[int], without: str) -> tuple[int, str] | None:
+    """Draw one of these things and a description of it alone; None where there is no thing or no description."""
+    if not numbers:
+        return None
+    number = rng.choice(numbers)
+    words = single_out(rng, facts, number, without)
+    return None if words is None else (number, words)
+
+
+# A detail returns words before the noun, words after it, and all objects of the kind of which they are true.
 Detail = Callable[[Random, Facts, int], tuple[str, str, set[int]] | None]
 
 
@@ -61,7 +68,7 @@ def _colour(rng: Random, facts: Facts, number: int) -> tuple[str, str, set[int]]
 
 
 def _size(rng: Random, facts: Facts, number: int) -> tuple[str, str, set[int]] | None:
-    """`big` where the rest are at least a size smaller: beside a medium one a big one is the big one."""
+    """Return `small` or `big`, which singles a thing out among things of other sizes; None for medium."""
     figure = facts.of(number)
     if figure.size not in SIZE_WORDS:
         return None
@@ -78,7 +85,7 @@ def _pose(rng: Random, facts: Facts, number: int) -> tuple[str, str, set[int]] |
 
 
 def _end(rng: Random, facts: Facts, number: int) -> tuple[str, str, set[int]] | None:
-    """The one at an end of the row."""
+    """Return `on the left` or `on the right` for a thing at an end of its kind's row."""
     row = sorted(facts.by_kind[facts.of(number).kind], key=lambda other: facts.of(other).centre[0])
     if len(row) < 2 or number not in (row[0], row[-1]):
         return None

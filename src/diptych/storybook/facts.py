@@ -1,6 +1,6 @@
-"""What is true of a scene, worked out once for its captions, questions and expressions."""
+"""Facts of a scene, computed once for its captions, questions and expressions."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from functools import cached_property
 
 from diptych.storybook.kinds import KINDS
@@ -11,7 +11,10 @@ _WEIGHT = {"person": 1.6, "animal": 1.5, "vehicle": 1.1, "object": 0.8}
 
 
 class Facts:
-    """Counts, singletons and the order in which a person would mention objects."""
+    """Counts, singletons and the order in which a person would mention objects.
+
+    Objects are named by their number: the index into `scene.figures`.
+    """
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -19,38 +22,39 @@ class Facts:
         self.counts = Counter(figure.kind for figure in scene.figures)
         self.links = [link for link in scene.relations if link[1] in LINKS]
         self.sides = [link for link in scene.relations if link[1] in ("left of", "right of")]
+        self.posed = [number for number, figure in enumerate(scene.figures) if figure.pose]
 
     @cached_property
     def by_kind(self) -> dict[str, list[int]]:
-        found = defaultdict(list)
-        for number, figure in enumerate(self.figures):
-            found[figure.kind].append(number)
-        return dict(found)
+        """The objects of each kind."""
+        return {kind: [at for at, one in enumerate(self.figures) if one.kind == kind] for kind in self.counts}
 
     @cached_property
     def alone(self) -> list[int]:
-        """Things that are the only ones of their kind: `the dog` means one of these."""
+        """The objects that are the only ones of their kind: `the dog` means one of these."""
         return [numbers[0] for numbers in self.by_kind.values() if len(numbers) == 1]
 
     @cached_property
     def order(self) -> list[int]:
-        """All objects, the most telling first: large, alive, part of something."""
+        """All objects, the most salient first: large, alive, part of a relation."""
         linked = {number for a, _, b in self.links for number in (a, b)}
 
-        def telling(number: int) -> float:
+        def salience(number: int) -> float:
             figure = self.figures[number]
             x1, y1, x2, y2 = figure.box
             area: float = ((x2 - x1) * (y2 - y1)) ** 0.5
             return area * _WEIGHT[KINDS[figure.kind].family] * (1.5 if number in linked else 1.0)
 
-        return sorted(range(len(self.figures)), key=telling, reverse=True)
+        return sorted(range(len(self.figures)), key=salience, reverse=True)
 
     def between(self, subject: int, other: int) -> str | None:
-        """The first relation that holds from one to the other."""
+        """Return the first relation from `subject` to `other`, or None."""
         return next((relation for a, relation, b in self.scene.relations if (a, b) == (subject, other)), None)
 
     def colours_of_kind(self, kind: str) -> set[str]:
+        """Return the colours that the objects of a kind have."""
         return {self.figures[number].colour for number in self.by_kind.get(kind, ())}
 
     def of(self, number: int) -> Figure:
+        """Return the object of this number."""
         return self.figures[number]

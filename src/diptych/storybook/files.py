@@ -1,20 +1,20 @@
-"""Storybook on disk: pictures, and words in the forms of the public data sets.
+"""Storybook on disk: pictures, and words in the formats of the public data sets.
 
 pictures/train/000012.png
 coco/captions_train.json  coco/instances_train.json  conceptual/web.tsv
 vqa2/questions_train.json vqa2/annotations_train.json refcoco/refs_train.json
 vcr/train.jsonl           vcr/train/000012.json       nlvr/train.jsonl
 snli-ve/train.jsonl
-storybook.json            the seed and how much of each split is complete
+storybook.json            the seed, and the number of scenes that are complete in each split
 """
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 from PIL import Image
 
@@ -29,7 +29,7 @@ from diptych.storybook.book import Storybook, record
 from diptych.storybook.render import render
 from diptych.storybook.world import SPLITS
 
-WORLD = 1  # changes with the drawings or the words, so that two worlds are never mixed in one folder
+WORLD = 1  # raised when drawings or words change, so that two worlds are never mixed in one folder
 _PART = 64  # scenes that a process draws at a time
 
 
@@ -40,10 +40,11 @@ def write(
     progress: Callable[[int], None] | None = None,
     processes: int = 1,
 ) -> None:
-    """So many scenes of each split, by so many processes. `progress` hears how many more are done.
+    """Write the first N scenes of each split in `splits` (split -> N). `progress` gets the number of scenes just done.
 
-    What is written is the same whatever their number. Every file appears whole or not at all. A second call goes on
-    where the first was stopped: it draws only what is missing, and a larger number adds scenes.
+    The bytes do not depend on `processes`. Every file is written whole or not at all. A second call resumes a stopped
+    one: it draws only what is missing, and a larger N adds scenes. Raises DataError for a wrong split or number, a
+    folder that cannot be written, and a folder with another world or seed.
     """
     for split, number in splits.items():
         if split not in SPLITS:
@@ -51,7 +52,7 @@ def write(
         if number < 0:
             raise DataError(f"found {number} scenes for {split}, wanted 0 or more")
     try:
-        done = _begun(folder, seed)
+        done = _complete(folder, seed)
         parts = [
             (Storybook(seed, split, number), done.get(split) != number, range(first, min(first + _PART, number)))
             for split, number in splits.items()
@@ -65,76 +66,70 @@ def write(
                     if progress is not None:
                         progress(min(_PART, number - first))
                 if done.get(split) != number:
-                    _words(folder, split, records)
+                    for name, lines in _words(split, records):
+                        _save_lines(folder / name, lines)
                     done[split] = number
-                    _save(folder / MANIFEST, {"world": WORLD, "seed": seed, "splits": done})
+                    _save_lines(folder / MANIFEST, [json.dumps({"world": WORLD, "seed": seed, "splits": done})])
     except OSError as error:
         raise DataError(
             f"{error.filename or folder}: cannot be written ({error.strerror}); make room or give another folder, "
-            "then run the same command again: it goes on from here"
+            "then run the same command again: it resumes from here"
         ) from error
 
 
-def _begun(folder: Path, seed: int) -> dict[str, int]:
-    """How much of each split an earlier call finished."""
+def _complete(folder: Path, seed: int) -> dict[str, int]:
+    """Return the number of complete scenes of each split in the folder."""
     if not (folder / MANIFEST).exists():
         return {}
     manifest = read_json(folder / MANIFEST).read(StorybookManifest)
-    found = manifest.world, manifest.seed
-    if found != (WORLD, seed):
+    if (manifest.world, manifest.seed) != (WORLD, seed):
         raise DataError(
-            f"{folder}: found a Storybook of world {found[0]} and seed {found[1]}, wanted world {WORLD} and "
+            f"{folder}: found a Storybook of world {manifest.world} and seed {manifest.seed}, wanted world {WORLD} and "
             f"seed {seed}; give another folder, or delete this one"
         )
     return manifest.splits
 
 
 def _pictures(folder: Path, part: tuple[Storybook, bool, range]) -> list[Record]:
-    """Draws the pictures of this part of a split that are not there yet; all its records, where they are asked for."""
-    book, tell, numbers = part
+    """Draw the missing pictures of a part of a split; return the part's records if its flag is set, else []."""
+    book, wanted, numbers = part
     records = []
     for number in numbers:
         path = folder / "pictures" / f"{key_of(book.split, number)}.png"
         if not path.exists():
-            unfinished = _unfinished(path)
-            # The paper's grain does not compress: a harder effort costs time and gains little.
-            Image.fromarray(render(book[number])).save(unfinished, format="PNG", compress_level=1)
-            os.replace(unfinished, path)
-        if tell:
+            png = BytesIO()
+            # The paper's grain does not compress: a higher level costs time and gains little.
+            Image.fromarray(render(book[number])).save(png, format="PNG", compress_level=1)
+            _save(path, png.getvalue())
+        if wanted:
             records.append(record(book[number], path))
     return records
 
 
-def _words(folder: Path, split: str, records: list[Record]) -> None:
-    _save(folder / "coco" / f"instances_{split}.json", official.instances(records))
+def _words(split: str, records: list[Record]) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield the name and the lines of every file with words of a split."""
+    yield f"coco/instances_{split}.json", [json.dumps(official.instances(records))]
     if split == "web":
-        lines = (f"{one.captions[0]}\t{official.file_of(one)}" for one in records)
-        _save_lines(folder / "conceptual" / "web.tsv", lines)
+        yield "conceptual/web.tsv", (f"{one.captions[0]}\t{official.file_of(one)}" for one in records)
         return
-    asked, answered = official.questions(records, split)
-    _save(folder / "coco" / f"captions_{split}.json", official.captions(records))
-    _save(folder / "vqa2" / f"questions_{split}.json", asked)
-    _save(folder / "vqa2" / f"annotations_{split}.json", answered)
-    _save(folder / "refcoco" / f"refs_{split}.json", official.refs(records))
-    _save_lines(folder / "vcr" / f"{split}.jsonl", map(json.dumps, official.vcr_lines(records)))
-    for one in records:
-        if one.choices:
-            _save(folder / "vcr" / f"{one.key}.json", official.vcr_metadata(one))
-    _save_lines(folder / "nlvr" / f"{split}.jsonl", map(json.dumps, official.statements(records)))
-    _save_lines(folder / "snli-ve" / f"{split}.jsonl", map(json.dumps, official.hypotheses(records)))
-
-
-def _unfinished(path: Path) -> Path:
-    """Where a file is written before it gets its name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return aside(path)
-
-
-def _save(path: Path, value: Any) -> None:
-    _save_lines(path, [json.dumps(value)])
+    questions, answers = official.questions(records, split)
+    yield f"coco/captions_{split}.json", [json.dumps(official.captions(records))]
+    yield f"vqa2/questions_{split}.json", [json.dumps(questions)]
+    yield f"vqa2/annotations_{split}.json", [json.dumps(answers)]
+    yield f"refcoco/refs_{split}.json", [json.dumps(official.refs(records))]
+    yield f"vcr/{split}.jsonl", map(json.dumps, official.vcr_lines(records))
+    yield from ((f"vcr/{one.key}.json", [json.dumps(official.vcr_metadata(one))]) for one in records if one.choices)
+    yield f"nlvr/{split}.jsonl", map(json.dumps, official.statements(records))
+    yield f"snli-ve/{split}.jsonl", map(json.dumps, official.hypotheses(records))
 
 
 def _save_lines(path: Path, lines: Iterable[str]) -> None:
-    unfinished = _unfinished(path)
-    unfinished.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+    _save(path, "".join(f"{line}\n" for line in lines).encode())
+
+
+def _save(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all. Unlike `write_atomically`, do not flush each of some 12,000 small files."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = aside(path)
+    unfinished.write_bytes(content)
     os.replace(unfinished, path)

@@ -1,6 +1,6 @@
-"""Words for what is there: nouns, articles, descriptions, relations, places.
+"""Words for things: nouns, articles, descriptions, relations, places.
 
-No commas or full stops, which tokenisers treat differently.
+There are no commas or full stops, which tokenisers treat differently.
 """
 
 from collections.abc import Mapping
@@ -12,14 +12,10 @@ from diptych.storybook.world import Figure, Scene
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 SIZE_WORDS: Mapping[str, tuple[str, ...]] = {"small": ("small", "little", "tiny"), "big": ("big", "large")}
 RELATION_WORDS: Mapping[str, tuple[str, ...]] = {
-    "left of": ("left of", "to the left of"),
-    "right of": ("right of", "to the right of"),
-    "above": ("above", "over"),
-    "on": ("on", "on top of"),
-    "under": ("under", "beneath"),
-    "holding": ("holding", "carrying", "with"),
+    "left of": ("left of", "to the left of"), "right of": ("right of", "to the right of"), "above": ("above", "over"),
+    "on": ("on", "on top of"), "under": ("under", "beneath"), "holding": ("holding", "carrying", "with"),
     "near": ("near", "next to", "beside", "close to"),
-}
+}  # fmt: skip
 PLACE_WORDS: Mapping[str, tuple[str, ...]] = {
     "park": ("in the park", "in a park", "on the grass", "in a meadow"),
     "beach": ("on the beach", "at the beach", "by the sea", "on the sand"),
@@ -27,36 +23,30 @@ PLACE_WORDS: Mapping[str, tuple[str, ...]] = {
     "room": ("in a room", "inside a room", "indoors", "in the living room"),
 }
 SKY_WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("day", "clear"): ("on a sunny day", "in the sun"),
-    ("day", "rain"): ("in the rain", "on a rainy day"),
-    ("day", "snow"): ("in the snow", "on a snowy day"),
-    ("night", "clear"): ("at night", "under the moon"),
+    ("day", "clear"): ("on a sunny day", "in the sun"), ("day", "rain"): ("in the rain", "on a rainy day"),
+    ("day", "snow"): ("in the snow", "on a snowy day"), ("night", "clear"): ("at night", "under the moon"),
     ("night", "rain"): ("on a rainy night", "at night in the rain"),
     ("night", "snow"): ("on a snowy night", "at night in the snow"),
-}
-DOINGS: Mapping[str, str] = {  # of kinds that have no poses but do something
-    "car": "parked",
-    "bus": "parked",
-    "bicycle": "parked",
-    "boat": "sailing",
-    "plane": "flying",
-    "balloon": "floating",
-    "kite": "flying",
-}
+}  # fmt: skip
+ACTIVITIES: Mapping[str, str] = {  # of kinds without poses
+    "car": "parked", "bus": "parked", "bicycle": "parked", "boat": "sailing", "plane": "flying",
+    "balloon": "floating", "kite": "flying",
+}  # fmt: skip
 
 
 def with_article(words: str) -> str:
-    """`a` or `an`, by sound: no noun or adjective of this world starts with a spoken consonant but a written vowel."""
+    """Prefix `a` or `an`. The letter decides: no word of this world has a vowel letter spoken as a consonant."""
     return f"an {words}" if words[0] in "aeiou" else f"a {words}"
 
 
 def noun(rng: Random, kind: str) -> str:
-    """The plain noun, or now and then a synonym."""
+    """Return the plain noun, or a synonym one time in four."""
     synonyms = KINDS[kind].synonyms
     return rng.choice(synonyms) if synonyms and rng.random() < 0.25 else kind
 
 
 def plural(kind: str, word: str | None = None) -> str:
+    """Return the plural of a kind's noun, or of `word`, one of its synonyms."""
     word = word or kind
     return (KINDS[kind].plurals or {}).get(word, word + "s")
 
@@ -66,14 +56,14 @@ def is_person(figure: Figure) -> bool:
 
 
 def wearing(rng: Random, figure: Figure) -> str:
-    """What shows a person's colour."""
+    """Return a phrase that names a person's colour, such as `in a red dress`."""
     garment = "dress" if figure.kind in ("woman", "girl") else "shirt"
     clothes = with_article(f"{figure.colour} {garment}")
     return rng.choice((f"in {figure.colour}", f"in {clothes}", f"wearing {clothes}", f"dressed in {figure.colour}"))
 
 
 def describe(rng: Random, figure: Figure, colour: bool, size: bool, article: str = "a") -> str:
-    """A thing in words: `a` or `the`, with its colour and size where asked for."""
+    """Describe a thing: the article, its size and colour if `size` and `colour` are set, and its noun."""
     words = [noun(rng, figure.kind)]
     if colour and not is_person(figure):
         words.insert(0, figure.colour)
@@ -85,22 +75,24 @@ def describe(rng: Random, figure: Figure, colour: bool, size: bool, article: str
 
 
 def relate(rng: Random, relation: str) -> str:
+    """Return words for a relation."""
     return rng.choice(RELATION_WORDS[relation])
 
 
 def doing(figure: Figure) -> str:
-    """What it does, or nothing to say."""
+    """Return the thing's pose or activity, or ""."""
     if figure.pose:
         return figure.pose
-    return "" if figure.kind in ("balloon", "kite") and figure.grounded else DOINGS.get(figure.kind, "")
+    return "" if figure.kind in ("balloon", "kite") and figure.grounded else ACTIVITIES.get(figure.kind, "")
 
 
 def where(rng: Random, scene: Scene) -> str:
+    """Return words for the scene's place."""
     return rng.choice(PLACE_WORDS[scene.place])
 
 
 def sky(rng: Random, scene: Scene) -> str:
-    """Time and weather; from a room only the night is worth a word."""
+    """Return words for time and weather; in a room only `at night`, or ""."""
     if scene.place == "room":
         return "at night" if scene.time == "night" else ""
     return rng.choice(SKY_WORDS[scene.time, scene.weather])

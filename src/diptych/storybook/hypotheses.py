@@ -1,7 +1,7 @@
 """Sentences that a scene entails, contradicts or leaves open, as SNLI-VE has them.
 
-All are of one form in a scene: something is said of `the dog`. Where there is one dog, it is true or false of it; where
-there is none, nothing in the picture can decide. So the words alone do not give the class away.
+All sentences of a scene have one form and state something of `the dog`. Where there is one dog, the sentence is true or
+false; where there is none, nothing in the picture decides. So the words alone do not give the class away.
 """
 
 from collections.abc import Callable
@@ -13,12 +13,13 @@ from diptych.storybook.claims import decoy
 from diptych.storybook.facts import Facts
 from diptych.storybook.grammar import with_article
 from diptych.storybook.kinds import KINDS, colours_of
+from diptych.storybook.plan import belonging
 
 _TRIES = 8
 
 
 def hypotheses(rng: Random, facts: Facts) -> tuple[TaskItem, ...]:
-    """One of each class in a drawn order; none where the scene does not allow what the dice say."""
+    """Draw one sentence of each class, in a drawn order; () where the scene allows no form that was drawn."""
     for _ in range(_TRIES):
         form = rng.choices(tuple(_FORMS), tuple(_FORMS.values()))[0]
         texts = {label: _sentence(rng, facts, form, label) for label in LABELS}
@@ -29,14 +30,14 @@ def hypotheses(rng: Random, facts: Facts) -> tuple[TaskItem, ...]:
 
 
 def _sentence(rng: Random, facts: Facts, form: "Form", label: str) -> str:
-    """Something of this form and class, of a thing that is alone of its kind or of an absent one; or nothing."""
+    """Draw a sentence of this form and class, about the only thing of its kind or an absent one; "" if none fits."""
     absent = decoy(rng, facts)
     if absent is None or not facts.alone:
         return ""
     number = None if label == "neutral" else rng.choice(facts.alone)
     kind = absent[0] if number is None else facts.of(number).kind
-    fits = [said for said, true in form(facts, kind, number) if number is None or true == (label == "entailment")]
-    return f"the {kind} is {rng.choice(fits)}" if fits else ""
+    ends = [words for words, true in form(facts, kind, number) if number is None or true == (label == "entailment")]
+    return f"the {kind} is {rng.choice(ends)}" if ends else ""
 
 
 def _colour(facts: Facts, kind: str, number: int | None) -> list[tuple[str, bool]]:
@@ -59,10 +60,9 @@ def _holding(facts: Facts, kind: str, number: int | None) -> list[tuple[str, boo
     held = {facts.of(b).kind for a, relation, b in facts.links if relation == "holding" and a == number}
     if KINDS[kind].family != "person" or (number is not None and not held):
         return []
-    things = [one.name for one in KINDS.values() if one.grip and facts.scene.place in one.places]
-    return [(f"holding {with_article(name)}", name in held) for name in things]
+    return [(f"holding {with_article(name)}", name in held) for name in belonging(facts.scene.place, "held")]
 
 
-# All that can be said in one form of a kind, and whether it is true of the thing with this number, where it is there.
+# Return all endings of one form for a kind, each with its truth for the object of this number (None: it is absent).
 Form = Callable[[Facts, str, int | None], list[tuple[str, bool]]]
-_FORMS: dict[Form, int] = {_colour: 6, _pose: 2, _side: 2, _holding: 1}  # colours: a small model can learn them
+_FORMS: dict[Form, int] = {_colour: 6, _pose: 2, _side: 2, _holding: 1}  # weights: a small model can learn colours

@@ -1,38 +1,38 @@
-"""What there is in the drawn world: kinds of things, colours, sizes, poses and where each belongs."""
+"""The inventory of the drawn world: kinds of things, colours, sizes, poses and the places of each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "brown")
-SIZES: Mapping[str, float] = {"small": 0.72, "medium": 1.0, "big": 1.36}
+SIZES: Mapping[str, float] = {"small": 0.72, "medium": 1.0, "big": 1.36}  # scale of the drawing
 PLACES = ("park", "beach", "street", "room")
 PARK, BEACH, STREET, ROOM = PLACES
-HORIZON: Mapping[str, float] = {PARK: 84, BEACH: 96, STREET: 92, ROOM: 104}  # where the ground starts, from the top
+HORIZON: Mapping[str, float] = {PARK: 84, BEACH: 96, STREET: 92, ROOM: 104}  # y at which the ground starts
 OUTDOORS = (PARK, BEACH, STREET)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of thing. Lengths are pixels of a medium one in a picture of 160 x 160."""
+    """One kind of thing. Lengths are pixels of a medium-sized one in a picture of 160 x 160."""
 
     name: str
-    family: str  # what it is a kind of: "person", "animal", "vehicle" or "object"
+    family: str  # "person", "animal", "vehicle" or "object"
     width: int
     height: int
     places: tuple[str, ...]
     poses: tuple[str, ...] = ()
     synonyms: tuple[str, ...] = ()
-    level: str = "ground"  # where it stays when nothing carries it: "ground", "sky" or "water"
-    surface: tuple[float, float, float] | None = None  # left, right, height from the top: where others may stand
-    shelter: tuple[float, float, float] | None = None  # left, right, height from the ground: room below it
-    grip: tuple[float, float] | None = None  # where a hand takes it; None: it is not held
-    looks: int = 1  # how many drawings there are that no word tells apart, such as skin and hair
-    small_enough: bool = False  # to be on or under another thing
-    plurals: Mapping[str, str] | None = None  # of the nouns that do not take an s
+    level: str = "ground"  # its place when nothing carries it: "ground", "sky" or "water"
+    surface: tuple[float, float, float] | None = None  # left, right, y from the top: room for others on it
+    shelter: tuple[float, float, float] | None = None  # left, right, height above the ground: room below it
+    grip: tuple[float, float] | None = None  # x, y at which a hand holds it; None: it cannot be held
+    looks: int = 1  # number of variants of the drawing, whose details no word names, such as skin and hair
+    small_enough: bool = False  # fits on or under another thing
+    plurals: Mapping[str, str] | None = None  # noun -> plural, for nouns that do not take an s
 
 
 PEOPLE_POSES = ("standing", "walking", "sitting", "waving")
-HAND = (27.0, 21.0)  # of a person who holds something, in the person's own pixels
+HAND = (27.0, 21.0)  # x, y of the hand that holds something, in the person's own pixels
 EVERYWHERE = PLACES
 
 _ALL = (
@@ -74,11 +74,12 @@ _ALL = (
 
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _ALL}
 NAMES = tuple(KINDS)
-_RARE = {name: COLOURS[(3 * i + 5) % len(COLOURS)] for i, name in enumerate(NAMES)}
+# The one colour of each kind that only the split `test_rare` has.
+RARE_COLOURS = {name: COLOURS[(3 * i + 5) % len(COLOURS)] for i, name in enumerate(NAMES)}
 
 
 def names_of_kinds() -> dict[str, str]:
-    """Every word for a thing, singular and plural, and its kind: {"puppies": "dog", ...}."""
+    """Map every noun of the world, singular and plural, to its kind: {"puppies": "dog", ...}."""
     return {
         name: kind.name
         for kind in KINDS.values()
@@ -88,19 +89,15 @@ def names_of_kinds() -> dict[str, str]:
 
 
 def is_rare(kind: str, colour: str) -> bool:
-    """Whether this combination is kept for the split `test_rare`: one colour of each kind, by this rule alone."""
-    return _RARE[kind] == colour
-
-
-def rare_colour(kind: str) -> str:
-    return _RARE[kind]
+    """Return True if this combination occurs only in the split `test_rare`."""
+    return RARE_COLOURS[kind] == colour
 
 
 def colours_of(kind: str) -> tuple[str, ...]:
-    """The seven colours that a kind has in every split."""
+    """Return the seven colours that a kind has in every split."""
     return tuple(colour for colour in COLOURS if not is_rare(kind, colour))
 
 
 def sitting_drop(height: float) -> float:
-    """How much lower a sitting person's neck is, in the person's own pixels: its trunk rests on the ground."""
+    """Return how much lower a sitting person's neck is, in the person's own pixels: the trunk rests on the ground."""
     return 0.53 * height - 12.7

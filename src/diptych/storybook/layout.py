@@ -1,4 +1,4 @@
-"""Where everything of a scene goes: groups set down one by one where they hide little of each other."""
+"""Layout of a scene: groups are placed one by one where they hide little of each other."""
 
 from functools import lru_cache
 from random import Random
@@ -6,11 +6,11 @@ from random import Random
 from diptych.runtime.errors import DataError, nearest
 from diptych.storybook.kinds import HORIZON, PLACES, is_rare
 from diptych.storybook.plan import Group, PlacePart, extent, plan
-from diptych.storybook.truth import relations_between, seen
+from diptych.storybook.truth import Relations, relations_between, seen
 from diptych.storybook.world import SIDE, SKIES, SPLITS, Figure, Scene
 
 VARIANTS = 12  # backgrounds of one place and sky in one split
-LEAST_VISIBLE = 0.35  # of a thing; what is more hidden is taken away
+LEAST_VISIBLE = 0.35  # least visible share of a thing; what is more hidden is removed
 _TRIES = 14
 
 Box = tuple[float, float, float, float]
@@ -18,7 +18,7 @@ Box = tuple[float, float, float, float]
 
 @lru_cache(maxsize=4096)
 def scene(seed: int, split: str, index: int) -> Scene:
-    """The scene with this number in this split: always the same."""
+    """Return the scene of this number in this split, always the same. Raises DataError for an unknown split."""
     if split not in SPLITS:
         raise DataError(f"found the split `{split}`, wanted one of Storybook's: {nearest(split, SPLITS)}")
     rng = Random(f"storybook {seed} {split} {index}")
@@ -30,20 +30,14 @@ def scene(seed: int, split: str, index: int) -> Scene:
         wanted = rng.choices(range(2, 9), (2, 4, 6, 6, 5, 3, 2))[0]
         figures, links = _fill(rng, place, wanted, rare=split == "test_rare")
         figures, links = seen(figures, links, LEAST_VISIBLE)
-        if split == "test_rare" and not _has_rare(figures):
+        if split == "test_rare" and not any(is_rare(figure.kind, figure.colour) for figure in figures):
             figures = ()
     relations = relations_between(figures, links)
     return Scene(seed, split, index, place, time, weather, variant, figures, relations)
 
 
-def _has_rare(figures: tuple[Figure, ...]) -> bool:
-    return any(is_rare(figure.kind, figure.colour) for figure in figures)
-
-
-def _fill(
-    rng: Random, place: str, wanted: int, rare: bool
-) -> tuple[tuple[Figure, ...], tuple[tuple[int, str, int], ...]]:
-    """Figures in painter's order and the relations that their groups brought along."""
+def _fill(rng: Random, place: str, wanted: int, rare: bool) -> tuple[tuple[Figure, ...], Relations]:
+    """Draw about `wanted` figures, in painter's order, and the relations within their groups."""
     taken: list[Box] = []
     placed: list[tuple[float, list[Figure], Group]] = []
     count = 0
@@ -69,6 +63,7 @@ def _fill(
 
 
 def _bounds(group: Group, x: float, y: float) -> Box:
+    """Return the box of a group whose feet are at (x, y)."""
     boxes = []
     for part in group.parts:
         width, height = extent(part)
@@ -78,7 +73,7 @@ def _bounds(group: Group, x: float, y: float) -> Box:
 
 
 def _spot(rng: Random, group: Group, place: str, taken: list[Box]) -> tuple[float, float] | None:
-    """Where the group's feet go, or None where the picture is too full."""
+    """Draw a place for the group's feet, or return None where the picture is too full."""
     left, top, right, bottom = _bounds(group, 0, 0)
     horizon = HORIZON[place]
     if group.level == "ground":
@@ -98,7 +93,7 @@ def _spot(rng: Random, group: Group, place: str, taken: list[Box]) -> tuple[floa
 
 
 def _hidden(a: Box, b: Box) -> float:
-    """The overlap of two boxes as a share of the smaller."""
+    """Return the overlap of two boxes as a share of the smaller."""
     across = min(a[2], b[2]) - max(a[0], b[0])
     down = min(a[3], b[3]) - max(a[1], b[1])
     if across <= 0 or down <= 0:

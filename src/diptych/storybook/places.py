@@ -13,7 +13,7 @@ from diptych.storybook.world import SIDE
 
 MIDNIGHT: Colour = (18, 24, 58)
 SNOW: Colour = (236, 242, 250)
-CEILINGS: dict[tuple[str, str], tuple[Colour, Colour]] = {  # of the sky: at the top and at the horizon
+CEILINGS: dict[tuple[str, str], tuple[Colour, Colour]] = {  # the sky's colour at the top and at the horizon
     ("day", "clear"): ((96, 182, 240), (216, 240, 252)),
     ("day", "rain"): ((124, 142, 164), (188, 198, 208)),
     ("day", "snow"): ((164, 188, 214), (226, 234, 244)),
@@ -22,10 +22,17 @@ CEILINGS: dict[tuple[str, str], tuple[Colour, Colour]] = {  # of the sky: at the
     ("night", "snow"): ((32, 40, 80), (100, 110, 150)),
 }
 
+_FACADES: tuple[Colour, ...] = (
+    (196, 180, 190), (176, 190, 206), (206, 196, 176), (184, 200, 188), (198, 178, 170),
+)  # fmt: skip
+_WALLS: tuple[Colour, ...] = (
+    (250, 232, 204), (222, 236, 226), (232, 224, 242), (246, 222, 216), (220, 232, 244), (244, 240, 214),
+)  # fmt: skip
+
 
 @lru_cache(maxsize=320)  # 77 kB each at standard size: all of one split
 def background(place: str, time: str, weather: str, variant: int, zoom: int = 1) -> NDArray[np.uint8]:
-    """(side, side, 3); shared, so not to be written on."""
+    """Return a background, (160 * zoom, 160 * zoom, 3). The array is cached: copy it before writing to it."""
     rng = Random(f"background {place} {variant}")
     sky = (time, weather)
     pencil = Pencil(SIDE, SIDE, zoom, _fade(*CEILINGS[sky], SIDE * zoom, round(HORIZON[place] * zoom)))
@@ -39,14 +46,14 @@ def background(place: str, time: str, weather: str, variant: int, zoom: int = 1)
 
 
 def _fade(top: Colour, bottom: Colour, side: int, horizon: int) -> NDArray[np.uint8]:
-    """A page that goes from one colour to another down to the horizon."""
+    """Return a page that fades from one colour at the top to another at the horizon."""
     share = np.clip(np.arange(side) / horizon, 0, 1)[:, None]
     rows = np.round(np.array(top) * (1 - share) + np.array(bottom) * share).astype(np.uint8)
     return np.repeat(rows[:, None], side, axis=1)
 
 
 def _lit(colour: Colour, sky: tuple[str, str], snowed: float = 0.0) -> Colour:
-    """A colour as it looks under this sky; `snowed` is how much snow covers it when it snows."""
+    """Return a colour as it looks under this sky; `snowed` (0 to 1) is how much of it snow covers when it snows."""
     time, weather = sky
     if weather == "snow" and snowed:
         colour = mix(colour, SNOW, snowed)
@@ -56,11 +63,9 @@ def _lit(colour: Colour, sky: tuple[str, str], snowed: float = 0.0) -> Colour:
 
 
 def _ground(p: Pencil, top: float, colour: Colour, end: Colour) -> None:
-    """From `top` down in bands of slowly changing colour."""
-    steps = 16
-    for step in range(steps):
-        y = top + (SIDE - top) * step / steps
-        p.box(-1, y, SIDE + 1, SIDE + 1, mix(colour, end, step / steps), line=None)
+    """Fill the page from `top` down, in bands that change from `colour` to `end`."""
+    for step in range(16):
+        p.box(-1, top + (SIDE - top) * step / 16, SIDE + 1, SIDE + 1, mix(colour, end, step / 16), line=None)
 
 
 def _hill(p: Pencil, rng: Random, y: float, height: float, colour: Colour) -> None:
@@ -132,9 +137,7 @@ def _street(p: Pencil, rng: Random, sky: tuple[str, str]) -> None:
     x = -rng.uniform(0, 14)
     while x < SIDE:
         width, height = rng.uniform(18, 34), rng.uniform(22, 58)
-        wall = _lit(
-            rng.choice(((196, 180, 190), (176, 190, 206), (206, 196, 176), (184, 200, 188), (198, 178, 170))), sky, 0.1
-        )
+        wall = _lit(rng.choice(_FACADES), sky, 0.1)
         p.box(x, top - height, x + width, top + 4, wall, width=0.6)
         p.box(x - 0.6, top - height - 2, x + width + 0.6, top - height + 1, _lit((150, 140, 150), sky, 0.9), line=None)
         for row in range(int(height // 10)):
@@ -165,9 +168,7 @@ def _street(p: Pencil, rng: Random, sky: tuple[str, str]) -> None:
 def _room(p: Pencil, rng: Random, sky: tuple[str, str]) -> None:
     top = HORIZON["room"]
     night = sky[0] == "night"
-    wall = rng.choice(
-        ((250, 232, 204), (222, 236, 226), (232, 224, 242), (246, 222, 216), (220, 232, 244), (244, 240, 214))
-    )
+    wall = rng.choice(_WALLS)
     wall = mix(wall, (112, 92, 96), 0.42) if night else wall
     window = rng.uniform(10, 104), rng.uniform(12, 20), rng.uniform(38, 48), rng.uniform(34, 42)
     _wall_around(p, rng, wall, window, top)
@@ -175,9 +176,8 @@ def _room(p: Pencil, rng: Random, sky: tuple[str, str]) -> None:
     frame = 128.0 if window[0] < 60 else 14.0
     if rng.random() < 0.7:  # a painting
         p.box(frame, 22, frame + 20, 40, (250, 246, 236), line=(140, 100, 66), width=1.8)
-        p.polygon(
-            (frame + 2, 38, frame + 8, 28, frame + 13, 34, frame + 16, 30, frame + 18, 38), (150, 190, 170), line=None
-        )
+        peaks = frame + 2, 38, frame + 8, 28, frame + 13, 34, frame + 16, 30, frame + 18, 38
+        p.polygon(peaks, (150, 190, 170), line=None)
     floor = rng.choice(((204, 156, 106), (186, 134, 92), (214, 176, 132)))
     floor = mix(floor, (40, 30, 50), 0.4) if night else floor
     _ground(p, top, floor, shade(floor, -0.14))
@@ -198,15 +198,11 @@ def _room(p: Pencil, rng: Random, sky: tuple[str, str]) -> None:
 
 
 def _wall_around(p: Pencil, rng: Random, wall: Colour, window: tuple[float, float, float, float], top: float) -> None:
-    """Wallpaper everywhere but in the window, whose sky is already on the page."""
+    """Draw wallpaper everywhere but in the window, whose sky is already on the page."""
     x, y, width, height = window
     stripe = shade(wall, rng.choice((-0.05, 0.25)))
-    for left, upper, right, lower in (
-        (0, 0, SIDE, y),
-        (0, y + height, SIDE, top),
-        (0, y, x, y + height),
-        (x + width, y, SIDE, y + height),
-    ):
+    around = (0, 0, SIDE, y), (0, y + height, SIDE, top), (0, y, x, y + height), (x + width, y, SIDE, y + height)
+    for left, upper, right, lower in around:
         p.box(left - 0.5, upper - 0.5, right + 0.5, lower + 0.5, wall, line=None)
     pattern = rng.choice(("plain", "stripes", "dots"))
     inside = (x - 3, y - 3, x + width + 3, y + height + 3)

@@ -1,4 +1,4 @@
-"""Questions with ten answers, and true or false statements."""
+"""Questions with ten answers each, and true or false statements."""
 
 from collections.abc import Callable
 from random import Random
@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 from diptych.core import Question, Statement
 from diptych.storybook.claims import claim, decoy
-from diptych.storybook.expressions import single_out
+from diptych.storybook.expressions import single_out, single_out_any
 from diptych.storybook.facts import Facts
 from diptych.storybook.grammar import is_person, plural
 from diptych.storybook.kinds import COLOURS, KINDS
 
 ANSWERERS = 10
-YES_NO, NUMBER, OTHER, STATEMENTS = 3, 2, 4, 4  # a scene, where it allows so many
+YES_NO, NUMBER, OTHER, STATEMENTS = 3, 2, 4, 4  # the most of each in a scene
 _TRIES = 6
-_CONFUSED = {  # what people answer who look carelessly
+_CONFUSED = {  # wrong answers that careless people give
     "red": ("orange", "pink"), "orange": ("yellow", "red"), "yellow": ("orange",), "green": ("blue",),
     "blue": ("purple", "green"), "purple": ("blue", "pink"), "pink": ("red", "purple"), "brown": ("orange", "red"),
     "park": ("grass", "garden"), "beach": ("sea", "sand"), "street": ("city", "road"), "room": ("house", "inside"),
@@ -25,44 +25,46 @@ _CONFUSED = {  # what people answer who look carelessly
 
 
 class TopicQuestion(NamedTuple):
-    topic: str  # asked but once in a scene, in whatever words
+    """A question, its true answer and the wrong answers that people give."""
+
+    topic: str  # a scene has one question on it, in whatever words
     question: str
     truth: str
-    others: tuple[str, ...]  # what else people say
+    others: tuple[str, ...]
 
 
 def questions(rng: Random, facts: Facts) -> tuple[Question, ...]:
-    """No question twice in a scene: the same words must have one answer."""
-    found: dict[str, Question] = {}
+    """Draw the scene's questions, no text and no topic twice: the same words must have one answer."""
+    drawn: dict[str, Question] = {}
     topics: set[str] = set()
 
-    def add(kind: str, wanted: int, ask: Callable[[Random, Facts], TopicQuestion | None]) -> None:
-        most = len(found) + wanted
-        for _ in range(wanted * _TRIES):
-            asked = ask(rng, facts) if len(found) < most else None
-            if asked is not None and asked.question not in found and asked.topic not in topics:
-                topic, text, truth, others = asked
-                topics.add(topic)
-                found[text] = Question(f"{facts.scene.key}/{len(found)}", text, _answered(rng, truth, others), kind)
+    def add(kind: str, count: int, draw: Callable[[Random, Facts], TopicQuestion | None]) -> None:
+        most = len(drawn) + count
+        for _ in range(count * _TRIES):
+            one = draw(rng, facts) if len(drawn) < most else None
+            if one is not None and one.question not in drawn and one.topic not in topics:
+                topics.add(one.topic)
+                answers = _answers(rng, one.truth, one.others)
+                drawn[one.question] = Question(f"{facts.scene.key}/{len(drawn)}", one.question, answers, kind)
 
     add("yes/no", YES_NO, _yes_no)
     add("number", NUMBER, _how_many)
     add("other", OTHER, _other)
-    return tuple(found.values())
+    return tuple(drawn.values())
 
 
 def statements(rng: Random, facts: Facts) -> tuple[Statement, ...]:
-    found: dict[str, Statement] = {}
+    """Draw the scene's statements, none twice."""
+    drawn: dict[str, Statement] = {}
     for _ in range(STATEMENTS * _TRIES):
-        made = claim(rng, facts) if len(found) < STATEMENTS else None
-        if made is not None and made.statement not in found:
-            key = f"{facts.scene.key}/{len(found)}"
-            found[made.statement] = Statement(key, made.statement, made.true)
-    return tuple(found.values())
+        made = claim(rng, facts) if len(drawn) < STATEMENTS else None
+        if made is not None and made.statement not in drawn:
+            drawn[made.statement] = Statement(f"{facts.scene.key}/{len(drawn)}", made.statement, made.true)
+    return tuple(drawn.values())
 
 
-def _answered(rng: Random, truth: str, others: tuple[str, ...]) -> tuple[str, ...]:
-    """Ten answers: most people say the truth, up to three do not."""
+def _answers(rng: Random, truth: str, others: tuple[str, ...]) -> tuple[str, ...]:
+    """Draw ten answers: seven or more are true."""
     astray = rng.choices((0, 1, 2, 3), (11, 6, 2, 1))[0] if others else 0
     answers = [truth] * (ANSWERERS - astray) + rng.choices(others or ("",), k=astray)
     rng.shuffle(answers)
@@ -78,47 +80,44 @@ def _yes_no(rng: Random, facts: Facts) -> TopicQuestion | None:
 
 
 def _how_many(rng: Random, facts: Facts) -> TopicQuestion | None:
-    """The answer is drawn first, so that no number is the safe one."""
-    wanted = rng.choices((0, 1, 2, 3, 4), (1, 1, 5, 12, 20))[0]
+    """Draw a counting question. The answer is drawn first, so that no number is the safe guess."""
+    count = rng.choices((0, 1, 2, 3, 4), (1, 1, 5, 12, 20))[0]
     what = rng.choice(("kind", "kind", "colour", "family"))
-    words, count = "", 0
+    words = ""
     if what == "kind":
-        if wanted == 0:
-            absent = decoy(rng, facts)
-            kinds = [absent[0]] if absent else []
-        else:
-            kinds = [kind for kind, count in facts.counts.items() if count == wanted]
-        kinds = [kind for kind in kinds if KINDS[kind].width <= 50]  # the others never come in rows
-        words, count = (plural(rng.choice(kinds)), wanted) if kinds else ("", 0)
+        absent = decoy(rng, facts) if count == 0 else None
+        kinds = [absent[0]] if absent else [kind for kind, number in facts.counts.items() if number == count]
+        kinds = [kind for kind in kinds if KINDS[kind].width <= 50]  # wider kinds never come in rows
+        words = plural(rng.choice(kinds)) if kinds else ""
     elif what == "colour":
         objects = [figure.colour for figure in facts.figures if not is_person(figure)]
-        colours = [colour for colour in COLOURS if objects.count(colour) == wanted]
-        words, count = (f"{rng.choice(colours)} things", wanted) if colours else ("", 0)
+        colours = [colour for colour in COLOURS if objects.count(colour) == count]
+        words = f"{rng.choice(colours)} things" if colours else ""
     else:
         family = rng.choice(("person", "animal", "vehicle"))
-        count = sum(KINDS[figure.kind].family == family for figure in facts.figures)
-        words = {"person": "people", "animal": "animals", "vehicle": "vehicles"}[family] if count == wanted else ""
+        if sum(KINDS[figure.kind].family == family for figure in facts.figures) == count:
+            words = {"person": "people", "animal": "animals", "vehicle": "vehicles"}[family]
     if not words:
         return None
-    near = (str(abs(count - 1)), str(count + 1), "many")
     ask = rng.choice((f"how many {words} are there", f"how many {words} do you see"))
-    return TopicQuestion(words, ask, str(count), near)
+    return TopicQuestion(words, ask, str(count), (str(abs(count - 1)), str(count + 1), "many"))
 
 
 def _other(rng: Random, facts: Facts) -> TopicQuestion | None:
-    maker = rng.choices((_colour, _linked, _beside, _pose, _place), (9, 5, 5, 2, 1))[0]
-    asked = maker(rng, facts)
-    if asked is None:
+    maker = rng.choices((_colour, _linked, _neighbour, _pose, _place), (9, 5, 5, 2, 1))[0]
+    made = maker(rng, facts)
+    if made is None:
         return None
-    topic, text, truth = asked
+    topic, text, truth = made
     return TopicQuestion(topic, text, truth, _CONFUSED.get(truth, KINDS[truth].synonyms if truth in KINDS else ()))
 
 
 def _colour(rng: Random, facts: Facts) -> tuple[str, str, str] | None:
-    number = rng.randrange(len(facts.figures))
-    figure, words = facts.of(number), single_out(rng, facts, number, without="colour")
-    if words is None:
+    single = single_out_any(rng, facts, range(len(facts.figures)), without="colour")
+    if single is None:
         return None
+    number, words = single
+    figure = facts.of(number)
     if is_person(figure):
         return f"colour {number}", f"what colour is {words} wearing", figure.colour
     question = rng.choice((f"what colour is {words}", f"which colour does {words} have"))
@@ -126,19 +125,21 @@ def _colour(rng: Random, facts: Facts) -> tuple[str, str, str] | None:
 
 
 def _linked(rng: Random, facts: Facts) -> tuple[str, str, str] | None:
-    """What is held, on or under something."""
+    """Ask what is held, or what is on or under something."""
     if not facts.links:
         return None
     a, relation, b = rng.choice(facts.links)
-    if relation == "holding":
-        words = single_out(rng, facts, a, without="link")
-        return None if words is None else (f"held {a}", f"what is {words} holding", facts.of(b).kind)
-    words = single_out(rng, facts, b, without="link")
-    return None if words is None else (f"{relation} {b}", f"what is {relation} {words}", facts.of(a).kind)
+    holding = relation == "holding"
+    words = single_out(rng, facts, a if holding else b, without="link")
+    if words is None:
+        return None
+    if holding:
+        return f"held {a}", f"what is {words} holding", facts.of(b).kind
+    return f"{relation} {b}", f"what is {relation} {words}", facts.of(a).kind
 
 
-def _beside(rng: Random, facts: Facts) -> tuple[str, str, str] | None:
-    """What is left or right of something, where only one thing is."""
+def _neighbour(rng: Random, facts: Facts) -> tuple[str, str, str] | None:
+    """Ask what is left or right of something, where exactly one thing is."""
     if not facts.sides:
         return None
     _, relation, b = rng.choice(facts.sides)
@@ -148,22 +149,14 @@ def _beside(rng: Random, facts: Facts) -> tuple[str, str, str] | None:
     words = single_out(rng, facts, b)
     if len(there) != 1 or len(unclear) != 1 or words is None:
         return None
-    (only,) = there
-    return f"{relation} {b}", f"what is to the {relation} {words}", facts.of(only).kind
+    return f"{relation} {b}", f"what is to the {relation} {words}", facts.of(there.pop()).kind
 
 
 def _pose(rng: Random, facts: Facts) -> tuple[str, str, str] | None:
-    posed = [number for number in range(len(facts.figures)) if facts.of(number).pose]
-    if not posed:
-        return None
-    number = rng.choice(posed)
-    words = single_out(rng, facts, number, without="pose")
-    return None if words is None else (f"pose {number}", f"what is {words} doing", facts.of(number).pose)
+    single = single_out_any(rng, facts, facts.posed, without="pose")
+    return None if single is None else (f"pose {single[0]}", f"what is {single[1]} doing", facts.of(single[0]).pose)
 
 
 def _place(rng: Random, facts: Facts) -> tuple[str, str, str]:
-    return (
-        "place",
-        rng.choice(("where is this", "what place is this", "where was this picture made")),
-        facts.scene.place,
-    )
+    question = rng.choice(("where is this", "what place is this", "where was this picture made"))
+    return "place", question, facts.scene.place

@@ -1,4 +1,4 @@
-"""A scene's picture."""
+"""Rendering of a scene to pixels."""
 
 from functools import lru_cache
 from random import Random
@@ -11,15 +11,15 @@ from diptych.storybook.places import background
 from diptych.storybook.scenery import rain, snow
 from diptych.storybook.sprites import Sprite, cut_out, sprite
 from diptych.storybook.truth import window
-from diptych.storybook.world import SIDE, Figure, Scene
+from diptych.storybook.world import SIDE, Scene
 
 
 def render(scene: Scene, zoom: int = 1) -> NDArray[np.uint8]:
-    """The picture, (160 * zoom, 160 * zoom, 3) of 0 to 255, the same on every machine."""
+    """Return the picture, (160 * zoom, 160 * zoom, 3), 0 to 255, the same on every machine."""
     page = background(scene.place, scene.time, scene.weather, scene.variant, zoom).copy()
     for figure in scene.figures:
         if figure.grounded:
-            shadow = _shadow(figure, zoom)
+            shadow = _soft_ellipse((figure.right - figure.left) * 0.42, zoom)
             height, width = shadow.mask.shape
             middle, bottom = (figure.left + figure.right) * zoom // 2, figure.bottom * zoom
             _paste(page, shadow, bottom - height // 2 - zoom, middle - width // 2)
@@ -27,7 +27,7 @@ def render(scene: Scene, zoom: int = 1) -> NDArray[np.uint8]:
     if scene.weather != "clear" and scene.place != "room":
         _paste(page, _falling(scene.weather, scene.variant % 4, zoom), 0, 0)
     lighter, darker = _grain(page.shape[0])
-    # Where it is lighter it is not darker. In bytes this is seven times as fast as a clipped sum of wider numbers.
+    # A pixel is made lighter or darker, never both. In bytes this is 7 times as fast as a clipped sum in int16.
     grained: NDArray[np.uint8] = page + np.minimum(255 - page, lighter) - np.minimum(page, darker)
     return grained
 
@@ -38,24 +38,20 @@ def _paste(page: NDArray[np.uint8], drawn: Sprite, top: int, left: int) -> None:
     page[rows, columns] = (behind + 127) // 255 + drawn.pixels[inside]
 
 
-def _shadow(figure: Figure, zoom: int) -> Sprite:
-    return _soft_ellipse((figure.right - figure.left) * 0.42, zoom)
-
-
 @lru_cache(maxsize=256)
 def _soft_ellipse(across: float, zoom: int) -> Sprite:
+    """Return a shadow with the horizontal radius `across`."""
     down = 1.6 + across * 0.07
     pencil = Pencil(2 * across + 4, 2 * down + 4, zoom)
     for grown, opacity in ((1.6, 26), (0.4, 34), (-1.0, 34)):
-        pencil.ellipse(
-            across + 2, down + 2, across + grown, max(0.6, down + grown * 0.6), (20, 16, 36), line=None, opacity=opacity
-        )
+        radii = across + grown, max(0.6, down + grown * 0.6)
+        pencil.ellipse(across + 2, down + 2, *radii, (20, 16, 36), line=None, opacity=opacity)
     return cut_out(pencil.pixels())
 
 
 @lru_cache(maxsize=16)
 def _falling(weather: str, variant: int, zoom: int) -> Sprite:
-    """Rain or snow in front of everything, thin enough to see through."""
+    """Return rain or snow in front of everything, thin enough to see through."""
     pencil, rng = Pencil(SIDE, SIDE, zoom), Random(f"{weather} {variant}")
     (rain if weather == "rain" else snow)(pencil, rng, (0, 0, SIDE, SIDE), 90 if weather == "rain" else 110)
     return cut_out(pencil.pixels())
@@ -63,8 +59,10 @@ def _falling(weather: str, variant: int, zoom: int) -> Sprite:
 
 @lru_cache(maxsize=4)
 def _grain(side: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """A paper's grain, -4 to 4, as what it adds and what it takes away; from Python's own generator, as NumPy does not
-    promise its streams."""
+    """Return a paper's grain, -4 to 4, as two arrays (side, side, 3): what it adds and what it subtracts.
+
+    It comes from Python's own generator, because NumPy does not promise the same stream in every version.
+    """
     noise = np.frombuffer(Random("grain").randbytes(side * side), np.uint8).reshape(side, side, 1)
     grain = np.repeat(noise.astype(np.int16) % 9 - 4, 3, 2)
     return grain.clip(min=0).astype(np.uint8), (-grain).clip(min=0).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""A contact sheet: pictures with boxes, and what is said of them."""
+"""Contact sheet of pictures with their boxes and words."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,13 +17,13 @@ from diptych.vision.pictures import write_png
 ZOOM = 2
 COLUMNS = 4
 _MARGIN = 12
-_LINE = 14  # pixels from one line of words to the next
-_WORDS = 58  # letters a line
-_LINES = 22
+_LINE = 14  # pixels from one line of text to the next
+_WORDS = 58  # letters per line
+_LINES = 22  # of text below a picture
 
 
 def show(scenes: Sequence[Scene], path: Path, boxes: bool = True) -> None:
-    """Draws the scenes with their boxes and words on one sheet and saves it as PNG."""
+    """Save one sheet of the scenes, with boxes if `boxes` is set and with words, as a PNG file."""
     side = SIDE * ZOOM
     cell = (side + 2 * _MARGIN, side + _LINES * _LINE + 2 * _MARGIN)
     rows = -(-len(scenes) // COLUMNS)
@@ -48,24 +48,16 @@ def _outline(
         x1, y1, x2, y2 = (round(end * side) for end in thing.box)
         colour = shade(PAINT[thing.attributes["colour"]], 0.15)
         draw.rectangle((left + x1, top + y1, left + x2 - 1, top + y2 - 1), outline=colour)
-        draw.text(
-            (left + x1 + 2, top + y1),
-            str(number),
-            fill=(255, 255, 255),
-            stroke_width=1,
-            stroke_fill=(30, 26, 40),
-            font=font,
-        )
+        place, ink = (left + x1 + 2, top + y1), (255, 255, 255)
+        draw.text(place, str(number), fill=ink, stroke_width=1, stroke_fill=(30, 26, 40), font=font)
 
 
 def _words(record: Record) -> list[str]:
-    lines = [f"{record.key}"]
-    lines += [f"- {caption}" for caption in record.captions]
+    lines = [record.key, *(f"- {caption}" for caption in record.captions)]
     for question in record.questions[::2]:
         most = max(set(question.answers), key=question.answers.count)
         lines.append(f"? {question.text}: {most}")
     lines += [f"> {expression.text}" for expression in record.expressions]
-    for choices in record.choices:
-        lines += [f"?? {choices.question}: {choices.answers[choices.answer]}"]
+    lines += [f"?? {choices.question}: {choices.answers[choices.answer]}" for choices in record.choices]
     lines += [f"{'true' if statement.true else 'false'}: {statement.text}" for statement in record.statements[:2]]
     return [line for text in lines for line in wrap(text, _WORDS, subsequent_indent="   ")]

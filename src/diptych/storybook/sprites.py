@@ -1,4 +1,4 @@
-"""Every drawing of a thing, kept once drawn: a scene is put together from these."""
+"""Drawings of single things, cached; scenes are composed of them."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,20 +11,20 @@ from diptych.storybook.kinds import KINDS, SIZES
 from diptych.storybook.pencil import PAINT, Pencil
 from diptych.storybook.world import Figure
 
-MOONLIGHT = (204, 208, 236)  # dim and bluish, yet red stays red
+MOONLIGHT = (204, 208, 236)  # factors in 256ths: dim and bluish, yet red stays red
 
 
 @dataclass(frozen=True)
 class Sprite:
-    """A drawing cut out: pixels are multiplied by their opacity."""
+    """A drawing without background; pixels are premultiplied by their opacity."""
 
     pixels: NDArray[np.uint8]  # (h, w, 3)
-    clear: NDArray[np.uint8]  # (h, w, 3), thrice the same; 255 where what is behind shows through
-    mask: NDArray[np.bool_]  # (h, w), where it covers more than half
+    clear: NDArray[np.uint8]  # (h, w, 3), three equal channels: transparency, 255 where nothing is drawn
+    mask: NDArray[np.bool_]  # (h, w), where opacity is over one half
 
 
 def sprite(figure: Figure, zoom: int = 1, night: bool = False) -> Sprite:
-    """The drawing of a thing, `zoom` times as large as in the picture of standard size."""
+    """Return the drawing of a thing, `zoom` times its size in a picture of 160 x 160."""
     manner = Manner(figure.pose, figure.look, figure.holding)
     return _sprite(figure.kind, figure.colour, manner, figure.mirrored, SIZES[figure.size] * zoom, night)
 
@@ -43,13 +43,9 @@ def _drawn(kind: str, colour: str, manner: Manner, scale: float) -> NDArray[np.u
 
 
 def cut_out(pixels: NDArray[np.uint8], light: tuple[int, int, int] | None = None) -> Sprite:
-    """A pencil's page as a sprite, its colours dimmed by a light of 256ths."""
-    opacity = pixels[..., 3]
-    colours = pixels[..., :3]
+    """Return a pencil's page, (h, w, 4), as a sprite; `light` multiplies its colours, in 256ths."""
+    colours, opacity = pixels[..., :3], pixels[..., 3]
     if light is not None:
         colours = (colours * np.array(light, np.uint16) >> 8).astype(np.uint8)
-    return Sprite(
-        pixels=np.ascontiguousarray(colours),
-        clear=np.repeat(255 - opacity[..., None], 3, 2),
-        mask=np.ascontiguousarray(opacity > 127),
-    )
+    clear = np.repeat(255 - opacity[..., None], 3, 2)
+    return Sprite(np.ascontiguousarray(colours), clear, np.ascontiguousarray(opacity > 127))

@@ -1,4 +1,4 @@
-"""What is true of a scene: how much of each thing is seen, and how objects lie to each other."""
+"""Ground truth of a layout: the visible part of each thing, and the relations between things."""
 
 from dataclasses import replace
 
@@ -8,16 +8,14 @@ from diptych.storybook.sprites import sprite
 from diptych.storybook.world import SIDE, Figure
 
 Relations = tuple[tuple[int, str, int], ...]
-RELATIONS = ("left of", "right of", "above", "on", "under", "holding", "near")
-OPPOSITE = {"left of": "right of", "right of": "left of"}
-_APART = 14  # pixels between two centres before one is called left of the other
-_NEAR = 7  # pixels between two boxes
+_SIDE_DISTANCE = 14  # least distance in pixels between the centres of two things for `left of`
+_NEAR = 7  # most pixels between two boxes for `near`
 
 
 def seen(figures: tuple[Figure, ...], links: Relations, least: float) -> tuple[tuple[Figure, ...], Relations]:
-    """The figures of which at least this share is visible, with their boxes and shares, and the links between them.
+    """Return the figures with a visible share of at least `least`, measured, and the links between them.
 
-    A figure goes at a time, the most hidden first, because the next one may be seen without it.
+    The most hidden figure is removed first and the rest measured again, because it may have covered others.
     """
     while True:
         figures = _measured(figures)
@@ -31,6 +29,7 @@ def seen(figures: tuple[Figure, ...], links: Relations, least: float) -> tuple[t
 
 
 def _measured(figures: tuple[Figure, ...]) -> tuple[Figure, ...]:
+    """Return the figures with the box and the share of their visible parts."""
     owner = np.zeros((SIDE, SIDE), np.uint8)
     windows = []
     for number, figure in enumerate(figures, start=1):
@@ -45,19 +44,15 @@ def _measured(figures: tuple[Figure, ...]) -> tuple[Figure, ...]:
         if not len(down):
             measured.append(replace(figure, visible=0.0))
             continue
-        box = (
-            columns.start + int(across[0]),
-            rows.start + int(down[0]),
-            columns.start + int(across[-1]) + 1,
-            rows.start + int(down[-1]) + 1,
-        )
+        left, top = columns.start, rows.start
+        box = left + int(across[0]), top + int(down[0]), left + int(across[-1]) + 1, top + int(down[-1]) + 1
         share = round(int(mine.sum()) / max(1, int(sprite(figure).mask.sum())), 4)
         measured.append(replace(figure, box=box, visible=share))
     return tuple(measured)
 
 
 def window(top: int, left: int, shape: tuple[int, ...], side: int) -> tuple[slice, slice, tuple[slice, slice]]:
-    """The part of a drawing that falls inside the picture: the picture's rows and columns, and the drawing's."""
+    """Return where a drawing overlaps the picture: the picture's rows and columns, and the drawing's own."""
     height, width = shape[:2]
     rows = slice(max(0, top), min(side, top + height))
     columns = slice(max(0, left), min(side, left + width))
@@ -66,7 +61,7 @@ def window(top: int, left: int, shape: tuple[int, ...], side: int) -> tuple[slic
 
 
 def relations_between(figures: tuple[Figure, ...], links: Relations) -> Relations:
-    """The groups' own relations, and what the boxes show: left of, right of, above, near."""
+    """Return the links of the groups, and the relations that the boxes show: left of, right of, above, near."""
     relations = list(links)
     linked = {frozenset((a, b)) for a, _, b in links}
     for i, first in enumerate(figures):
@@ -74,15 +69,15 @@ def relations_between(figures: tuple[Figure, ...], links: Relations) -> Relation
             if frozenset((i, j)) in linked:
                 continue
             second = figures[j]
-            apart = second.centre[0] - first.centre[0]
-            if abs(apart) >= _APART:
-                before, after = (i, j) if apart > 0 else (j, i)
+            distance = second.centre[0] - first.centre[0]
+            if abs(distance) >= _SIDE_DISTANCE:
+                before, after = (i, j) if distance > 0 else (j, i)
                 relations += [(before, "left of", after), (after, "right of", before)]
-            relations += _upright(i, first, j, second)
+            relations += _above_or_near(i, first, j, second)
     return tuple(relations)
 
 
-def _upright(i: int, first: Figure, j: int, second: Figure) -> list[tuple[int, str, int]]:
+def _above_or_near(i: int, first: Figure, j: int, second: Figure) -> list[tuple[int, str, int]]:
     a, b = first.box, second.box
     gap_x, gap_y = max(a[0], b[0]) - min(a[2], b[2]), max(a[1], b[1]) - min(a[3], b[3])
     if gap_y >= 0 and gap_x < 0:

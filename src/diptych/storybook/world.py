@@ -4,23 +4,26 @@ from dataclasses import dataclass
 
 from diptych.storybook.kinds import KINDS, SIZES
 
-SIDE = 160  # pixels of a picture, both ways
+SIDE = 160  # pixels, width and height of a picture
 SPLITS = ("web", "train", "val", "test", "test_rare")
 SKIES = tuple((time, weather) for time in ("day", "night") for weather in ("clear", "rain", "snow"))
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One thing and where its drawing goes. `box` and `visible` tell what nothing nearer covers."""
+    """One thing and the place of its drawing. `box` and `visible` describe the part that nothing nearer covers.
+
+    Positions are pixels from the top left.
+    """
 
     kind: str
     colour: str
     size: str
-    pose: str  # empty where the kind has none
-    look: int  # which of the kind's drawings: details without a word, such as skin and hair
+    pose: str  # "" for kinds without poses
+    look: int  # variant of the drawing: details that no word names, such as skin and hair
     mirrored: bool
     holding: bool  # a person with an arm out
-    grounded: bool  # stands on the ground, where it casts a shadow
+    grounded: bool  # on the ground, where it casts a shadow
     left: int
     top: int
     box: tuple[int, int, int, int] = (0, 0, 0, 0)  # pixels, right and bottom ends excluded
@@ -41,7 +44,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Scene:
-    """Layout and truth. Figures come in painter's order, the farthest first."""
+    """Layout and truth of a picture. Figures are in painter's order, the farthest first."""
 
     seed: int
     split: str
@@ -49,9 +52,9 @@ class Scene:
     place: str
     time: str
     weather: str
-    variant: int  # of the background; splits have different ones, so no picture is in two splits
+    variant: int  # of the background; each split has its own, so no picture is in two splits
     figures: tuple[Figure, ...]
-    relations: tuple[tuple[int, str, int], ...]  # (subject, relation, object)
+    relations: tuple[tuple[int, str, int], ...]  # (subject, relation, object), indices into figures
 
     @property
     def key(self) -> str:

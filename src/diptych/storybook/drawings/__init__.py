@@ -1,4 +1,4 @@
-"""How each kind of thing is drawn: one function a kind, facing right, in the pixels of a medium one."""
+"""One drawing function for each kind of thing: facing right, in the pixels of a medium one."""
 
 from collections.abc import Mapping
 
@@ -9,15 +9,10 @@ from diptych.storybook.drawings.outdoors import balloon, bench, house, kite, ten
 from diptych.storybook.drawings.people import boy, girl, man, woman
 from diptych.storybook.drawings.vehicles import bicycle, boat, bus, car, plane
 
-DRAWINGS: Mapping[str, Drawing] = {
-    drawing.__name__: drawing
-    for drawing in (
-        *(man, woman, boy, girl),
-        *(dog, cat, bird, duck, rabbit),
-        *(car, bus, bicycle, boat, plane),
-        *(balloon, kite, umbrella, tree, house, tent, bench),
-        *(cup, ball, flower, book, chair, table, lamp, box),
-    )
-}
+_ALL = (
+    man, woman, boy, girl, dog, cat, bird, duck, rabbit, car, bus, bicycle, boat, plane, balloon, kite, umbrella,
+    tree, house, tent, bench, cup, ball, flower, book, chair, table, lamp, box,
+)  # fmt: skip
+DRAWINGS: Mapping[str, Drawing] = {drawing.__name__: drawing for drawing in _ALL}
 
 __all__ = ["DRAWINGS", "Drawing", "Manner"]

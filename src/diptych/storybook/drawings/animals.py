@@ -1,4 +1,4 @@
-"""Animals, facing right."""
+"""Drawings of animals."""
 
 from diptych.storybook.drawings.manner import Manner
 from diptych.storybook.pencil import INK, WHITE, Colour, Pencil, shade
@@ -115,10 +115,8 @@ def duck(p: Pencil, c: Colour, m: Manner) -> None:
     p.curve((1, 9 + down, 3, 12 + down, 8, 11 + down, 12, 10.6 + down, 15, 9 + down, 13, 2 + down, 18, 1 + down,
              23, 1.4 + down, 23, 8.6 + down, 20, 10 + down, 22, 18 + down, 18, 19 + down, 12, 19 + down,
              5, 19 + down, 0, 15 + down, 1, 9 + down), c)  # fmt: skip
-    p.curve(
-        (5, 13 + down, 8, 11.6 + down, 13, 12 + down, 14.6, 13.4 + down, 12, 17.4 + down, 7, 17 + down, 5, 13 + down),
-        dark,
-    )
+    p.curve((5, 13 + down, 8, 11.6 + down, 13, 12 + down, 14.6, 13.4 + down, 12, 17.4 + down, 7, 17 + down,
+             5, 13 + down), dark)  # fmt: skip
     p.stroke((14.6, 9.8 + down, 19.8, 10 + down), light, 1.4)
     _eye(p, 18.6, 4.8 + down, 0.95)
 

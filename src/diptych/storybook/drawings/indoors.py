@@ -1,4 +1,4 @@
-"""Furniture, and what lies on it."""
+"""Drawings of furniture and small things."""
 
 from diptych.storybook.drawings.manner import Manner
 from diptych.storybook.pencil import INK, WHITE, Colour, Pencil, shade

@@ -1,4 +1,4 @@
-"""What a drawing is told beside its colour."""
+"""What a drawing depends on apart from the colour."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,9 +7,11 @@ from diptych.storybook.pencil import Colour, Pencil
 
 
 class Manner(NamedTuple):
+    """Pose and details of one drawing."""
+
     pose: str  # empty where the kind has none
-    look: int  # 0 to 3
-    holding: bool
+    look: int  # which variant of the details, 0 to 3
+    holding: bool  # a person with an arm out
 
 
 Drawing = Callable[[Pencil, Colour, Manner], None]

@@ -1,4 +1,4 @@
-"""What stands, hangs or flies outdoors."""
+"""Drawings of plants, buildings and flying toys."""
 
 from diptych.storybook.drawings.manner import Manner
 from diptych.storybook.pencil import WHITE, Colour, Pencil, shade
@@ -32,39 +32,11 @@ def umbrella(p: Pencil, c: Colour, _m: Manner) -> None:
     light, dark = shade(c, 0.4), shade(c, -0.2)
     p.stroke((20, 2, 20, 37), WOOD, 1.7)
     p.curve((20, 36, 20, 40.4, 25, 40.4, 25, 36.6), None, line=WOOD, width=1.7, closed=False)
-    edge = (
-        39,
-        17,
-        36,
-        13.8,
-        31,
-        13.8,
-        29.4,
-        17,
-        27,
-        13.8,
-        22.6,
-        13.8,
-        20,
-        17,
-        17.4,
-        13.8,
-        13,
-        13.8,
-        10.6,
-        17,
-        9,
-        13.8,
-        4,
-        13.8,
-        1,
-        17,
-    )
-    p.curve((1, 17, 1, 6, 9, 2.4, 20, 2.4, 31, 2.4, 39, 6, *edge), c)
+    p.curve((1, 17, 1, 6, 9, 2.4, 20, 2.4, 31, 2.4, 39, 6, 39, 17, 36, 13.8, 31, 13.8, 29.4, 17, 27, 13.8,
+             22.6, 13.8, 20, 17, 17.4, 13.8, 13, 13.8, 10.6, 17, 9, 13.8, 4, 13.8, 1, 17), c)  # fmt: skip
     p.curve((20, 2.6, 14, 5, 11, 10, 10.6, 16.4, 13, 13.8, 17.4, 13.8, 20, 16.4), light, line=None)
-    p.curve(
-        (20, 2.6, 26, 5, 29, 10, 29.4, 16.4, 31, 13.8, 36, 13.8, 38.6, 16.4, 38.4, 8, 30, 2.8, 20, 2.6), dark, line=None
-    )
+    p.curve((20, 2.6, 26, 5, 29, 10, 29.4, 16.4, 31, 13.8, 36, 13.8, 38.6, 16.4, 38.4, 8, 30, 2.8, 20, 2.6), dark,
+            line=None)  # fmt: skip
     p.circle(20, 1.9, 1.2, WOOD, line=None)
 
 
@@ -77,23 +49,9 @@ def tree(p: Pencil, c: Colour, m: Manner) -> None:
             p.polygon((25, top, 25 + half, top + 27, 25 - half, top + 27), c)
             p.polygon((25, top + 3, 25 - half + 5, top + 25, 25 - half / 3, top + 25), light, line=None, opacity=110)
         return
-    for x, y, radius in (
-        (13.0, 34.0, 12.0),
-        (37.0, 34.0, 12.0),
-        (25.0, 40.0, 13.0),
-        (15.0, 19.0, 12.4),
-        (35.0, 19.0, 12.4),
-        (25.0, 13.0, 12.0),
-    ):
+    for x, y, radius in ((13, 34, 12), (37, 34, 12), (25, 40, 13), (15, 19, 12.4), (35, 19, 12.4), (25, 13, 12)):
         p.circle(x, y, radius, dark)
-    for x, y, radius in (
-        (14.0, 33.0, 11.0),
-        (36.0, 33.0, 11.0),
-        (25.0, 36.0, 13.0),
-        (16.0, 20.0, 12.0),
-        (34.0, 20.0, 12.0),
-        (25.0, 16.0, 12.0),
-    ):
+    for x, y, radius in ((14, 33, 11), (36, 33, 11), (25, 36, 13), (16, 20, 12), (34, 20, 12), (25, 16, 12)):
         p.circle(x, y, radius, c, line=None)
     for x, y, radius in ((16.0, 16.0, 5.0), (30.0, 11.0, 4.4), (12.0, 31.0, 4.0), (33.0, 28.0, 4.6), (22.0, 25.0, 3.4)):
         p.circle(x, y, radius, light, line=None, opacity=150)

@@ -1,4 +1,4 @@
-"""People: a head, a trunk in the thing's colour, arms and legs by pose."""
+"""Drawings of people: a head, a trunk in the person's colour, arms and legs by pose."""
 
 from diptych.storybook.drawings.manner import Manner
 from diptych.storybook.kinds import HAND, KINDS, sitting_drop
@@ -8,8 +8,8 @@ SKINS: tuple[Colour, ...] = ((252, 216, 184), (232, 184, 142), (188, 128, 88), (
 HAIRS: tuple[Colour, ...] = ((232, 190, 92), (122, 76, 42), (58, 44, 44), (34, 30, 36))
 TROUSERS: tuple[Colour, ...] = ((58, 72, 118), (84, 84, 96), (92, 74, 62), (48, 56, 84))
 SHOE: Colour = (64, 50, 50)
-MIDDLE = 16.0  # of the page, from the left
-NECK = 14.5  # of a standing person, from the top
+MIDDLE = 16.0  # x of the body's axis
+NECK = 14.5  # y of a standing person's neck
 
 
 def man(p: Pencil, c: Colour, m: Manner) -> None:
@@ -67,7 +67,7 @@ def _head(p: Pencil, look: int, y: float) -> None:
 
 
 def _body(p: Pencil, c: Colour, m: Manner, height: float, dress: bool) -> float:
-    """All below the head; returns how much lower than standing it starts."""
+    """Draw all below the head; return how much lower than a standing person's it starts."""
     drop = sitting_drop(height) if m.pose == "sitting" else 0.0
     neck = NECK + drop
     hip = neck + 0.47 * (height - NECK)
@@ -104,18 +104,16 @@ def _legs(p: Pencil, m: Manner, hip: float, height: float, bare: bool) -> None:
         end = MIDDLE + side * stride
         lifted = 1.6 if m.pose == "walking" and side < 0 else 0.0
         bend = (MIDDLE + end) / 2 + (2.0 if m.pose == "walking" else side * 0.6), (hip + foot) / 2
-        p.stroke(
-            (MIDDLE + side * 2.6, hip, *bend, end, foot - 1 - lifted), shade(colour, -0.12 if side < 0 else 0), width
-        )
+        tint = shade(colour, -0.12 if side < 0 else 0)
+        p.stroke((MIDDLE + side * 2.6, hip, *bend, end, foot - 1 - lifted), tint, width)
         p.ellipse(end + 1.1, foot - lifted, 3.0, 1.8, SHOE, line=None)
 
 
 def _arm(p: Pencil, c: Colour, m: Manner, x: float, neck: float, back: bool) -> None:
-    """The far arm (`back`) hangs or swings; the near one does what the pose says."""
+    """Draw one arm: the far one (`back`) hangs or swings, the near one follows the pose."""
     y = neck + 3
     skin = SKINS[m.look]
     elbow: tuple[float, float]
-    hand: tuple[float, float]
     if back:
         elbow, hand = ((7.4, y + 7), (10.5, y + 13)) if m.pose == "walking" else ((8.2, y + 7), (7.6, y + 13.5))
     elif m.holding:

@@ -1,4 +1,4 @@
-"""Vehicles, facing right."""
+"""Drawings of vehicles."""
 
 from diptych.storybook.drawings.manner import Manner
 from diptych.storybook.pencil import INK, WHITE, Colour, Pencil, shade
@@ -57,12 +57,13 @@ def bicycle(p: Pencil, c: Colour, _m: Manner) -> None:
         for dx, dy in ((7, 0), (0, 7), (5, 5), (5, -5)):
             p.stroke((x - dx, 20.4 - dy, x + dx, 20.4 + dy), (150, 150, 158), 0.5)
         p.circle(x, 20.4, 1.4, STEEL, line=None)
-    for points in (
+    frame = (
         (9.4, 20.4, 16, 9, 30.4, 9),
         (9.4, 20.4, 21, 20.4, 30.6, 9.6),
         (21, 20.4, 15.2, 6.4),
         (34.6, 20.4, 29.4, 4.4),
-    ):
+    )
+    for points in frame:
         p.stroke(points, c, 2.5)
     p.stroke((29.4, 4.4, 33.6, 3.2), INK, 1.8)
     p.round_box(11, 4.4, 19.4, 6.8, (60, 50, 54), radius=1.1)
@@ -78,10 +79,8 @@ def boat(p: Pencil, c: Colour, m: Manner) -> None:
     for y in (14.0, 20.0):
         p.stroke((24.4, y, 29 + (y - 14) * 0.62, y + 0.6), shade(c, 0.2), 1.5)
     p.polygon((22.6, 1, 30 if m.look % 2 else 28, 2.8, 22.6, 4.6), (226, 70, 60), line=None)
-    p.curve(
-        (1.6, 33, 12, 35, 32, 35, 42.6, 33, 40, 40, 38, 44.6, 35, 44.6, 28, 45, 16, 45, 9, 44.6, 6, 44, 3, 40, 1.6, 33),
-        c,
-    )
+    p.curve((1.6, 33, 12, 35, 32, 35, 42.6, 33, 40, 40, 38, 44.6, 35, 44.6, 28, 45, 16, 45, 9, 44.6, 6, 44,
+             3, 40, 1.6, 33), c)  # fmt: skip
     p.stroke((5, 37.6, 39.4, 37.6), light, 1.5)
 
 

@@ -1,4 +1,4 @@
-"""What stands on each page of the test web, and what is true of it: a function of the seed and the page's number."""
+"""Contents of each page of the test web and the truth about it, as functions of the seed and the page's number."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -12,13 +12,12 @@ from diptych.storybook.web.templates import HELD_OUT, TEMPLATES
 HOSTS = 40
 CLOSED = "site-039.test"  # its robots.txt closes /closed/
 
-# What a text is like, with weights: 40 of 100 are wrong.
+# Kinds of texts, with weights: 41 of 100 do not describe the picture.
 TEXTS = {
     "alt": 15, "title": 7, "figcaption": 20, "before": 17, "other": 17, "junk": 6, "file_name": 6, "spam": 5,
     "common": 5, "foreign": 2,
 }  # fmt: skip
-WRONG = frozenset({"other", "junk", "file_name", "spam", "common", "foreign"})
-# What a picture is like; the rule that has to drop it, if one does.
+# Kinds of pictures: a weight, and the rule that has to drop the picture, if one does.
 PICTURES = {
     "scene": (760, None), "copy": (20, None), "resized": (20, None), "chart": (12, "realism"), "text": (12, "realism"),
     "gradient": (8, "realism"), "noise": (6, "realism"), "icons": (8, "realism"), "one_colour": (4, "one_colour"),
@@ -29,9 +28,11 @@ PICTURES = {
     "gzip_bomb": (2, "fetch"), "reset": (2, "fetch"), "robots": (6, "fetch"), "opt_out_header": (6, "fetch"),
     "metadata": (3, "fetch"), "rebinding": (2, "fetch"),
 }  # fmt: skip
-# What a page is like. On a gallery and on a page without pictures nothing leads.
+# Kinds of pages, with weights. A gallery and a page without pictures have no dominant picture.
 PAGES = {"page": 82, "gallery": 4, "no_picture": 3, "foreign": 9, "wrong_lang": 1, "opt_out": 1}
+# Ways in which a page names its picture, with weights.
 SOURCES = {"src": 70, "lazy": 8, "srcset": 8, "base": 5, "relative": 6, "picture": 3}
+# Why fetching a picture fails, as the report of mining names it.
 REASONS = {
     "status_404": "status 404", "status_503": "server error", "status_429": "too many requests",
     "loop": "redirects in a circle", "chain_6": "too many redirects", "slow": "timeout", "drip": "timeout",
@@ -42,7 +43,7 @@ REASONS = {
 
 @dataclass(frozen=True)
 class PageCase:
-    """One page. `texts`, by kind: what is said of its picture, whether it is right, the rule that drops it."""
+    """One page. `texts`: tag -> (text, True if it describes the picture, the rule that drops it or None)."""
 
     number: int
     host: str
@@ -50,7 +51,7 @@ class PageCase:
     template: str
     page: str
     language: str
-    declared: str | None
+    declared: str | None  # the language in the page's lang attribute
     picture: str
     source: str
     text: str
@@ -66,11 +67,12 @@ class PageCase:
 
     @property
     def held_out(self) -> bool:
+        """True for a layout that mining was not tuned on."""
         return self.template in HELD_OUT
 
     @property
     def drop(self) -> str | None:
-        """The rule that should drop its picture, before any scorer; None where it should pass."""
+        """The rule that should drop the picture before any scorer; None where it should pass."""
         if self.page == "opt_out":
             return "opt_out"
         if self.page == "foreign":
@@ -79,18 +81,18 @@ class PageCase:
 
 
 def plan(seed: int, number: int) -> PageCase:
-    """The page of this number."""
+    """Return the page of this number."""
     rng = Random(f"web {seed} {number}")
     page = _drawn(rng, PAGES)
     language = rng.choice(("de", "fr", "es", "nl")) if page == "foreign" else "en"
     declared: str | None = language if rng.random() < 0.7 else None
     if page == "foreign" and rng.random() < 0.2:
-        declared = "en"  # as templates in English leave it
+        declared = "en"  # left over from an English template
     if page == "wrong_lang":
         declared = rng.choice(("de", "fr"))
     picture = _drawn(rng, {name: weight for name, (weight, _) in PICTURES.items()}) if page == "page" else "scene"
     host = CLOSED if picture == "robots" else f"site-{rng.randrange(HOSTS):03d}.test"
-    template = TEMPLATES[number % len(TEMPLATES)].__name__
+    template = TEMPLATES[number % len(TEMPLATES)]
     prose = list(PROSE[language])
     rng.shuffle(prose)
     text = _drawn(rng, TEXTS) if page in ("page", "wrong_lang") else "alt"
@@ -104,7 +106,7 @@ def plan(seed: int, number: int) -> PageCase:
 
 
 def true_caption(rng: Random, seed: int, number: int) -> str:
-    """A caption that is true of the scene of this number."""
+    """Draw a caption that is true of the scene of this number."""
     return caption(rng, Facts(scene(seed, "web", number)))
 
 
