@@ -137,7 +137,7 @@ def fetch(folder: Path, rounds: int) -> dict[str, float]:
         addresses = [
             f"http://{path.relative_to(folder / 'files').as_posix()}" for path in sorted(folder.glob("files/*/img/*"))
         ]
-        addresses = [one for one in addresses if one not in server.unkind][:400]
+        addresses = [one for one in addresses if one not in server.faults][:400]
         told = Fetch(rate=1e6, connections_per_host=2, contact="x", allow=("127.0.0.0/8",),
                      resolve=(f"*.test=127.0.0.1:{server.port}",))  # fmt: skip
 

@@ -163,7 +163,7 @@ def attempts(pages: int, moments: int, stages: Sequence[str] = STAGES) -> Iterat
         folder = Path(scratch)
         web.write(folder / "web", pages, seed=5)
         with Live(folder / "web") as server:
-            server.unkind = {where: kind for where, kind in server.unkind.items() if kind in QUICK}
+            server.faults = {where: kind for where, kind in server.faults.items() if kind in QUICK}
             found = undisturbed(folder, server)
             for stage in stages:
                 for number in range(moments):

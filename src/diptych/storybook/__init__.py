@@ -1,1 +1,1 @@
-"""Storybook: a drawn world with truth and words, endless, without a download."""
+"""Storybook: an endless drawn world with ground truth and words; nothing is downloaded."""

@@ -1,4 +1,4 @@
-"""The small detector behind the one interface of detectors."""
+"""The Storybook detector: the small network with the interface of all detectors."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from diptych.vision.detectors.selection import STORYBOOK, Selection
 from diptych.vision.detectors.weights import fingerprint, restored, write_detector
 
 KIND = "storybook-detector"
-CANDIDATES = 24  # peaks of a picture that are described; a rule that wants more regions gets more
+CANDIDATES = 24  # least number of peaks described per picture; more where the selection needs more regions
 
 
 class StorybookDetector:
+    """Detect regions with a `SmallDetector`, and choose among them by `selection`."""
+
     needs_pictures = True
 
     def __init__(self, network: SmallDetector, selection: Selection = STORYBOOK) -> None:
@@ -41,38 +43,36 @@ class StorybookDetector:
     def contract(self) -> FeatureContract:
         shape = self.network.shape
         return FeatureContract(
-            extractor=KIND,
-            weights=self._fingerprint,
-            feature_size=shape.feature_size,
-            class_names=shape.class_names,
-            selection=str(self.selection),
-            whole=True,
+            KIND, self._fingerprint, shape.feature_size, shape.class_names, selection=str(self.selection), whole=True
         )
 
-    @torch.no_grad()  # not inference mode: its tensors could not be trained on
+    @torch.no_grad()  # not inference mode, whose tensors cannot be trained on
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
+        """Return each picture's regions. `records` are not used."""
         if not pictures:
             return []
         shape = self.network.shape
         squares, shares = letterbox(pictures, shape.side, self.device)
-        # As it was trained; single precision takes half as long again, and moves a box by a tenth of a pixel.
+        # The precision of training. float32 takes 1.5 times as long and moves a box by a tenth of a pixel.
         with torch.autocast(self.device.type, torch.bfloat16):
             maps: Maps = self.network(squares)
             boxes, heat = best_boxes(self.network, maps, max(CANDIDATES, 2 * self.selection.least))
-            found = self.describe_candidates(maps, boxes, heat)
-        seen = zip(pictures, shares, maps.whole, *(tensor.float() for tensor in found), strict=True)
-        return [self._one(*one) for one in seen]
+            candidates = self.describe_candidates(maps, boxes, heat)
+        rows = zip(pictures, shares, maps.whole, *(tensor.float() for tensor in candidates), strict=True)
+        return [self._regions(*row) for row in rows]
 
-    def describe_candidates(self, maps: Maps, boxes: Tensor, heat: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Boxes, scores, class probabilities and features of every candidate, those of a picture in a row."""
+    def describe_candidates(
+        self, maps: Maps, boxes: Float[Tensor, "B K 4"], heat: Float[Tensor, "B K"]
+    ) -> tuple[Float[Tensor, "B K 4"], Float[Tensor, "B K"], Float[Tensor, "B K C"], Float[Tensor, "B K F"]]:
+        """Return refined boxes, scores, class probabilities and features of all candidates."""
         boxes = self.network.refine(boxes, self.network.describe(maps, boxes)).clamp(0, 1)
         features = self.network.describe(maps, boxes)
         classes = self.network.region_heads["kind"](features).softmax(2)
-        # Two opinions: that a centre is there, and that the box shows one kind.
+        # Geometric mean of two confidences: that a centre is there, and that the box shows one kind.
         scores = (heat * classes[..., 1:].amax(2)).sqrt()
         return boxes, scores, classes, features
 
-    def _one(
+    def _regions(
         self,
         picture: Picture,
         share: Float[Tensor, "2"],
@@ -82,21 +82,19 @@ class StorybookDetector:
         classes: Float[Tensor, "K C"],
         features: Float[Tensor, "K F"],
     ) -> Regions:
+        """Choose the regions of one picture among its candidates."""
         rows = self.selection.choose(boxes, scores, classes[:, 1:].argmax(1))
-        return Regions(
-            boxes=to_picture_fractions(boxes[rows], share).cpu(),
-            scores=scores[rows].cpu(),
-            size=(picture.shape[2], picture.shape[1]),
-            classes=classes[rows].cpu(),
-            features=features[rows].cpu(),
-            whole=whole.cpu(),
-        )
+        chosen, size = to_picture_fractions(boxes[rows], share), (picture.shape[2], picture.shape[1])
+        scores, classes, features = scores[rows].cpu(), classes[rows].cpu(), features[rows].cpu()
+        return Regions(chosen.cpu(), scores, size, classes=classes, features=features, whole=whole.cpu())
 
     def save(self, folder: Path) -> None:
+        """Write the detector's folder."""
         described = {"kind": KIND, "shape": self.network.shape.to_json(), "selection": self.selection.to_json()}
         write_detector(folder, described, self.network)
 
     @classmethod
     def from_folder(cls, folder: Path, described: dict[str, Any]) -> StorybookDetector:
+        """Read a folder written by `save`; `described` is the content of its `detector.json`."""
         network = restored(SmallDetector(DetectorConfig.from_json(described["shape"])), folder, described)
         return cls(network, Selection.from_json(described["selection"]))

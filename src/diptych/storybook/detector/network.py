@@ -1,10 +1,9 @@
-"""A detector that trains in a minute or two on two cores, made for Storybook; it reads any picture.
+"""A small detector that trains in a minute or two on two cores. It was made for Storybook and reads any picture.
 
-A heat map at a quarter of the picture's width tells where the centre of a thing lies, and how far its four sides are
-(as CenterNet and TTFNet do, but for all kinds together, which takes far fewer pictures to learn). The best boxes are
-pooled and described: a feature for the language model, from which plain linear heads read kind, colour, size and
-pose, and how to move the box. So the feature knows what captions speak of. The moved boxes are pooled and described
-once more.
+A heat map at a quarter of the picture's width predicts where the centre of a thing is, and a second map how far its
+four sides are. CenterNet and TTFNet do the same; here one map serves all kinds, which takes far fewer pictures to
+learn. The best boxes are pooled to features. Linear heads read kind, colour, size and pose from a feature, and how to
+move its box, so features hold what captions describe. The moved boxes are pooled once more.
 
     picture 160 -> 1/4 -> 1/8 -> 1/16 -> up, up -> map at 1/4 -> heat, sides
                                     |               |
@@ -15,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import chain, pairwise
 from typing import Any, cast
 
 import torch
@@ -26,18 +26,18 @@ from diptych.vision.detectors.detector import BACKGROUND
 from diptych.vision.detectors.pooling import pool_regions
 
 STRIDE = 4
-POOLED = 5  # cells of a pooled region, both ways
+POOLED = 5  # a region is pooled to 5 x 5 cells
 FINE = 32  # channels at half the picture's width
 
 
 @dataclass(frozen=True)
 class DetectorConfig:
-    """What it tells apart, and its size. Attributes and scene words are tables name -> values."""
+    """Classes of the detector and its size. `attributes` and `scene` map a name to its values."""
 
     kinds: tuple[str, ...]
     attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of a thing
     scene: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the whole picture
-    side: int = 160  # pixels of the square that it reads
+    side: int = 160  # pixels of the input square
     feature_size: int = 128
     widths: tuple[int, int, int] = (48, 96, 160)  # channels at 1/4, 1/8 and 1/16
 
@@ -46,40 +46,39 @@ class DetectorConfig:
         return (BACKGROUND, *self.kinds)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> DetectorConfig:
-        tables = {
-            name: {word: tuple(options) for word, options in values[name].items()} for name in ("attributes", "scene")
-        }
-        return cls(
-            kinds=tuple(values["kinds"]),
-            side=values["side"],
-            feature_size=values["feature_size"],
-            widths=cast(tuple[int, int, int], tuple(values["widths"])),
-            **tables,
+        """Read the values of `to_json`."""
+        attributes, scene = (
+            {word: tuple(options) for word, options in values[name].items()} for name in ("attributes", "scene")
         )
+        widths = cast(tuple[int, int, int], tuple(values["widths"]))
+        return cls(tuple(values["kinds"]), attributes, scene, values["side"], values["feature_size"], widths)
 
 
 @dataclass(frozen=True)
 class Maps:
-    """What the convolutions made of a batch of squares. h and w are a quarter of its sides."""
+    """Feature maps of a batch of squares; h and w are a quarter of the square's side."""
 
-    heat: Float[Tensor, "B h w"]  # logits: the centre of a thing, of whatever kind, is in this cell
+    heat: Float[Tensor, "B h w"]  # logits: the centre of a thing of any kind is in this cell
     sides: Float[Tensor, "B 4 h w"]  # pixels from the cell's centre to the thing's left, top, right and bottom
-    map: Float[Tensor, "B M h w"]  # what regions are pooled from, in the precision of the convolutions
-    fine: Float[Tensor, "B fine h2 w2"]  # likewise, at twice the resolution: a small cup is 12 pixels wide
+    map: Float[Tensor, "B M h w"]  # regions are pooled from it; in the precision of the convolutions
+    fine: Float[Tensor, "B fine h2 w2"]  # the same at twice the resolution: a small cup is 12 pixels wide
     whole: Float[Tensor, "B F"]
 
 
 class SmallDetector(nn.Module):
+    """The network: maps of a picture, features of boxes, and linear heads on both."""
+
     def __init__(self, shape: DetectorConfig) -> None:
         super().__init__()
         self.shape = shape
         quarter, eighth, sixteenth = shape.widths
         pooled = quarter + quarter // 3  # channels that regions are pooled from
-        # 2 x 2 pixels become 12 channels: convolutions of 3 channels are very slow in bfloat16.
+        # 2 x 2 pixels become 12 channels, because convolutions of 3 channels are very slow in bfloat16.
         self.fine = _conv(12, FINE)
         self.stem = _conv(FINE, quarter, stride=2)
         self.quarter = Residual(quarter)
@@ -93,24 +92,20 @@ class SmallDetector(nn.Module):
         self.heat = nn.Conv2d(quarter, 1, 1)
         self.sides = nn.Conv2d(quarter, 4, 1)
         self.whole = nn.Sequential(nn.Linear(2 * sixteenth, shape.feature_size), nn.ReLU())
-        self.describe_region = nn.Sequential(
-            nn.Linear((pooled + FINE) * POOLED**2 + 4, 256),
-            nn.LayerNorm(256),
-            nn.ReLU(),
-            nn.Linear(256, shape.feature_size),
-            nn.LayerNorm(shape.feature_size),
-            nn.ReLU(),
-        )
+        sizes = (pooled + FINE) * POOLED**2 + 4, 256, shape.feature_size
+        layers = [(nn.Linear(into, out), nn.LayerNorm(out), nn.ReLU()) for into, out in pairwise(sizes)]
+        self.describe_region = nn.Sequential(*chain.from_iterable(layers))
         self.region_heads = _heads(shape.feature_size, {"kind": shape.class_names, **shape.attributes})
         self.moves = nn.Linear(shape.feature_size, 4)
         self.scene_heads = _heads(shape.feature_size, shape.scene)
-        # At first nothing is anywhere, with 1 chance in 100: else the first steps only learn that.
+        # The initial probability of a centre is 0.01; otherwise the first steps only learn that centres are rare.
         nn.init.constant_(cast(Tensor, self.heat.bias), -4.6)
-        # And a box is at first left as it is.
+        # Boxes are not moved at first.
         nn.init.zeros_(self.moves.weight)
         nn.init.zeros_(self.moves.bias)
 
     def forward(self, squares: UInt8[Tensor, "B 3 H W"]) -> Maps:
+        """Return the feature maps of squares, whose pixels are 0 to 255."""
         blocks = pixel_unshuffle(squares, 2).contiguous(memory_format=torch.channels_last)
         fine = self.fine(blocks.float().div(64).sub(2))
         quarter = self.quarter(self.stem(fine))
@@ -118,32 +113,27 @@ class SmallDetector(nn.Module):
         sixteenth = self.sixteenth(eighth)
         eighth = self.mix_eighth(eighth + _twice(self.down_to_eighth(sixteenth)))
         pooled_from = self.mix_quarter(quarter + _twice(self.down_to_quarter(eighth)))
-        seen = torch.cat([sixteenth.mean((2, 3)), sixteenth.amax((2, 3))], 1)
+        pooled = torch.cat([sixteenth.mean((2, 3)), sixteenth.amax((2, 3))], 1)
         closer = self.look_closer(pooled_from)
-        return Maps(
-            heat=self.heat(closer)[:, 0].float(),
-            sides=softplus(self.sides(closer).float()) * 16,
-            map=pooled_from,
-            fine=fine,
-            whole=self.whole(seen).float(),
-        )
+        heat, sides = self.heat(closer)[:, 0].float(), softplus(self.sides(closer).float()) * 16
+        return Maps(heat, sides, map=pooled_from, fine=fine, whole=self.whole(pooled).float())
 
     def describe(self, maps: Maps, boxes: Float[Tensor, "B K 4"]) -> Float[Tensor, "B K F"]:
-        """The features of boxes, which are fractions of the square."""
+        """Return the features of boxes, which are fractions of the square."""
         pooled = [pool_regions(one, boxes, POOLED).flatten(2) for one in (maps.map, maps.fine)]
-        # Pooling forgets how big a box is; where it lies the language model gets from the box itself.
+        # Pooling loses the size of a box, so it is added. Its position reaches the language model with the box.
         sizes = boxes[..., 2:] - boxes[..., :2]
         shape = torch.cat([sizes * 4 - 1, sizes.clamp(min=1e-3).log() + 1.5], 2)
         return cast(Tensor, self.describe_region(torch.cat([*pooled, shape.to(pooled[0].dtype)], 2))).float()
 
     def refine(self, boxes: Float[Tensor, "*N 4"], features: Float[Tensor, "*N F"]) -> Float[Tensor, "*N 4"]:
-        """The boxes with each side moved by what their features say, as shares of their width and height."""
+        """Move each side of the boxes by the prediction from their features, in units of width and height."""
         sizes = boxes[..., 2:] - boxes[..., :2]
         moves: Tensor = self.moves(features).float().clamp(-0.5, 0.5)
         return boxes + moves * torch.cat([sizes, sizes], -1)
 
     def boxes(self, sides: Float[Tensor, "B 4 h w"]) -> Float[Tensor, "B cells 4"]:
-        """The box that each cell tells of, row by row, as fractions of the square."""
+        """Return the box that each cell predicts, row by row, as fractions of the square."""
         height, width = sides.shape[2:]
         down = (torch.arange(height, device=sides.device) + 0.5) * STRIDE
         across = (torch.arange(width, device=sides.device) + 0.5) * STRIDE
@@ -153,6 +143,8 @@ class SmallDetector(nn.Module):
 
 
 class Residual(nn.Module):
+    """A residual block of two 3 x 3 convolutions with batch norm."""
+
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.first = _conv(channels, channels)

@@ -1,4 +1,4 @@
-"""How the small detector learns: batches of squares with their truth, and the losses on them."""
+"""Training of the small detector: batches of squares with their ground truth, and the losses on them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ from diptych.vision.detectors.detection_batch import DetectionBatch
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.letterbox import letterbox, to_square
 
-NONE, UNCLEAR = -1, -2
-SPREAD = 0.54  # of a thing's width, in which its centre is taught (TTFNet's alpha)
+NONE, UNCLEAR = -1, -2  # in place of the thing a box shows: no thing, and too little of one
+SPREAD = 0.54  # share of a thing's width that is trained as its centre (TTFNet's alpha)
 
 
 def detection_batch(
@@ -27,7 +27,10 @@ def detection_batch(
     records: Sequence[Record],
     scenes: Sequence[Mapping[str, str]] | None = None,
 ) -> DetectionBatch:
-    """From pictures and the objects in their records; `scenes` has the words for each whole picture, where known."""
+    """Make a batch of pictures and their records' objects; `scenes` has the words for each whole picture, if known.
+
+    Raises DataError for an object of a kind that the detector does not have.
+    """
     squares, shares = letterbox(pictures, shape.side)
     most = max([1, *(len(record.objects) for record in records)])
     boxes = torch.zeros(len(records), most, 4)
@@ -52,14 +55,14 @@ def detection_batch(
 
 @dataclass(frozen=True)
 class Detection:
-    """An Update: every step makes the same one, so it is its own schedule (`at`)."""
+    """The update of detector training. Every step makes the same one, so it is its own schedule (`at`)."""
 
     weights: Mapping[str, float] = field(default_factory=lambda: {"sides": 5.0})
-    objectives: Sequence[Objective] = ()  # of language: none
+    objectives: Sequence[Objective] = ()  # language objectives: none
     needs: ClassVar[frozenset[Capability]] = frozenset()
-    jitter: float = 0.1  # of a true box's sides; its feature is taught on boxes that are not exact, as found ones are
-    copies: int = 1  # of each true box, each jittered anew: describing one more costs little
-    found: int = 6  # boxes a picture of the detector's own, of which the wrong ones teach what no thing looks like
+    jitter: float = 0.1  # true boxes are moved by up to this share of their sides, since detected boxes are not exact
+    copies: int = 1  # of each true box, each with its own jitter: one more costs little
+    detected: int = 6  # of the detector's own boxes per picture; wrong ones are trained as background
 
     def at(self, step: int) -> Update:
         return self
@@ -68,13 +71,15 @@ class Detection:
         return samples
 
     def counts(self, batch: DetectionBatch) -> Losses:
+        """Return the number of targets of each loss."""
         objects = (batch.kinds != IGNORE).sum()
         known = {**batch.attributes, **batch.scene}
-        # Boxes of the detector's own come on top and differ from step to step, so the true objects are what counts.
-        places = dict.fromkeys(("heat", "sides", "kind", "moves"), objects)
-        return places | {name: (labels != IGNORE).sum() for name, labels in known.items()}
+        # The detector's own boxes are not counted: their number differs from step to step.
+        of_objects = dict.fromkeys(("heat", "sides", "kind", "moves"), objects)
+        return of_objects | {name: (labels != IGNORE).sum() for name, labels in known.items()}
 
     def losses(self, model: Any, batch: DetectionBatch) -> Iterator[Losses]:
+        """Yield the summed losses of a batch, all at once."""
         detector: SmallDetector = model
         maps = detector(batch.squares)
         spots = centre_spots(batch, maps.heat.shape[1], maps.heat.shape[2], detector.shape.side)
@@ -82,22 +87,21 @@ class Detection:
         yield losses | self._described(detector, maps, batch)
 
     def _described(self, detector: SmallDetector, maps: Maps, batch: DetectionBatch) -> Losses:
+        """Return the losses on features of jittered true boxes and of the detector's own, and of the whole picture."""
         present = batch.kinds != IGNORE
-        sizes = (batch.boxes[..., 2:] - batch.boxes[..., :2]).repeat(1, 1, 2)
-        sizes = sizes.repeat(1, self.copies, 1)
+        sizes = (batch.boxes[..., 2:] - batch.boxes[..., :2]).repeat(1, self.copies, 2)
         moved = batch.boxes.repeat(1, self.copies, 1) + self.jitter * (torch.rand_like(sizes) * 2 - 1) * sizes
-        found = best_boxes(detector, maps, self.found)[0].detach()
-        boxes = torch.cat([moved.clamp(0, 1), found], 1)
+        detected = best_boxes(detector, maps, self.detected)[0].detach()
+        boxes = torch.cat([moved.clamp(0, 1), detected], 1)
         features = detector.describe(maps, boxes)
         shown = _shown(boxes, batch.boxes, present)
         shown[:, : moved.shape[1]][~present.repeat(1, self.copies)] = UNCLEAR
-        share = torch.ones_like(boxes[..., 0])  # the copies of a thing count as one
+        share = torch.ones_like(boxes[..., 0])  # weight: the copies of a thing count as one
         share[:, : moved.shape[1]] /= self.copies
         kinds = torch.where(shown >= 0, batch.kinds.gather(1, shown.clamp(min=0)) + 1, 0)  # 0 is the background
         kinds = torch.where(shown == UNCLEAR, IGNORE, kinds)
-        losses = {
-            "kind": _entropy(detector.region_heads["kind"](features).flatten(0, 1), kinds.flatten(), share.flatten())
-        }
+        logits = detector.region_heads["kind"](features).flatten(0, 1)
+        losses = {"kind": _entropy(logits, kinds.flatten(), share.flatten())}
         row, column = (shown >= 0).nonzero(as_tuple=True)
         thing, features, share = shown[row, column], features[row, column], share[row, column]
         for name, labels in batch.attributes.items():
@@ -114,7 +118,7 @@ class Detection:
 def _shown(
     boxes: Float[Tensor, "B K 4"], truth: Float[Tensor, "B N 4"], present: Bool[Tensor, "B N"]
 ) -> Int[Tensor, "B K"]:
-    """Which thing each box shows: its index, NONE, or UNCLEAR where too little of it is shown to say."""
+    """Return the index of the thing that each box shows: NONE at an IoU up to 0.3, UNCLEAR up to 0.5."""
     overlap, thing = (_ious(boxes, truth) * present[:, None]).max(2)
     unclear = torch.full_like(thing, UNCLEAR).where(overlap > 0.3, NONE)
     shown: Tensor = thing.where(overlap > 0.5, unclear)
@@ -122,7 +126,7 @@ def _shown(
 
 
 def _ious(first: Float[Tensor, "B K 4"], second: Float[Tensor, "B N 4"]) -> Float[Tensor, "B K N"]:
-    """Of all pairs within a picture; torchvision's box_iou takes one picture at a time."""
+    """Return the IoU of all pairs within a picture; torchvision's box_iou takes one picture at a time."""
     a, b = first[:, :, None], second[:, None]
     sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
     shared = sides.prod(-1)
@@ -131,15 +135,16 @@ def _ious(first: Float[Tensor, "B K 4"], second: Float[Tensor, "B N 4"]) -> Floa
 
 
 def _entropy(logits: Float[Tensor, "K C"], labels: Int[Tensor, "K"], share: Float[Tensor, "K"] | None = None) -> Tensor:
+    """Return the sum of the cross-entropies, weighted by `share`."""
     each = cross_entropy(logits.float(), labels, ignore_index=IGNORE, reduction="none")
     return (each if share is None else each * share).sum()
 
 
 def best_boxes(detector: SmallDetector, maps: Maps, count: int) -> tuple[Float[Tensor, "B K 4"], Float[Tensor, "B K"]]:
-    """The best peaks of each picture: boxes (fractions of the square) and scores."""
+    """Return the boxes (fractions of the square) and scores of each picture's `count` highest peaks."""
     heat = maps.heat.sigmoid()
-    # A cell that is not the highest of its 3 x 3 belongs to another's centre; it stays as a very weak candidate,
-    # so that a rule of exactly N regions finds N.
+    # A cell that is not the highest of its 3 x 3 belongs to the centre in another cell. It stays a very weak
+    # candidate, so that a selection of exactly N regions gets N.
     heat = torch.where(max_pool2d(heat, 3, 1, 1) == heat, heat, heat * 1e-3).flatten(1)
     scores, where = heat.topk(min(count, heat.shape[1]))
     boxes = detector.boxes(maps.sides).clamp(0, 1)
@@ -148,7 +153,7 @@ def best_boxes(detector: SmallDetector, maps: Maps, count: int) -> tuple[Float[T
 
 
 def centre_spots(batch: DetectionBatch, height: int, width: int, side: int) -> Float[Tensor, "B N h w"]:
-    """For each thing, how near a cell is to its centre: 1 in the cell that holds it, a bell as wide as the thing."""
+    """Return a bell curve around each thing's centre, as wide as the thing; 1 in the cell of the centre."""
     cells = batch.boxes * side / STRIDE
     centre = ((cells[..., :2] + cells[..., 2:]) / 2).floor()
     spread = (SPREAD * (cells[..., 2:] - cells[..., :2]) + 1) / 6
@@ -161,16 +166,16 @@ def centre_spots(batch: DetectionBatch, height: int, width: int, side: int) -> F
 
 
 def _heat_loss(heat: Float[Tensor, "B h w"], spots: Float[Tensor, "B N h w"]) -> Tensor:
-    """CenterNet's focal loss, summed: cells near a centre cost less to get wrong."""
+    """Return CenterNet's focal loss, summed: errors in cells near a centre cost less."""
     wanted = spots.amax(1)
-    found = heat.sigmoid()
-    at_centre = -logsigmoid(heat) * (1 - found) ** 2
-    elsewhere = -logsigmoid(-heat) * found**2 * (1 - wanted) ** 4
+    predicted = heat.sigmoid()
+    at_centre = -logsigmoid(heat) * (1 - predicted) ** 2
+    elsewhere = -logsigmoid(-heat) * predicted**2 * (1 - wanted) ** 4
     return torch.where(wanted == 1, at_centre, elsewhere).sum()
 
 
 def _sides_loss(detector: SmallDetector, maps: Maps, spots: Float[Tensor, "B N h w"], batch: DetectionBatch) -> Tensor:
-    """Generalized IoU of the boxes told by the cells near a centre; the weights of one thing's cells sum to 1."""
+    """Return the generalized IoU loss of boxes predicted near a centre; the weights of a thing's cells sum to 1."""
     from torchvision.ops import generalized_box_iou_loss
 
     spots = spots.flatten(2)

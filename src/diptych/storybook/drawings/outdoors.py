@@ -49,7 +49,7 @@ def tree(p: Pencil, c: Colour, m: Manner) -> None:
             p.polygon((25, top, 25 + half, top + 27, 25 - half, top + 27), c)
             p.polygon((25, top + 3, 25 - half + 5, top + 25, 25 - half / 3, top + 25), light, line=None, opacity=110)
         return
-    for x, y, radius in ((13, 34, 12), (37, 34, 12), (25, 40, 13), (15, 19, 12.4), (35, 19, 12.4), (25, 13, 12)):
+    for x, y, radius in ((13.0, 34.0, 12.0), (37, 34, 12), (25, 40, 13), (15, 19, 12.4), (35, 19, 12.4), (25, 13, 12)):
         p.circle(x, y, radius, dark)
     for x, y, radius in ((14, 33, 11), (36, 33, 11), (25, 36, 13), (16, 20, 12), (34, 20, 12), (25, 16, 12)):
         p.circle(x, y, radius, c, line=None)

@@ -1,4 +1,4 @@
-"""A web to try mining on: drawn scenes on pages of made-up hosts, with the truth of every page and picture."""
+"""A test web for mining: drawn scenes on pages of made-up hosts, with the truth about every page and picture."""
 
 from diptych.storybook.web.plan import PageCase, plan
 from diptych.storybook.web.serve import Server, serve

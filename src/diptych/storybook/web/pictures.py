@@ -1,8 +1,9 @@
-"""The files that the test web serves as pictures: scenes, and everything that a collection meets and does not want."""
+"""Picture files of the test web: scenes, and everything unwanted that a crawl meets."""
 
 import io
-from functools import lru_cache
+from functools import lru_cache, partial
 from random import Random
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
@@ -17,7 +18,7 @@ _WORDS = tuple("the of and to in a is that for it as was with be by on not he hi
 
 
 def original_of(seed: int, case: PageCase) -> int:
-    """The page whose picture a copy shows: the nearest before it, else after it, that shows a scene."""
+    """Return the page whose picture a copy shows: the nearest page before it, else after it, that shows a scene."""
     numbers: list[int] = [*range(case.number - 1, -1, -1), *range(case.number + 1, case.number + 400)]
     for number in numbers:
         other = plan(seed, number)
@@ -27,8 +28,9 @@ def original_of(seed: int, case: PageCase) -> int:
 
 
 def file_of(seed: int, case: PageCase) -> tuple[bytes, str]:  # noqa: PLR0911  # a kind a line
-    """Its bytes and their media type."""
+    """Return the bytes of the page's picture and their media type."""
     rng = Random(f"picture {seed} {case.number}")
+    drawn = partial(_scene, seed, case)
     match case.picture:
         case "copy":
             return scene_file(seed, plan(seed, original_of(seed, case)))
@@ -39,55 +41,49 @@ def file_of(seed: int, case: PageCase) -> tuple[bytes, str]:  # noqa: PLR0911  #
         case "one_colour":
             return _encoded(Image.new("RGB", (400, 400), rng.choice(_PALETTE)), "PNG", pad=2200)
         case "side_300" | "side_301":
-            side = 300 if case.picture == "side_300" else 301
-            return _encoded(_scene(seed, case).resize((side, 400), Image.Resampling.LANCZOS), "JPEG")
+            return _encoded(drawn().resize((int(case.picture[-3:]), 400), Image.Resampling.LANCZOS), "JPEG")
         case "wide":
-            return _encoded(_scene(seed, case).resize((1400, 400), Image.Resampling.LANCZOS), "JPEG")
+            return _encoded(drawn().resize((1400, 400), Image.Resampling.LANCZOS), "JPEG")
         case "truncated":
-            body, media = _encoded(_scene(seed, case), "JPEG")
+            body, media = _encoded(drawn(), "JPEG")
             return body[: len(body) // 2], media
         case "html":
-            return (
-                b"<!doctype html><html><body><h1>Please sign in</h1>" + b"<p>This picture is for members.</p>" * 80,
-                "image/jpeg",
-            )
+            notice = "<h1>Please sign in</h1>" + "<p>This picture is for members.</p>" * 80
+            return f"<!doctype html><html><body>{notice}".encode(), "image/jpeg"
         case "bomb":
             return _bomb(), "image/png"
         case "svg":
             shapes = "".join(f'<circle cx="{n * 9}" cy="{n * 7}" r="20" fill="#{n:02x}4488"/>' for n in range(60))
-            return (
-                f'<svg xmlns="http://www.w3.org/2000/svg" width="640" height="480">{shapes}</svg>'.encode(),
-                "image/svg+xml",
-            )
+            svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="640" height="480">{shapes}</svg>'
+            return svg.encode(), "image/svg+xml"
         case "animated":
-            frames = [_scene(seed, case), _scene(seed, plan(seed, case.number + 1)).resize((case.zoom * 160,) * 2)]
-            kept = io.BytesIO()
-            frames[0].save(kept, "GIF", save_all=True, append_images=frames[1:], duration=300)
-            return kept.getvalue(), "image/gif"
+            other = _scene(seed, plan(seed, case.number + 1)).resize((case.zoom * 160,) * 2)
+            return _encoded(drawn(), "GIF", save_all=True, append_images=[other], duration=300)
         case _:
             return scene_file(seed, case)
 
 
 def scene_file(seed: int, case: PageCase) -> tuple[bytes, str]:
-    kind = ("JPEG", "JPEG", "JPEG", "PNG", "WEBP")[case.number % 5]
-    return _encoded(_scene(seed, case), kind)
+    """Return the page's scene as JPEG, PNG or WebP, and its media type."""
+    return _encoded(_scene(seed, case), ("JPEG", "JPEG", "JPEG", "PNG", "WEBP")[case.number % 5])
 
 
 def _scene(seed: int, case: PageCase) -> Image.Image:
     return Image.fromarray(render(scene(seed, "web", case.scene), case.zoom))
 
 
-def _encoded(image: Image.Image, kind: str, quality: int = 90, pad: int = 0) -> tuple[bytes, str]:
-    kept = io.BytesIO()
-    image.save(kept, kind, **({"quality": quality} if kind != "PNG" else {}))
-    body = kept.getvalue()
-    return body + b"\0" * max(0, pad - len(body)), f"image/{kind.lower()}"
+def _encoded(image: Image.Image, kind: str, pad: int = 0, **options: Any) -> tuple[bytes, str]:
+    """Return an image's bytes, at least `pad`, and media type; `options` go to its encoder."""
+    encoded = io.BytesIO()
+    image.save(encoded, kind, **{"quality": 90} | options if kind in ("JPEG", "WEBP") else options)
+    return encoded.getvalue().ljust(pad, b"\0"), f"image/{kind.lower()}"
 
 
 def _resized(rng: Random, image: Image.Image) -> tuple[bytes, str]:
     side = round(image.width * rng.uniform(0.96, 1.6))
     kind = rng.choice(("JPEG", "JPEG", "WEBP", "PNG"))
-    return _encoded(image.resize((side, side), Image.Resampling.BICUBIC), kind, rng.choice((60, 75, 85)))
+    quality = rng.choice((60, 75, 85))
+    return _encoded(image.resize((side, side), Image.Resampling.BICUBIC), kind, quality=quality)
 
 
 @lru_cache(maxsize=1)
@@ -96,7 +92,7 @@ def _bomb() -> bytes:
 
 
 def unnatural(kind: str, rng: Random) -> Image.Image:
-    """A picture that no camera took. `kind` is one of UNNATURAL."""
+    """Draw a picture that no camera took; `kind` is one of UNNATURAL."""
     width, height = rng.randrange(360, 640), rng.randrange(320, 480)
     match kind:
         case "chart":
@@ -145,11 +141,10 @@ def _page_of_text(rng: Random, width: int, height: int) -> Image.Image:
 
 def _gradient(rng: Random, width: int, height: int) -> Image.Image:
     ends = np.array([[rng.randrange(256) for _ in range(3)] for _ in range(2)], float)
-    across = np.linspace(0, 1, width)[None, :, None] * rng.uniform(0.2, 1) + np.linspace(0, 1, height)[
-        :, None, None
-    ] * rng.uniform(0.2, 1)
-    across /= across.max()
-    return Image.fromarray((ends[0] * (1 - across) + ends[1] * across).astype(np.uint8))
+    columns, rows = np.linspace(0, 1, width)[None, :, None], np.linspace(0, 1, height)[:, None, None]
+    share = columns * rng.uniform(0.2, 1) + rows * rng.uniform(0.2, 1)
+    share /= share.max()
+    return Image.fromarray((ends[0] * (1 - share) + ends[1] * share).astype(np.uint8))
 
 
 def _icons(rng: Random, width: int, height: int) -> Image.Image:

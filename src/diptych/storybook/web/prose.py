@@ -1,4 +1,4 @@
-"""Sentences that pages are filled with, in five languages; none of them tells of a picture."""
+"""Filler sentences for pages, in five languages; none describes a picture."""
 
 PROSE = {
     "en": (
@@ -49,18 +49,13 @@ PROSE = {
     ),
 }
 TITLES = {
-    "en": (
-        "A day to remember",
-        "Notes from the road",
-        "What we did last summer",
-        "Letters to a friend",
-        "On the way home",
-    ),
+    "en": ("A day to remember", "Notes from the road", "What we did last summer", "Letters to a friend",
+           "On the way home"),
     "de": ("Ein Tag zum Erinnern", "Notizen von unterwegs", "Was wir im Sommer taten"),
     "fr": ("Une journée inoubliable", "Notes de voyage", "Ce que nous avons fait cet été"),
     "es": ("Un día inolvidable", "Notas del camino", "Lo que hicimos este verano"),
     "nl": ("Een dag om te onthouden", "Aantekeningen van onderweg", "Wat we deze zomer deden"),
-}
+}  # fmt: skip
 JUNK = ("image", "photo", "pic", "untitled", "img", "null", "picture 1", "---", "*** ### 00 11 22")
 SPAM = (
     "Buy now!! Best price, free shipping on all orders today",

@@ -1,4 +1,4 @@
-"""The test web, live: all hosts answered by one server on 127.0.0.1, the unkind ones as unkind as they are planned."""
+"""A server for the test web on 127.0.0.1: it answers for all hosts and misbehaves where the plan wants it."""
 
 import asyncio
 import gzip
@@ -20,21 +20,21 @@ MEDIA = {"jpg": "image/jpeg", "png": "image/png", "svg": "image/svg+xml", "gif":
 
 @dataclass
 class Request:
-    """One line of the server's own log."""
+    """One request in the server's log."""
 
     host: str
     path: str
     at: float
     agent: str
-    at_once: int = 0  # requests of this host under way when it came, itself included
+    at_once: int = 0  # requests of this host under way when it came, including itself
 
 
 @dataclass
 class Server:
-    """Listens on 127.0.0.1 until `close`. `log` has every request."""
+    """HTTP server on 127.0.0.1 for a folder written by `web.write`. `log` has every request. Raises DataError."""
 
     folder: Path
-    patience: float = 60.0  # seconds that the slow ones wait before they send anything
+    patience: float = 60.0  # seconds before a slow host sends anything
     log: list[Request] = field(default_factory=list)
     port: int = 0
 
@@ -42,7 +42,7 @@ class Server:
         path = self.folder / "serving.json"
         if not path.exists():
             raise DataError(f"no test web in {self.folder}; `diptych storybook web {self.folder}` writes one")
-        self.unkind: dict[str, str] = json.loads(path.read_text("utf-8"))
+        self.faults: dict[str, str] = json.loads(path.read_text("utf-8"))
         self.under_way: dict[str, int] = {}
         _gzip_bomb()
 
@@ -62,9 +62,8 @@ class Server:
                 path = head[0].split(" ")[1]
                 host = fields.get("host", "").partition(":")[0]
                 self.under_way[host] = self.under_way.get(host, 0) + 1
-                self.log.append(
-                    Request(host, path, time.monotonic(), fields.get("user-agent", ""), self.under_way[host])
-                )
+                agent = fields.get("user-agent", "")
+                self.log.append(Request(host, path, time.monotonic(), agent, self.under_way[host]))
                 try:
                     await self._respond(host, path, writer)
                     await writer.drain()
@@ -78,54 +77,55 @@ class Server:
             _robots(host, writer)
             return
         origin = path.partition("?")[0]
-        kind = self.unkind.get(f"http://{host}{origin}", "")
+        kind = self.faults.get(f"http://{host}{origin}", "")
         file = self._file(host, origin)
-        if not await _unkindly(kind, host, path, file, writer, self.patience):
-            if file is None:
-                _send(writer, 404, b"not found", "text/plain")
-            else:
-                _send(writer, 200, file.read_bytes(), MEDIA.get(file.suffix[1:], "application/octet-stream"))
+        if await _misbehaved(kind, host, path, file, writer, self.patience):
+            return
+        if file is None:
+            _send(writer, 404, b"not found")
+        else:
+            _send(writer, 200, file.read_bytes(), MEDIA.get(file.suffix[1:], "application/octet-stream"))
 
     def _file(self, host: str, path: str) -> Path | None:
         for folder in ("files", "html"):
-            root = self.folder / folder
-            found = (root / host / path.lstrip("/")).resolve()
-            if found.is_relative_to(root.resolve()) and found.is_file():
-                return found
+            root = (self.folder / folder).resolve()
+            file = (root / host / path.lstrip("/")).resolve()
+            if file.is_relative_to(root) and file.is_file():
+                return file
         return None
 
 
 def _robots(host: str, writer: asyncio.StreamWriter) -> None:
     if host == CLOSED:
-        _send(writer, 200, b"User-agent: *\nDisallow: /closed/\n", "text/plain")
+        _send(writer, 200, b"User-agent: *\nDisallow: /closed/\n")
     elif host.endswith(("3.test", "7.test")):
-        _send(writer, 404, b"none", "text/plain")
+        _send(writer, 404, b"none")
     else:
-        _send(writer, 200, b"User-agent: *\nAllow: /\n", "text/plain")
+        _send(writer, 200, b"User-agent: *\nAllow: /\n")
 
 
-async def _unkindly(
+async def _misbehaved(
     kind: str, host: str, path: str, file: Path | None, writer: asyncio.StreamWriter, patience: float
 ) -> bool:
-    """Whether this has answered."""
+    """Answer with the fault `kind`; return False if it is no fault, so that the file is still to be sent."""
     origin, _, step = path.partition("?")
     match kind:
         case "status_404" | "status_503" | "status_429":
-            _send(writer, int(kind[-3:]), b"no", "text/plain")
+            _send(writer, int(kind[-3:]), b"no")
         case "loop":
-            _send(writer, 302, b"", location=f"http://{host}{origin}?{'b' if step != 'b' else 'a'}")
+            _redirect(writer, f"http://{host}{origin}?{'b' if step != 'b' else 'a'}")
         case "chain_5" | "chain_6":
             done, most = int(step or 0), int(kind[-1])
             if done == most:
                 return False
-            _send(writer, 302, b"", location=f"{origin}?{done + 1}")
+            _redirect(writer, f"{origin}?{done + 1}")
         case "metadata":
-            _send(writer, 302, b"", location="http://169.254.169.254/latest/meta-data/")
+            _redirect(writer, "http://169.254.169.254/latest/meta-data/")
         case "opt_out_header":
             body = file.read_bytes() if file is not None else b""
-            _send(writer, 200, body, "image/jpeg", extra="X-Robots-Tag: noai, noimageai\r\n")
+            _send(writer, 200, body, "image/jpeg", "X-Robots-Tag: noai, noimageai\r\n")
         case "gzip_bomb":
-            _send(writer, 200, _gzip_bomb(), "image/jpeg", extra="Content-Encoding: gzip\r\n")
+            _send(writer, 200, _gzip_bomb(), "image/jpeg", "Content-Encoding: gzip\r\n")
         case "slow":
             await asyncio.sleep(patience)
         case "drip" | "endless" | "reset":
@@ -141,6 +141,7 @@ def _gzip_bomb() -> bytes:
 
 
 async def _pour(kind: str, writer: asyncio.StreamWriter) -> None:
+    """Send a picture by drops, without end, or up to a reset of the connection."""
     length = "Content-Length: 50000\r\n" if kind != "endless" else ""
     writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\n{length}\r\n".encode())
     writer.write(CHUNK[:2000])
@@ -155,23 +156,17 @@ async def _pour(kind: str, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0 if kind == "endless" else 0.5)
 
 
-def _send(
-    writer: asyncio.StreamWriter,
-    status: int,
-    body: bytes,
-    media: str = "text/plain",
-    location: str = "",
-    extra: str = "",
-) -> None:
-    where = f"Location: {location}\r\n" if location else ""
-    writer.write(
-        f"HTTP/1.1 {status} X\r\nContent-Type: {media}\r\nContent-Length: {len(body)}\r\n{where}{extra}\r\n".encode()
-        + body
-    )
+def _redirect(writer: asyncio.StreamWriter, address: str) -> None:
+    _send(writer, 302, b"", extra=f"Location: {address}\r\n")
+
+
+def _send(writer: asyncio.StreamWriter, status: int, body: bytes, media: str = "text/plain", extra: str = "") -> None:
+    head = f"HTTP/1.1 {status} X\r\nContent-Type: {media}\r\nContent-Length: {len(body)}\r\n{extra}\r\n"
+    writer.write(head.encode() + body)
 
 
 class Live:
-    """A server in a thread of its own, for tests and measurements: `with Live(folder) as server: server.port`."""
+    """A `Server` in its own thread, for tests and benchmarks: `with Live(folder) as server: server.port`."""
 
     def __init__(self, folder: Path, patience: float = 60.0) -> None:
         self.server = Server(folder, patience)
@@ -201,7 +196,7 @@ class Live:
 
 
 def serve(folder: Path, port: int) -> None:
-    """Until Ctrl-C."""
+    """Serve the folder until Ctrl-C. Port 0 takes a free one."""
 
     async def run() -> None:
         server = Server(folder)

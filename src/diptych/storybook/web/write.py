@@ -1,10 +1,10 @@
-"""The test web on disk: as WARC, as a folder of HTML, as files to serve, and what is true of all of it.
+"""Test web on disk: as WARC, as a folder of HTML, as files to serve, with the truth about all of it.
 
-warc/00000.warc.gz     500 pages each, with the pictures that an honest host would have given
+warc/00000.warc.gz     500 pages each, with the pictures of hosts that do not misbehave
 html/HOST/....html     the same pages; html/addresses.tsv has their addresses
-files/HOST/...         pictures, as the server gives them
-serving.json           addresses that are answered in an unkind way
-truth.jsonl            a line a picture: who leads its page, what is said of it, which rule should drop it
+files/HOST/...         pictures, as the server sends them
+serving.json           address -> fault, for addresses that the server misbehaves on
+truth.jsonl            a line per picture: is it its page's dominant one, its texts, the rule that should drop it
 """
 
 import gzip
@@ -28,32 +28,32 @@ from diptych.storybook.web.plan import PICTURES, REASONS, PageCase, plan
 
 IN_A_WARC = 500
 DATE = "2026-01-15T12:00:00Z"
-UNKIND = frozenset(REASONS) | {"chain_5"}  # what is served otherwise than as a file
+FAULTS = frozenset(REASONS) | {"chain_5"}  # pictures that are not served as plain files
 
 
 def write(
     folder: Path, pages: int, seed: int = 0, processes: int = 1, progress: Callable[[int], object] | None = None
 ) -> None:
-    """The same seed gives the same bytes."""
+    """Write the first `pages` pages; equal seeds give equal bytes. `progress` gets the number of pages just done."""
     folder.mkdir(parents=True, exist_ok=True)
-    starts = list(range(0, pages, IN_A_WARC))
+    firsts = range(0, pages, IN_A_WARC)
     truth: list[str] = []
     listed: list[str] = []
     serving: dict[str, str] = {}
-    for start, (lines, where, unkind) in zip(
-        starts, map_in_processes(partial(_part, folder, pages, seed), starts, processes), strict=True
-    ):
+    parts = map_in_processes(partial(_part, folder, pages, seed), firsts, processes)
+    for first, (lines, addresses, faults) in zip(firsts, parts, strict=True):
         truth += lines
-        listed += where
-        serving |= unkind
+        listed += addresses
+        serving |= faults
         if progress is not None:
-            progress(min(IN_A_WARC, pages - start))
+            progress(min(IN_A_WARC, pages - first))
     write_atomically(folder / "html" / "addresses.tsv", "".join(listed).encode())
     write_atomically(folder / "serving.json", json.dumps(serving, sort_keys=True).encode())
     write_atomically(folder / "truth.jsonl", "".join(truth).encode())
 
 
 def _part(folder: Path, pages: int, seed: int, start: int) -> tuple[list[str], list[str], dict[str, str]]:
+    """Write the pages of one WARC file; return their lines of truth, lines of addresses, and faults by address."""
     warc = [_record("warcinfo", "", b"software: diptych storybook web\r\n", "application/warc-fields")]
     truth: list[str] = []
     listed: list[str] = []
@@ -68,10 +68,11 @@ def _part(folder: Path, pages: int, seed: int, start: int) -> tuple[list[str], l
         warc.append(_record("request", case.address, b"GET / HTTP/1.1\r\n\r\n", "application/http; msgtype=request"))
         warc.append(_page(case, html))
         for address, body, media in _files(seed, case):
-            where = folder / "files" / _place(address)
-            where.parent.mkdir(parents=True, exist_ok=True)
-            where.write_bytes(body)
-            if case.picture in UNKIND:
+            parts = urlsplit(address)
+            file = folder / "files" / f"{parts.hostname}{parts.path}"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(body)
+            if case.picture in FAULTS:
                 serving[address] = case.picture
             else:
                 warc.append(_response(address, body, media))
@@ -81,12 +82,8 @@ def _part(folder: Path, pages: int, seed: int, start: int) -> tuple[list[str], l
     return truth, listed, serving
 
 
-def _place(address: str) -> str:
-    parts = urlsplit(address)
-    return f"{parts.hostname}{parts.path}"
-
-
 def _files(seed: int, case: PageCase) -> list[tuple[str, bytes, str]]:
+    """Return address, bytes and media type of the page's pictures."""
     if case.page == "no_picture":
         return []
     if case.page == "gallery":
@@ -95,7 +92,7 @@ def _files(seed: int, case: PageCase) -> list[tuple[str, bytes, str]]:
 
 
 def _truth(seed: int, case: PageCase) -> list[dict[str, Any]]:
-    """What should come of each picture of the page that is meant to be looked at."""
+    """Return a line for each picture of the page's content, with what mining should make of it."""
     line = {
         "page": case.address, "number": case.number, "template": case.template, "held_out": case.held_out,
         "kind": case.page, "language": case.language, "declared": case.declared, "picture": case.picture,
@@ -112,14 +109,12 @@ def _truth(seed: int, case: PageCase) -> list[dict[str, Any]]:
         for kind, (text, right, rule) in case.texts.items()
     ]
     true_texts = list(captions(Random(f"truth {seed} {shown}"), Facts(scene(seed, "web", shown)))) if natural else []
-    return [
-        line
-        | {"address": picture_address(case), "dominant": True, "texts": texts, "shows": shown, "captions": true_texts}
-    ]
+    leading = {"address": picture_address(case), "dominant": True, "texts": texts}
+    return [line | leading | {"shows": shown, "captions": true_texts}]
 
 
 def _page(case: PageCase, html: bytes) -> bytes:
-    """Plain, chunked or compressed, as hosts send them."""
+    """Return the WARC record of a page's response: plain, chunked or compressed."""
     headers = "Content-Type: text/html; charset=utf-8\r\n"
     if case.number % 5 == 1:
         html = gzip.compress(html, 6, mtime=0)
@@ -134,11 +129,13 @@ def _page(case: PageCase, html: bytes) -> bytes:
 
 
 def _response(address: str, body: bytes, media: str) -> bytes:
+    """Return the WARC record of a picture's response."""
     http = f"HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
     return _record("response", address, http, "application/http; msgtype=response")
 
 
 def _record(kind: str, address: str, block: bytes, media: str) -> bytes:
+    """Return a WARC record, compressed; its id is a digest of kind and address, so that bytes do not vary."""
     name = hashlib.sha256(f"{kind} {address}".encode()).hexdigest()
     uuid = f"{name[:8]}-{name[8:12]}-{name[12:16]}-{name[16:20]}-{name[20:32]}"
     target = f"WARC-Target-URI: {address}\r\n" if address else ""
