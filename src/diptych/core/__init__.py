@@ -1,4 +1,4 @@
-"""The nouns that every other part speaks; read this package first.
+"""The types of the whole package: records, samples, batches, regions, states, and the protocols. Read this package first.
 
 Shapes, in every signature of Diptych:
 

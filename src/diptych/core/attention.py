@@ -1,15 +1,15 @@
-"""Who may attend to whom, as a table over three blocks: regions, text, target.
+"""Attention patterns as tables over three blocks of the input: regions, text, target.
 
-A row is what attends, a column what it attends to; a cell says how far:
+A row of the table is the block that attends, a column the block it attends to. A cell says how far:
 
     all     every position of that block
     past    positions up to its own number, itself included
     before  positions before its own number
     none    nothing
 
-A position always sees itself, so a row is never empty. Marks ([CLS], [SEP], [IMG], [END]) belong to the block
-that the model says. The target block holds what a decoder writes, or queries; its position t stands for word t of the
-text.
+A position always attends to itself, so no row of the mask is empty. The model decides to which block special tokens
+([CLS], [SEP], [IMG], [END]) belong. The target block holds what a decoder reads, or queries; its position t belongs to
+word t of the text.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ Row = tuple[See, See, See]  # to regions, to text, to target
 
 @dataclass(frozen=True)
 class Attention:
-    """Who attends to whom: a row for each block of the input, with how much it sees of regions, text and target."""
+    """A named attention table: for each block, how far it attends to regions, text and target."""
 
     name: str
     regions: Row
@@ -37,19 +37,19 @@ class Attention:
 
 
 BIDIRECTIONAL = Attention("bidirectional", regions=("all", "all", "none"), text=("all", "all", "none"))
-# Unified VLP's seq2seq: the text is written after attending to the regions.
+# Unified VLP's seq2seq objective (section 3.2): each word attends to the regions and to the words before it.
 TEXT_AFTER_REGIONS = Attention("text after regions", regions=("all", "none", "none"), text=("all", "past", "none"))
-# An encoder-decoder: the target is written after both have been read (XGPT, TDEN).
+# An encoder-decoder: the target is written after the encoder has read both (XGPT, TDEN).
 TARGET_AFTER_BOTH = Attention("target after both", regions=("all", "all", "none"), text=("all", "all", "none"))
-# MaskedQueries: query t sees the regions and the words before t, which is what decoding asks at step t.
+# MaskedQueries: query t sees the regions and the words before t, as decoding does at step t.
 QUERIES_BEFORE = Attention(
     "queries before", regions=("all", "none", "none"), text=("all", "past", "none"), target=("all", "before", "none")
 )
-# XGPT's TIFG: target t stands for region t, and the text alone may tell of it: regions neither see nor are seen.
+# XGPT's TIFG (section 4.3): target t is region t, generated from the text alone, so no block sees the regions.
 REGIONS_AFTER_TEXT = Attention(
     "regions after text", regions=("none", "none", "none"), text=("none", "all", "none"), target=("none", "all", "past")
 )
-# Two encoders that have not met.
+# Two encoders without cross-modal attention.
 UNIMODAL = Attention(
     "unimodal", regions=("all", "none", "none"), text=("none", "all", "none"), target=("none", "none", "past")
 )
@@ -63,16 +63,20 @@ TABLES = {
 def attention_mask(
     attention: Sequence[Attention], regions: int, text: int, target: int, present: Bool[Tensor, "B L"]
 ) -> Bool[Tensor, "B L L"]:
-    """True where a row may attend to a column. L = regions, text, target, in that order; absent columns are closed."""
+    """The mask of each sample: True where a row may attend to a column.
+
+    `attention` has one table per sample. The block sizes `regions`, `text` and `target` add up to L, in that order.
+    Columns that are not `present` (padding) are False, but for the diagonal.
+    """
     tables = list(dict.fromkeys(attention))
-    masks = torch.stack([_one(table, regions, text, target, present.device) for table in tables])
+    masks = torch.stack([_mask(table, (regions, text, target), present.device) for table in tables])
     which = to_device([tables.index(a) for a in attention], present.device)
     allowed = masks[which] & present[:, None, :]
     return allowed | torch.eye(allowed.shape[-1], dtype=torch.bool, device=present.device)
 
 
-def _one(table: Attention, regions: int, text: int, target: int, device: torch.device) -> Bool[Tensor, "L L"]:
-    numbers = [torch.arange(size, device=device) for size in (regions, text, target)]
+def _mask(table: Attention, sizes: tuple[int, int, int], device: torch.device) -> Bool[Tensor, "L L"]:
+    numbers = [torch.arange(size, device=device) for size in sizes]
     rows = []
     for row, of_row in zip((table.regions, table.text, table.target), numbers, strict=True):
         cells = [_cell(see, of_row[:, None], of_column[None]) for see, of_column in zip(row, numbers, strict=True)]

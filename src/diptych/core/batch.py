@@ -16,12 +16,15 @@ from diptych.core.regions import Regions
 from diptych.core.sample import IGNORE, Sample
 from diptych.core.states import StateRequest
 
-Places = tuple[Int[Tensor, "n"], ...]  # of n places: their rows, their columns
+Places = tuple[Int[Tensor, "n"], ...]  # n places in a batch: their rows, their columns
 
 
 @dataclass
 class Batch:
-    """The fields of Sample and Regions with a batch in front; `*_present` tells what is not padding."""
+    """The fields of `Sample` and `Regions` with a batch dimension in front; `*_present` is False at padding.
+
+    Optional fields are None where the samples of the batch do not have them.
+    """
 
     keys: list[str]
     pictures: list[str]
@@ -34,58 +37,55 @@ class Batch:
     truths: list[dict[str, Any]]
     boxes: Float[Tensor, "B R 4"]
     scores: Float[Tensor, "B R"]
-    sizes: Int[Tensor, "B 2"]  # width, height in pixels
+    sizes: Int[Tensor, "B 2"]  # width, height of the image in pixels
     regions_present: Bool[Tensor, "B R"]
     chosen: Bool[Tensor, "B R"]
     hidden: Bool[Tensor, "B R"]
     classes: Float[Tensor, "B R C"] | None = None
     features: Float[Tensor, "B R F"] | None = None
-    masks: Float[Tensor, "B R m m"] | None = None  # 1 where a cell of a region's box shows the thing
+    masks: Float[Tensor, "B R m m"] | None = None  # 1 where a cell of the box shows the object
     whole: Float[Tensor, "B whole_size"] | None = None
     pixels: Float[Tensor, "B 3 height width"] | None = None
-    pixel_sizes: Int[Tensor, "B 2"] | None = None  # width, height of each picture there, without padding
+    pixel_sizes: Int[Tensor, "B 2"] | None = None  # width, height of each image in `pixels`, without padding
     text_regions: Int[Tensor, "B T"] | None = None
     target: Int[Tensor, "B U"] | None = None
     target_present: Bool[Tensor, "B U"] | None = None
     target_labels: Int[Tensor, "B U"] | None = None
     target_start: list[int] | None = None  # None: 0 for all
     grounded: Bool[Tensor, "B"] | None = None  # None: no text is
-    seeds: Int[Tensor, "B"] | None = None  # of what the model draws (`core.randomness`); None: torch's generator
+    seeds: Int[Tensor, "B"] | None = None  # of the model's random draws (`core.randomness`); None: torch's generator
     request: StateRequest | None = None  # which final states are read; None: all
-    # By objective: the places that it asks for, found on the CPU (`Loader`). A GPU knows how many there are when it has
-    # done all that was asked of it, and whoever asks waits.
+    # Places requested by each objective, found on the CPU by the loader. On a GPU, counting them would wait for all
+    # queued work.
     places: dict[str, Places] = field(default_factory=dict)
-    region_counts: list[int] | None = None  # of each row, as `counted_regions` hands them out
-    word_counts: list[int] | None = None
-    idle: bool = False  # nothing is learnt from it: its records cannot be read, and another holds their place
+    region_counts: list[int] | None = None  # regions of each sample, read by `counted_regions`
+    word_counts: list[int] | None = None  # text tokens of each sample, read by `counted_words`
+    idle: bool = False  # a placeholder for records that cannot be read; nothing is learnt from it
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def to(self, device: torch.device | str) -> Batch:
-        """There, with numbers of half precision widened when they have come. A GPU is not waited for where the batch is
-        pinned."""
-        past = torch.device(device).type == "cuda"
+        """Move the tensors to a device and widen half precision to float32 there.
+
+        Pinned memory is copied to a GPU without waiting.
+        """
+        cuda = torch.device(device).type == "cuda"
 
         def moved(tensor: Tensor) -> Tensor:
-            there = tensor.to(device, non_blocking=past)
+            there = tensor.to(device, non_blocking=cuda)
             return there.float() if there.dtype == torch.float16 else there
 
         return self._each(moved)
 
     def pin_memory(self) -> Batch:
-        """In memory from which a GPU can fetch by itself."""
+        """Copy the tensors to page-locked memory, from which a GPU can fetch by itself."""
         return self._each(Tensor.pin_memory)
 
     def tensors(self) -> list[Tensor]:
-        found: list[Tensor] = []
-
-        def kept(tensor: Tensor) -> Tensor:
-            found.append(tensor)
-            return tensor
-
-        self._each(kept)
-        return found
+        """All tensors, those of `places` included."""
+        own = [value for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)]
+        return own + [part for parts in self.places.values() for part in parts]
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         changed: dict[str, Any] = {
@@ -95,36 +95,29 @@ class Batch:
         return replace(self, **changed, places=places)
 
     def where(self, name: str, request: Callable[[Batch], StateRequest]) -> Places:
-        """The places that objective `name` asks for: those that the loader has found, else by its mask."""
-        found = self.places.get(name)
-        return request(self).mask.nonzero(as_tuple=True) if found is None else found
+        """Places that the objective `name` requests: found by the loader, else computed from the mask of `request`."""
+        known = self.places.get(name)
+        return request(self).mask.nonzero(as_tuple=True) if known is None else known
 
     def counted_regions(self) -> list[int]:
-        """Of each row; without a wait where `collate` has made the batch."""
-        counts = self.region_counts
-        return self.regions_present.sum(1).tolist() if counts is None else counts
+        """Number of regions of each sample; known without waiting for the device if `collate` made the batch."""
+        return self.regions_present.sum(1).tolist() if self.region_counts is None else self.region_counts
 
     def counted_words(self) -> list[int]:
-        """Of each row, likewise."""
+        """Number of text tokens of each sample; known without waiting for the device if `collate` made the batch."""
         return self.text_present.sum(1).tolist() if self.word_counts is None else self.word_counts
 
     def without_text(self) -> Batch:
-        """For a pass that reads no text."""
-        return replace(
-            self,
-            text=self.text[:, :0],
-            text_present=self.text_present[:, :0],
-            text_labels=self.text_labels[:, :0],
-            text_regions=None,
-            word_counts=[0] * len(self),
-        )
+        """The batch with T = 0, for a pass that reads no text."""
+        empty: dict[str, Any] = {name: getattr(self, name)[:, :0] for name in ("text", "text_present", "text_labels")}
+        return replace(self, **empty, text_regions=None, word_counts=[0] * len(self))
 
     def for_head(self, name: str) -> Batch:
-        """Of whose final states nothing is read but what this head reads."""
+        """The batch with a request for only the states that the head `name` reads."""
         return replace(self, request=StateRequest(heads=frozenset({name})))
 
     def repeat(self, times: int) -> Batch:
-        """Each sample `times` times, one after the other. Where objectives pick is to be found anew."""
+        """Repeat each sample `times` times, copies next to each other. `places` are cleared, as rows have moved."""
         again: dict[str, Any] = {"places": {}}
         for f in fields(self):
             value = getattr(self, f.name)
@@ -139,9 +132,12 @@ def collate(samples: Sequence[Sample]) -> Batch:
     """Pad each field to the longest of the batch. A sample without regions (text alone) has none present."""
     regions = [s.regions if s.regions is not None else _no_regions() for s in samples]
     text = [s.text for s in samples]
-    count = max(len(r) for r in regions)
     targets = [s.target if s.target is not None else torch.zeros(0, dtype=torch.long) for s in samples]
-    has_target = any(s.target is not None for s in samples)
+    target: dict[str, Any] = {}
+    if any(s.target is not None for s in samples):
+        labels = [_labels(t, s.target_labels) for t, s in zip(targets, samples, strict=True)]
+        target = {"target": _pad(targets), "target_labels": _pad(labels, IGNORE), "target_present": _present(targets)}
+    named = any(s.text_regions is not None for s in samples)
     seeds = [s.seed for s in samples]
     return Batch(
         keys=[s.key for s in samples],
@@ -150,38 +146,32 @@ def collate(samples: Sequence[Sample]) -> Batch:
         groups=[s.group for s in samples],
         truths=[s.truth for s in samples],
         matched=torch.tensor([s.matched for s in samples]),
-        text=_pad(text, 0),
+        text=_pad(text),
         text_present=_present(text),
         text_labels=_pad([_labels(s.text, s.text_labels) for s in samples], IGNORE),
-        text_regions=_pad([_labels(s.text, s.text_regions) for s in samples], IGNORE)
-        if any(s.text_regions is not None for s in samples)
-        else None,
-        target=_pad(targets, 0) if has_target else None,
-        target_present=_present(targets) if has_target else None,
-        target_labels=_pad([_labels(t, s.target_labels) for t, s in zip(targets, samples, strict=True)], IGNORE)
-        if has_target
-        else None,
+        text_regions=_pad([_labels(s.text, s.text_regions) for s in samples], IGNORE) if named else None,
+        **target,
         target_start=[s.target_start for s in samples] if any(s.target_start for s in samples) else None,
         grounded=torch.tensor([s.grounded for s in samples]) if any(s.grounded for s in samples) else None,
         seeds=torch.tensor(seeds) if None not in seeds else None,
-        boxes=_stack(regions, count, lambda r: r.boxes),
-        scores=_stack(regions, count, lambda r: r.scores),
+        boxes=_pad([r.boxes for r in regions]),
+        scores=_pad([r.scores for r in regions]),
         sizes=torch.tensor([r.size for r in regions]),
         regions_present=_present([r.scores for r in regions]),
-        chosen=_stack(regions, count, lambda r: r.chosen if r.chosen is not None else _false(r)),
-        hidden=_stack(regions, count, lambda r: r.hidden if r.hidden is not None else _false(r)),
-        classes=_optional(regions, count, "classes"),
-        features=_optional(regions, count, "features"),
-        masks=_optional(regions, count, "masks"),
-        whole=_whole(regions),
-        pixels=(pixels := _pixels(regions)),
+        chosen=_pad([_mask(r, r.chosen) for r in regions]),
+        hidden=_pad([_mask(r, r.hidden) for r in regions]),
+        classes=_per_region(regions, "classes"),
+        features=_per_region(regions, "features"),
+        masks=_per_region(regions, "masks"),
+        whole=_per_image(regions, [r.whole for r in regions]),
+        pixels=(pixels := _per_image(regions, [r.pixels for r in regions])),
         pixel_sizes=None if pixels is None else torch.tensor([_pixel_size(r) for r in regions]),
         region_counts=[len(r) for r in regions],
         word_counts=[len(t) for t in text],
     )
 
 
-def _pad(rows: Sequence[Tensor], value: int) -> Tensor:
+def _pad(rows: Sequence[Tensor], value: int = 0) -> Tensor:
     return pad_sequence(list(rows), batch_first=True, padding_value=value)
 
 
@@ -194,51 +184,37 @@ def _labels(tokens: Tensor, labels: Tensor | None) -> Tensor:
     return torch.full_like(tokens, IGNORE) if labels is None else labels
 
 
-def _false(regions: Regions) -> Bool[Tensor, "R"]:
-    return torch.zeros(len(regions), dtype=torch.bool)
+def _mask(regions: Regions, mask: Tensor | None) -> Bool[Tensor, "R"]:
+    return torch.zeros(len(regions), dtype=torch.bool) if mask is None else mask
 
 
-def _stack(regions: Sequence[Regions], count: int, field: Callable[[Regions], Tensor]) -> Tensor:
-    first = field(regions[0])
-    stacked = first.new_zeros(len(regions), count, *first.shape[1:])
-    for row, one in zip(stacked, regions, strict=True):
-        row[: len(one)] = field(one)
-    return stacked
+def _per_region(regions: Sequence[Regions], name: str) -> Tensor | None:
+    """A field (R, ...) padded to the most regions; None unless all images with regions have it.
 
-
-def _optional(regions: Sequence[Regions], count: int, name: str) -> Tensor | None:
-    """A field that all pictures with regions have, else None; pictures without regions get zeros."""
+    Images without regions get zeros.
+    """
     known = [value for r in regions if len(r) and (value := getattr(r, name)) is not None]
     if not known or len(known) < sum(len(r) > 0 for r in regions):
         return None
     empty = known[0].new_zeros(0, *known[0].shape[1:])
-    stacked = _stack(regions, count, lambda r: getattr(r, name) if len(r) else empty)
+    stacked = _pad([getattr(r, name) if len(r) else empty for r in regions])
     return stacked if stacked.is_floating_point() else stacked.float()
 
 
-def _whole(regions: Sequence[Regions]) -> Tensor | None:
-    """As `_optional`: text alone, which has no picture, gets zeros."""
-    known = [r.whole for r in regions if r.whole is not None]
-    if not known or any(r.whole is None and len(r) for r in regions):
-        return None
-    stacked = known[0].new_zeros(len(regions), *known[0].shape)  # torch.stack fails under autocast with fp16 on a CPU
-    for row, one in zip(stacked, regions, strict=True):
-        if one.whole is not None:
-            row.copy_(one.whole)
-    return stacked
+def _per_image(regions: Sequence[Regions], values: Sequence[Tensor | None]) -> Tensor | None:
+    """One tensor per image, stacked and padded with zeros at the ends of its dimensions (pixels: right and below).
 
-
-def _pixels(regions: Sequence[Regions]) -> Tensor | None:
-    """Padded with zeros right and below. Of all pictures with regions, or None; text alone gets zeros."""
-    pictures = [r.pixels for r in regions]
-    known = [p for p in pictures if p is not None]
-    if not known or any(r.pixels is None and len(r) for r in regions):
+    None unless all images with regions have it. Text alone gets zeros.
+    """
+    known = [value for value in values if value is not None]
+    if not known or any(value is None and len(r) for r, value in zip(regions, values, strict=True)):
         return None
-    height, width = (max(p.shape[axis] for p in known) for axis in (1, 2))
-    stacked = known[0].new_zeros(len(pictures), 3, height, width)
-    for row, picture in zip(stacked, pictures, strict=True):
-        if picture is not None:
-            row[:, : picture.shape[1], : picture.shape[2]] = picture
+    assert known[0].dim() > 1 or len({value.shape for value in known}) == 1, "features of whole images differ in size"
+    shape = [max(sizes) for sizes in zip(*(value.shape for value in known), strict=True)]
+    stacked = known[0].new_zeros(len(values), *shape)  # torch.stack fails under autocast with fp16 on a CPU
+    for row, value in zip(stacked, values, strict=True):
+        if value is not None:
+            row[tuple(map(slice, value.shape))] = value
     return stacked
 
 

@@ -1,4 +1,4 @@
-"""What made the features: it travels with them and with every checkpoint."""
+"""The feature contract: what made the features. It is stored with them and with every model."""
 
 from __future__ import annotations
 
@@ -11,51 +11,54 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from diptych.runtime.configs import first_problem
 
-MOST_VALUES = 1_000_000  # of a feature
-GIVEN = "given"  # the extractor of features that were made elsewhere
+MOST_VALUES = 1_000_000  # values of one feature
+GIVEN = "given"  # `extractor` of features that were made outside Diptych
 Count = Annotated[int, Field(ge=0, le=MOST_VALUES)]
 
 
 @dataclass(frozen=True)
 class FeatureProfile:
-    """Statistics of features, by which `vision.features.profile` tells those of another extractor of the same size."""
+    """Statistics of features, from which `vision.features.profile` detects another extractor of the same size."""
 
     __pydantic_config__: ClassVar = ConfigDict(allow_inf_nan=False)
 
-    means: tuple[float, ...]  # of up to 256 of the F values, evenly spaced
-    spread: float  # variance of a picture's own means, the mean over those values
-    pictures: int  # that were looked at
-    size: float  # root of the mean square of all values
+    means: tuple[float, ...]  # mean of each of up to 256 of the F values, evenly spaced
+    spread: float  # variance over images of an image's means, averaged over those values
+    pictures: int  # number of images measured
+    size: float  # root mean square of all values
 
     @classmethod
     def from_json(cls, values: Any) -> FeatureProfile:
-        """Raises ValueError for what is no profile."""
+        """Read a profile from parsed JSON. Raises ValueError if the values are not a profile."""
         profile: FeatureProfile = _read(cls, values)
         return profile
 
 
 @dataclass(frozen=True)
 class FeatureContract:
-    """Two sets of features may be mixed only where their contracts agree.
+    """What made a set of features. Two sets may be mixed only if their contracts agree.
 
-    Features from another detector than the one a model was trained on cost accuracy in silence
-    (huggingface/transformers#8769), so a difference is refused by name.
+    Features of a detector that the model was not trained on lower accuracy without any error
+    (huggingface/transformers#8769). A difference is therefore refused, with the name of the field.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     extractor: str  # "storybook-detector", "fasterrcnn_resnet50_fpn", "ground-truth", "grid:resnet18", "given"
-    weights: str  # sha256 of its weights; "" where there are none
-    feature_size: Count  # F; 0 where the model reads pixels
+    weights: str  # sha256 of its weights; "" if it has none
+    feature_size: Count  # F; 0 if the model reads pixels
     class_names: tuple[str, ...] = ()  # C names, in the order of `Regions.classes`
     box_format: str = "corners, fractions of the picture"
-    selection: str = "all"  # the rule that chose the regions, with its numbers
-    whole: bool = False  # whether the picture's own feature is stored too
-    whole_size: Count = 0  # of it; 0: feature_size
-    profile: FeatureProfile | None = None  # of features that were given, whose weights nobody knows
+    selection: str = "all"  # the rule that selected the regions, with its numbers
+    whole: bool = False  # whether a feature of the whole image is stored too
+    whole_size: Count = 0  # size of that feature; 0: feature_size
+    profile: FeatureProfile | None = None  # of given features, whose weights are unknown
 
     def differences(self, other: FeatureContract) -> list[str]:
-        """One line for each field that differs: `name: this one, that one`. Profiles: `vision.features.profile`."""
+        """One line per field that differs: `name: this value, not that value`.
+
+        Profiles are compared by `vision.features.profile`.
+        """
         mine, theirs = vars(self), vars(other)
         return [
             f"{name}: {_short(mine[name])}, not {_short(theirs[name])}"
@@ -65,12 +68,12 @@ class FeatureContract:
 
     @property
     def is_given(self) -> bool:
-        """Whether the features were made elsewhere."""
+        """True if the features were made outside Diptych."""
         return self.extractor == GIVEN or self.named
 
     @property
     def named(self) -> bool:
-        """Whether a user has named what made features that were given."""
+        """True if the features were given and the user has named what made them."""
         return self.extractor.startswith(f"{GIVEN}: ")
 
     def to_json(self) -> dict[str, Any]:
@@ -78,7 +81,7 @@ class FeatureContract:
 
     @classmethod
     def from_json(cls, values: Any) -> FeatureContract:
-        """Raises ValueError for what is no contract."""
+        """Read a contract from parsed JSON. Raises ValueError if the values are not a contract."""
         contract: FeatureContract = _read(cls, values)
         return contract
 

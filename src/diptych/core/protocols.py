@@ -1,4 +1,7 @@
-"""The five roles. Data flows one way: records -> samples -> batches -> states -> losses or predictions."""
+"""The protocols of models, writers, objectives, updates and tasks.
+
+Data flows one way: records -> samples -> batches -> states -> losses or predictions.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
@@ -12,24 +15,24 @@ from diptych.core.sample import Partners, Sample
 from diptych.core.states import StateRequest, States
 from diptych.core.vocabulary import Vocabulary
 
-Losses = dict[str, Tensor]  # objective -> the sum of its losses over what it predicts in this batch
+Losses = dict[str, Tensor]  # objective -> the sum of its losses over its targets in a batch
 
 
-# What a model can do, and an objective needs. A name that is not here is refused by the type checker.
+# What a model can do and an objective may need. The type checker refuses other names.
 Capability = Literal[
-    "regions",  # reads regions, and hands back States.regions
-    "text",  # reads text, and hands back States.text
-    "alone",  # reads text without a picture
-    "text after regions",  # a text of which each word sees its past alone (seq2seq)
+    "regions",  # reads regions and returns States.regions
+    "text",  # reads text and returns States.text
+    "alone",  # reads text without an image
+    "text after regions",  # text in which a word attends only to the words before it (seq2seq)
     "grounded",  # words read as the regions they attend to (XGPT's IDA)
-    "target",  # words that are written, in States.target
-    "target after text",  # that see the text too, as IMLM and IDA ask
-    "target without text",  # that do not see the text, as MSG asks
+    "target",  # a decoder's words, in States.target
+    "target after text",  # a decoder that attends to the text too (XGPT's IMLM and IDA)
+    "target without text",  # a decoder that does not attend to the text (TDEN's MSG)
     "queries",  # a [MASK] in the target for each word to write
-    "region queries",  # a place in the target for each region, told from the text
-    "hidden embeddings",  # of hidden regions, kept in States.embedded
-    "pixels",  # reads pixels, and keeps their features in States.embedded["features"]
-    "unimodal",  # both modalities before they meet, in States.unimodal
+    "region queries",  # a position in the target for each region, generated from the text (XGPT's TIFG)
+    "hidden embeddings",  # keeps the embeddings of hidden regions in States.embedded
+    "pixels",  # reads pixels and keeps their features in States.embedded["features"]
+    "unimodal",  # both modalities before cross-modal attention, in States.unimodal
     "two passes",  # has `read_regions`, for `ScheduledSampling`
     "decode",  # is a Writer
 ]
@@ -37,7 +40,7 @@ Capability = Literal[
 
 @runtime_checkable
 class Model(Protocol):
-    """Reads a batch, hands back states. It knows no objective; heads are made by name (`models/heads.py`)."""
+    """A model: a batch in, states out. It knows no objective; its heads are made by name (`models/heads.py`)."""
 
     heads: nn.ModuleDict
     provides: frozenset[Capability]
@@ -47,70 +50,73 @@ class Model(Protocol):
 
 @runtime_checkable
 class Writer(Protocol):
-    """What a model that provides "decode" offers besides: to write one word at a time for K beams a picture.
+    """A model that provides "decode": it writes one word at a time for K beams per image.
 
-    `follow` lets beam k write `words[b, k]` after what beam `parents[b, k]` had written. The memory is the
-    model's own affair. The text of the batch is not read.
+    In `follow`, beam k continues beam `parents[b, k]` with the word `words[b, k]`. The memory is opaque to callers. The
+    text of the batch is not read.
     """
 
     @property
     def vocabulary(self) -> Vocabulary: ...
 
-    def begin(self, batch: Batch, room: int) -> tuple[Tensor, Any]: ...  # (B, V) scores of the first word; memory
+    def begin(self, batch: Batch, room: int) -> tuple[Tensor, Any]: ...  # scores of the first word (B, V); memory
 
     def follow(self, memory: Any, words: Tensor, parents: Tensor) -> Tensor: ...  # (B, K), (B, K) -> (B, K, V)
 
 
 @runtime_checkable
 class Objective(Protocol):
-    """What is hidden, and what it costs to guess wrong.
+    """A training objective: how samples are masked, and the loss of the predictions.
 
-    The cost is a sum and a count. The count is read off the batch alone, before any forward pass, so that the trainer
-    can divide by the count over all ranks and all accumulated parts without keeping a graph.
+    The loss is a sum; the number of its targets is counted apart. The count comes from the batch alone, before any
+    forward pass. The trainer can then divide by the count over all ranks and micro-batches without keeping a graph.
     """
 
     @property
     def name(self) -> str: ...
 
     @property
-    def needs(self) -> frozenset[Capability]: ...  # of a model's `provides`
+    def needs(self) -> frozenset[Capability]: ...  # among a model's `provides`
 
     @property
-    def heads(self) -> frozenset[str]: ...  # names in `HEADS`
+    def heads(self) -> frozenset[str]: ...  # keys of `HEADS`
 
     @property
-    def changes(self) -> str: ...  # by `prepare`: "pairs", "input" or "nothing"; pairs are swapped before input hides
+    def changes(
+        self,
+    ) -> str: ...  # by `prepare`: "pairs", "input" or "nothing"; pairs are swapped before input is masked
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]: ...  # on the CPU, in the loader
 
-    def count(self, batch: Batch) -> Tensor: ...  # (), how many objects are predicted
+    def count(self, batch: Batch) -> Tensor: ...  # (), the number of targets
 
-    def request(self, batch: Batch) -> StateRequest: ...  # which states `loss` reads
+    def request(self, batch: Batch) -> StateRequest: ...  # the states that `loss` reads
 
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor: ...  # (), the sum
+    def loss(self, model: Model, states: States, batch: Batch) -> Tensor: ...  # (), summed over the targets
 
 
 @runtime_checkable
 class PairObjective(Objective, Protocol):
-    """An objective that makes wrong pairs. It is handed one sample at a time, as all are, and the batch beside it."""
+    """An objective that makes mismatched pairs: it gets one sample at a time, and the batch to draw others from."""
 
     def pair(self, samples: list[Sample], rng: Random, partners: Partners) -> list[Sample]: ...
 
 
 @runtime_checkable
 class Update(Protocol):
-    """Objectives that share forward passes. Each item that `losses` yields is one optimizer step."""
+    """Objectives that share forward passes. Each item that `losses` yields becomes one optimizer step."""
 
     @property
     def objectives(self) -> Sequence[Objective]: ...
 
     @property
-    def needs(self) -> frozenset[Capability]: ...  # of a model's `provides`, beside what its objectives need
+    def needs(self) -> frozenset[Capability]: ...  # in addition to those of its objectives
 
     @property
-    def weights(self) -> Mapping[str, float]: ...  # objective -> weight in the sum; 1 where absent
+    def weights(self) -> Mapping[str, float]: ...  # objective -> weight in the sum; 1 if absent
 
-    # Of one sample, with randomness of its own; it may become several. Without `partners` the samples are each other's.
+    # Takes one sample and its own random generator; returns one or more. Without `partners`, mismatched pairs are made
+    # among `samples`.
     def prepare(self, samples: list[Sample], rng: Random, partners: Partners | None = None) -> list[Sample]: ...
 
     def counts(self, batch: Any) -> Losses: ...
@@ -120,22 +126,22 @@ class Update(Protocol):
 
 @runtime_checkable
 class PickingUpdate(Update, Protocol):
-    """An update that says, on the CPU, where its objectives will pick (`Batch.places`)."""
+    """An update that finds the places its objectives read (`Batch.places`) on the CPU, in the loader."""
 
     def places(self, batch: Batch) -> dict[str, Places]: ...
 
 
 @runtime_checkable
 class Task(Protocol):
-    """Something a user wants of a picture: how to train for it, ask it, and score it."""
+    """A downstream task: its training samples, its queries, its predictions and their scores."""
 
     @property
     def name(self) -> str: ...
 
-    def samples(self, record: Record) -> list[Sample]: ...  # to train on
+    def samples(self, record: Record) -> list[Sample]: ...  # for training
 
-    def queries(self, record: Record) -> list[Sample]: ...  # to answer; also asked of records without regions
+    def queries(self, record: Record) -> list[Sample]: ...  # for prediction; called for records without regions too
 
-    def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]: ...  # one prediction a sample
+    def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]: ...  # one prediction per sample
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]: ...

@@ -1,4 +1,4 @@
-"""Randomness that belongs to a sample and not to the batch it is in: a pure function of its seed and a place."""
+"""Random numbers of a sample, independent of its batch: pure functions of the sample's seed and a position."""
 
 import torch
 from jaxtyping import Float, Int
@@ -8,18 +8,21 @@ _STEP, _MIX = -0x61C8864680B583EB, (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)  #
 
 
 def uniform(seeds: Int[Tensor, "*n"], *place: Int[Tensor, "..."] | int) -> Float[Tensor, "*n"]:
-    """A number in [0, 1) for each seed at each place (a word, a draw), the same on every device.
+    """A number in [0, 1) for each seed at a position (numbers of words, draws), the same on every device.
 
-    SplitMix64 (Steele et al. 2014), its state the seed and then what it made of each number of the place.
+    SplitMix64 (Steele et al. 2014): the state starts at the seed, and each number of the position is mixed in.
     """
-    found = _mixed(seeds)
+    state = _mixed(seeds)
     for number in place:
-        found = _mixed(found + number)
-    return ((found >> 40) & 0xFFFFFF).float() / 2**24
+        state = _mixed(state + number)
+    return ((state >> 40) & 0xFFFFFF).float() / 2**24
 
 
 def pick(chances: Float[Tensor, "*n V"], at: Float[Tensor, "*n"]) -> Int[Tensor, "*n"]:
-    """The index at which the running sum of `chances` passes the share `at`; never one without a chance."""
+    """Sample an index with probability proportional to `chances`, by inversion at `at` in [0, 1).
+
+    The index is where the running sum passes the share `at`. An index of chance 0 is never returned.
+    """
     sums = chances.cumsum(-1)
     return torch.searchsorted(sums, (at * sums[..., -1])[..., None], right=True)[..., 0]
 

@@ -1,7 +1,7 @@
-"""A picture and everything that is said about it, as a source reads it: strings, not yet tokens.
+"""An image and its annotations as a data set has them: strings, not yet tokens.
 
-The types of the fields carry the marks below, and whatever is done to every record follows from them: a new field, or
-a task's own words in `Record.more`, is stored, joined, mirrored, checked and given to the vocabulary without more code.
+The types of the fields carry the marks below. Storing, joining, mirroring, checking and building vocabularies follow
+these marks. A new field, or a task's own texts in `Record.more`, needs no more code for any of them.
 """
 
 import re
@@ -13,20 +13,20 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from diptych.core.regions import Regions
 
-MASK_CELLS = 14  # VL-BERT's, of the cells that RoIAlign makes of a box
-TAG = re.compile(r"\[(\d{1,9})\]")  # a word that names a thing, by its number
-ONE_SOURCE = {"joined": "first"}  # of a field that is never put together from two sources
+MASK_CELLS = 14  # cells per side of a box, as VL-BERT's RoIAlign makes them
+TAG = re.compile(r"\[(\d{1,9})\]")  # a word that names an object, by its number
+ONE_SOURCE = {"joined": "first"}  # of a field that is never merged from two sources
 Mark = Literal["text", "tagged", "label", "box", "cells", "regions"]
-ReadText = Annotated[str, "text"]  # words that models read
-TaggedText = Annotated[str, "tagged"]  # the same, with tags that name things
-ToldText = Annotated[str, "label"]  # words that no model reads, which may speak of left and right all the same
-Corners = Annotated[tuple[float, float, float, float], "box"]  # fractions of the picture
-CellRow = Annotated[str, "cells"]  # of a mask, from left to right
+ReadText = Annotated[str, "text"]  # text that models read
+TaggedText = Annotated[str, "tagged"]  # the same, with tags that name objects
+ToldText = Annotated[str, "label"]  # text that no model reads; mirroring still swaps left and right in it
+Corners = Annotated[tuple[float, float, float, float], "box"]  # x1, y1, x2, y2 as fractions of the image
+CellRow = Annotated[str, "cells"]  # one row of a mask, from left to right
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question about the picture with the answers people gave (VQA v2 has ten)."""
+    """A question about the image with the answers of annotators (VQA v2 has ten)."""
 
     key: str
     text: ReadText
@@ -36,19 +36,19 @@ class Question:
 
 @dataclass(frozen=True)
 class Expression:
-    """Words that single out one thing of the picture (RefCOCO)."""
+    """A referring expression: a text that singles out one object of the image (RefCOCO)."""
 
     key: str
     text: ReadText
-    box: Corners  # of the thing meant
+    box: Corners  # of the object meant
 
 
 @dataclass(frozen=True)
 class Choices:
     """Visual commonsense reasoning: a question, four answers, four rationales.
 
-    A word that names a thing is an index into `Record.objects` in the official files; here the text holds
-    `[k]` in its place, k counting from 0.
+    Where the official files have an index into the objects, the text holds a tag `[k]`: object k of `Record.objects`,
+    counted from 0.
     """
 
     key: str
@@ -60,14 +60,14 @@ class Choices:
 
     @property
     def named(self) -> list[int]:
-        """The objects that its texts name, each once."""
+        """The numbers of the objects that the texts name, ascending, each once."""
         texts = (self.question, *self.answers, *self.rationales)
         return sorted({int(number) for text in texts for number in TAG.findall(text)})
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A sentence that is true or false of the picture (NLVR-like)."""
+    """A sentence that is true or false of the image (as in NLVR)."""
 
     key: str
     text: ReadText
@@ -76,38 +76,38 @@ class Statement:
 
 @dataclass(frozen=True)
 class TaskItem:
-    """One thing that a task of its own asks of the picture; `Record.more` has them by the task's name."""
+    """One item of a task that has no field of its own; `Record.more` holds them by the task's name."""
 
     key: str
     text: ReadText = ""
     answers: tuple[ToldText, ...] = ()
-    boxes: tuple[Corners, ...] = ()  # the regions that it is about
+    boxes: tuple[Corners, ...] = ()  # boxes that the item is about
 
 
 @dataclass(frozen=True)
 class Object:
-    """One thing that is truly there: ground truth, never an input of a model under test."""
+    """One object of the image. Ground truth: never an input of a model under test."""
 
     kind: str
     box: Corners  # of its visible part
     attributes: Mapping[str, str] = field(default_factory=dict)  # such as colour, size, pose
-    visible: float = 1.0  # share of it that nothing covers
-    # Which of MASK_CELLS x MASK_CELLS cells of the box show it: "#" or "."; (): not known.
+    visible: float = 1.0  # share of it that nothing occludes, 0 to 1
+    # MASK_CELLS rows of MASK_CELLS cells of the box: "#" shows the object, "." does not; (): not known.
     mask: tuple[CellRow, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
 class GeneratedCaption:
-    """Where a caption comes from that a model wrote (`diptych augment`); it is one of the record's captions too."""
+    """Origin of a caption that a model wrote (`diptych augment`). The caption itself is among the record's captions."""
 
     text: ToldText
     by: str  # the system and the digest of its weights, such as unified-vlp/3f2a9c01d4e5
-    score: float  # the log-probability that the model gave it
+    score: float  # log-probability under that model
 
 
 @dataclass(frozen=True)
 class Record:
-    """One picture with its words. `key` is unique in a data set, and the same for the same picture."""
+    """One image with its annotations. `key` is unique in a data set, and the same for the same image."""
 
     key: str
     split: str = "train"
@@ -121,37 +121,39 @@ class Record:
     objects: tuple[Object, ...] = field(default=(), metadata=ONE_SOURCE)
     # (subject, relation, object), indices into objects
     relations: tuple[tuple[int, ToldText, int], ...] = field(default=(), metadata=ONE_SOURCE)
-    regions: Annotated[Regions, "regions"] | None = None  # what a detector saw, once extracted
-    generated: tuple[GeneratedCaption, ...] = field(default=(), repr=False)  # which of the captions are a model's
-    # Words of further tasks, by their names.
+    regions: Annotated[Regions, "regions"] | None = None  # what a detector found, once extracted
+    generated: tuple[GeneratedCaption, ...] = field(
+        default=(), repr=False
+    )  # origins of the captions that a model wrote
+    # Items of further tasks, by the task's name.
     more: Mapping[str, tuple[TaskItem, ...]] = field(default_factory=dict, repr=False)
 
     def best_regions(self, most: int) -> "Record":
-        """With so many of its regions, those that the detector is surest of."""
+        """Keep only the `most` regions of highest confidence."""
         return self if self.regions is None else replace(self, regions=self.regions.first(most))
 
     def words(self) -> dict[str, tuple[Any, ...]]:
-        """What there is for models to read, by the name of its field or of its task in `more`."""
+        """All texts that models read, by the name of the field or of the task in `more`."""
         return {name: getattr(self, name) for name in WORDED} | dict(self.more)
 
-    def marked(self, *marks: Mark) -> list[Any]:
-        """All of its values that have one of these marks, in the order of the fields."""
-        found: list[Any] = []
+    def marked(self, *kinds: Mark) -> list[Any]:
+        """All values with one of these marks, in the order of the fields."""
+        values: list[Any] = []
 
         def keep(value: Any) -> Any:
-            found.append(value)
+            values.append(value)
             return value
 
-        self.changed(dict.fromkeys(marks, keep))
-        return found
+        self.changed(dict.fromkeys(kinds, keep))
+        return values
 
     def changed(self, changes: Mapping[Mark, Callable[[Any], Any]]) -> "Record":
-        """The record with each marked value put through the change for its mark."""
+        """Apply to each marked value the change for its mark; unmarked values are kept."""
         changed: Record = _changed(self, Record, frozenset(changes), changes)
         return changed
 
     def joined(self, other: "Record") -> "Record":
-        """Both in one: words behind each other; of the rest, what this record knows comes first."""
+        """Merge two records of one image: texts are concatenated; of other fields, this record's value wins."""
         return replace(self, **dict(self._joined(other)))
 
     def _joined(self, other: "Record") -> Iterator[tuple[str, Any]]:
@@ -165,33 +167,33 @@ class Record:
                 yield one.name, second if first in (None, ()) else first
 
 
-def _changed(value: Any, hint: Any, marks: frozenset[str], changes: Mapping[Any, Callable[[Any], Any]]) -> Any:
-    """`value`, of the type `hint`, with the changes made inside."""
-    if value is None or not _marks(hint) & marks:
+def _changed(value: Any, hint: Any, kinds: frozenset[str], changes: Mapping[Any, Callable[[Any], Any]]) -> Any:
+    """Apply the changes inside a value of type `hint`."""
+    if value is None or not _marks(hint) & kinds:
         return value
     kind, inner = get_origin(hint), get_args(hint)
     if kind is Annotated:
         return changes[hint.__metadata__[0]](value)
     if isinstance(hint, type) and is_dataclass(hint):
-        new = {name: _changed(getattr(value, name), one, marks, changes) for name, one in _parts(hint, marks)}
+        new = {name: _changed(getattr(value, name), one, kinds, changes) for name, one in _parts(hint, kinds)}
         return replace(value, **new)
     if kind is tuple:
         hints = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
-        return tuple(_changed(one, its, marks, changes) for one, its in zip(value, hints, strict=True))
+        return tuple(_changed(one, its, kinds, changes) for one, its in zip(value, hints, strict=True))
     if kind is Mapping:
-        return {name: _changed(one, inner[1], marks, changes) for name, one in value.items()}
-    return _changed(value, next(one for one in inner if one is not type(None)), marks, changes)  # X | None
+        return {name: _changed(one, inner[1], kinds, changes) for name, one in value.items()}
+    return _changed(value, next(one for one in inner if one is not type(None)), kinds, changes)  # X | None
 
 
 @cache
-def _parts(noun: type, marks: frozenset[str]) -> list[tuple[str, Any]]:
-    """The fields of a dataclass that hold such marks, with their types."""
-    return [(name, hint) for name, hint in get_type_hints(noun, include_extras=True).items() if _marks(hint) & marks]
+def _parts(noun: type, kinds: frozenset[str]) -> list[tuple[str, Any]]:
+    """The fields of a dataclass that contain such marks, with their types."""
+    return [(name, hint) for name, hint in get_type_hints(noun, include_extras=True).items() if _marks(hint) & kinds]
 
 
 @cache
 def _marks(hint: Any) -> frozenset[str]:
-    """All marks inside a type."""
+    """All marks inside a type; those inside `Regions` do not count."""
     if get_origin(hint) is Annotated:
         return frozenset(hint.__metadata__)
     noun = isinstance(hint, type) and is_dataclass(hint) and hint is not Regions

@@ -1,4 +1,4 @@
-"""What a detector saw in one picture."""
+"""The regions that a detector found in one image."""
 
 from __future__ import annotations
 
@@ -11,8 +11,21 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 
+def shared_and_union(
+    one: Float[Tensor, "*a 4"], other: Float[Tensor, "*b 4"], edge: float = 0
+) -> tuple[Tensor, Tensor]:
+    """Areas of the intersection and of the union of boxes (x1, y1, x2, y2), broadcast against each other.
+
+    `edge` is added to widths and heights: 1 for boxes in pixels whose ends are included.
+    """
+    sides = torch.minimum(one[..., 2:], other[..., 2:]) - torch.maximum(one[..., :2], other[..., :2]) + edge
+    shared = sides.clamp(min=0).prod(-1)
+    areas = [(boxes[..., 2:] - boxes[..., :2] + edge).prod(-1) for boxes in (one, other)]
+    return shared, areas[0] + areas[1] - shared
+
+
 def iou(one: Sequence[float], other: Sequence[float]) -> float:
-    """Intersection over union of two boxes (x1, y1, x2, y2); 0 where neither has an area."""
+    """Intersection over union of two boxes (x1, y1, x2, y2), 0 to 1; 0 if neither has an area."""
     width = min(one[2], other[2]) - max(one[0], other[0])
     height = min(one[3], other[3]) - max(one[1], other[1])
     shared = max(width, 0.0) * max(height, 0.0)
@@ -22,32 +35,31 @@ def iou(one: Sequence[float], other: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Regions:
-    """The regions of one picture, best first (those of the official detectors as the published files have them). Either
-    `features` or `pixels` is what a model reads.
+    """The regions of one image, most confident first (those of official detectors in the order of the published files).
 
-    `chosen` and `hidden` are two masks, because BERT's 80/10/10 and the papers' 90/10 predict some
-    regions that stay visible.
+    A model reads either `features` or `pixels`. `chosen` and `hidden` are two masks, because BERT's 80/10/10 and the
+    papers' 90/10 schemes predict some regions that stay visible.
     """
 
-    boxes: Float[Tensor, "R 4"]  # corners, fractions of the picture
+    boxes: Float[Tensor, "R 4"]  # corners, fractions of the image
     scores: Float[Tensor, "R"]  # the detector's confidence, 0 to 1
-    size: tuple[int, int]  # width and height of the picture in pixels
+    size: tuple[int, int]  # width and height of the image in pixels
     classes: Float[Tensor, "R C"] | None = None  # the detector's probabilities
     features: Float[Tensor, "R F"] | None = None
     pixels: Float[Tensor, "3 H W"] | None = None
-    whole: Float[Tensor, "whole_size"] | None = None  # the picture's own feature; of size F from most detectors
-    masks: Bool[Tensor, "R m m"] | None = None  # which of the cells of each box show the thing; see `Object.mask`
+    whole: Float[Tensor, "whole_size"] | None = None  # feature of the whole image; of size F from most detectors
+    masks: Bool[Tensor, "R m m"] | None = None  # which cells of each box show the object; see `Object.mask`
     chosen: Bool[Tensor, "R"] | None = None  # predicted by an objective
-    hidden: Bool[Tensor, "R"] | None = None  # not seen by the model
+    hidden: Bool[Tensor, "R"] | None = None  # masked in the model's input
 
     def __len__(self) -> int:
         return self.boxes.shape[0]
 
     def hide(self, hidden: Bool[Tensor, "R"], chosen: Bool[Tensor, "R"] | None = None) -> Regions:
-        """The same regions with some hidden: their pixels blanked where there are pixels, else flagged.
-        Their masks are all true, or the outline would tell what is hidden.
+        """Mark regions as hidden, and `chosen` (default: the hidden ones) as targets. Pixels of hidden boxes are zeroed.
 
-        Box ends are rounded outward, or a line of pixels would leak.
+        Masks of hidden regions become all true, as an outline would reveal the class. Box ends are rounded outward, so
+        that no line of pixels leaks.
         """
         pixels = self.pixels
         if pixels is not None:
@@ -62,36 +74,33 @@ class Regions:
         return replace(self, pixels=pixels, masks=masks, hidden=hidden, chosen=hidden if chosen is None else chosen)
 
     def take(self, rows: Tensor) -> Regions:
-        """Only these regions, in this order (`rows`: indices or a mask)."""
+        """Select regions by indices or by a mask, in this order."""
         per_region = ("boxes", "scores", "classes", "features", "masks", "chosen", "hidden")
         kept = {name: value[rows] for name in per_region if (value := getattr(self, name)) is not None}
         return replace(self, **kept)
 
     def mirrored(self) -> Regions:
-        """With left and right swapped. Features stay as they are: they are not extracted again."""
+        """Swap left and right of boxes, masks and pixels. Features are kept, as they are not extracted again."""
         x1, y1, x2, y2 = self.boxes.unbind(-1)
         turned = {name: value.flip(-1) for name in ("masks", "pixels") if (value := getattr(self, name)) is not None}
         return replace(self, boxes=torch.stack([1 - x2, y1, 1 - x1, y2], -1), **turned)
 
     def widened(self) -> Regions:
-        """Numbers of half precision, as stores keep them, in single."""
+        """Convert float16 tensors, as stores keep them, to float32."""
         halves: dict[str, Any] = {
             name: value.float() for name, value in self.tensors().items() if value.dtype == torch.float16
         }
         return replace(self, **halves) if halves else self
 
     def overlaps(self, box: Sequence[float]) -> Float[Tensor, "R"]:
-        """IoU of each region with a box (corners, fractions of the picture)."""
-        other = torch.tensor(box, dtype=self.boxes.dtype)
-        starts, ends = torch.maximum(self.boxes[:, :2], other[:2]), torch.minimum(self.boxes[:, 2:], other[2:])
-        shared = (ends - starts).clamp(min=0).prod(-1)
-        areas = (self.boxes[:, 2:] - self.boxes[:, :2]).prod(-1) + (other[2:] - other[:2]).prod()
-        return shared / (areas - shared).clamp(min=torch.finfo(shared.dtype).tiny)
+        """IoU of each region with a box (corners, fractions of the image)."""
+        shared, union = shared_and_union(self.boxes, torch.tensor(box, dtype=self.boxes.dtype))
+        return shared / union.clamp(min=torch.finfo(shared.dtype).tiny)
 
     def first(self, count: int) -> Regions:
-        """The best `count`; regions are kept best first."""
+        """The first `count` regions, which are the most confident."""
         return self if len(self) <= count else self.take(torch.arange(count))
 
     def tensors(self) -> dict[str, Tensor]:
-        """What is there, by field name."""
+        """The tensors that are not None, by field name."""
         return {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)}

@@ -1,4 +1,4 @@
-"""One picture and some words about it, ready for an objective: tokens, not yet padded."""
+"""One image and one text about it, as tokens that are not yet padded."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,26 +15,26 @@ IGNORE = -1  # a label where nothing is to be predicted
 
 @dataclass(frozen=True)
 class Sample:
-    """What a loader hands to `Objective.prepare`, and what that hands on to `collate`.
+    """An image and a text: the input of `Objective.prepare`, and its output, which `collate` stacks into a batch.
 
-    `picture` names the picture, so that no objective takes two captions of one picture for a mismatch.
+    `picture` identifies the image, so that two captions of one image are never used as a mismatched pair.
     """
 
     key: str
     picture: str
     regions: Regions | None
-    text: Int[Tensor, "T"]  # what the model reads
-    text_labels: Int[Tensor, "T"] | None = None  # what it must say there; IGNORE elsewhere
-    text_regions: Int[Tensor, "T"] | None = None  # the region a word names (VCR); IGNORE elsewhere
-    target: Int[Tensor, "U"] | None = None  # what a decoder writes, or queries
+    text: Int[Tensor, "T"]  # token ids that the model reads
+    text_labels: Int[Tensor, "T"] | None = None  # token ids to predict there; IGNORE elsewhere
+    text_regions: Int[Tensor, "T"] | None = None  # the region that a word names (VCR); IGNORE elsewhere
+    target: Int[Tensor, "U"] | None = None  # token ids that a decoder reads, or queries
     target_labels: Int[Tensor, "U"] | None = None
     attention: Attention = BIDIRECTIONAL
-    target_start: int = 0  # the place in the sentence of the target's first word, where it is a part of one
+    target_start: int = 0  # position of the target's first word in its sentence, if it is a fragment
     grounded: bool = False  # each word is read as the regions that it attends to (XGPT's IDA)
-    matched: bool = True  # whether text and picture belong together
-    group: str | None = None  # samples that are scored against each other
-    truth: dict[str, Any] = field(default_factory=dict)  # of the task: answers, references
-    seed: int | None = None  # of what the model draws for it while it learns, such as words; None: torch's generator
+    matched: bool = True  # whether text and image belong together
+    group: str | None = None  # samples of the same group are scored against each other
+    truth: dict[str, Any] = field(default_factory=dict)  # the task's ground truth: answers, references
+    seed: int | None = None  # of the model's random draws in training, such as words; None: torch's generator
 
     def __post_init__(self) -> None:
         for name in ("text", "target"):
@@ -42,19 +42,19 @@ class Sample:
             assert labels is None or labels.shape == tokens.shape, (self.key, name)
 
     def __len__(self) -> int:
-        """Positions, without marks: what length bucketing sorts by."""
+        """Number of positions without special tokens, by which the loader buckets samples."""
         return sum(len(x) for x in (self.regions, self.text, self.target) if x is not None)
 
 
 @dataclass(frozen=True)
 class Partners:
-    """The global batch of which a sample is one, where wrong pairs find their other half. Text alone is none of it."""
+    """The samples with images of a global batch, among which mismatched pairs are made."""
 
-    samples: Sequence[Sample]  # their words; `regions` may not be read yet
-    read: Callable[[int], Sample | None]  # one of them with its regions; None where they cannot be read
+    samples: Sequence[Sample]  # with their texts; `regions` may not be loaded yet
+    read: Callable[[int], Sample | None]  # loads one sample with its regions; None if they cannot be read
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> "Partners":
-        """Samples that are all there."""
+        """Partners from samples whose regions are loaded; text alone is left out."""
         pictured = [sample for sample in samples if sample.regions is not None]
         return cls(pictured, pictured.__getitem__)

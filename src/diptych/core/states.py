@@ -10,31 +10,32 @@ from torch import Tensor
 
 @dataclass
 class Stream:
-    """One encoder's states, special tokens ([CLS], [IMG]) included, after each layer; and which positions are there."""
+    """States of one encoder, special tokens ([CLS], [IMG]) included: its input and the output of each layer."""
 
     layers: tuple[Float[Tensor, "B N D"], ...]
-    present: Bool[Tensor, "B N"]
+    present: Bool[Tensor, "B N"]  # False: padding
 
     @property
     def last(self) -> Float[Tensor, "B N D"]:
+        """Output of the last layer."""
         return self.layers[-1]
 
 
 @dataclass
 class States:
-    """Final hidden states, apart by block. Rows of absent regions and words hold rubbish: mask them."""
+    """Final hidden states by block. Rows of absent regions and words are undefined: mask them."""
 
     regions: Float[Tensor, "B R D"]
     text: Float[Tensor, "B T D"]
     target: Float[Tensor, "B U D"] | None = None
     special: dict[str, Float[Tensor, "B D"]] = field(default_factory=dict)  # "cls", "sep", ...
-    unimodal: tuple[Stream, Stream] | None = None  # regions and text before the modalities met
-    joint: tuple[Stream, Stream] | None = None  # regions and text while they met
+    unimodal: tuple[Stream, Stream] | None = None  # regions and text before cross-modal attention
+    joint: tuple[Stream, Stream] | None = None  # regions and text in the cross-modal layers
     written: Stream | None = None  # of a decoder that has read the text (VQA)
-    # Of the input: embedded features ("regions") and "places" of regions, that of the whole ("image"), what pixels gave
-    # ("features").
+    # Input embeddings: "regions" (features of regions), "places" (their boxes), "image" (feature of the whole image),
+    # "features" (computed from pixels).
     embedded: dict[str, Tensor] = field(default_factory=dict)
-    layers: tuple[Tensor, ...] = ()  # all positions after each layer, where asked for: (B, L, D) each
+    layers: tuple[Tensor, ...] = ()  # all positions after each layer, (B, L, D) each; only if the model keeps them
 
 
 @dataclass(frozen=True)

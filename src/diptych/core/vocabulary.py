@@ -1,11 +1,11 @@
-"""What models and objectives must know of a tokeniser: its size and its special tokens."""
+"""The size and the special tokens of a tokeniser, as models and objectives need them."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """How many words there are, and the ids of the special ones. A model is built for one vocabulary."""
+    """The number of tokens and the ids of the special ones. A model is built for one vocabulary."""
 
     size: int  # V
     pad: int
@@ -13,5 +13,5 @@ class Vocabulary:
     cls: int
     sep: int  # also ends a sentence: the papers' [STOP]
     mask: int
-    # Pieces that continue a word; known to objectives, and nothing that a model is built of.
+    # Word pieces that continue a word. Objectives read them; models do not depend on them.
     inner: frozenset[int] = field(default=frozenset(), repr=False, compare=False)
