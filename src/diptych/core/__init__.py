@@ -1,4 +1,4 @@
-"""The types of the whole package: records, samples, batches, regions, states, and the protocols. Read this package first.
+"""The types of the whole package: records, samples, batches, states, and the protocols. Read this package first.
 
 Shapes, in every signature of Diptych:
 

@@ -1,6 +1,6 @@
 """Attention patterns as tables over three blocks of the input: regions, text, target.
 
-A row of the table is the block that attends, a column the block it attends to. A cell says how far:
+A row of the table is the block that attends, a column the block it attends to. A cell gives the reach:
 
     all     every position of that block
     past    positions up to its own number, itself included
@@ -37,7 +37,7 @@ class Attention:
 
 
 BIDIRECTIONAL = Attention("bidirectional", regions=("all", "all", "none"), text=("all", "all", "none"))
-# Unified VLP's seq2seq objective (section 3.2): each word attends to the regions and to the words before it.
+# Unified VLP's seq2seq objective: each word attends to the regions and to the words before it.
 TEXT_AFTER_REGIONS = Attention("text after regions", regions=("all", "none", "none"), text=("all", "past", "none"))
 # An encoder-decoder: the target is written after the encoder has read both (XGPT, TDEN).
 TARGET_AFTER_BOTH = Attention("target after both", regions=("all", "all", "none"), text=("all", "all", "none"))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 def shared_and_union(
-    one: Float[Tensor, "*a 4"], other: Float[Tensor, "*b 4"], edge: float = 0
+    one: Float[Tensor, "*a 4"], other: Float[Tensor, "*b 4"], edge: int = 0
 ) -> tuple[Tensor, Tensor]:
     """Areas of the intersection and of the union of boxes (x1, y1, x2, y2), broadcast against each other.
 
@@ -56,7 +56,7 @@ class Regions:
         return self.boxes.shape[0]
 
     def hide(self, hidden: Bool[Tensor, "R"], chosen: Bool[Tensor, "R"] | None = None) -> Regions:
-        """Mark regions as hidden, and `chosen` (default: the hidden ones) as targets. Pixels of hidden boxes are zeroed.
+        """Mark regions as hidden, and `chosen` (default: the same) as targets. Pixels of hidden boxes are zeroed.
 
         Masks of hidden regions become all true, as an outline would reveal the class. Box ends are rounded outward, so
         that no line of pixels leaks.

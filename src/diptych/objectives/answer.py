@@ -1,4 +1,4 @@
-"""A question is answered by choosing from a list (VQA)."""
+"""Visual question answering as a classification over a list of answers (VQA)."""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -9,21 +9,23 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, StateRequest, States, Vocabulary
+from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, States, Vocabulary
+from diptych.objectives.base import PerSample
 from diptych.objectives.words import Scheme, hide_words
 
 
 @dataclass(frozen=True)
-class AnswerQuestion:
-    """Cross-entropy against soft targets, `truth["answer_scores"]`: {answer: score}.
+class AnswerQuestion(PerSample):
+    """Cross-entropy against the soft targets `truth["answer_scores"]`: {answer: score in 0 to 1}.
 
-    binary   each answer by itself, summed over answers: the "mean times 3129" of Unified VLP and of both codes
-    softmax  answers against each other, targets scaled to a sum of 1 (VL-BERT's paper); learns sooner from little
+    binary   each answer by itself, summed over answers. Equals the "mean times 3129" of Unified VLP and of both codes
+    softmax  a softmax over answers, with targets scaled to a sum of 1 (VL-BERT, section 4.2.2). Learns faster from
+             little data
     """
 
     vocabulary: Vocabulary
-    # The authors' fine-tuning hides one word of every question, by accident of max(1, ...), and keeps it because it
-    # "works better" (modeling.py:1141). Off, as in the paper.
+    # The authors' fine-tuning masks one word of every question, an accident of max(1, ...) that they keep because it
+    # "works better" (Unified VLP's modeling.py:1141). Off, as in the paper.
     mask_one_word: bool = False
     scheme: Scheme = (0.8, 0.1, 0.1)
     form: Literal["binary", "softmax"] = "binary"
@@ -33,36 +35,32 @@ class AnswerQuestion:
     heads: ClassVar = frozenset({"answer"})
     changes: ClassVar = "input"
 
-    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        return [replace(s, attention=BIDIRECTIONAL, text=self._words(s, rng)) for s in samples]
-
-    def _words(self, sample: Sample, rng: Random) -> Tensor:
-        if not self.mask_one_word:
-            return sample.text
-        return hide_words(sample.text, [[rng.randrange(len(sample.text))]], self.vocabulary, self.scheme, rng)
+    def prepare_one(self, sample: Sample, rng: Random) -> Sample:
+        text = sample.text
+        if self.mask_one_word:
+            text = hide_words(text, [[rng.randrange(len(text))]], self.vocabulary, self.scheme, rng)
+        return replace(sample, attention=BIDIRECTIONAL, text=text)
 
     def count(self, batch: Batch) -> Tensor:
+        """Number of questions with known answers."""
         return torch.tensor(sum("answer_scores" in truth for truth in batch.truths))
-
-    def request(self, batch: Batch) -> StateRequest:
-        return StateRequest(heads=frozenset({"answer"}))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         scores: Tensor = model.heads["answer"](states).float()
-        if scores.dim() == 3:  # two classifiers (TDEN's code), each asked by itself: their losses are added
+        if scores.dim() == 3:  # two classifiers (TDEN's code), whose losses are added
             return torch.stack([self._cost(one, batch) for one in scores.unbind(1)]).sum()
         return self._cost(scores, batch)
 
     def _cost(self, scores: Float[Tensor, "B A"], batch: Batch) -> Tensor:
-        wanted, asked = torch.zeros(scores.shape, dtype=scores.dtype), torch.zeros(len(scores), 1, dtype=scores.dtype)
+        wanted, known = torch.zeros(scores.shape, dtype=scores.dtype), torch.zeros(len(scores), 1, dtype=scores.dtype)
         for row, truth in enumerate(batch.truths):
             if "answer_scores" in truth:
-                asked[row] = 1
+                known[row] = 1
                 for answer, score in truth["answer_scores"].items():
                     wanted[row, int(answer)] = score
-        # Written here and sent at once: a GPU would be given a kernel for each number.
-        wanted, asked = (told.to(scores.device, non_blocking=True) for told in (wanted, asked))
+        # Filled on the CPU and sent at once: on a GPU each number would launch a kernel.
+        wanted, known = (values.to(scores.device, non_blocking=True) for values in (wanted, known))
         if self.form == "binary":
-            return F.binary_cross_entropy_with_logits(scores, wanted, weight=asked, reduction="sum")
+            return F.binary_cross_entropy_with_logits(scores, wanted, weight=known, reduction="sum")
         shares = wanted / wanted.sum(-1, keepdim=True).clamp(min=torch.finfo(wanted.dtype).tiny)
         return F.cross_entropy(scores, shares, reduction="sum")

@@ -1,4 +1,4 @@
-"""Texts that are scored against each other for one picture, and the regions at which their words point."""
+"""Candidate texts of one image that are scored against each other, and the regions that their words name."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,13 +9,13 @@ from torch import Tensor
 
 from diptych.core import BIDIRECTIONAL, IGNORE, Regions, Sample
 
-SAME = 0.99  # IoU from which on a region is the thing itself, up to rounding
-SHOWN = 0.3  # IoU from which on a detected region counts as showing a thing; the papers do not say
+SAME = 0.99  # IoU above which a region is the object itself, up to rounding
+SHOWN = 0.3  # IoU above which a detected region shows an object; the papers give no number
 
 
 @dataclass(frozen=True)
 class NamedThing:
-    """A word that names a thing: its place in the text, the thing's number and true box."""
+    """A word that names an object: its position in the text, the object's number and true box."""
 
     place: int
     thing: int
@@ -24,14 +24,14 @@ class NamedThing:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One of several texts about a picture, with the regions that it names."""
+    """One of several texts about an image, with the objects that it names."""
 
     text: Int[Tensor, "T"]
     named: tuple[NamedThing, ...] = ()
 
 
 def split_candidates(sample: Sample) -> list[Sample]:
-    """A sample for each of `truth["candidates"]`, in one group; the right one (`truth["right"]`) is `matched`."""
+    """Make a sample of each of `truth["candidates"]`, all in one group; number `truth["right"]` is `matched`."""
     candidates, right = sample.truth["candidates"], sample.truth["right"]
     return [
         replace(
@@ -49,7 +49,7 @@ def split_candidates(sample: Sample) -> list[Sample]:
 
 
 def pointed(candidate: Candidate, regions: Regions | None) -> Int[Tensor, "T"] | None:
-    """The region of each word; None where no word names anything."""
+    """The region that each word names, IGNORE elsewhere; None if no word names anything."""
     if not candidate.named or regions is None:
         return None
     places = torch.full_like(candidate.text, IGNORE)
@@ -59,10 +59,10 @@ def pointed(candidate: Candidate, regions: Regions | None) -> Int[Tensor, "T"] |
 
 
 def region_of(thing: int, box: Sequence[float], regions: Regions) -> int:
-    """The region that shows a thing, or IGNORE.
+    """The number of the region that shows an object, or IGNORE.
 
-    By number where the regions are the objects themselves (given boxes), else the one that overlaps its box most, by an
-    IoU of SHOWN at least.
+    If the regions are the objects themselves (given boxes), it is the object's number. Else it is the region with the
+    greatest IoU with the object's box, if that is at least SHOWN.
     """
     if not len(regions):
         return IGNORE

@@ -1,4 +1,4 @@
-"""Which of several texts is right for a picture (VCR's answers and rationales)."""
+"""Multiple choice: which of several texts is right for an image (VCR's answers and rationales)."""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -9,18 +9,19 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from diptych.core import Batch, Capability, Model, Sample, StateRequest, States
+from diptych.core import Batch, Capability, Model, Sample, States
+from diptych.objectives.base import PerSample
 from diptych.objectives.candidates import split_candidates
 from diptych.objectives.retrieval import group_sizes
 
 
 @dataclass(frozen=True)
-class ChooseText:
-    """A sample with `truth["candidates"]` becomes one for each of them; the head "choice" scores each.
+class ChooseText(PerSample):
+    """Split each sample into one per text of `truth["candidates"]`; the head "choice" scores each.
 
-    softmax  the candidates against each other (VL-BERT's paper, section 4.2.1; TDEN's code)
-    sigmoid  each by itself (VL-BERT's code, CLASSIFIER_SIGMOID)
-    It comes before objectives that hide, so that each candidate is hidden in its own way.
+    softmax  cross-entropy over the candidates (VL-BERT, section 4.2.1; TDEN's code)
+    sigmoid  binary cross-entropy of each candidate (VL-BERT's code, CLASSIFIER_SIGMOID)
+    Put it before objectives that mask, so that each candidate is masked independently.
     """
 
     form: Literal["softmax", "sigmoid"] = "softmax"
@@ -38,17 +39,14 @@ class ChooseText:
         ]
 
     def count(self, batch: Batch) -> Tensor:
-        """Questions, or candidates."""
+        """Number of questions (softmax) or of candidates (sigmoid)."""
         return torch.tensor(len(group_sizes(batch)) if self.form == "softmax" else len(batch))
-
-    def request(self, batch: Batch) -> StateRequest:
-        return StateRequest(heads=frozenset({"choice"}))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         scores: Tensor = model.heads["choice"](states).float().reshape(len(batch))
         if self.form == "sigmoid":
             return F.binary_cross_entropy_with_logits(scores, batch.matched.to(scores), reduction="sum")
         sizes = group_sizes(batch)
-        of_group = pad_sequence(list(torch.split(scores, sizes)), batch_first=True, padding_value=-torch.inf)
+        by_group = pad_sequence(list(torch.split(scores, sizes)), batch_first=True, padding_value=-torch.inf)
         right = pad_sequence(list(torch.split(batch.matched, sizes)), batch_first=True).to(torch.uint8).argmax(1)
-        return F.cross_entropy(of_group, right, reduction="sum")
+        return F.cross_entropy(by_group, right, reduction="sum")

@@ -1,19 +1,19 @@
-"""In which class a sentence about a picture is (NLVR's two, visual entailment's three)."""
+"""Classification of a sentence about an image (NLVR's two classes, visual entailment's three)."""
 
-from dataclasses import dataclass, replace
-from random import Random
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, StateRequest, States
+from diptych.core import Batch, Capability, Model, States
+from diptych.objectives.base import PerSample
 from diptych.runtime.devices import to_device
 
 
 @dataclass(frozen=True)
-class ClassifyStatement:
+class ClassifyStatement(PerSample):
     """Cross-entropy over the classes of the head; `truth["class"]` is the number of the right one."""
 
     head: str = "nlvr"
@@ -26,14 +26,8 @@ class ClassifyStatement:
     def heads(self) -> frozenset[str]:
         return frozenset({self.head})
 
-    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        return [replace(sample, attention=BIDIRECTIONAL) for sample in samples]
-
     def count(self, batch: Batch) -> Tensor:
         return torch.tensor(len(batch))
-
-    def request(self, batch: Batch) -> StateRequest:
-        return StateRequest(heads=self.heads)
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         scores: Tensor = model.heads[self.head](states).float()

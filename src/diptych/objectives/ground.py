@@ -1,23 +1,23 @@
-"""Which region an expression means (RefCOCO+)."""
+"""Referring expressions: the region that an expression means (RefCOCO+)."""
 
-from dataclasses import dataclass, replace
-from random import Random
+from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, StateRequest, States
+from diptych.core import Batch, Capability, Model, StateRequest, States
+from diptych.core.regions import shared_and_union
+from diptych.objectives.base import PerSample
 from diptych.runtime.devices import to_device
 
 
 @dataclass(frozen=True)
-class GroundExpression:
-    """Each region by itself: is it the one? It is where it overlaps `truth["box"]` by more than `overlap`.
+class GroundExpression(PerSample):
+    """Binary cross-entropy of each region: a region is right if its IoU with `truth["box"]` is above `overlap`.
 
-    VL-BERT, section 4.2.3. A picture in which no region does teaches nothing and is left out.
+    VL-BERT, section 4.2.3. Images without a right region have no targets.
     """
 
     overlap: float = 0.5  # IoU
@@ -27,25 +27,16 @@ class GroundExpression:
     heads: ClassVar = frozenset({"region_score"})
     changes: ClassVar = "nothing"
 
-    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        return [replace(sample, attention=BIDIRECTIONAL) for sample in samples]
-
-    def count(self, batch: Batch) -> Tensor:
-        """Regions that are asked about."""
-        return self.request(batch).mask.sum()
-
     def request(self, batch: Batch) -> StateRequest:
         return StateRequest(regions=batch.regions_present & self.right(batch).any(1, keepdim=True))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        right, asked = self.right(batch), batch.where(self.name, self.request)
-        scores: Tensor = model.heads["region_score"](states.regions[asked]).float().reshape(-1)
-        return F.binary_cross_entropy_with_logits(scores, right[asked].to(scores), reduction="sum")
+        right, places = self.right(batch), batch.where(self.name, self.request)
+        scores: Tensor = model.heads["region_score"](states.regions[places]).float().reshape(-1)
+        return F.binary_cross_entropy_with_logits(scores, right[places].to(scores), reduction="sum")
 
     def right(self, batch: Batch) -> Bool[Tensor, "B R"]:
+        """The regions that overlap the true box enough."""
         truths = to_device([truth["box"] for truth in batch.truths], batch.boxes.device)[:, None]
-        starts = torch.maximum(batch.boxes[..., :2], truths[..., :2])
-        ends = torch.minimum(batch.boxes[..., 2:], truths[..., 2:])
-        shared = (ends - starts).clamp(min=0).prod(-1)
-        areas = (batch.boxes[..., 2:] - batch.boxes[..., :2]).prod(-1) + (truths[..., 2:] - truths[..., :2]).prod(-1)
-        return (shared > self.overlap * (areas - shared)) & batch.regions_present
+        shared, union = shared_and_union(batch.boxes, truths)
+        return (shared > self.overlap * union) & batch.regions_present

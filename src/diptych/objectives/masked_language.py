@@ -1,4 +1,4 @@
-"""Some words are hidden and have to be guessed (the papers' MLM; both objectives of Unified VLP)."""
+"""Masked language modelling (the papers' MLM; both objectives of Unified VLP)."""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -21,34 +21,35 @@ from diptych.core import (
     States,
     Vocabulary,
 )
+from diptych.objectives.base import PerSample
 from diptych.objectives.words import Scheme, hide_words, mean_by_sample, whole_words, with_least, word_losses
 
 
 @dataclass(frozen=True)
-class MaskedLanguage:
-    """The defaults are Unified VLP's; the paper alternates between its two objectives, sample by sample.
+class MaskedLanguage(PerSample):
+    """Cross-entropy of masked words. The defaults are Unified VLP's, which draws one of two attentions per sample.
 
-    The [SEP] that ends a text can be hidden too: that is how the end of a caption is learnt. The number of hidden words
-    is min(most, max(at_least, round(rate * words))), [SEP] not counted.
+    The number of masked tokens is min(most, max(at_least, round(rate * words))), where [SEP] is not among the words.
+    The [SEP] that ends a text may be masked too: so a model learns where captions end.
     """
 
     vocabulary: Vocabulary
     rate: float = 0.15
-    most: int | None = None  # the code's --max_pred, 3
+    most: int | None = None  # masked tokens at most; --max_pred of Unified VLP's code, 3
     at_least: int = 1
     scheme: Scheme = (0.8, 0.1, 0.1)
     attention: tuple[tuple[Attention, float], ...] = ((TEXT_AFTER_REGIONS, 0.75), (BIDIRECTIONAL, 0.25))
-    # ImageBERT: a mismatched caption is not guessed from its picture. Its words are hidden all the same, or a [MASK]
-    # would tell which pairs match.
+    # No targets in mismatched pairs (ImageBERT, section 4.3). Their words are masked all the same, or a [MASK] would
+    # reveal which pairs match.
     only_matched: bool = False
-    drop_worst: float = 0.0  # this share of a part, the samples with the greatest loss, is left out; one is kept
+    drop_worst: float = 0.0  # share of a micro-batch's samples, those of greatest loss, to leave out; one is kept
     label_smoothing: float = 0.0
-    hides_end: bool = True  # whether the final [SEP] may be chosen; where a decoder learns the end, it need not be
-    by_chance: bool = False  # each piece by itself with chance `rate`, but `at_least` of them (UNITER's code)
-    whole_words: bool = False  # each word by itself with chance `rate`, all of its pieces alike (VL-BERT's code)
-    by_sample: bool = False  # a mean over samples of their means (VL-BERT's code, NORM_IN_BATCH_FIRST)
-    alone: bool = False  # without the picture: pre-training on text
-    of: Literal["all", "pictured", "alone"] = "all"  # texts: of pictures, or those that stand alone (VL-BERT's corpus)
+    hides_end: bool = True  # whether the final [SEP] may be masked; not needed if a decoder learns the end
+    by_chance: bool = False  # each token independently with probability `rate`, but `at_least` of them (UNITER's code)
+    whole_words: bool = False  # each word with probability `rate`, all of its pieces together (VL-BERT's code)
+    by_sample: bool = False  # mean over samples of each sample's mean (VL-BERT's code, NORM_IN_BATCH_FIRST)
+    alone: bool = False  # drop the image: pre-training on text
+    of: Literal["all", "pictured", "alone"] = "all"  # texts: all, those with an image, or without (VL-BERT's corpus)
     name: str = "masked_language"
 
     heads: ClassVar = frozenset({"word"})
@@ -61,12 +62,10 @@ class MaskedLanguage:
         return frozenset({"text", *({"alone"} if alone else ()), *({"text after regions"} if written else ())})
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        return [self._hide(s, rng) if self._reads(s.regions is None) else s for s in samples]
+        own = [self.of == "all" or (s.regions is None) == (self.of == "alone") for s in samples]
+        return [self.prepare_one(s, rng) if its else s for s, its in zip(samples, own, strict=True)]
 
-    def _reads(self, alone: bool) -> bool:
-        return self.of == "all" or alone == (self.of == "alone")
-
-    def _hide(self, sample: Sample, rng: Random) -> Sample:
+    def prepare_one(self, sample: Sample, rng: Random) -> Sample:
         if self.alone:
             sample = replace(sample, regions=None)
         tables, weights = zip(*self.attention, strict=True)
@@ -80,10 +79,10 @@ class MaskedLanguage:
         return replace(sample, attention=attention, text=hidden, text_labels=labels)
 
     def _choose(self, text: Tensor, rng: Random) -> list[list[int]]:
-        """The places of each word that is chosen, or of a piece alone."""
+        """The positions of the tokens to mask, grouped by word; one token each unless `whole_words`."""
         if self.whole_words:
             return [word for word in whole_words(text, self.vocabulary) if rng.random() < self.rate]
-        ends = len(text) > 0 and int(text[-1]) == self.vocabulary.sep  # a corpus runs on, and its texts do not end
+        ends = len(text) > 0 and int(text[-1]) == self.vocabulary.sep  # texts cut from a running corpus do not end
         places = len(text) - (ends and not self.hides_end)
         if self.by_chance:
             drawn = torch.tensor([rng.random() < self.rate for _ in range(places)], dtype=torch.bool)
@@ -91,11 +90,12 @@ class MaskedLanguage:
         return [[place] for place in rng.sample(range(places), min(self.how_many(len(text)), places))]
 
     def how_many(self, length: int) -> int:
-        """Of a text of `length` tokens, the final [SEP] included."""
+        """Number of tokens to mask in a text of `length` tokens, the final [SEP] included."""
         wanted = max(self.at_least, round(self.rate * (length - 1)))
         return min(wanted, length if self.most is None else self.most, length)
 
     def count(self, batch: Batch) -> Tensor:
+        """Number of targets, or of samples with targets."""
         chosen = self.request(batch).mask
         return chosen.any(1).sum() if self.by_sample else chosen.sum()
 
@@ -111,7 +111,7 @@ class MaskedLanguage:
         return self._without_worst(losses, batch) if self.drop_worst else losses.sum()
 
     def _labels(self, batch: Batch) -> Int[Tensor, "B T"]:
-        """Nothing is asked of the texts that are another objective's."""
+        """The labels of this objective's texts (`of`); IGNORE in all others."""
         if self.of == "all":
             return batch.text_labels
         alone = ~batch.regions_present.any(1)
@@ -119,9 +119,9 @@ class MaskedLanguage:
         return batch.text_labels.masked_fill(~own[:, None], IGNORE)
 
     def _without_worst(self, losses: Tensor, batch: Batch) -> Tensor:
-        """The kept sum, scaled so that sum / count is the mean over what was kept (the code's drop_worst_ratio).
+        """Sum over the kept samples, scaled so that sum / count is their mean (drop_worst_ratio of Unified VLP's code).
 
-        Which samples are the worst is known after the forward pass only, and the count must be known before.
+        The scaling is needed because the count must be known before the forward pass.
         """
         chosen = self._labels(batch) != IGNORE
         per_sample = losses.new_zeros(chosen.shape).masked_scatter(chosen, losses).sum(1)

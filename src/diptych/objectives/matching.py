@@ -1,4 +1,4 @@
-"""Whether a text belongs to a picture (ImageBERT's ITM; VL-BERT's sentence-image relation)."""
+"""Image-text matching (ImageBERT's ITM; VL-BERT's sentence-image relation)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,22 +11,26 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Partners, Sample, StateRequest, States
+from diptych.objectives.base import PerSample
 
+Negative = Literal["captions", "pictures"]  # what a mismatched pair takes from another sample
 Negatives = Literal["captions", "pictures", "both"]
+_KINDS: tuple[Negative, ...] = ("captions", "pictures")
 
 
 @dataclass(frozen=True)
-class ImageTextMatching:
-    """Some pairs of the batch are broken, and the head "match" tells which.
+class ImageTextMatching(PerSample):
+    """Binary cross-entropy of the head "match" on matched and mismatched pairs (ImageBERT, section 4.3, Task 4).
 
-    negatives  what a broken pair gets from another: its caption, its picture, or either with even chances (ImageBERT:
-               "negative sentences for each image" and "negative images for each sentence")
-    adds       one wrong pair of each kind beside every right one, in the place of a share `rate` of wrong ones
-    Never within one picture, and never a caption of the same words: those would be right. Text alone is not
-    asked. It prepares before anything is hidden, so that what is hidden is of the pair that is read.
+    negatives  what a mismatched pair takes from another sample: its caption, its image, or either with equal
+               probability (ImageBERT has negative sentences for each image and negative images for each sentence)
+    adds       add one mismatched pair of each kind to every matched one, instead of replacing the share `rate`
+
+    Two captions of one image, or captions of the same words, never make a mismatched pair. Text alone has no target.
+    Put it before objectives that mask, so that they mask the pair that is read.
     """
 
-    rate: float = 0.5  # of the pairs that are broken
+    rate: float = 0.5  # share of mismatched pairs
     negatives: Negatives = "both"
     adds: bool = False
     name: str = "matching"
@@ -45,7 +49,7 @@ class ImageTextMatching:
         return [pair for sample in read for pair in (sample, *self._wrong(sample, rng, partners))]
 
     def _wrong(self, sample: Sample, rng: Random, partners: Partners) -> Iterator[Sample]:
-        """One of each kind, where the batch has another that will do."""
+        """One mismatched pair of each kind, if the batch has a sample for it."""
         for negative in _KINDS if self.negatives == "both" else (self.negatives,):
             if sample.regions is not None:
                 yield from islice(wrong_pairs(sample, negative, rng, partners), 1)
@@ -56,9 +60,6 @@ class ImageTextMatching:
         negative = self.negatives if self.negatives != "both" else rng.choice(_KINDS)
         return next(wrong_pairs(sample, negative, rng, partners), sample)
 
-    def count(self, batch: Batch) -> Tensor:
-        return self.request(batch).mask.sum()
-
     def request(self, batch: Batch) -> StateRequest:
         return StateRequest(samples=batch.regions_present.any(1), heads=frozenset({"match"}))
 
@@ -68,14 +69,11 @@ class ImageTextMatching:
         return F.binary_cross_entropy_with_logits(scores, batch.matched[pictured].to(scores), reduction="sum")
 
 
-_KINDS: tuple[Literal["captions", "pictures"], ...] = ("captions", "pictures")
+def wrong_pairs(own: Sample, negative: Negative, rng: Random, partners: Partners) -> Iterator[Sample]:
+    """Mismatched pairs in random order: `own` with the caption or the image of another sample.
 
-
-def wrong_pairs(
-    own: Sample, negative: Literal["captions", "pictures"], rng: Random, partners: Partners
-) -> Iterator[Sample]:
-    """Pairs that do not belong together, in an order drawn: the caption, or the picture, is another's, of another
-    picture and with other words. A picture is read when it is its turn, and passed over where it cannot be."""
+    The other sample has another image and other words. Images are read one at a time; unreadable ones are skipped.
+    """
     for number in _shuffled(len(partners.samples), rng):
         other = partners.samples[number]
         if other.picture == own.picture or torch.equal(other.text, own.text):
@@ -88,7 +86,7 @@ def wrong_pairs(
 
 
 def _shuffled(count: int, rng: Random) -> Iterator[int]:
-    """The numbers below `count`, drawn one by one as they are asked for (Fisher and Yates)."""
+    """A random permutation of the numbers below `count`, drawn lazily (Fisher and Yates)."""
     moved: dict[int, int] = {}
     for last in reversed(range(count)):
         at = rng.randint(0, last)

@@ -1,4 +1,4 @@
-"""A loss as formulas write it: summed over what is asked of a pair."""
+"""Losses normalised by pairs instead of by targets, as the papers' formulas have it."""
 
 from dataclasses import dataclass
 from random import Random
@@ -10,8 +10,9 @@ from diptych.core import Batch, Capability, Model, Objective, Sample, StateReque
 
 @dataclass(frozen=True)
 class SummedByPair:
-    """An objective whose loss is a sum over what is asked of a pair, and a mean over pairs that belong together, as
-    XGPT's Eqs. 2 to 4 and ImageBERT's section 4.3 have it; by itself it is a mean over all that is asked of a batch.
+    """Wrap an objective: its loss becomes a sum over the targets of a pair and a mean over matched pairs.
+
+    XGPT, Eqs. 2 to 4; ImageBERT, section 4.3. Unwrapped, losses are means over all targets of a batch.
     """
 
     objective: Objective
@@ -36,7 +37,7 @@ class SummedByPair:
         return self.objective.prepare(samples, rng)
 
     def count(self, batch: Batch) -> Tensor:
-        """Pairs, also those of which nothing is asked: the loss does not depend on how a batch is cut."""
+        """Number of matched pairs, those without targets included: so the loss does not depend on micro-batches."""
         return batch.matched.sum()
 
     def request(self, batch: Batch) -> StateRequest:

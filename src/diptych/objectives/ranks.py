@@ -1,4 +1,4 @@
-"""What an objective that compares the samples of a batch needs of the other processes' batches."""
+"""Rows of all processes, for objectives that compare the samples of a batch."""
 
 from typing import Any
 
@@ -7,19 +7,19 @@ from jaxtyping import Float
 from torch import Tensor, distributed
 from torch.nn import functional as F
 
-_own_group: list[tuple[Any, Any]] = []  # the process group of a run, and ours over the same processes
+_own_group: list[tuple[Any, Any]] = []  # a run's process group, and our own over the same processes
 
 
 def of_all_ranks(own: Float[Tensor, "n S"]) -> tuple[Float[Tensor, "N S"], slice]:
-    """The rows of all processes, in the order of ranks, and which are this one's. Gradients go back to their owners.
+    """Gather the rows of all processes in rank order, and the slice of this process. Gradients go to their owners.
 
-    Alone, and where no gradient is wanted (validation, when each process may have the same batch), the rows are
-    this process's alone. Every process has to call it.
+    With one process, or without gradients (validation, where each process may have the same batch), only this
+    process's rows are returned. Every process must call it.
     """
     if not (distributed.is_available() and distributed.is_initialized() and torch.is_grad_enabled()):
         return own, slice(0, len(own))
     world, rank = distributed.get_world_size(), distributed.get_rank()
-    group, sizes = _group(), torch.zeros(world, dtype=torch.long)  # on the CPU: its numbers are wanted here
+    group, sizes = _group(), torch.zeros(world, dtype=torch.long)  # on the CPU, as its numbers are read here
     sizes[rank] = len(own)
     distributed.all_reduce(sizes, group=group)
     counts = sizes.tolist()
@@ -30,7 +30,7 @@ def of_all_ranks(own: Float[Tensor, "n S"]) -> tuple[Float[Tensor, "N S"], slice
 
 
 class _Sum(torch.autograd.Function):
-    """The sum over processes, whose gradient is the sum of their gradients."""
+    """Sum over processes; the gradient is summed over processes too."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, group: Any) -> Tensor:
@@ -47,7 +47,7 @@ class _Sum(torch.autograd.Function):
 
 
 def _group() -> Any:
-    """A group of our own: DDP sends gradients while backward still runs, and the two must not wait for each other."""
+    """A process group of our own: DDP sends gradients during backward, and the two must not wait for each other."""
     world = distributed.group.WORLD
     if not _own_group or _own_group[0][0] is not world:
         _own_group[:] = [(world, distributed.new_group())]

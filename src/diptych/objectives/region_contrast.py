@@ -1,4 +1,7 @@
-"""A hidden region has to be told from the other hidden ones: a pretext that Unified VLP's code keeps switched off."""
+"""Contrastive region prediction: distinguish a hidden region from the other hidden ones of its image.
+
+Unified VLP's code has this pretext task and keeps it switched off.
+"""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -7,28 +10,26 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from diptych.core import Batch, Capability, Model, Sample, StateRequest, States
+from diptych.core import Batch, Capability, Model, Sample, States
+from diptych.objectives.base import PerSample
 
 
 @dataclass(frozen=True)
-class RegionContrast:
-    """The place of a hidden region plus the pooled [CLS] must be most like its own embedding (modeling.py:1111).
+class RegionContrast(PerSample):
+    """Cross-entropy over hidden regions: place plus pooled [CLS] must match the region's own embedding.
 
-    For `hidden_regions=official`, where a hidden region keeps neither in the input, and both here. A picture counts
-    once, as the mean over its hidden regions.
+    Unified VLP's modeling.py:1111. It needs `hidden_regions=official`, where the input of a hidden region has neither
+    feature nor place; here both are compared. The loss of an image is the mean over its hidden regions.
     """
 
-    rate: float = 0.3
+    rate: float = 0.3  # share of the regions that are hidden
     name: str = "region_contrast"
 
     needs: ClassVar[frozenset[Capability]] = frozenset({"regions", "hidden embeddings"})
     heads: ClassVar = frozenset({"pooler"})
     changes: ClassVar = "input"
 
-    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        return [self._hide(sample, rng) for sample in samples]
-
-    def _hide(self, sample: Sample, rng: Random) -> Sample:
+    def prepare_one(self, sample: Sample, rng: Random) -> Sample:
         if sample.regions is None:
             return sample
         count = len(sample.regions)
@@ -37,16 +38,14 @@ class RegionContrast:
         return replace(sample, regions=sample.regions.hide(hidden))
 
     def count(self, batch: Batch) -> Tensor:
+        """Number of images with hidden regions."""
         return batch.chosen.any(1).sum()
-
-    def request(self, batch: Batch) -> StateRequest:
-        return StateRequest(heads=frozenset({"pooler"}))
 
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
         chosen = batch.chosen
-        asked = states.embedded["places"] + model.heads["pooler"](states.special["cls"])[:, None]
-        likeness = (asked @ states.embedded["regions"].transpose(1, 2)).float()
-        likeness = likeness.masked_fill(~chosen[:, None], -torch.inf).masked_fill(~chosen.any(1)[:, None, None], 0)
-        own = likeness.log_softmax(-1).diagonal(dim1=1, dim2=2).masked_fill(~chosen, 0)
+        queries = states.embedded["places"] + model.heads["pooler"](states.special["cls"])[:, None]
+        scores = (queries @ states.embedded["regions"].transpose(1, 2)).float()
+        scores = scores.masked_fill(~chosen[:, None], -torch.inf).masked_fill(~chosen.any(1)[:, None, None], 0)
+        own = scores.log_softmax(-1).diagonal(dim1=1, dim2=2).masked_fill(~chosen, 0)
         total: Tensor = -(own.sum(1) / chosen.sum(1).clamp(min=1)).sum()
         return total

@@ -1,4 +1,4 @@
-"""Which update a step makes."""
+"""The schedule of updates: which one each optimizer step makes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from diptych.runtime.errors import RecipeError
 class Schedule:
     """Updates with their weights.
 
-    together   there is one update, and each step makes it
-    in turn    one after the other, a step each (XGPT); what a loss weighs, its update says (`OneForward.weights`)
-    sampled    drawn with these weights, step by step
+    together   one update, made in each step
+    in turn    one after the other, a step each (XGPT). Losses are weighted within their updates (`OneForward.weights`)
+    sampled    one drawn per step, with probability proportional to its weight
     """
 
     updates: Sequence[tuple[Update, float]]
     order: Literal["together", "in turn", "sampled"] = "together"
-    seed: int = 0  # of what is sampled
+    seed: int = 0  # of the sampling
 
     def __post_init__(self) -> None:
         if not self.updates:
@@ -32,15 +32,14 @@ class Schedule:
                 f"{len(self.updates)} updates cannot be made together, each prepares a batch of its own; put their "
                 'objectives into one OneForward, or choose order "in turn" or "sampled"'
             )
-        if self.order == "in turn" and any(weight != 1 for _, weight in self.updates):
+        weights = [weight for _, weight in self.updates]
+        if self.order == "in turn" and any(weight != 1 for weight in weights):
             raise RecipeError("updates in turn are all made as often: set 1, and the weight of a loss in its update")
-        if self.order == "sampled" and (
-            min(weight for _, weight in self.updates) < 0 or not any(weight for _, weight in self.updates)
-        ):
+        if self.order == "sampled" and (min(weights) < 0 or not any(weights)):
             raise RecipeError("the weights of sampled updates must not be negative, and one must be above 0")
 
     def at(self, step: int) -> Update:
-        """A pure function of (seed, step), so that every rank and every resumed run agrees."""
+        """The update of a step: a pure function of (seed, step), so that all ranks and resumed runs agree."""
         updates, weights = zip(*self.updates, strict=True)
         if self.order == "sampled":
             (drawn,) = Random(f"{self.seed}/{step}").choices(updates, weights)
@@ -51,8 +50,10 @@ class Schedule:
 
     @property
     def first(self) -> "Schedule":
-        """By what a run is judged: of updates in turn or drawn, the first that is made at all. The losses of the others
-        may have another unit."""
+        """The schedule by whose losses a run is judged: only the first update of nonzero weight, unless `together`.
+
+        Losses of other updates may have other units.
+        """
         if self.order == "together":
             return self
         return Schedule((next((update, 1.0) for update, weight in self.updates if weight),))
@@ -68,7 +69,7 @@ class Schedule:
 
     @property
     def compares_pairs(self) -> bool:
-        """Whether a text is compared with all pictures of its batch, so that the batch's size counts."""
+        """True if texts are compared with all images of their batch, so that the batch size matters."""
         return any(isinstance(objective, Similarity) for objective in self.objectives)
 
     @property
@@ -76,12 +77,11 @@ class Schedule:
         return frozenset().union(*(objective.heads for objective in self.objectives))
 
     def check(self, provides: frozenset[Capability], model: str) -> None:
-        """Refuse, before any file is read, what the model cannot do."""
-        asked = [(", ".join(o.name for o in update.objectives), update.needs) for update, _ in self.updates]
-        asked += [(objective.name, objective.needs) for objective in self.objectives]
-        for name, needs in asked:
-            missing = sorted(needs - provides)
-            if missing:
+        """Raise RecipeError, before any file is read, if the model lacks a capability that the schedule needs."""
+        needed = [(", ".join(o.name for o in update.objectives), update.needs) for update, _ in self.updates]
+        needed += [(objective.name, objective.needs) for objective in self.objectives]
+        for name, needs in needed:
+            if missing := sorted(needs - provides):
                 has = ", ".join(sorted(provides))
                 raise RecipeError(
                     f"{name} needs {' and '.join(missing)}, and {model} provides {has}; "
@@ -90,5 +90,5 @@ class Schedule:
 
 
 def together(*objectives: Objective) -> Schedule:
-    """All objectives on one forward pass."""
+    """A schedule of one update, in which all objectives share one forward pass."""
     return Schedule(((OneForward(objectives), 1.0),))

@@ -1,4 +1,4 @@
-"""Two passes over a batch: the second reads the model's own guesses where the first read [MASK] (TDEN, Fig. 3)."""
+"""Scheduled sampling: a second pass reads the model's own predictions in place of [MASK] (TDEN, Fig. 3)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,33 +23,33 @@ from diptych.core import (
     Vocabulary,
 )
 from diptych.core.randomness import pick, uniform
-from diptych.objectives.updates import OneForward, asking
+from diptych.objectives.updates import OneForward, with_request
 from diptych.runtime.errors import RecipeError
 
 Scheme = Literal["A", "B", "C"]
-GUESSED = "guessed"  # in `Batch.places`
+GUESSED = "guessed"  # key of `Batch.places`: the words that the second pass reads from the first
 
 
 @dataclass(frozen=True)
 class ScheduledSampling:
-    """Pretraining and use differ in the [MASK]s; the second pass has none.
+    """Two passes over a batch. Inputs at test time have no [MASK]s; neither has the input of the second pass.
 
-    A   the encoder's input is filled with the encoder's guesses, the decoder's with the decoder's
+    A   the encoder's input is filled with the encoder's predictions, the decoder's with the decoder's
     B   the other way round
-    C   half of B: `first` goes through one of the two, and the other reads what it guessed. A schedule draws which
-        (`two_pass_c`), so that all processes agree.
+    C   half of B: the first pass runs only the module `first`, the second pass only the other one, on its predictions.
+        A schedule draws `first` (`two_pass_c`), so that all processes agree.
 
-    paper      words are sampled; both passes make one step, the sum of their losses (Eq. 1 to 3); the second reuses
-               what the object encoder made of the picture
-    official   the likeliest words; a step after each pass (tden_pretrainer.py:62). The released code has A alone.
+    paper      words are sampled; both passes make one step, on the sum of their losses (Eq. 1 to 3); the second pass
+               reuses the object encoder's output
+    official   the likeliest words; one step after each pass (tden_pretrainer.py:62). The released code has only A.
 
-    `match` (ISM) is asked in the first pass alone. The model has to have `read_regions`, `forward(batch, objects,
-    cross)` and a target beside the text, as TDEN has.
+    `match` (ISM) is part of the first pass only. The model needs `read_regions`, `forward(batch, objects, cross)` and a
+    target in addition to the text, as TDEN has.
     """
 
     vocabulary: Vocabulary
-    read: Sequence[Objective]  # of the encoder: MLM, MOC
-    write: Objective  # of the decoder: MSG
+    read: Sequence[Objective]  # the encoder's: MLM, MOC
+    write: Objective  # the decoder's: MSG
     match: Objective | None = None
     scheme: Scheme = "A"
     form: Literal["paper", "official"] = "paper"
@@ -58,7 +58,7 @@ class ScheduledSampling:
     needs: ClassVar[frozenset[Capability]] = frozenset({"two passes"})
 
     def __post_init__(self) -> None:
-        OneForward(self.objectives)  # the same order, names and refusals
+        OneForward(self.objectives)  # checks names and order
         if self.form == "official" and self.scheme != "A":
             raise RecipeError(
                 f"the released code has Two-Pass-A alone, and {self.scheme} was asked for; set sampling=paper"
@@ -89,54 +89,56 @@ class ScheduledSampling:
             yield self._half(model, batch)
             return
         objects = model.read_regions(batch) if self.form == "paper" else None
-        states = model(asking(batch, self.objectives, _guessed(batch)), objects)
-        found = self._of(model, states, batch, self.objectives)
+        states = model(with_request(batch, self.objectives, _guessed(batch)), objects)
+        first = self._losses(model, states, batch, self.objectives)
         by_encoder = self.guess(model, states.text, batch)
         by_decoder = self.guess(model, states.target, batch, 1)
         del states
         read, written = (by_encoder, by_decoder) if self.scheme == "A" else (by_decoder, by_encoder)
         again = replace(batch, text=read, target=self._shifted(written))
-        asked = (*self.read, self.write)
+        objectives = (*self.read, self.write)
         if self.form == "official":
-            yield found  # one step, and what it kept for backward is freed
-            yield self._of(model, model(asking(again, asked)), again, asked)
+            yield first  # the trainer steps, and the first pass's graph is freed
+            yield self._losses(model, model(with_request(again, objectives)), again, objectives)
             return
-        second = self._of(model, model(asking(again, asked), objects), again, asked)
-        yield found | {_second(o): second[o.name] for o in asked}
+        second = self._losses(model, model(with_request(again, objectives), objects), again, objectives)
+        yield first | {_second(o): second[o.name] for o in objectives}
 
     def _half(self, model: Any, batch: Batch) -> Losses:
-        """Two-Pass-C, Eq. 3: each objective once, with and without [MASK]s in turn."""
+        """Two-Pass-C, Eq. 3: each objective once, in the pass with [MASK]s or in the one without."""
         objects = model.read_regions(batch)
         match = [self.match] if self.match is not None else []
         if self.first == "encoder":
-            states = model(asking(replace(batch, target=None), [*match, *self.read], _guessed(batch)), objects)
-            found = self._of(model, states, batch, [*match, *self.read])
+            before, after = [*match, *self.read], [self.write]
+            states = model(with_request(replace(batch, target=None), before, _guessed(batch)), objects)
             target = self._shifted(self.guess(model, states.text, batch))
-            # The decoder alone: of the text, the encoder has nothing more to read.
-            alone = replace(batch.without_text(), target=target)
-            return found | self._of(model, model(asking(alone, [self.write]), objects), batch, [self.write])
-        states = model(asking(batch, [*match, self.write], _guessed(batch)), objects, cross=False)
-        found = self._of(model, states, batch, [*match, self.write])
-        again = replace(batch, text=self.guess(model, states.target, batch, 1), target=None)
-        return found | self._of(model, model(asking(again, self.read), objects), batch, self.read)
+            again = replace(batch.without_text(), target=target)  # the encoder has read the text already
+        else:
+            before, after = [*match, self.write], [*self.read]
+            states = model(with_request(batch, before, _guessed(batch)), objects, cross=False)
+            again = replace(batch, text=self.guess(model, states.target, batch, 1), target=None)
+        first = self._losses(model, states, batch, before)
+        return first | self._losses(model, model(with_request(again, after), objects), batch, after)
 
-    def _of(self, model: Any, states: States, batch: Batch, objectives: Sequence[Objective]) -> Losses:
+    def _losses(self, model: Any, states: States, batch: Batch, objectives: Sequence[Objective]) -> Losses:
         return {objective.name: objective.loss(model, states, batch) for objective in objectives}
 
     @torch.no_grad()
     def guess(self, model: Any, states: Tensor, batch: Batch, draw: int = 0) -> Int[Tensor, "B T"]:
-        """The text with a guess at every word that the first pass asked for. `states` say word t at place t: the
-        encoder's of the text, or the decoder's of the target, which reads the word before."""
-        asked = batch.where(GUESSED, _hidden_words)
-        scores = model.heads["word"](states[asked]).float()
+        """The text with a predicted word at every target of the first pass.
+
+        `states` predict word t at position t: the encoder's of the text, or the decoder's of the shifted target.
+        """
+        places = batch.where(GUESSED, _hidden_words)
+        scores = model.heads["word"](states[places]).float()
         if self.form == "official":
             guessed = scores.argmax(-1)
-        elif batch.seeds is not None:  # a function of the sample and the place: parts and processes guess alike
-            row, place = asked
+        elif batch.seeds is not None:  # a function of sample and position: micro-batches and processes draw alike
+            row, place = places
             guessed = pick(scores.softmax(-1), uniform(batch.seeds[row], place, draw))
         else:
             guessed = torch.multinomial(scores.softmax(-1), 1)[:, 0] if len(scores) else scores.new_zeros(0).long()
-        return batch.text.index_put(asked, guessed)
+        return batch.text.index_put(places, guessed)
 
     def _shifted(self, words: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
         return torch.cat([torch.full_like(words[:, :1], self.vocabulary.cls), words[:, :-1]], 1)
@@ -147,14 +149,14 @@ def _hidden_words(batch: Batch) -> StateRequest:
 
 
 def two_pass_c(**parts: Any) -> tuple[tuple[ScheduledSampling, float], ...]:
-    """Both paths of Two-Pass-C with even chances, for a schedule that samples: Eq. 3's alpha."""
+    """Both orders of Two-Pass-C with equal weights, for a sampled schedule: Eq. 3's alpha."""
     return tuple((ScheduledSampling(scheme="C", first=first, **parts), 0.5) for first in ("encoder", "decoder"))
 
 
 def _guessed(batch: Batch) -> StateRequest:
-    """What guesses are made of, beside what is learnt."""
-    asked = batch.text_labels != IGNORE
-    return StateRequest(text=asked, target=asked)
+    """The states from which words are predicted for the second pass."""
+    hidden = batch.text_labels != IGNORE
+    return StateRequest(text=hidden, target=hidden)
 
 
 def _second(objective: Objective) -> str:

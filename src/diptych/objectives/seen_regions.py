@@ -1,4 +1,4 @@
-"""The class of every region that can be seen, told from its pixels alone, before any word is near."""
+"""Classification of visible regions from their pixels alone, before cross-modal layers."""
 
 from dataclasses import dataclass
 from random import Random
@@ -9,15 +9,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from diptych.core import Batch, Capability, Model, Sample, StateRequest, States
+from diptych.objectives.base import PerSample
 
 
 @dataclass(frozen=True)
-class SeenRegionClass:
-    """Keeps a network that learns from pixels one that tells objects apart, or makes it one, as Fast R-CNN is taught:
-    one layer over each region's feature, cross-entropy, mean over regions.
+class SeenRegionClass(PerSample):
+    """Cross-entropy of one layer over each visible region's feature, a mean over regions, as in Fast R-CNN.
 
-    VL-BERT's code has it as a switch of VCR (common/fast_rcnn.py, `regularizing_predictor`: ENABLE_CNN_REG_LOSS without
-    CNN_LOSS_TOP), off in the released configurations, which ask the same over the top of the model.
+    It keeps a network that is trained from pixels able to classify objects, or makes it so. VL-BERT's code has it as a
+    switch for VCR (common/fast_rcnn.py, `regularizing_predictor`: ENABLE_CNN_REG_LOSS without CNN_LOSS_TOP). It is off
+    in the released configurations, which classify the same regions from the top of the model.
     """
 
     name: str = "seen_region_class"
@@ -26,21 +27,18 @@ class SeenRegionClass:
     heads: ClassVar = frozenset({"seen_class"})
     changes: ClassVar = "nothing"
 
-    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        return samples
-
-    def count(self, batch: Batch) -> Tensor:
-        return self.request(batch).mask.sum()
-
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        asked = batch.where(self.name, self.request)
-        scores: Tensor = model.heads["seen_class"](states.embedded["features"][asked]).float()
-        if batch.classes is None:
-            return scores.sum() * 0
-        return F.cross_entropy(scores, batch.classes[asked].argmax(-1), reduction="sum")
+    def prepare_one(self, sample: Sample, rng: Random) -> Sample:
+        return sample
 
     def request(self, batch: Batch) -> StateRequest:
-        """The regions that are not hidden and of which a detector has said something."""
+        """The regions that are not hidden and have class probabilities from a detector."""
         if batch.classes is None:
             return StateRequest(embedded=torch.zeros_like(batch.hidden))
         return StateRequest(embedded=batch.regions_present & ~batch.hidden & (batch.classes > 0).any(-1))
+
+    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+        places = batch.where(self.name, self.request)
+        scores: Tensor = model.heads["seen_class"](states.embedded["features"][places]).float()
+        if batch.classes is None:
+            return scores.sum() * 0
+        return F.cross_entropy(scores, batch.classes[places].argmax(-1), reduction="sum")

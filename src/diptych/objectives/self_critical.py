@@ -1,8 +1,8 @@
-"""Captions the model draws itself, rewarded by how good they are (SCST, Rennie et al. 2017, arXiv 1612.00563).
+"""Self-critical sequence training: the model's own captions, rewarded by a metric (SCST, arXiv 1612.00563).
 
-The loss of a drawn caption c is -(reward(c) - baseline) * log p(c), so that what did better than the baseline becomes
-likelier. Captions are drawn without a gradient and then written again in one pass, all words at once, which gives their
-log-probabilities: what a word costs is a row, and not a step of a decoder that remembers every graph.
+The loss of a sampled caption c is -(reward(c) - baseline) * log p(c) (Rennie et al. 2017): captions better than the
+baseline become likelier. Captions are sampled without a gradient. One more pass over all their words at once gives the
+log-probabilities with a gradient, so no graph of step-by-step decoding has to be kept.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,41 +19,42 @@ from diptych.core import IGNORE, Batch, Capability, Losses, Objective, Partners,
 from diptych.objectives.words import word_losses
 from diptych.runtime.errors import RecipeError, TrainingError
 
-Caption = list[int]  # with the [SEP] that ends it, where it has ended
-Draw = Callable[[Any, Batch], list[list[Caption]]]  # (model, batch) -> the same number of captions for each picture
-SHOWN = 3  # captions of a batch that are kept for the log
+Caption = list[int]  # token ids, with the final [SEP] if the caption has ended
+Draw = Callable[[Any, Batch], list[list[Caption]]]  # (model, batch) -> equally many captions for each image
+SHOWN = 3  # captions of a batch that are logged
 
 
 @runtime_checkable
 class Reward(Protocol):
-    """How good captions are. Handed in by the recipe, as objectives know no metric."""
+    """The reward of captions. The recipe provides it, as objectives do not import metrics."""
 
     def __call__(self, batch: Batch, captions: Sequence[Sequence[Caption]]) -> Float[Tensor, "B K"]: ...
 
-    def spell(self, caption: Caption) -> str: ...
+    def spell(self, caption: Caption) -> str: ...  # the caption as text
 
 
 @dataclass(frozen=True)
 class SelfCritical:
-    """`rival` draws the captions that a drawn one must beat: the greedy one, or the best of a beam search. Without one
-    the baseline is the mean reward of the other captions drawn for the picture (Luo 2020, arXiv 2003.09971).
+    """An update of policy gradients on K sampled captions per image.
 
-    ask      arranges a caption so that one pass asks for all its words: MaskedQueries, or GenerateText for decoders
-    dropout  draws and rewrites with dropout, each with masks of its own (Unified VLP's code draws with dropout). Off:
-             the probabilities are those the words were drawn with, and the gradient is of what will write captions
+    rival    writes the caption whose reward is the baseline: greedy, or the best of a beam search. Without it the
+             baseline is the mean reward of the image's other captions (Luo 2020, arXiv 2003.09971)
+    ask      arranges a caption so that one pass predicts all its words: MaskedQueries, or GenerateText for decoders
+    dropout  sample and score with dropout, with different masks (Unified VLP's code samples with dropout). Off: the
+             scored probabilities are those that the words were sampled with
 
-    Logged beside the loss, without weight in it: the mean reward, the mean distance of a reward from its baseline (what
-    there is to learn from: 0 where all captions of a picture are alike), the mean length with its [SEP], and of a rival
-    the baseline. The mean of the others is none to log: over a batch it is the mean reward again.
+    Logged with weight 0: the mean reward; the mean absolute advantage (0 if all captions of an image are alike, so that
+    there is nothing to learn); the mean length with [SEP]; with a rival, the baseline. Without a rival the mean
+    baseline equals the mean reward, so it is not logged.
     """
 
     ask: Objective
     reward: Reward
     draw: Draw
     rival: Draw | None = None
-    samples: int = 5  # K, captions drawn a picture
+    samples: int = 5  # K, captions sampled per image
     dropout: bool = False
-    examples: list[dict[str, Any]] = field(default_factory=list, compare=False)  # some captions of the last batch
+    examples: list[dict[str, Any]] = field(default_factory=list, compare=False)  # captions of the last batch
 
     name = "self_critical"
     needs: ClassVar[frozenset[Capability]] = frozenset({"decode"})
@@ -96,7 +97,7 @@ class SelfCritical:
         self._show(batch, drawn, rewards, baseline)
         device = batch.boxes.device
         advantage = (rewards - baseline).flatten().to(device)
-        # Weights that autocast made small while no gradient was wanted would hand none on.
+        # Weights that autocast cached while gradients were off would pass no gradient.
         torch.clear_autocast_cache()
         with _mode(model, self.dropout):
             logs = self.log_probabilities(model, batch, drawn)
@@ -106,14 +107,14 @@ class SelfCritical:
         yield {self.name: -(advantage * logs).sum()} | {name: logged[name].to(device) for name in self._logged}
 
     def log_probabilities(self, model: Any, batch: Batch, captions: list[list[Caption]]) -> Float[Tensor, "N"]:
-        """Of whole captions, those of the first picture first, in one pass with a gradient."""
-        asked = rewritten(batch, captions, self.ask)
-        states = model(replace(asked, request=self.ask.request(asked)))
+        """Log-probabilities of whole captions, image by image, in one pass with a gradient."""
+        scored = rewritten(batch, captions, self.ask)
+        states = model(replace(scored, request=self.ask.request(scored)))
         assert states.target is not None
-        assert asked.target_labels is not None
-        costs = word_losses(model, states.target, asked.target_labels)
-        of_caption = (asked.target_labels != IGNORE).nonzero()[:, 0]
-        return costs.new_zeros(len(asked)).index_add(0, of_caption, -costs)
+        assert scored.target_labels is not None
+        costs = word_losses(model, states.target, scored.target_labels)
+        caption_numbers = (scored.target_labels != IGNORE).nonzero()[:, 0]
+        return costs.new_zeros(len(scored)).index_add(0, caption_numbers, -costs)
 
     def _judged(self, batch: Batch, captions: list[list[Caption]]) -> Float[Tensor, "B K"]:
         rewards = self.reward(batch, captions)
@@ -145,7 +146,7 @@ class SelfCritical:
 
 
 def rewritten(batch: Batch, captions: Sequence[Sequence[Caption]], ask: Objective) -> Batch:
-    """A row for each caption, with the picture's regions, arranged by `ask`."""
+    """A batch with one row per caption, with its image's regions, arranged by `ask`."""
     samples = [
         Sample(key, picture, None, torch.tensor(caption, dtype=torch.long))
         for key, picture, of_picture in zip(batch.keys, batch.pictures, captions, strict=True)

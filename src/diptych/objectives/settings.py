@@ -1,4 +1,4 @@
-"""What is trained, as names and numbers, and how that becomes a schedule of objectives."""
+"""Settings of training objectives, as a recipe saves them, and the schedule that they make."""
 
 from typing import Literal, TypeVar
 
@@ -17,7 +17,7 @@ SCHEMES: dict[Source, Scheme] = {"paper": (1.0, 0.0, 0.0), "official": (0.8, 0.1
 
 
 class Objectives(BaseModel):
-    """One kind of training. `kind`, of each subclass its own, tells a saved recipe which."""
+    """Base class of objective settings; `kind` names the subclass in a saved recipe."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -25,21 +25,21 @@ class Objectives(BaseModel):
 
     @property
     def answer_form(self) -> AnswerForm:
-        """How answers are learnt: each by itself, or all against each other."""
+        """The loss of answers: binary for each answer, or a softmax over all."""
         return "binary"
 
     @property
     def reads_pairs(self) -> bool:
-        """Whether retrieval reads a picture and a text together, and not apart."""
+        """True if retrieval encodes an image and a text together, not separately."""
         return False
 
     @property
     def of_pictures(self) -> list[str]:
-        """Tasks of pictures that take turns with whole batches, so that text alone wants a stage of its own."""
+        """Image tasks that take turns with whole batches. If there are any, text alone needs a stage of its own."""
         return []
 
     def without_pixels(self: K) -> K:
-        """For a model that reads stored features: nothing is asked of pixels."""
+        """The settings for a model that reads stored features: objectives over pixels are switched off."""
         return self
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
@@ -47,7 +47,7 @@ class Objectives(BaseModel):
 
 
 class SeenClasses(Objectives):
-    """With regions' classes told from pixels alone, before words are read (SeenRegionClass), where wanted."""
+    """Settings with an optional classification of regions from pixels alone (SeenRegionClass)."""
 
     seen_classes: NonNegativeFloat = 0.0
     """Weight of the classification of regions from pixels alone (model.network); 0: off."""
@@ -60,12 +60,12 @@ LossPer = Literal["item", "pair"]
 
 
 def per(unit: LossPer, objective: Objective) -> Objective:
-    """The objective with its loss a mean over what is asked, or over pairs."""
+    """The objective with its loss a mean over targets ("item") or over pairs ("pair")."""
     return SummedByPair(objective) if unit == "pair" else objective
 
 
 def weighed(*objectives: tuple[Objective, float]) -> Schedule:
-    """On one forward pass, each loss times its weight; what weighs nothing is left out."""
+    """A schedule of one forward pass with weighted losses; objectives of weight 0 are left out."""
     used = [(objective, weight) for objective, weight in objectives if weight]
     weights = {objective.name: weight for objective, weight in used}
     return Schedule(((OneForward(tuple(objective for objective, _ in used), weights), 1.0),))

@@ -1,4 +1,4 @@
-"""Which picture belongs to which text, before the two have met (TDEN's ISM): every other pair of the batch is wrong."""
+"""Image-sentence matching of unimodal embeddings: every other pair of the batch is a negative (TDEN's ISM)."""
 
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -9,22 +9,26 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from diptych.core import Batch, Capability, Model, Sample, StateRequest, States
+from diptych.core import Batch, Capability, Model, Sample, States
+from diptych.objectives.base import PerSample
 from diptych.objectives.ranks import of_all_ranks
 
 Form = Literal["paper", "official", "older"]
-MARGINS: dict[Form, float] = {"paper": 0.2, "official": 0.2, "older": 0.5}  # the paper does not say
+MARGINS: dict[Form, float] = {"paper": 0.2, "official": 0.2, "older": 0.5}  # the paper gives no number
 
 
 @dataclass(frozen=True)
-class Similarity:
-    """A triplet loss both ways: the right pair must beat each wrong one by a margin.
+class Similarity(PerSample):
+    """Triplet loss in both directions: the matched pair must beat each mismatched one by a margin.
 
-    paper     the mean over all wrong pairs of a text, and of a picture ("Multibatch", Tadmor et al. 2016)
-    official  the hardest wrong one alone (xmodaler)
-    older     the mean over those that come within the margin, texts and pictures apart (the repository YehLi/TDEN);
-              as the code then divides it by the batch too, so does this
-    Two texts of one picture are no wrong pair. With several processes the pairs of all of them are compared.
+    paper     mean over all mismatched pairs of a text, and of an image ("Multibatch", Tadmor et al. 2016).
+
+    official  the hardest mismatched pair only (xmodaler).
+
+    older     mean over the pairs that violate the margin, texts and images separately (the repository YehLi/TDEN).
+              As in that code, the mean is divided by the batch size too.
+
+    Two texts of one image are not mismatched. With several processes the pairs of all of them are compared.
     """
 
     form: Form = "paper"
@@ -35,17 +39,14 @@ class Similarity:
     heads: ClassVar = frozenset({"similarity"})
     changes: ClassVar = "nothing"
 
-    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        return samples
+    def prepare_one(self, sample: Sample, rng: Random) -> Sample:
+        return sample
 
     def count(self, batch: Batch) -> Tensor:
         return torch.tensor(len(batch))
 
-    def request(self, batch: Batch) -> StateRequest:
-        return StateRequest(heads=frozenset({"similarity"}))
-
     def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
-        own = 0 if batch.idle else len(batch)  # a sample that holds a place is nobody's wrong pair
+        own = 0 if batch.idle else len(batch)  # a placeholder is not a negative
         own_pictures, own_texts = model.heads["similarity"](states)
         pictures, mine = of_all_ranks(own_pictures[:own])
         texts, _ = of_all_ranks(own_texts[:own])
@@ -58,8 +59,8 @@ class Similarity:
     def costs(
         self, scores: Float[Tensor, "N N"], same: Bool[Tensor, "N N"]
     ) -> tuple[Float[Tensor, "N"], Float[Tensor, "N"]]:
-        """Of each text, of each picture. Row t, column p: how well text t goes with picture p."""
-        margin, own = self.margin if self.margin is not None else MARGINS[self.form], scores.diagonal()
+        """Losses of each text and of each image, from the scores of text t (row) with image p (column)."""
+        margin, own = MARGINS[self.form] if self.margin is None else self.margin, scores.diagonal()
         by_text = (margin + scores - own[:, None]).clamp(min=0).masked_fill(same, 0)
         by_picture = (margin + scores - own).clamp(min=0).masked_fill(same, 0).T
         match self.form:
@@ -77,7 +78,7 @@ def _over_violations(costs: Float[Tensor, "N N"]) -> Float[Tensor, "N"]:
 
 
 def _numbers(names: list[str]) -> Float[Tensor, "n 2"]:
-    """48 bits of a name in two numbers that float32 holds exactly, so that processes can tell names apart."""
+    """48 bits of a hash of each name, as two numbers that float32 holds exactly: names that processes can compare."""
     digests = [blake2b(name.encode(), digest_size=6).digest() for name in names]
     numbers = [[int.from_bytes(d[:3], "big"), int.from_bytes(d[3:], "big")] for d in digests]
     return torch.tensor(numbers, dtype=torch.float32).view(-1, 2)

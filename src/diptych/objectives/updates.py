@@ -1,4 +1,4 @@
-"""Ways to turn one batch into optimizer steps."""
+"""An update: objectives on one batch, and the optimizer steps that they make."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,10 +13,10 @@ from diptych.runtime.errors import RecipeError
 
 @dataclass(frozen=True)
 class OneForward:
-    """All objectives read the states of one forward pass, and their losses make one step.
+    """An update of one forward pass: all objectives read its states, and their weighted losses make one step.
 
-    They prepare the samples in the order given: what swaps captions comes before what hides parts of them, or a
-    caption would be hidden for one picture and guessed for another.
+    Objectives prepare samples in the order given. Those that swap captions come before those that mask. Else a caption
+    would be masked for one image and predicted for another.
     """
 
     objectives: Sequence[Objective]
@@ -53,14 +53,14 @@ class OneForward:
         return {objective.name: objective.count(batch) for objective in self.objectives}
 
     def places(self, batch: Batch) -> dict[str, Places]:
-        picking = [objective for objective in self.objectives if len(objective.request(batch).masks) == 1]
-        return {objective.name: batch.where(objective.name, objective.request) for objective in picking}
+        with_mask = [objective for objective in self.objectives if len(objective.request(batch).masks) == 1]
+        return {objective.name: batch.where(objective.name, objective.request) for objective in with_mask}
 
     def losses(self, model: Any, batch: Batch) -> Iterator[Losses]:
-        states = model(asking(batch, self.objectives))
+        states = model(with_request(batch, self.objectives))
         yield {objective.name: objective.loss(model, states, batch) for objective in self.objectives}
 
 
-def asking(batch: Batch, objectives: Sequence[Objective], beside: StateRequest | None = None) -> Batch:
-    """The batch with what the objectives read of a pass, and what is read `beside` them."""
-    return replace(batch, request=reduce(or_, (o.request(batch) for o in objectives), beside or StateRequest()))
+def with_request(batch: Batch, objectives: Sequence[Objective], also: StateRequest | None = None) -> Batch:
+    """The batch with a request for the states that the objectives read, and for those of `also`."""
+    return replace(batch, request=reduce(or_, (o.request(batch) for o in objectives), also or StateRequest()))

@@ -1,4 +1,4 @@
-"""What the objectives over words share: how words are hidden, and what a wrong guess costs."""
+"""Masking of words and the loss of predicted words, shared by the objectives over words."""
 
 from collections.abc import Iterable, Sequence
 from random import Random
@@ -10,41 +10,41 @@ from torch.nn import functional as F
 
 from diptych.core import IGNORE, Model, Places, Vocabulary
 
-Scheme = tuple[float, float, float]  # shares of the chosen words that become [MASK], a random word, stay
+Scheme = tuple[float, float, float]  # shares of the chosen words that become [MASK], become a random token, stay
 
 
 def hide_words(
     text: Int[Tensor, "T"], words: Iterable[Sequence[int]], vocabulary: Vocabulary, scheme: Scheme, rng: Random
 ) -> Int[Tensor, "T"]:
-    """BERT's way of hiding; `words` are the places of each, whose pieces share a fate.
+    """Mask words as BERT does. `words` has the positions of each word's pieces, which are treated alike.
 
-    A random piece is any of the vocabulary, special ones too, as in the authors' code.
+    A random token may be any of the vocabulary, special tokens included, as in the authors' code.
     """
     hidden = text.clone()
     for word in words:
-        (what,) = rng.choices(("mask", "random", "keep"), scheme)
+        (action,) = rng.choices(("mask", "random", "keep"), scheme)
         for place in word:
-            if what == "mask":
+            if action == "mask":
                 hidden[place] = vocabulary.mask
-            elif what == "random":
+            elif action == "random":
                 hidden[place] = rng.randrange(vocabulary.size)
     return hidden
 
 
 def whole_words(text: Int[Tensor, "T"], vocabulary: Vocabulary) -> list[list[int]]:
-    """The places of each word, its pieces together; marks are no words."""
-    marks = {vocabulary.pad, vocabulary.cls, vocabulary.sep, vocabulary.mask}
+    """The positions of each word's pieces; special tokens are left out."""
+    special = {vocabulary.pad, vocabulary.cls, vocabulary.sep, vocabulary.mask}
     words: list[list[int]] = []
     for place, piece in enumerate(text.tolist()):
         if piece in vocabulary.inner and words and words[-1][-1] == place - 1:
             words[-1].append(place)
-        elif piece not in marks:
+        elif piece not in special:
             words.append([place])
     return words
 
 
 def with_least(chosen: Bool[Tensor, "N"], least: int, rng: Random) -> Bool[Tensor, "N"]:
-    """With others at random where fewer than `least` are chosen."""
+    """Choose others at random until `least` are chosen, or all are."""
     if (missing := least - int(chosen.sum())) <= 0:
         return chosen
     others = (~chosen).nonzero()[:, 0].tolist()
@@ -54,10 +54,10 @@ def with_least(chosen: Bool[Tensor, "N"], least: int, rng: Random) -> Bool[Tenso
 
 
 def mean_by_sample(losses: Float[Tensor, "n"], chosen: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
-    """Each sample's mean over what is asked of it, summed: the count that goes with it is that of such samples.
+    """Sum over samples of each sample's mean loss; the matching count is the number of samples with targets.
 
-    VL-BERT's `*_LOSS_NORM_IN_BATCH_FIRST` (resnet_vlbert_for_pretraining.py), its 1e-4 under both fractions included.
-    `losses` are those of the chosen, row by row.
+    VL-BERT's `*_LOSS_NORM_IN_BATCH_FIRST` (resnet_vlbert_for_pretraining.py), with its 1e-4 in both denominators.
+    `losses` has the losses of the chosen positions, row by row.
     """
     counts = chosen.sum(1)
     sums = losses.new_zeros(chosen.shape).masked_scatter(chosen, losses).sum(1)
@@ -74,8 +74,10 @@ def word_losses(
     ignored: int | None = None,
     places: Places | None = None,
 ) -> Float[Tensor, "n"]:
-    """The cost of each labelled word, in order. Only their rows pass the head, which is as wide as the vocabulary.
-    `places`: where labels are, if that is known."""
+    """Cross-entropy of each labelled word, row by row. `places`: the labelled positions, if they are known.
+
+    Only these rows pass the head, which is as wide as the vocabulary. `smoothing` and `ignored`: as in `smoothed`.
+    """
     chosen = (labels != IGNORE).nonzero(as_tuple=True) if places is None else places
     scores = model.heads["word"](states[chosen]).float()
     wanted = labels[chosen]
@@ -87,8 +89,10 @@ def word_losses(
 def smoothed(
     scores: Float[Tensor, "n V"], wanted: Int[Tensor, "n"], smoothing: float, ignored: int | None
 ) -> Float[Tensor, "n"]:
-    """KL divergence from a target that gives the word 1 - smoothing and spreads the rest over all words but that one
-    and `ignored` ([PAD]), as the authors do (pytorch_pretrained_bert/loss.py). A wanted `ignored` costs nothing.
+    """KL divergence from the smoothed target distribution (pytorch_pretrained_bert/loss.py of Unified VLP's code).
+
+    The wanted word has probability 1 - smoothing; the rest is spread over all words but that one and `ignored` ([PAD]).
+    The loss is 0 where `ignored` itself is wanted.
     """
     logs = scores.log_softmax(-1)
     others = scores.shape[-1] - (1 if ignored is None else 2)

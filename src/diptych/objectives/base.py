@@ -1,0 +1,59 @@
+"""Shared parts of objectives: each sample prepared by itself, and words predicted from the target block."""
+
+from dataclasses import replace
+from random import Random
+from typing import ClassVar
+
+from torch import Tensor
+
+from diptych.core import BIDIRECTIONAL, IGNORE, Batch, Model, Sample, StateRequest, States
+from diptych.objectives.words import word_losses
+
+
+class PerSample:
+    """Base of objectives that prepare each sample by itself.
+
+    By default regions and text attend to each other, `loss` reads what the heads read, and there is one target for each
+    row of the requested mask.
+    """
+
+    @property
+    def heads(self) -> frozenset[str]:
+        """Keys of `HEADS` that `loss` calls."""
+        raise NotImplementedError
+
+    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+        return [self.prepare_one(sample, rng) for sample in samples]
+
+    def prepare_one(self, sample: Sample, rng: Random) -> Sample:
+        return replace(sample, attention=BIDIRECTIONAL)
+
+    def request(self, batch: Batch) -> StateRequest:
+        return StateRequest(heads=self.heads)
+
+    def count(self, batch: Batch) -> Tensor:
+        return self.request(batch).mask.sum()
+
+
+class TargetWords(PerSample):
+    """Base of objectives that predict the words of `Batch.target_labels` from the states of the target block."""
+
+    name: str
+    label_smoothing: float
+    heads: ClassVar = frozenset({"word"})
+    changes: ClassVar = "input"
+
+    @property
+    def unsmoothed(self) -> int | None:
+        """The word that gets no share of the label smoothing."""
+        return None
+
+    def request(self, batch: Batch) -> StateRequest:
+        assert batch.target_labels is not None
+        return StateRequest(target=batch.target_labels != IGNORE)
+
+    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+        assert states.target is not None
+        assert batch.target_labels is not None
+        places, labels = batch.where(self.name, self.request), batch.target_labels
+        return word_losses(model, states.target, labels, self.label_smoothing, self.unsmoothed, places).sum()
