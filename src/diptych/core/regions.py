@@ -11,9 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 
-def shared_and_union(
-    one: Float[Tensor, "*a 4"], other: Float[Tensor, "*b 4"], edge: int = 0
-) -> tuple[Tensor, Tensor]:
+def shared_and_union(one: Float[Tensor, "*a 4"], other: Float[Tensor, "*b 4"], edge: int = 0) -> tuple[Tensor, Tensor]:
     """Areas of the intersection and of the union of boxes (x1, y1, x2, y2), broadcast against each other.
 
     `edge` is added to widths and heights: 1 for boxes in pixels whose ends are included.
