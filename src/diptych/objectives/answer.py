@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, States, Vocabulary
-from diptych.objectives.base import PerSample
+from diptych.objectives.per_sample import PerSample
 from diptych.objectives.words import Scheme, hide_words
 
 

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from diptych.core import Batch, Capability, Model, Sample, States
-from diptych.objectives.base import PerSample
 from diptych.objectives.candidates import split_candidates
+from diptych.objectives.per_sample import PerSample
 from diptych.objectives.retrieval import group_sizes
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from diptych.core import Batch, Capability, Model, States
-from diptych.objectives.base import PerSample
+from diptych.objectives.per_sample import PerSample
 from diptych.runtime.devices import to_device
 
 

@@ -11,8 +11,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from diptych.core import TARGET_AFTER_BOTH, Capability, Sample, Vocabulary
-from diptych.objectives.base import TargetWords
 from diptych.objectives.generate_text import shifted
+from diptych.objectives.per_sample import TargetWords
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from random import Random
 import torch
 
 from diptych.core import IGNORE, TARGET_AFTER_BOTH, Capability, Sample, Vocabulary
-from diptych.objectives.base import TargetWords
 from diptych.objectives.generate_text import shifted
+from diptych.objectives.per_sample import TargetWords
 from diptych.objectives.words import Scheme, hide_words
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from diptych.core import REGIONS_AFTER_TEXT, Batch, Capability, Model, Sample, StateRequest, States, Vocabulary
-from diptych.objectives.base import PerSample
 from diptych.objectives.masked_features import feature_distance
+from diptych.objectives.per_sample import PerSample
 from diptych.runtime.errors import DataError
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from diptych.core import IGNORE, TARGET_AFTER_BOTH, Capability, Sample, Vocabulary
-from diptych.objectives.base import TargetWords
+from diptych.objectives.per_sample import TargetWords
 
 
 @dataclass(frozen=True)

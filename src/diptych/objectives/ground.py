@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from diptych.core import Batch, Capability, Model, StateRequest, States
 from diptych.core.regions import shared_and_union
-from diptych.objectives.base import PerSample
+from diptych.objectives.per_sample import PerSample
 from diptych.runtime.devices import to_device
 
 

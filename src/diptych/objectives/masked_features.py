@@ -9,8 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from diptych.core import Batch, Capability, Model, Places, Sample, StateRequest, States
-from diptych.objectives.base import PerSample
 from diptych.objectives.masked_regions import targets_of
+from diptych.objectives.per_sample import PerSample
 from diptych.objectives.words import with_least
 
 

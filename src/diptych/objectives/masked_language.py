@@ -21,7 +21,7 @@ from diptych.core import (
     States,
     Vocabulary,
 )
-from diptych.objectives.base import PerSample
+from diptych.objectives.per_sample import PerSample
 from diptych.objectives.words import Scheme, hide_words, mean_by_sample, whole_words, with_least, word_losses
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 
 from diptych.core import IGNORE, QUERIES_BEFORE, Capability, Sample, Vocabulary
-from diptych.objectives.base import TargetWords
+from diptych.objectives.per_sample import TargetWords
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from diptych.core import Batch, Capability, Model, Regions, Sample, StateRequest, States
 from diptych.core.regions import shared_and_union
-from diptych.objectives.base import PerSample
+from diptych.objectives.per_sample import PerSample
 from diptych.objectives.words import mean_by_sample, with_least
 from diptych.runtime.devices import to_device
 

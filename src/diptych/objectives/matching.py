@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Partners, Sample, StateRequest, States
-from diptych.objectives.base import PerSample
+from diptych.objectives.per_sample import PerSample
 
 Negative = Literal["captions", "pictures"]  # what a mismatched pair takes from another sample
 Negatives = Literal["captions", "pictures", "both"]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from diptych.core import Batch, Capability, Model, Sample, States
-from diptych.objectives.base import PerSample
+from diptych.objectives.per_sample import PerSample
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Partners, Sample, States
-from diptych.objectives.base import PerSample
 from diptych.objectives.matching import Negatives, wrong_pairs
+from diptych.objectives.per_sample import PerSample
 
 Form = Literal["binary", "choice", "triplet"]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from diptych.core import Batch, Capability, Model, Sample, StateRequest, States
-from diptych.objectives.base import PerSample
+from diptych.objectives.per_sample import PerSample
 
 
 @dataclass(frozen=True)

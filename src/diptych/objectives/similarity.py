@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from diptych.core import Batch, Capability, Model, Sample, States
-from diptych.objectives.base import PerSample
+from diptych.objectives.per_sample import PerSample
 from diptych.objectives.ranks import of_all_ranks
 
 Form = Literal["paper", "official", "older"]
