@@ -15,6 +15,7 @@ from diptych.core import GeneratedCaption
 from diptych.data.check import check
 from diptych.data.extract import extract
 from diptych.data.formats import jsonl
+from diptych.data.formats.format import Source, Wanted
 from diptych.data.store.store import Store, StoreWriter
 from diptych.metrics.tokenise import tokens_of
 from diptych.models.decoding import DecodingOptions, Hypothesis
@@ -166,12 +167,12 @@ def test_lines_that_say_what_a_model_wrote(tmp_path: Path) -> None:
     }
     path = tmp_path / "lines.jsonl"
     path.write_text(json.dumps(line))
-    (read,) = jsonl.read(path)
+    (read,) = jsonl.read(Wanted(split="train"), Source(path))
     assert read.generated == (GeneratedCaption("a cat", "xgpt/0", -2.0),)
     line["captions"] = ["a dog"]
     path.write_text(json.dumps(line))
     with pytest.raises(DataError, match="found `a cat`, wanted one of the line's captions"):
-        jsonl.read(path)
+        jsonl.read(Wanted(split="train"), Source(path))
 
 
 def test_how_captions_are_written_where_it_is_asked_for() -> None:

@@ -16,6 +16,7 @@ from diptych.core import Choices, Object, Question, Record
 from diptych.core.record import READ, WORDED
 from diptych.data.check import check
 from diptych.data.formats import jsonl
+from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.parsing import combined
 from diptych.data.store.mirror import mirrored, swapped
 from diptych.data.store.store import Store, StoreWriter
@@ -129,7 +130,7 @@ def test_every_field_is_read_from_lines(record: Record) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "own.jsonl"
         path.write_text("".join(f"{json.dumps({'image': 'a', **line})}\n" for line in lines_of(record)))
-        (read,) = jsonl.read(path)
+        (read,) = jsonl.read(Wanted(split="train"), Source(path))
     for one in (one for one in fields(Record) if one.name not in NOT_IN_LINES):
         assert in_lines(getattr(read, one.name)) == in_lines(getattr(record, one.name)), one.name
 

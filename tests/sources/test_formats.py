@@ -208,7 +208,7 @@ BAD: list[tuple[Any, str]] = [
     ({"images": "none", "captions": "c.json"}, r"m.json: images: found no folder .*none, wanted that of the pictures .*--pictures"),
     ({"images": [], "captions": "c.json"}, "images: found no folder, wanted at least one"),
     ({"captions": "none.json"}, r"m.json: captions: found nothing at .*none.json, wanted the file of captions; correct"),
-    ({"captions": "q.json"}, r"captions: found q.json, which is something else, wanted a COCO captions .json; it looks like `vqa`"),
+    ({"captions": "q.json"}, r"captions: found q.json, which is not one, wanted a COCO captions .json; it looks like `vqa`"),
     ({"captions": ["c.json", "c.json"]}, "captions: found 2 files, wanted file: 1 to 1"),
     ({"flickr30k": "val2014"}, "flickr30k: found 1 files, wanted folder of the sentences, names, folder of the boxes: 2 to 3"),
     ({"vqa": ["q.json", "none.json"]}, r"vqa\[1\]: found nothing at .*none.json, wanted the annotations of vqa"),
@@ -220,8 +220,8 @@ BAD: list[tuple[Any, str]] = [
     ({"sets": [{"captions": "c.json"}, 3]}, r"sets\[1\]: found a number, wanted an object"),
     ({"sets": "c.json"}, "sets: found a text, wanted a list"),
     ({"sets": [{"captions": "c.json", "split": "val"}, {"captions": "c.json", "split": "test"}]}, "found the splits val and test, wanted one split a picture"),
-    ({"a": 1, "b": {}}, r"m.json, an object with `a`, `b` is no data that Diptych reads; wanted a manifest"),
-    ({}, "an object with nothing is no data"),
+    ({"a": 1, "b": {}}, r"m.json, an object with `a`, `b` is not data that Diptych reads; wanted a manifest"),
+    ({}, "an object with nothing is not data"),
 ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from PIL import Image
 
 from diptych.core import MASK_CELLS
 from diptych.data.formats import jsonl, vcr
+from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.masks import mask_of
 from diptych.data.store.store import Store
 from diptych.runs.extraction import extract_regions
@@ -41,7 +42,7 @@ def test_vcr_s_outlines(tmp_path: Path) -> None:
              "width": 100, "height": 50}  # fmt: skip
     (tmp_path / "v.jsonl").write_text(json.dumps(line))
     (tmp_path / "a.json").write_text(json.dumps(known))
-    (record,) = vcr.read(tmp_path / "v.jsonl", metadata=tmp_path)
+    (record,) = vcr.read(Wanted(), Source(tmp_path / "v.jsonl"), Source(tmp_path))
     dog, cat = record.objects
     assert dog.mask == ("#" * 14,) * 7 + ("." * 14,) * 7
     assert cat.mask == ()
@@ -53,7 +54,7 @@ def test_from_lines_of_one_s_own_to_the_store(tmp_path: Path) -> None:
     objects = [{"kind": "dog", "box": [0, 0, 40, 40], "outline": [UPPER]}, {"kind": "cat", "box": [50, 0, 20, 20]}]
     lines = [{"image": "a.png", "captions": ["dog"], "objects": objects}, {"image": "b.png", "captions": ["nothing"]}]
     (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    records = jsonl.read(tmp_path / "mine.jsonl", tmp_path)
+    records = jsonl.read(Wanted(tmp_path), Source(tmp_path / "mine.jsonl"))
     extract_regions(records, GroundTruth.of(records), tmp_path / "store")
     store = Store(tmp_path / "store")
     seen, empty = store.regions(0).masks, store.regions(1).masks

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from diptych.data.formats import jsonl
+from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.parsing import Skips
 from diptych.runtime.errors import DataError
 
@@ -20,7 +21,7 @@ CHOSEN = {"image": "a.png", "question": "why [0]", "choices": ["a", "b", "c", "[
 
 def read(folder: Path, *lines: Any, skips: Skips | None = None) -> Any:
     (folder / "o.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    return jsonl.read(folder / "o.jsonl", folder, skips=skips)
+    return jsonl.read(Wanted(folder, "train", skips=Skips() if skips is None else skips), Source(folder / "o.jsonl"))
 
 
 @pytest.fixture
@@ -48,10 +49,10 @@ def test_a_photo_that_lies_on_its_side_is_measured_upright(tmp_path: Path) -> No
 
 def test_without_pictures_the_line_says_how_large_it_is(tmp_path: Path) -> None:
     (tmp_path / "o.jsonl").write_text(json.dumps({**POINTED, "width": 100, "height": 100}))
-    assert jsonl.read(tmp_path / "o.jsonl")[0].expressions[0].box == (0.1, 0.2, 0.4, 0.6)
+    assert jsonl.read(Wanted(), Source(tmp_path / "o.jsonl"))[0].expressions[0].box == (0.1, 0.2, 0.4, 0.6)
     (tmp_path / "o.jsonl").write_text(json.dumps(POINTED))
     with pytest.raises(DataError, match="a box of a picture that is not there, wanted its `width` and `height`"):
-        jsonl.read(tmp_path / "o.jsonl")
+        jsonl.read(Wanted(), Source(tmp_path / "o.jsonl"))
 
 
 def test_a_picture_that_cannot_be_read_costs_its_boxes_alone(folder: Path) -> None:

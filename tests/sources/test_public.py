@@ -233,7 +233,7 @@ def test_what_is_missing_is_said_and_nothing_is_left_that_cannot_be_read(tmp_pat
     write_set("gqa", tmp_path, out, console)  # over its own
     saved(tmp_path, "set.json", "[1]")
     with pytest.raises(
-        DataError, match=r"set.json is there and is no manifest that `diptych data` wrote; give another"
+        DataError, match=r"set.json exists and is not a manifest that `diptych data` wrote; give another"
     ):
         write_set("gqa", tmp_path, out, console)
 
@@ -260,9 +260,9 @@ def test_phrases_have_the_box_around_all_of_theirs(tmp_path: Path) -> None:
     file = tmp_path / "root/Annotations/9.xml"
     for content, message in (
         ('<!DOCTYPE x [<!ENTITY a "aaaa">]><x>&a;</x>', "9.xml: found a document type"),
-        ("<annotation>", "9.xml: found no boxes that can be read"),
-        (XML.replace("<width>100", "<width>x"), "9.xml: found no boxes that can be read"),
-        (XML.replace("<xmin>20<", "<xmin>1e9<"), "9.xml: found no boxes that can be read"),
+        ("<annotation>", "9.xml: found boxes that cannot be read"),
+        (XML.replace("<width>100", "<width>x"), "9.xml: found boxes that cannot be read"),
+        (XML.replace("<xmin>20<", "<xmin>1e9<"), "9.xml: found boxes that cannot be read"),
         (XML.replace("<ymax>40<", "<ymax>0<").replace("<ymax>20<", "<ymax>0<"), "9.xml, entity 1: found the box"),
     ):
         file.write_text(content)

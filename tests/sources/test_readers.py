@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from diptych.core import Record
 from diptych.data.formats import coco, conceptual, flickr8k, flickr30k, jsonl, nlvr, refcoco, vcr, vqa2
 from diptych.data.formats import table as formats
+from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.parsing import Skips, combined
 from diptych.runtime.errors import DataError
 
@@ -41,6 +42,9 @@ METADATA = {"names": ["person", "dog"], "boxes": [[0, 0, 50, 50, 0.9], [10, 0, 9
 NLVR = {"identifier": "dev-1-0-0", "sentence": "there is a dog", "label": "True", "image": "a.jpg"}
 
 
+TRAIN = Wanted(split="train")
+
+
 def saved(folder: Path, name: str, value: Any) -> Path:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,8 +55,12 @@ def saved(folder: Path, name: str, value: Any) -> Path:
     return path
 
 
+def source(folder: Path, name: str, value: Any) -> Source:
+    return Source(saved(folder, name, value))
+
+
 def test_coco(tmp_path: Path) -> None:
-    (one,) = coco.read(saved(tmp_path, "c.json", CAPTIONS), saved(tmp_path, "i.json", INSTANCES))
+    (one,) = coco.read(TRAIN, source(tmp_path, "c.json", CAPTIONS), source(tmp_path, "i.json", INSTANCES))
     assert (one.key, one.size, one.captions) == ("a", (100, 50), ("A dog.",))
     (thing,) = one.objects
     assert (thing.kind, thing.box, thing.attributes, thing.visible) == ("dog", (0.1, 0.2, 0.3, 0.6), {}, 1.0)
@@ -68,8 +76,8 @@ def test_coco(tmp_path: Path) -> None:
 def test_flickr8k_of_either_form(text: str, tmp_path: Path) -> None:
     """Marks of bytes and of lines' ends, a `#` in a name, a line of Unicode's in a caption, and one without words."""
     skips = Skips()
-    dog, cat = flickr8k.read(saved(tmp_path, "c.token", text), skips=skips)
-    assert (dog.key, dog.captions, dog.split) == ("a", ("A dog .",), "")
+    dog, cat = flickr8k.read(Wanted(split="val", skips=skips), source(tmp_path, "c.token", text))
+    assert (dog.key, dog.captions, dog.split) == ("a", ("A dog .",), "val")
     assert (cat.key, cat.captions) == ("x#b", ("A cat\u2028 .",))
     assert "empty captions: 1" in str(skips)
     assert {record.split for record in formats.read(tmp_path / "c.token", need_pictures=False)} <= {
@@ -81,12 +89,13 @@ def test_flickr8k_of_either_form(text: str, tmp_path: Path) -> None:
 
 def test_what_teaches_nothing_is_counted(tmp_path: Path) -> None:
     skips = Skips()
-    (one,) = coco.read(saved(tmp_path, "c.json", changed(CAPTIONS, "annotations", 0, "caption", to=" ")), skips=skips)
+    empty = changed(CAPTIONS, "annotations", 0, "caption", to=" ")
+    (one,) = coco.read(Wanted(skips=skips), source(tmp_path, "c.json", empty))
     assert (one.captions, str(skips)) == ((), "empty captions: 1 (the first: c.json: annotations[0])")
     lines = [{"image": "a", "captions": ["", "x", " "]}, {"image": "b", "captions": []},
              {"image": "c", "question": "q", "answers": [""]}, {"image": "d", "question": "q", "answers": ["", "y"]}]  # fmt: skip
     skips = Skips()
-    records = jsonl.read(saved(tmp_path, "o.jsonl", "\n".join(map(json.dumps, lines))), skips=skips)
+    records = jsonl.read(Wanted(skips=skips), source(tmp_path, "o.jsonl", "\n".join(map(json.dumps, lines))))
     assert [record.key for record in records] == ["a", "d"]
     assert records[1].questions[0].answers == ("y",)
     assert skips.counts == {"empty captions": 2, "lines with no captions": 1, "empty answers": 2,
@@ -115,23 +124,23 @@ def test_splits_are_drawn_once_for_a_picture_and_a_seed(tmp_path: Path) -> None:
 def test_a_box_that_reaches_out_is_cut(tmp_path: Path) -> None:
     file = json.loads(json.dumps(INSTANCES))
     file["annotations"][0]["bbox"] = [-10, 10, 300, 20]
-    assert coco.read(instances=saved(tmp_path, "i.json", file))[0].objects[0].box == (0, 0.2, 1, 0.6)
+    assert coco.read(TRAIN, instances=source(tmp_path, "i.json", file))[0].objects[0].box == (0, 0.2, 1, 0.6)
 
 
 def test_vqa2_test_set_has_no_answers(tmp_path: Path) -> None:
-    (one,) = vqa2.read(saved(tmp_path, "q.json", QUESTIONS), split="test")
+    (one,) = vqa2.read(Wanted(split="test"), source(tmp_path, "q.json", QUESTIONS))
     assert one.questions[0].answers == ()
 
 
 def test_vqa2_pictures_have_cocos_names(tmp_path: Path) -> None:
     picture = saved(tmp_path, "COCO_val2014_000000000007.jpg", b"")
-    (one,) = vqa2.read(saved(tmp_path, "q.json", QUESTIONS), pictures=tmp_path)
+    (one,) = vqa2.read(Wanted(tmp_path), source(tmp_path, "q.json", QUESTIONS))
     assert one.image == picture
 
 
 def test_vcr_with_metadata(tmp_path: Path) -> None:
     saved(tmp_path, "x/a.json", METADATA)
-    (one,) = vcr.read(saved(tmp_path, "v.jsonl", VCR), metadata=tmp_path)
+    (one,) = vcr.read(TRAIN, source(tmp_path, "v.jsonl", VCR), Source(tmp_path))
     assert one.key == "x/a"
     assert one.choices[0].question == "Why is [0] and [1] here ?"
     assert [(thing.kind, thing.box) for thing in one.objects] == [
@@ -141,16 +150,16 @@ def test_vcr_with_metadata(tmp_path: Path) -> None:
 
 
 def test_conceptual_refcoco_nlvr_jsonl(tmp_path: Path) -> None:
-    (one,) = conceptual.read(saved(tmp_path, "c.tsv", "a dog\thttp://x/a.jpg\r\n\n"), split="web")
+    (one,) = conceptual.read(Wanted(split="web"), source(tmp_path, "web.tsv", "a dog\thttp://x/a.jpg\r\n\n"))
     assert (one.key, one.captions, one.image) == ("web/000000", ("a dog",), None)
-    (one,) = conceptual.read(saved(tmp_path, "c.tsv", "http://x/a.jpg\ta dog\n"))
+    (one,) = conceptual.read(TRAIN, source(tmp_path, "c.tsv", "http://x/a.jpg\ta dog\n"))
     assert one.captions == ("a dog",), "Conceptual 12M has the address first"
-    (two,) = refcoco.read(saved(tmp_path, "r.json", REFS))
+    (two,) = refcoco.read(TRAIN, source(tmp_path, "r.json", REFS))
     assert (two.expressions[0].text, two.expressions[0].box) == ("the dog", (0, 0, 0.5, 1))
-    (three,) = nlvr.read(saved(tmp_path, "n.jsonl", NLVR))
+    (three,) = nlvr.read(TRAIN, source(tmp_path, "n.jsonl", NLVR))
     assert three.statements[0].true
     lines = '{"image": "a.jpg", "captions": ["x", "y"], "split": "val"}\n\n{"image": "a.jpg", "question": "q", "answers": ["2", "2", "3"]}'
-    (four,) = jsonl.read(saved(tmp_path, "o.jsonl", lines))
+    (four,) = jsonl.read(TRAIN, source(tmp_path, "o.jsonl", lines))
     assert (four.split, four.captions, four.questions[0].kind) == ("val", ("x", "y"), "number")
 
 
@@ -176,49 +185,49 @@ def changed(value: Any, *path: Any, to: Any = None) -> Any:
 
 
 def coco_both(folder: Path, text: Any) -> object:
-    return coco.read(saved(folder, "c.json", text))
+    return coco.read(TRAIN, source(folder, "c.json", text))
 
 
 def coco_boxes(folder: Path, text: Any) -> object:
-    return coco.read(instances=saved(folder, "i.json", text))
+    return coco.read(TRAIN, instances=source(folder, "i.json", text))
 
 
 def vqa_questions(folder: Path, text: Any) -> object:
-    return vqa2.read(saved(folder, "q.json", text), saved(folder, "a.json", ANNOTATIONS))
+    return vqa2.read(TRAIN, source(folder, "q.json", text), source(folder, "a.json", ANNOTATIONS))
 
 
 def vqa_answers(folder: Path, text: Any) -> object:
-    return vqa2.read(saved(folder, "q.json", QUESTIONS), saved(folder, "a.json", text))
+    return vqa2.read(TRAIN, source(folder, "q.json", QUESTIONS), source(folder, "a.json", text))
 
 
 def vcr_lines(folder: Path, text: Any) -> object:
     saved(folder, "x/a.json", METADATA)
-    return vcr.read(saved(folder, "v.jsonl", text), metadata=folder)
+    return vcr.read(TRAIN, source(folder, "v.jsonl", text), Source(folder))
 
 
 def vcr_metadata(folder: Path, text: Any) -> object:
     saved(folder, "x/a.json", text)
-    return vcr.read(saved(folder, "v.jsonl", VCR), metadata=folder)
+    return vcr.read(TRAIN, source(folder, "v.jsonl", VCR), Source(folder))
 
 
 def refs(folder: Path, text: Any) -> object:
-    return refcoco.read(saved(folder, "r.json", text))
+    return refcoco.read(TRAIN, source(folder, "r.json", text))
 
 
 def nlvr_lines(folder: Path, text: Any) -> object:
-    return nlvr.read(saved(folder, "n.jsonl", text))
+    return nlvr.read(TRAIN, source(folder, "n.jsonl", text))
 
 
 def nlvr_pairs(folder: Path, text: Any) -> object:
-    return nlvr.read_pairs(saved(folder, "n.jsonl", text))
+    return nlvr.read_pairs(TRAIN, source(folder, "n.jsonl", text))
 
 
 def flickr(folder: Path, text: Any) -> object:
-    return flickr30k.read(saved(folder, "1.txt", text).parent, saved(folder, "names", "1\n"))
+    return flickr30k.read(TRAIN, Source(saved(folder, "1.txt", text).parent), source(folder, "names", "1\n"))
 
 
 def token(folder: Path, text: str) -> object:
-    return flickr8k.read(saved(folder, "c.token", text))
+    return flickr8k.read(TRAIN, source(folder, "c.token", text))
 
 
 def token_lists(folder: Path, names: tuple[str, str]) -> object:
@@ -228,15 +237,15 @@ def token_lists(folder: Path, names: tuple[str, str]) -> object:
 
 
 def table(folder: Path, text: Any) -> object:
-    return conceptual.read(saved(folder, "t.tsv", text))
+    return conceptual.read(TRAIN, source(folder, "t.tsv", text))
 
 
 def own(folder: Path, text: Any) -> object:
-    return jsonl.read(saved(folder, "o.jsonl", text))
+    return jsonl.read(TRAIN, source(folder, "o.jsonl", text))
 
 
 def own_pictures(folder: Path, text: Any) -> object:
-    return jsonl.read(saved(folder, "o.jsonl", text), folder / "pictures")
+    return jsonl.read(Wanted(folder / "pictures"), source(folder, "o.jsonl", text))
 
 
 LINE = json.dumps(NLVR)
@@ -290,7 +299,7 @@ WRONG: list[tuple[Callable[[Path, Any], object], Any, str]] = [
     (token, "image,caption\na.jpg,one,two", "c.token line 2: wanted `NAME,caption`, in quotes where it has a comma"),
     (token, "image,caption\n\"a.jpg,one", "c.token line 2: wanted `NAME,caption`"),
     (token_lists, ("a.jpg", "a.jpg"), "devImages.txt: found a.jpg, which is in train too; fetch it again"),
-    (token_lists, ("a.jpg b.jpg", ""), "c.token: found no caption of b.jpg, which is on a list beside it"),
+    (token_lists, ("a.jpg b.jpg", ""), "c.token: found no caption of b.jpg, which is on a list in its folder"),
     (table, "a dog", "t.tsv line 1: found 1 fields, wanted `caption TAB url`"),
     (table, "x\ty\na\tb\tc\td", "t.tsv line 2: found 4 fields"),
     (own, {"image": "a.jpg"}, "found an object with `image`, wanted one with `captions`, or with"),
@@ -308,18 +317,18 @@ def test_what_is_wrong_is_named(reader: Callable[[Path, Any], object], text: Any
 
 def test_more_that_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot be read \(No such file or directory\); check the path"):
-        coco.read(tmp_path / "none.json")
+        coco.read(TRAIN, Source(tmp_path / "none.json"))
     with pytest.raises(DataError, match="neither captions nor instances"):
-        coco.read()
+        coco.read(TRAIN)
     lines = '{"image": "a", "captions": ["x"], "split": "val"}\n{"image": "a", "captions": ["y"], "split": "test"}'
     with pytest.raises(DataError, match="line 2: split: found `test`, wanted `val`"):
-        jsonl.read(saved(tmp_path, "o.jsonl", lines))
+        jsonl.read(TRAIN, source(tmp_path, "o.jsonl", lines))
     for line, wanted in (
         ('{"image": "a", "captions": []}', "no captions"),
         ('{"image": "a", "question": "q", "answers": []}', "no answers"),
     ):
         with pytest.raises(DataError, match=wanted):
-            jsonl.read(saved(tmp_path, "o.jsonl", line))
+            jsonl.read(TRAIN, source(tmp_path, "o.jsonl", line))
 
 
 values = st.recursive(

@@ -1,7 +1,6 @@
-"""Where pictures and words come from: the drawn world, and readers of the public forms.
+"""Readers of data: public data sets, your own JSON lines, and the drawn world.
 
-`storybook` needs no download. `formats.FORMATS` is the table of what can be read, `manifest` joins the files of a set,
-`public.SETS_KNOWN` knows what public sets are made of. Each reader has `read`: paths in, a list of `Record`s out, and a
-`DataError` that names the place and the way out where a file is not what it should be. `parsing.combined` puts together
-what several know of a picture.
+`table.FORMATS` is the table of formats, `manifest` joins the files of a set, and `public.SETS_KNOWN` lists the files of
+public sets. A reader is a function `read(wanted, *files)` that returns a list of `Record`s. It raises a `DataError`
+with the place and the correction where a file is faulty. `parsing.combined` joins what several files have of an image.
 """

@@ -1,22 +1,24 @@
-"""What a format of data is: a name, what its files are, how one is recognised, and how they are read."""
+"""What a data format consists of: a name, its files, how they are recognised, and how they are read."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from diptych.core import Record
-from diptych.data.formats.parsing import Pictures, Skips, first_line, parsed_line, read_json
+from diptych.data.formats.parsing import Pictures, Skips, first_line, key_of_name, parsed_line, picture_at, read_json
 from diptych.data.formats.values import JsonValue
 from diptych.runtime.errors import DataError
 
 SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
 JSON = (".json", ".jsonl")
+Item = TypeVar("Item")
 
 
 def drawn_split(key: str, seed: int) -> str:
-    """By a hash of both, so that a picture keeps its split when others join it, on every machine."""
+    """Draw a split by a hash of key and seed: an image keeps its split on every machine, and when others are added."""
     place = int.from_bytes(hashlib.sha256(f"{seed}/{key}".encode()).digest()[:8], "big") / 2**64
     for name, share in SHARES.items():
         place -= share
@@ -27,30 +29,62 @@ def drawn_split(key: str, seed: int) -> str:
 
 @dataclass(frozen=True)
 class Wanted:
-    """How records are wanted: where their pictures lie, and what split those get whose data name none."""
+    """Options of a reader: where images are, and the split of records whose files name none."""
 
-    pictures: Path | Pictures | None = None  # None: pictures are not looked for
-    split: str | None = None  # None: one that the seed draws for each picture
+    pictures: Path | Pictures | None = None  # None: images are not looked for
+    split: str | None = None  # None: drawn for each image by the seed
     seed: int = 0
-    skips: Skips = field(default_factory=Skips)  # counts what teaches nothing
+    skips: Skips = field(default_factory=Skips)  # counts entries that are left out
 
     def split_of(self, key: str) -> str:
         return self.split or drawn_split(key, self.seed)
 
     def splitting(self, records: Sequence[Record]) -> list[Record]:
-        """Of files that name no split."""
+        """Give each record of files that name no split the wanted one."""
         return [replace(record, split=self.split_of(record.key)) for record in records]
+
+    def record(
+        self, image: str, where: str, *, key: str | None = None, split: str | None = None, **fields: Any
+    ) -> Record:
+        """Return the record of an image file.
+
+        Its key is by default the file's name without the ending. Raises DataError, with the place `where`, for an
+        image that is missing or outside the folder.
+        """
+        key = key_of_name(image) if key is None else key
+        return Record(key, split or self.split_of(key), picture_at(self.pictures, image, where), **fields)
+
+
+class ByImage(Generic[Item]):
+    """Items of a file grouped by image, in the order in which images first occur."""
+
+    def __init__(self) -> None:
+        self._groups: dict[Any, tuple[str, list[Item]]] = {}
+
+    def add(self, image: str | int, item: Item, where: str) -> None:
+        self._groups.setdefault(image, (where, []))[1].append(item)
+
+    def __contains__(self, image: object) -> bool:
+        return image in self._groups
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __iter__(self) -> Iterator[tuple[Any, tuple[Item, ...], str]]:
+        """Yield each image with its items, and the place of the first of them."""
+        for image, (where, items) in self._groups.items():
+            yield image, tuple(items), where
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file or folder, looked into as far as it takes to know what it is."""
+    """A file or folder, and what can be found out of its format without reading all of it."""
 
     path: Path
 
     @cached_property
     def is_lines(self) -> bool:
-        """Whether it is one JSON value a line, as some files named .json are."""
+        """True for one JSON value a line, as in some files named .json too."""
         if self.path.suffix.lower() not in JSON or not self.path.is_file():
             return False
         line, more = first_line(self.path)
@@ -58,61 +92,61 @@ class Source:
 
     @cached_property
     def json(self) -> JsonValue:
-        """All of a JSON file, which is read once; of JSON lines the first."""
+        """The value of a JSON file, which is read once; of JSON lines the first."""
         return parsed_line(self.path) if self.is_lines else read_json(self.path)
 
     @cached_property
     def endings(self) -> set[str]:
-        """Of the files of a folder, in lower case."""
+        """The endings of the files of a folder, in lower case."""
         return {one.suffix.lower() for one in self.path.iterdir()} if self.path.is_dir() else set()
 
     def has(self, *names: str, ending: str = ".json") -> bool:
-        """Whether it is a JSON object with these names; for `.jsonl`, whether its first line is one."""
+        """Return True for a JSON object with these names; for `.jsonl`, if the first line is one."""
         if self.path.suffix.lower() not in JSON or not self.path.is_file() or self.is_lines != (ending == ".jsonl"):
             return False
         try:
             value = self.json.value
         except DataError:
-            if self.is_lines:  # what is wrong with a line, the reader of lines says better
+            if self.is_lines:  # the reader of lines raises a better error
                 return False
             raise
         return isinstance(value, dict) and set(names) <= set(value)
 
     def values_have(self, *names: str) -> bool:
-        """Whether it is a JSON object whose first value is one with these names."""
+        """Return True for a JSON object whose first value is an object with these names."""
         if not self.has() or not self.json.value:
             return False
         first = next(iter(self.json.value.values()))
         return isinstance(first, dict) and set(names) <= set(first)
 
     def first_has(self, name: str, list_of: str = "") -> bool:
-        """Whether the first value of the list in a JSON file, or of the list in its object, has this name."""
+        """Return True if the first object of a JSON list, or of the list `list_of` in an object, has this name."""
         if self.path.suffix.lower() != ".json" or not self.path.is_file() or self.is_lines:
             return False
-        found = self.json.value
-        found = found.get(list_of) if list_of and isinstance(found, dict) else found
-        return isinstance(found, list) and bool(found) and isinstance(found[0], dict) and name in found[0]
+        value = self.json.value
+        value = value.get(list_of) if list_of and isinstance(value, dict) else value
+        return isinstance(value, list) and bool(value) and isinstance(value[0], dict) and name in value[0]
 
 
 @dataclass(frozen=True)
 class Format:
-    """One line of `FORMATS`."""
+    """An entry of `FORMATS`."""
 
-    what: str  # for people, such as "a COCO captions .json"
-    fits: Callable[[Source], bool]  # whether the first of its files is of this format
+    what: str  # shown to users, such as "a COCO captions .json"
+    fits: Callable[[Source], bool]  # True if the first of its files is of this format
     read: Callable[..., list[Record]]  # (wanted: Wanted, *files: Source), in the order of `files`
     files: tuple[str, ...] = ("file",)  # what each file holds, for a manifest
-    least: int = 1  # how many of them there must be
+    least: int = 1  # number of files that are required
 
 
 def one_of(formats: dict[str, Format], source: Source) -> tuple[str, Format] | None:
-    """The first format that fits, with its name."""
+    """Return the first format that fits, with its name."""
     return next(((name, one) for name, one in formats.items() if one.fits(source)), None)
 
 
 def not_known(source: Source, forms: str) -> DataError:
-    found = ""
+    what = ""
     if source.has(ending=source.path.suffix.lower()):
         names = list(source.json.value)
-        found = f", an object with {', '.join(f'`{name}`' for name in names[:8]) or 'nothing'}"
-    return DataError(f"{source.path}{found} is no data that Diptych reads; wanted {forms}")
+        what = f", an object with {', '.join(f'`{name}`' for name in names[:8]) or 'nothing'}"
+    return DataError(f"{source.path}{what} is not data that Diptych reads; wanted {forms}")

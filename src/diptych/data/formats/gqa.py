@@ -1,14 +1,13 @@
-"""GQA: questions with one answer each about Visual Genome's pictures (cs.stanford.edu/people/dorarad/gqa)."""
+"""GQA: questions with one answer each about Visual Genome's images (cs.stanford.edu/people/dorarad/gqa)."""
 
-from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
 from diptych.core import Question, Record
-from diptych.data.formats.parsing import Pictures, answer_kind, picture_at, read_json
-from diptych.data.formats.values import JsonValue, Text
+from diptych.data.formats.format import ByImage, Source, Wanted
+from diptych.data.formats.parsing import answer_kind
+from diptych.data.formats.values import Text
 
 
 class _GqaQuestion(Struct, rename="camel"):
@@ -17,21 +16,16 @@ class _GqaQuestion(Struct, rename="camel"):
     answer: Text | UnsetType = UNSET
 
 
-def read(questions: Path | JsonValue, pictures: Path | Pictures | None = None, split: str = "train") -> list[Record]:
-    """One record a picture, its key the picture's number, of {"QUESTION": {"imageId", "question", "answer"}}.
+def read(wanted: Wanted, questions: Source) -> list[Record]:
+    """Read {"QUESTION": {"imageId", "question", "answer"}}: one record an image, its key the image's number.
 
     Questions of the test set have no answer.
     """
-    file = read_json(questions)
-    asked: dict[str, list[Question]] = defaultdict(list)
-    first: dict[str, str] = {}
-    for key in file.read(dict[str, Any]):
-        value = file.inner(key)
+    by_image = ByImage[Question]()
+    for key in questions.json.read(dict[str, Any]):
+        value = questions.json.inner(key)
         one = value.read(_GqaQuestion)
         answers = () if one.answer is UNSET else (one.answer,)
-        first.setdefault(one.image_id, value.where())
-        asked[one.image_id].append(Question(key, one.question, answers, answer_kind(answers) if answers else "other"))
-    return [
-        Record(name, split, picture_at(pictures, f"{name}.jpg", first[name]), questions=tuple(found))
-        for name, found in asked.items()
-    ]
+        kind = answer_kind(answers) if answers else "other"
+        by_image.add(one.image_id, Question(key, one.question, answers, kind), value.where())
+    return [wanted.record(f"{name}.jpg", where, questions=items) for name, items, where in by_image]

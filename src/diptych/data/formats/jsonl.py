@@ -9,18 +9,17 @@
     {"image": "a.jpg", "question": "why does [0] run", "choices": ["it plays", "it rests", "it eats", "it hides"],
      "answer": 0, "rationales": ["[0] has a ball", "...", "...", "..."], "rationale": 0}
 
-Boxes are COCO's: left, top, width, height in pixels. `[0]` is the first of the picture's `objects`. `split` may be left
-out. Several lines may speak of one picture. `more` has the words of further tasks by their names; an entry may have
-`boxes` too.
+Boxes are COCO's: left, top, width, height in pixels. `[0]` is the first of the image's `objects`. `split` is optional.
+Several lines may have the same image. `more` has the words of further tasks by their names; an entry may have `boxes`
+too.
 
-Captions that a model wrote say so (`diptych augment`):
+Captions that a model wrote are marked (`diptych augment`):
 
     {"image": "a.jpg", "captions": ["a dog"], "generated": [{"text": "a dog", "by": "xgpt/3f2a9c01d4", "score": -2.5}]}
 """
 
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +28,15 @@ from msgspec import UNSET, Struct, UnsetType
 from diptych.core import Choices, Expression, GeneratedCaption, Object, Question, Record, Statement, TaskItem, tags
 from diptych.core.record import WORDED
 from diptych.data.formats import values
+from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.masks import Outlines, mask_of
-from diptych.data.formats.parsing import Pictures, Skips, answer_kind, picture_at, read_json_lines
+from diptych.data.formats.parsing import Skips, answer_kind, picture_at, read_json_lines
 from diptych.runtime.errors import DataError
 from diptych.vision.pictures import picture_size
 
 
 class Unreadable(DataError):
-    """A picture whose size cannot be told."""
+    """An image whose size cannot be read."""
 
 
 class _Line(Struct):
@@ -105,126 +105,141 @@ class _Rationales(Struct):
 KINDS = ("captions", "question", "expression", "statement", "objects", "more")
 
 
-def read(
-    lines: Path,
-    pictures: Path | Pictures | None = None,
-    split: str | Callable[[str], str] = "train",
-    skips: Skips | None = None,
-) -> list[Record]:
-    """One record a picture, in the order of their first lines.
+def read(wanted: Wanted, lines: Source) -> list[Record]:
+    """Read one record an image, in the order of their first lines; a key is the image's name.
 
-    `split` is that of pictures whose lines name none, or what makes one of a picture's name. Empty captions, empty
-    answers and what they leave without words are passed over and counted in `skips`; an error only where nothing
-    remains.
+    Empty captions, empty answers and lines without any words are counted in `wanted.skips` and left out. Raises
+    DataError where nothing remains.
     """
-    skips = Skips() if skips is None else skips
-    found: dict[str, Record] = {}
-    splits: dict[str, str] = {}
-    for value in read_json_lines(lines):
+    reader = _LineReader(wanted.skips, lines.path.parent)
+    records, splits = dict[str, Record](), dict[str, str]()
+    for value in read_json_lines(lines.path):
         line = value.read(_Line)
         name = line.image
         if line.split is not UNSET and (earlier := splits.setdefault(name, line.split)) != line.split:
             value.refuse(f"`{line.split}`", f"`{earlier}`, the split of an earlier line with {name}", "split")
-        old = found.get(name) or Record(name, image=picture_at(pictures, name, value.where()))
-        found[name] = _with_words(old, value, skips, lines.parent)
-    for record in found.values():
-        _named(record, lines.name)
-    kept = [record for record in found.values() if any(record.words().values())]
-    if not kept:
+        old = records.get(name) or wanted.record(name, value.where(), key=name)
+        records[name] = reader.added(old, value)
+    for record in records.values():
+        _check_tags(record, lines.path.name)
+    filled = [record for record in records.values() if any(record.words().values())]
+    if not filled:
+        skips = wanted.skips
         raise DataError(
-            f"{lines.name}: found nothing to learn from ({skips if skips.counts else 'no lines'}), wanted lines with "
-            "captions, or with a question and answers; add some"
+            f"{lines.path.name}: found nothing to learn from ({skips if skips.counts else 'no lines'}), wanted lines "
+            "with captions, or with a question and answers; add some"
         )
-    drawn = split if callable(split) else lambda _: split
-    return [replace(record, split=splits.get(record.key) or drawn(record.key)) for record in kept]
+    return [replace(record, split=splits.get(record.key) or record.split) for record in filled]
 
 
-def _with_words(record: Record, value: values.JsonValue, skips: Skips, beside: Path) -> Record:
-    line = value.value
-    if not any(key in KINDS for key in line):
-        has = ", ".join(f"`{key}`" for key in line)
-        value.refuse(
-            f"an object with {has}",
-            "one with `captions`, or with `question` and `answers` (or `choices`), `expression` and `box`, `statement` "
-            "and `true`, `objects`, or `more`",
-        )
-    if "width" in line and "height" in line:
-        size = value.read(_Size)
-        record = replace(record, size=(size.width, size.height))
-    if "captions" in line:
-        record = _with_captions(record, value, skips)
-    if "expression" in line or "objects" in line:
-        record = _with_boxes(record, value, skips, beside)
-    if "more" in line:
-        record = _with_more(record, value, skips, beside)
-    if "statement" in line:
-        said = value.read(_Stated)
-        claim = Statement(f"{record.key}/{len(record.statements)}", said.statement, values.is_true(said.true))
-        record = replace(record, statements=(*record.statements, claim))
-    if "question" in line and "choices" in line:
-        return replace(record, choices=(*record.choices, _choices(value, f"{record.key}/{len(record.choices)}")))
-    if "question" in line:
-        asked = value.read(_Question)
-        if not (answers := _texts(asked.answers, "answers", value, skips)):
-            skips.add("questions with no answers", value.where())
-            return record
-        key = f"{record.key}/{len(record.questions)}"
-        question = Question(key, asked.question, answers, answer_kind(answers))
-        record = replace(record, questions=(*record.questions, question))
-    return record
+@dataclass(frozen=True)
+class _LineReader:
+    """Adds what a line contains to the record of its image."""
 
+    skips: Skips
+    folder: Path  # of the lines
 
-def _with_captions(record: Record, value: values.JsonValue, skips: Skips) -> Record:
-    line = value.read(_CaptionsOfLine)
-    captions = _texts(line.captions, "captions", value, skips)
-    if not line.captions:
-        skips.add("lines with no captions", value.where("captions"))
-    for at, one in enumerate(line.generated):
-        if one.text not in captions:
-            value.refuse(f"`{one.text}`", "one of the line's captions", f"generated[{at}].text")
-    by_models = tuple(GeneratedCaption(one.text, one.by, one.score) for one in line.generated)
-    return replace(record, captions=record.captions + captions, generated=record.generated + by_models)
-
-
-def _with_boxes(record: Record, value: values.JsonValue, skips: Skips, beside: Path) -> Record:
-    """What a line says of places in the picture."""
-    try:
-        size = _size(record, value, beside)
-    except Unreadable:  # extraction leaves such a picture out, by name
-        skips.add("boxes on pictures that cannot be read", value.where())
+    def added(self, record: Record, value: values.JsonValue) -> Record:
+        line = value.value
+        if not any(key in KINDS for key in line):
+            has = ", ".join(f"`{key}`" for key in line)
+            value.refuse(
+                f"an object with {has}",
+                "one with `captions`, or with `question` and `answers` (or `choices`), `expression` and `box`, "
+                "`statement` and `true`, `objects`, or `more`",
+            )
+        if "width" in line and "height" in line:
+            size = value.read(_Size)
+            record = replace(record, size=(size.width, size.height))
+        if "captions" in line:
+            record = self._with_captions(record, value)
+        for names, add in ((("expression", "objects"), self._with_boxes), (("more",), self._with_more)):
+            if any(name in line for name in names):
+                try:
+                    record = add(record, value)
+                except Unreadable:  # extraction reports such an image
+                    self.skips.add("boxes on pictures that cannot be read", value.where())
+        if "statement" in line:
+            claim = value.read(_Stated)
+            statement = Statement(f"{record.key}/{len(record.statements)}", claim.statement, values.is_true(claim.true))
+            record = replace(record, statements=(*record.statements, statement))
+        if "question" in line:
+            record = (self._with_choices if "choices" in line else self._with_question)(record, value)
         return record
-    record = replace(record, size=size)
-    if "objects" in value.value:
-        things = enumerate(value.read(_Things).objects)
-        there = tuple(_object(thing, size, value.where(f"objects[{at}].box")) for at, thing in things)
-        if record.objects and record.objects != there:
-            value.refuse("other objects", f"those of an earlier line with {record.key}: say them once", "objects")
-        record = replace(record, objects=there)
-    if "expression" in value.value:
-        said = value.read(_Pointed)
-        key, box = f"{record.key}/{len(record.expressions)}", values.box_of(said.box, *size, value.where("box"))
-        record = replace(record, expressions=(*record.expressions, Expression(key, said.expression, box)))
-    return record
 
+    def _with_captions(self, record: Record, value: values.JsonValue) -> Record:
+        line = value.read(_CaptionsOfLine)
+        captions = self.skips.filled(line.captions, "empty captions", value.where("captions"))
+        if not line.captions:
+            self.skips.add("lines with no captions", value.where("captions"))
+        for at, one in enumerate(line.generated):
+            if one.text not in captions:
+                value.refuse(f"`{one.text}`", "one of the line's captions", f"generated[{at}].text")
+        by_models = tuple(GeneratedCaption(one.text, one.by, one.score) for one in line.generated)
+        return replace(record, captions=record.captions + captions, generated=record.generated + by_models)
 
-def _with_more(record: Record, value: values.JsonValue, skips: Skips, beside: Path) -> Record:
-    """Words of further tasks. The picture's size is needed for boxes alone."""
-    more, found = value.inner("more"), dict[str, tuple[TaskItem, ...]]()
-    try:
+    def _with_boxes(self, record: Record, value: values.JsonValue) -> Record:
+        size = self._size(record, value)
+        record = replace(record, size=size)
+        if "objects" in value.value:
+            listed = enumerate(value.read(_Things).objects)
+            objects = tuple(_object(thing, size, value.where(f"objects[{at}].box")) for at, thing in listed)
+            if record.objects and record.objects != objects:
+                value.refuse("other objects", f"those of an earlier line with {record.key}: give them once", "objects")
+            record = replace(record, objects=objects)
+        if "expression" in value.value:
+            line = value.read(_Pointed)
+            key, box = f"{record.key}/{len(record.expressions)}", values.box_of(line.box, *size, value.where("box"))
+            record = replace(record, expressions=(*record.expressions, Expression(key, line.expression, box)))
+        return record
+
+    def _with_more(self, record: Record, value: values.JsonValue) -> Record:
+        """Add words of further tasks. The image's size is needed only for boxes."""
+        more, tasks = value.inner("more"), dict[str, tuple[TaskItem, ...]]()
         for name in more.read(dict[str, Any]):
             if name in WORDED:
                 value.refuse(f"`{name}` in `more`", "the name of a further task there, and this in the line itself")
             items, first = [], len(record.more.get(name, ()))
             for at, item in enumerate((listed := more.inner(name)).read(list[_Item])):
-                size = _size(record, value, beside) if item.boxes else (1, 1)
+                size = self._size(record, value) if item.boxes else (1, 1)
                 boxes = tuple(values.box_of(box, *size, listed.where(f"[{at}].boxes")) for box in item.boxes)
-                answers = _texts(item.answers, "answers", listed, skips, f"[{at}].answers")
+                answers = self.skips.filled(item.answers, "empty answers", listed.where(f"[{at}].answers"))
                 items.append(TaskItem(f"{record.key}/{first + at}", item.text, answers, boxes))
-            found[name] = tuple(items)
-    except Unreadable:
-        skips.add("boxes on pictures that cannot be read", value.where())
-        return record
-    return record.joined(Record(record.key, record.split, more=found))
+            tasks[name] = tuple(items)
+        return record.joined(Record(record.key, record.split, more=tasks))
+
+    def _with_question(self, record: Record, value: values.JsonValue) -> Record:
+        line = value.read(_Question)
+        if not (answers := self.skips.filled(line.answers, "empty answers", value.where("answers"))):
+            self.skips.add("questions with no answers", value.where())
+            return record
+        question = Question(f"{record.key}/{len(record.questions)}", line.question, answers, answer_kind(answers))
+        return replace(record, questions=(*record.questions, question))
+
+    def _with_choices(self, record: Record, value: values.JsonValue) -> Record:
+        line, why = value.read(_ChoicesOfLine), value.read(_Rationales) if "rationales" in value.value else None
+        rationales, rationale = ((), None) if why is None else (why.rationales, why.rationale)
+        key = f"{record.key}/{len(record.choices)}"
+        choices = Choices(key, line.question, line.choices, line.answer, rationales, rationale)
+        return replace(record, choices=(*record.choices, choices))
+
+    def _size(self, record: Record, value: values.JsonValue) -> tuple[int, int]:
+        """Return the image's width and height in pixels, from this line, an earlier one, or the file.
+
+        Where images are not needed (features are given), a file in the folder of the lines still gives the size.
+        """
+        if record.size is not None:
+            return record.size
+        image = record.image
+        if image is None:
+            with suppress(DataError):
+                image = picture_at(self.folder, record.key, value.where())
+        if image is None:
+            value.refuse("a box of a picture that is not there", "its `width` and `height` in the line")
+        try:
+            return picture_size(image)
+        except DataError as error:
+            raise Unreadable(str(error)) from error
 
 
 def _object(thing: _Thing, size: tuple[int, int], where: str) -> Object:
@@ -232,33 +247,8 @@ def _object(thing: _Thing, size: tuple[int, int], where: str) -> Object:
     return Object(thing.kind, box, mask=() if thing.outline is UNSET else mask_of(thing.outline, box, *size))
 
 
-def _size(record: Record, value: values.JsonValue, beside: Path) -> tuple[int, int]:
-    """Of the picture, in pixels: as the line says, as an earlier one did, or of the file.
-
-    Where pictures are not asked for (their features are given), one beside the lines tells its size all the same.
-    """
-    if record.size is not None:
-        return record.size
-    picture = record.image
-    if picture is None:
-        with suppress(DataError):
-            picture = picture_at(beside, record.key, value.where())
-    if picture is None:
-        value.refuse("a box of a picture that is not there", "its `width` and `height` in the line")
-    try:
-        return picture_size(picture)
-    except DataError as error:
-        raise Unreadable(str(error)) from error
-
-
-def _choices(value: values.JsonValue, key: str) -> Choices:
-    asked, why = value.read(_ChoicesOfLine), value.read(_Rationales) if "rationales" in value.value else None
-    rationales, rationale = ((), None) if why is None else (why.rationales, why.rationale)
-    return Choices(key, asked.question, asked.choices, asked.answer, rationales, rationale)
-
-
-def _named(record: Record, file: str) -> None:
-    """Refuse a tag that names no thing. Objects may stand in a later line, so this is checked last."""
+def _check_tags(record: Record, file: str) -> None:
+    """Raise DataError for a tag without an object; checked last, since objects may be in a later line."""
     for choices in record.choices:
         for text in (choices.question, *choices.answers, *choices.rationales):
             for tag in tags(text):
@@ -267,11 +257,3 @@ def _named(record: Record, file: str) -> None:
                         f"{file}: found [{tag}] in “{text}”, wanted one of the {len(record.objects)} objects of "
                         f"{record.key}, counted from 0; add it to the `objects` of a line with that picture"
                     )
-
-
-def _texts(texts: list[str], name: str, value: values.JsonValue, skips: Skips, place: str = "") -> tuple[str, ...]:
-    """Those with words; others are counted, by default in the list of this name."""
-    for at, text in enumerate(texts):
-        if not text.strip():
-            skips.add(f"empty {name}", value.where(f"{place or name}[{at}]"))
-    return tuple(text for text in texts if text.strip())

@@ -3,11 +3,11 @@
     {"images": "train2014", "split": "train", "captions": "annotations/captions_train2014.json",
      "vqa": ["v2_OpenEnded_mscoco_train2014_questions.json", "v2_mscoco_train2014_annotations.json"]}
 
-Names start from the manifest's own folder. `images` is a folder or a list of some, by default that folder; `split` is
-that of files which name none; `about` is for people. The others are names of `FORMATS`, each with a file, or a list of
-those that the format is made of. Several such sets, a split each, stand in a list: {"sets": [{...}, {...}]}.
+Paths start from the manifest's own folder. `images` is a folder or a list of folders, by default the manifest's own;
+`split` applies to files that name none; `about` is a comment. Other names are those of `FORMATS`, each with a file or
+the list of the format's files. Several such sets, a split each, are a list: {"sets": [{...}, {...}]}.
 
-Pictures that are not there are counted and left out, since public sets are seldom complete.
+Missing images are counted and left out, since public sets are seldom complete.
 """
 
 import os
@@ -31,7 +31,7 @@ _Name: Any = Text
 
 
 def fits(source: Source, formats: Formats) -> bool:
-    """Whether it is meant to be one: `sets`, or a path where a set of data has a list."""
+    """Return True for a manifest: it has `sets`, or a path where a data set has a list."""
     if not source.has():
         return False
     values = source.json.value
@@ -44,19 +44,19 @@ def _are_texts(value: object) -> bool:
 
 
 def example(name: str, form: Format) -> str:
-    """How a manifest names the files of a format."""
+    """Return an example of how a manifest names the files of a format."""
     files = ", ".join(f'"{file.upper()}"' for file in form.files[: form.least])
     return f'write them into a manifest, {{"images": "FOLDER", "{name}": [{files}]}}'
 
 
 def read(source: Source, formats: Formats, wanted: Wanted, need_pictures: bool) -> list[Record]:
-    """All records of all sets. `wanted.pictures` overrules `images`, and `wanted.split` is of sets that name none."""
+    """Read all records of all sets. `wanted.pictures` replaces `images`; `wanted.split` is for sets that name none."""
     sets = source.json.inner(SETS).items() if SETS in source.json.value else [source.json]
     if not sets:
         source.json.refuse("no sets", "at least one", SETS)
-    found = [record for one in sets for record in _set(one, source.path.parent, formats, wanted, need_pictures)]
-    joined = combined(_named_alike(found))
-    return _there(joined, wanted.skips, source.path) if need_pictures else joined
+    records = [record for one in sets for record in _set(one, source.path.parent, formats, wanted, need_pictures)]
+    joined = combined(_same_keys(records))
+    return _with_images(joined, wanted.skips, source.path) if need_pictures else joined
 
 
 def _set(entry: JsonValue, folder: Path, formats: Formats, wanted: Wanted, need_pictures: bool) -> list[Record]:
@@ -87,7 +87,7 @@ def _pictures(entry: JsonValue, folder: Path, given: Path | Pictures | None, nee
 
 
 def _paths(entry: JsonValue, folder: Path) -> list[tuple[Path, JsonValue]]:
-    """Of one file or folder, or of a list of some."""
+    """Return the path of one file or folder, or those of a list, each with its place in the manifest."""
     named = entry.items() if isinstance(entry.value, list) else [entry]
     return [(folder / one.read(_Name), one) for one in named]
 
@@ -105,46 +105,39 @@ def _read(name: str, entry: JsonValue, folder: Path, formats: Formats, wanted: W
     if not form.fits(files[0]):
         other = one_of(dict(formats), files[0])
         hint = f"; it looks like `{other[0]}`" if other is not None else ""
-        entries[0][1].refuse(f"{files[0].path.name}, which is something else", f"{form.what}{hint}")
+        entries[0][1].refuse(f"{files[0].path.name}, which is not one", f"{form.what}{hint}")
     return form.read(wanted, *files)
 
 
-def _named_alike(records: list[Record]) -> list[Record]:
-    """One picture has one key, that of the first to name it, also where formats name it in two ways; two have two."""
+def _same_keys(records: list[Record]) -> list[Record]:
+    """Give each image file one key, the first that a format names it by, and different files different keys."""
     keys: dict[str, str] = {}
     taken: set[str] = set()
     named = []
     for record in records:
-        if record.image is None:
-            named.append(record)
-            continue
-        path = os.path.normpath(record.image)
-        if path not in keys:
-            folders = list(Path(path).parts[:-1])
-            key = record.key
+        path = None if record.image is None else os.path.normpath(record.image)
+        if path is not None and path not in keys:
+            folders, key = list(Path(path).parts[:-1]), record.key
             while key in taken and folders:
                 key = f"{folders.pop()}/{key}"
             keys[path] = key
             taken.add(key)
-        named.append(record if keys[path] == record.key else replace(record, key=keys[path]))
+        key = record.key if path is None else keys[path]
+        named.append(record if key == record.key else replace(record, key=key))
     return named
 
 
-def _is_there(record: Record) -> bool:
-    return record.image is None or is_there(record.image)
-
-
-def _there(records: list[Record], skips: Skips, path: Path) -> list[Record]:
-    """Those whose picture is there."""
-    found = []
+def _with_images(records: list[Record], skips: Skips, path: Path) -> list[Record]:
+    """Return the records whose image exists, or that have none; count the others."""
+    there = []
     for record in records:
-        if _is_there(record):
-            found.append(record)
+        if record.image is None or is_there(record.image):
+            there.append(record)
         else:
             skips.add("pictures that are not there", str(record.image))
-    if records and not found:
+    if records and not there:
         raise DataError(
             f"{path}: found none of its {len(records)} pictures (the first: {records[0].image}), wanted them; fetch "
             f"them, or name their folder as `{IMAGES}`"
         )
-    return found
+    return there

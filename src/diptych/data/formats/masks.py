@@ -1,4 +1,4 @@
-"""Outlines of objects, as VCR and COCO have them, as the cells of their boxes."""
+"""Outlines of objects, as in VCR and COCO, rasterised to the cells of their boxes."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -15,15 +15,15 @@ Outlines: TypeAlias = list[list[tuple[Number, Number]]]  # polygons [[[x, y], ..
 def mask_of(
     outlines: Outlines, box: Sequence[float], width: int, height: int, cells: int = MASK_CELLS
 ) -> tuple[str, ...]:
-    """`Object.mask` of polygons in pixels, given the thing's box in fractions.
+    """Return `Object.mask` for polygons in pixels and the object's box in fractions of the image.
 
-    A cell shows the thing where its middle lies in any of the polygons. An outline of less than three corners, or so
-    thin that no middle lies in it, tells nothing: then the mask is not known.
+    A cell is set where its centre is in any of the polygons. Polygons of less than three corners, and polygons so thin
+    that they contain no centre, have no effect. Without any cell set the mask is (), which means not known.
     """
     size = np.array([width, height], dtype=np.float64)
     start, end = np.array(box[:2]) * size, np.array(box[2:]) * size
-    middles = (np.arange(cells) + 0.5) / cells
-    across, down = (start[axis] + middles * (end - start)[axis] for axis in (0, 1))
+    centres = (np.arange(cells) + 0.5) / cells
+    across, down = (start[axis] + centres * (end - start)[axis] for axis in (0, 1))
     shown = np.zeros((cells, cells), dtype=bool)
     for outline in outlines:
         if len(outline) > 2:
@@ -32,7 +32,7 @@ def mask_of(
 
 
 def _inside(corners: NDArray[np.float64], x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether a line from the point to the right crosses the outline an odd number of times."""
+    """Test points by ray casting: inside, a ray to the right crosses the outline an odd number of times."""
     inside = np.zeros(x.shape, dtype=bool)
     for (x1, y1), (x2, y2) in zip(corners, np.roll(corners, -1, 0), strict=True):
         if y1 != y2:

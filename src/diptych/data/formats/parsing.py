@@ -1,4 +1,4 @@
-"""Reading files that others wrote: every surprise becomes a DataError that says what, where and the way out."""
+"""Reading files that others wrote: every surprise becomes a DataError with what, where and how to correct it."""
 
 import gc
 import json
@@ -17,7 +17,7 @@ from diptych.vision.archives import is_there
 
 @dataclass
 class Skips:
-    """What was passed over because it teaches nothing: how often, and where first."""
+    """Counts of entries that were left out because nothing can be learnt from them, each with its first place."""
 
     counts: dict[str, int] = field(default_factory=dict)
     first: dict[str, str] = field(default_factory=dict)
@@ -26,17 +26,24 @@ class Skips:
         self.counts[what] = self.counts.get(what, 0) + 1
         self.first.setdefault(what, where)
 
+    def filled(self, texts: list[str], what: str, where: str) -> tuple[str, ...]:
+        """Return the texts with words; count the others as `what`, at `where[0]`, `where[1]`, ..."""
+        for at, text in enumerate(texts):
+            if not text.strip():
+                self.add(what, f"{where}[{at}]")
+        return tuple(text for text in texts if text.strip())
+
     def __str__(self) -> str:
         return "; ".join(f"{what}: {count} (the first: {self.first[what]})" for what, count in self.counts.items())
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the name `{twice}` twice in one object")
-    return found
+    return values
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates)
@@ -44,7 +51,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates)
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without Python's search for circles, which takes most of the time where millions of small objects are made."""
+    """Switch off garbage collection, which takes most of the time where millions of small objects are made."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -65,62 +72,67 @@ def _parse(text: str, where: str, whole: bool) -> JsonValue:
             "or fetch it again"
         ) from None
     except (ValueError, RecursionError) as error:
-        found = error if isinstance(error, ValueError) else "JSON nested too deep"
-        raise DataError(f"{where}: found {found}, wanted plain JSON; correct the file there") from None
+        problem = error if isinstance(error, ValueError) else "JSON nested too deep"
+        raise DataError(f"{where}: found {problem}, wanted plain JSON; correct the file there") from None
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from None
 
 
 def read_text(path: Path) -> str:
-    """A file's words; a byte order mark is dropped."""
+    """Return the text of a file without its byte order mark. Raises DataError."""
     try:
-        return bytes_of(path).decode("utf-8-sig")
+        with _readable(path):
+            return bytes_of(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}: found bytes that are not UTF-8 (at byte {error.start}), wanted UTF-8 text; convert it, "
             f"for instance: iconv -f latin1 -t utf-8 {path.name}"
         ) from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from None
 
 
-def read_json(path: Path | JsonValue) -> JsonValue:
-    """A file's value; one that was read already as it is."""
-    return path if isinstance(path, JsonValue) else _parse(read_text(path), path.name, whole=True)
+def read_json(path: Path) -> JsonValue:
+    """Return the value of a JSON file. Raises DataError, also for a name that occurs twice in one object."""
+    return _parse(read_text(path), path.name, whole=True)
 
 
 def read_json_lines(path: Path) -> Iterator[JsonValue]:
-    """One entry a line; empty lines are passed over."""
+    """Yield the value of each line that is not empty."""
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
             yield _parse(line, f"{path.name} line {number}", whole=False)
 
 
 def first_line(path: Path) -> tuple[str, bool]:
-    """The first line that is not empty, and whether another follows; what is no UTF-8 is replaced."""
-    try:
-        with path.open(encoding="utf-8-sig", errors="replace") as file:
-            lines = (line.strip() for line in file if line.strip())
-            return next(lines, ""), next(lines, None) is not None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from None
+    """Return the first non-empty line, and True if another follows; bytes that are not UTF-8 are replaced."""
+    with _readable(path), path.open(encoding="utf-8-sig", errors="replace") as file:
+        lines = (line.strip() for line in file if line.strip())
+        return next(lines, ""), next(lines, None) is not None
 
 
 def parsed_line(path: Path) -> JsonValue:
-    """The first line of JSON lines."""
+    """Return the value of the first of JSON lines."""
     return _parse(first_line(path)[0], f"{path.name} line 1", whole=False)
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """Folders that names of pictures start from, of which many may be missing.
+    """Folders of images, many of which may be missing.
 
-    `wanted`: the record of a missing one has the path where it was to be, so that it can be counted; else none.
+    `wanted` True: the record of a missing image has the path where it was expected, so that it can be counted. False:
+    it has no image.
     """
 
     folders: tuple[Path, ...]
     wanted: bool = True
 
     def at(self, name: str) -> Path | None:
-        """In the first folder that has it. A path is made where it is wanted alone: sets have many names."""
+        """Return the image in the first folder that has it. Paths are made only where needed: sets have many names."""
         for folder in self.folders:
             if is_there(f"{folder}/{name}"):
                 return folder / name
@@ -128,9 +140,9 @@ class Pictures:
 
 
 def picture_at(folder: Path | Pictures | None, name: str, where: str) -> Path | None:
-    """The picture with this name in the folder, which must be there; without a folder, none is looked for.
+    """Return the path of an image, which must be in the folder (in `Pictures` it may be missing); None without folder.
 
-    In `Pictures` it need not be there.
+    Raises DataError, with the place `where`, for a missing image and for a name that leads out of the folder.
     """
     if folder is None:
         return None
@@ -145,17 +157,16 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str) -> Path | 
     except OSError:  # a name too long for the file system
         there = False
     if not there:
-        way_out = "fetch it, or give another folder of pictures"
-        raise DataError(f"{where}: found no picture {path}, wanted one; {way_out}")
+        raise DataError(f"{where}: found no picture {path}, wanted one; fetch it, or give another folder of pictures")
     return path
 
 
 class Once:
-    """Refuses what comes a second time."""
+    """Refuses a value that occurs a second time."""
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self.seen: dict[Any, str] = {}  # where each is
+        self.seen: dict[Any, str] = {}  # the place of each value
 
     def check(self, value: object, where: str) -> None:
         if value in self.seen:
@@ -167,18 +178,18 @@ class Once:
 
 
 def key_of_name(name: str) -> str:
-    """The key of a picture that its data set knows by its file: the name without its ending."""
+    """Return the key of an image that its data set names by file: the name without its ending."""
     folder, slash, file = name.rpartition("/")
     return f"{folder}{slash}{file.rpartition('.')[0] or file}"
 
 
 def key_of(split: str, image_id: int) -> str:
-    """The key of a picture that its data set knows by a number."""
+    """Return the key of an image that its data set names by number."""
     return f"{split}/{image_id:06d}"
 
 
 def answer_kind(answers: tuple[str, ...]) -> str:
-    """VQA v2's answer type, by what most people said."""
+    """Return VQA v2's answer type, by the most frequent answer."""
     most = max(set(answers), key=lambda answer: (answers.count(answer), answer)).lower()
     if most in ("yes", "no"):
         return "yes/no"
@@ -186,22 +197,18 @@ def answer_kind(answers: tuple[str, ...]) -> str:
 
 
 def combined(*sources: Iterable[Record]) -> list[Record]:
-    """One record a picture, from readers that each know a part of it; the first to know something wins.
+    """Join the records of each image from several readers; of single values, the first source's count.
 
-    Words are put together in the order of the sources.
+    Texts are joined in the order of the sources. Raises DataError for an image in two splits.
     """
-    found: dict[str, Record] = {}
+    joined: dict[str, Record] = {}
     for record in (record for source in sources for record in source):
-        old = found.get(record.key)
-        found[record.key] = record if old is None else _joined(old, record)
-    return list(found.values())
-
-
-def _joined(first: Record, second: Record) -> Record:
-    if first.split != second.split:
-        raise DataError(
-            f"found the splits {first.split} and {second.split}, wanted one split a picture; leave out one file, "
-            "or name it in data of its own",
-            key=first.key,
-        )
-    return first.joined(second)
+        old = joined.get(record.key)
+        if old is not None and old.split != record.split:
+            raise DataError(
+                f"found the splits {old.split} and {record.split}, wanted one split a picture; leave out one file, "
+                "or name it in data of its own",
+                key=record.key,
+            )
+        joined[record.key] = record if old is None else old.joined(record)
+    return list(joined.values())

@@ -1,7 +1,7 @@
-"""Public sets as they are downloaded: which files, from where, and the manifest that names those that are there.
+"""Public data sets as they are downloaded: their files, their homes, and a manifest of the files that are there.
 
-`SETS_KNOWN` is all that is known of them. Names start from the folder of the set; the first of several that is there is
-taken. Sizes and counts are those that the pages named here tell.
+`SETS_KNOWN` lists them. Paths start from the folder of the set; of several names the first that exists is taken. Sizes
+and counts are those stated on the pages named here.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from diptych.data.formats.manifest import ABOUT, IMAGES, SETS, SPLIT
 from diptych.runtime.errors import DataError, RecipeError, nearest
 from diptych.runtime.files import bytes_of, parse_json, write_atomically
 
-FOUND_IN = ("", "*/")  # below the folder of the set, or one folder further
+FOUND_IN = ("", "*/")  # in the folder of the set, or in a folder of it
 
 
 @dataclass(frozen=True)
 class Piece:
     """A file or folder of a release."""
 
-    names: tuple[str, ...]  # under which it may lie
-    what: str  # what is in it, how large it is, what it comes from
+    names: tuple[str, ...]  # alternatives
+    what: str  # its content, size and origin
 
 
 @dataclass(frozen=True)
 class SetPart:
-    """One set of the manifest: a format with the pieces that it reads, and a split where those name none."""
+    """One set of the manifest: a format with the pieces that it reads, and the split of files that name none."""
 
     form: str
     files: tuple[Piece, ...]
     images: tuple[Piece, ...] = ()
     split: str | None = None
-    least: int | None = None  # how many of the files it cannot do without; all, where not told
+    least: int | None = None  # how many of the files are required; None: all
 
     @property
     def needed(self) -> tuple[Piece, ...]:
@@ -45,6 +45,8 @@ class SetPart:
 
 @dataclass(frozen=True)
 class PublicSet:
+    """A public data set: title, home page, and the sets of its manifest."""
+
     title: str
     home: str
     parts: tuple[SetPart, ...]
@@ -73,9 +75,9 @@ VQA = (
 
 
 def _vqa() -> Iterator[SetPart]:
-    for split, subset, images, asked, answered in VQA:
-        questions = Piece((f"v2_OpenEnded_mscoco_{subset}_questions.json",), asked)
-        answers = (Piece((f"v2_mscoco_{subset}_annotations.json",), answered),) if answered else ()
+    for split, subset, images, questions_of, answers_of in VQA:
+        questions = Piece((f"v2_OpenEnded_mscoco_{subset}_questions.json",), questions_of)
+        answers = (Piece((f"v2_mscoco_{subset}_annotations.json",), answers_of),) if answers_of else ()
         yield SetPart("vqa", (questions, *answers), (images,), split)
 
 
@@ -102,13 +104,10 @@ HOMES = {
     "flickr8k": "https://www.kaggle.com/datasets/adityajn105/flickr8k, of hockenmaier.cs.illinois.edu",
     "vqa": f"https://visualqa.org/download.html, {COCO_HOME}",
     "gqa": "https://cs.stanford.edu/people/dorarad/gqa/download.html",
+    "visual-genome": "https://homes.cs.washington.edu/~ranjay/visualgenome",
 }
 KARPATHY = "Karpathy's, in caption_datasets.zip"
-VCR_IMAGES = Piece(("vcr1images",), "pictures, with boxes and outlines beside them, vcr1images.zip")
-
-
-def _karpathy(name: str, images: Piece) -> tuple[SetPart, ...]:
-    return (SetPart("karpathy", (Piece((name, f"karpathy/{name}"), KARPATHY),), (images,)),)
+VCR_IMAGES = Piece(("vcr1images",), "pictures, with boxes and outlines in the same folders, vcr1images.zip")
 
 
 def _entities() -> Iterator[SetPart]:
@@ -118,91 +117,67 @@ def _entities() -> Iterator[SetPart]:
         yield SetPart("flickr30k", (words, names, boxes), (FLICKR,), split, least=2)
 
 
-def _parts(form: str, files: str, what: str, images: Sequence[str], about: str, **splits: str) -> tuple[SetPart, ...]:
-    """A part for each split, by what the files call it; `*` stands for that."""
-    return tuple(
-        SetPart(
-            form,
-            (Piece((files.replace("*", own),), what),),
-            (Piece(tuple(name.replace("*", own) for name in images), about),),
-            split,
-        )
-        for split, own in splits.items()
-    )
+def _parts(
+    form: str, files: Sequence[str], what: str, images: Sequence[str], about: str, **splits: str
+) -> tuple[SetPart, ...]:
+    """Return a part for each split, or one that names its splits itself; `*` is the split's name in the files."""
+
+    def piece(names: Sequence[str], what: str, own: str) -> tuple[Piece]:
+        return (Piece(tuple(name.replace("*", own) for name in names), what),)
+
+    named = splits or {"": ""}
+    return tuple(SetPart(form, piece(files, what, n), piece(images, about, n), s or None) for s, n in named.items())
 
 
 SETS_KNOWN: dict[str, PublicSet] = {
     "flickr8k": PublicSet(
         "Flickr8k captions: 6,000 pictures to train, 1,000 and 1,000, by its lists; drawn where there are none",
         HOMES["flickr8k"],
-        (
-            SetPart(
-                "flickr8k",
-                (Piece(("Flickr8k.token.txt", "captions.txt"), "40,460 captions; its lists beside them"),),
-                (Piece(("Flicker8k_Dataset", "Flickr8k_Dataset", "Images"), "8,091 pictures, about 1 GB"),),
-            ),
-        ),
-    ),
+        _parts("flickr8k", ("Flickr8k.token.txt", "captions.txt"), "40,460 captions; its lists in the same folder",
+               ("Flicker8k_Dataset", "Flickr8k_Dataset", "Images"), "8,091 pictures, about 1 GB")),
     "coco": PublicSet(
-        "COCO captions in Karpathy's split: 113,287 pictures to train, 5,000 and 5,000",
-        HOMES["coco"],
-        _karpathy("dataset_coco.json", Piece(("images", "."), "the folder of train2014 and val2014, about 19 GB")),
-    ),
+        "COCO captions in Karpathy's split: 113,287 pictures to train, 5,000 and 5,000", HOMES["coco"],
+        _parts("karpathy", ("dataset_coco.json", "karpathy/dataset_coco.json"), KARPATHY,
+               ("images", "."), "the folder of train2014 and val2014, about 19 GB")),
     "flickr30k": PublicSet(
-        "Flickr30k captions in Karpathy's split: 29,000 pictures to train, 1,014 and 1,000",
-        HOMES["coco"],
-        _karpathy("dataset_flickr30k.json", FLICKR),
-    ),
+        "Flickr30k captions in Karpathy's split: 29,000 pictures to train, 1,014 and 1,000", HOMES["coco"],
+        _parts("karpathy", ("dataset_flickr30k.json", "karpathy/dataset_flickr30k.json"), KARPATHY,
+               FLICKR.names, FLICKR.what)),
     "flickr30k-entities": PublicSet(
-        "Flickr30k Entities: captions whose phrases have boxes", HOMES["entities"], tuple(_entities())
-    ),
+        "Flickr30k Entities: captions whose phrases have boxes", HOMES["entities"], tuple(_entities())),
     "cc3m": _web("Conceptual Captions: 3,318,333 addresses to train, 15,840 to validate", HOMES["gcc"], True),
     "cc12m": _web("Conceptual 12M: 12 million addresses", HOMES["cc12m"], False),
     "sbu": _web("SBU captions: a million addresses", "https://www.cs.rice.edu/~vo9/sbucaptions", False),
     "vqa2": PublicSet("VQA v2: questions with ten answers each", HOMES["vqa"], tuple(_vqa())),
     "gqa": PublicSet(
-        "GQA: questions about scenes, with an answer each",
-        HOMES["gqa"],
-        _parts("gqa", "*_balanced_questions.json", "in questions1.2.zip, 1.4 GB", ("images",), "images.zip",
-               train="train", val="val", test="testdev"),
-    ),
+        "GQA: questions about scenes, with an answer each", HOMES["gqa"],
+        _parts("gqa", ("*_balanced_questions.json",), "in questions1.2.zip, 1.4 GB", ("images",), "images.zip",
+               train="train", val="val", test="testdev")),
     "vcr": PublicSet(
-        "VCR: questions, answers and reasons about people in films",
-        "https://visualcommonsense.com/download",
-        tuple(
-            SetPart("vcr", (Piece((f"{split}.jsonl",), "in vcr1annots.zip"), VCR_IMAGES), (VCR_IMAGES,), split, least=1)
-            for split in ("train", "val", "test")
-        ),
-    ),
+        "VCR: questions, answers and reasons about people in films", "https://visualcommonsense.com/download",
+        tuple(SetPart("vcr", (Piece((f"{split}.jsonl",), "in vcr1annots.zip"), VCR_IMAGES), (VCR_IMAGES,), split, 1)
+              for split in ("train", "val", "test"))),
     "refcoco": _refcoco("refcoco", "unc"),
     "refcoco+": _refcoco("refcoco+", "unc"),
     "refcocog": _refcoco("refcocog", "umd"),
     "visual-genome": PublicSet(
-        "Visual Genome: phrases of regions, as captions, and questions",
-        "https://homes.cs.washington.edu/~ranjay/visualgenome",
-        tuple(
-            SetPart(form, (Piece((f"{name}.json",), f"{name}.json.zip"),), VG_IMAGES, "train")
-            for form, name in (("visual-genome", "region_descriptions"), ("visual-genome-qa", "question_answers"))
-        ),
-    ),
+        "Visual Genome: phrases of regions, as captions, and questions", HOMES["visual-genome"],
+        tuple(SetPart(form, (Piece((f"{name}.json",), f"{name}.json.zip"),), VG_IMAGES, "train")
+              for form, name in (("visual-genome", "region_descriptions"), ("visual-genome-qa", "question_answers")))),
     "nlvr2": PublicSet(
-        "NLVR2: statements about two pictures, which are read side by side as one",
-        "https://github.com/lil-lab/nlvr",
-        _parts("nlvr2", "*.json", "in nlvr2/data of the repository", ("images/*", "*"), "asked for by a form",
-               train="train", val="dev", test="test1"),
-    ),
+        "NLVR2: statements about two pictures, which are read side by side as one", "https://github.com/lil-lab/nlvr",
+        _parts("nlvr2", ("*.json",), "in nlvr2/data of the repository", ("images/*", "*"), "asked for by a form",
+               train="train", val="dev", test="test1")),
     "snli-ve": PublicSet(
-        "SNLI-VE: what a picture of Flickr30k entails",
-        "https://github.com/necla-ml/SNLI-VE",
-        _parts("snli-ve", "snli_ve_*.jsonl", "made by the repository's script", FLICKR.names, FLICKR.what,
-               train="train", val="dev", test="test"),
-    ),
+        "SNLI-VE: what a picture of Flickr30k entails", "https://github.com/necla-ml/SNLI-VE",
+        _parts("snli-ve", ("snli_ve_*.jsonl",), "made by the repository's script", FLICKR.names, FLICKR.what,
+               train="train", val="dev", test="test")),
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class PublicLayout:
-    """What of a set lies in a folder."""
+    """The pieces of a public set that are in a folder."""
 
     name: str
     root: Path
@@ -212,14 +187,14 @@ class PublicLayout:
     def of(cls, name: str, root: Path) -> PublicLayout:
         if not root.is_dir():
             raise DataError(f"found no folder {root}, wanted that of {name}'s files; see them: diptych data {name}")
-        return cls(name, root, {p: found for p in known(name).pieces() if (found := _found(p, root)) is not None})
+        return cls(name, root, {p: path for p in known(name).pieces() if (path := _path_of(p, root)) is not None})
 
     @property
     def missing(self) -> list[Piece]:
         return [piece for piece in known(self.name).pieces() if piece not in self.there]
 
     def manifest(self, out: Path) -> dict[str, Any]:
-        """Of the parts whose files are there, its names from the folder that it lies in."""
+        """Return a manifest of the parts whose files are there, with paths relative to the folder of `out`."""
         chosen = known(self.name)
         sets = [self._set(part, out) for part in chosen.parts if all(piece in self.there for piece in part.needed)]
         if not sets:
@@ -242,7 +217,7 @@ def known(name: str) -> PublicSet:
     return SETS_KNOWN[name]
 
 
-def _found(piece: Piece, root: Path) -> Path | None:
+def _path_of(piece: Piece, root: Path) -> Path | None:
     paths = (path for name in piece.names for start in FOUND_IN for path in _below(root, start, name))
     return next((path for path in paths if path.exists()), None)
 
@@ -255,18 +230,18 @@ def _below(root: Path, start: str, name: str) -> Iterator[Path]:
 
 
 def _named(path: Path, out: Path) -> str:
-    """From the manifest's folder, where the path lies inside of it; else in full."""
+    """Return the path relative to the manifest's folder if it is inside; else the absolute path."""
     path, folder = Path(os.path.abspath(path)), Path(os.path.abspath(out)).parent
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 
 
 def write_manifest(manifest: dict[str, Any], out: Path) -> None:
-    """Over an earlier one; any other file is left alone."""
+    """Write a manifest, also over an earlier one. Raises DataError for any other file at that path."""
     if out.exists():
         try:
             is_ours = ABOUT in parse_json(bytes_of(out))
         except (OSError, ValueError, TypeError):
             is_ours = False
         if not is_ours:
-            raise DataError(f"{out} is there and is no manifest that `diptych data` wrote; give another --out")
+            raise DataError(f"{out} exists and is not a manifest that `diptych data` wrote; give another --out")
     write_atomically(out, (json.dumps(manifest, indent=1) + "\n").encode())

@@ -1,4 +1,4 @@
-"""The folder that `diptych storybook write` made, through the readers of the public forms."""
+"""The folder that `diptych storybook write` makes, read by the readers of the public formats."""
 
 from pathlib import Path
 
@@ -6,43 +6,41 @@ from msgspec import Struct
 
 from diptych.core import Record
 from diptych.data.formats import coco, conceptual, nlvr, refcoco, snli_ve, vcr, vqa2
+from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.parsing import combined, key_of, read_json
 
 MANIFEST = "storybook.json"
 
 
 class StorybookManifest(Struct):
+    """The content of `storybook.json`."""
+
     world: int
     seed: int
-    splits: dict[str, int]  # how much of each is complete
+    splits: dict[str, int]  # number of images that are complete, by split
 
 
 def read_all(folder: Path) -> list[Record]:
-    """All splits."""
+    """Read all splits."""
     world = read_json(folder / MANIFEST).read(StorybookManifest)
     return [record for split in world.splits for record in read(folder, split)]
 
 
 def read(folder: Path, split: str) -> list[Record]:
-    """One split; one record a picture."""
-    pictures = folder / "pictures"
-    instances = folder / "coco" / f"instances_{split}.json"
+    """Read one split, one record an image."""
+    wanted = Wanted(folder / "pictures", split)
+    instances = Source(folder / f"coco/instances_{split}.json")
     if split == "web":
-        table = conceptual.read(folder / "conceptual" / "web.tsv", pictures, split)
-        return combined(coco.read(instances=instances, pictures=pictures, split=split), table)
-    hypotheses = folder / "snli-ve" / f"{split}.jsonl"
+        table = conceptual.read(wanted, Source(folder / "conceptual/web.tsv"))
+        return combined(coco.read(wanted, instances=instances), table)
+    questions, answers = (Source(folder / f"vqa2/{name}_{split}.json") for name in ("questions", "annotations"))
+    hypotheses = Source(folder / f"snli-ve/{split}.jsonl")
     return combined(
-        coco.read(folder / "coco" / f"captions_{split}.json", instances, pictures, split),
-        vqa2.read(
-            folder / "vqa2" / f"questions_{split}.json",
-            folder / "vqa2" / f"annotations_{split}.json",
-            pictures,
-            split,
-            name=lambda number: f"{key_of(split, number)}.png",
-        ),
-        refcoco.read(folder / "refcoco" / f"refs_{split}.json", pictures, split),
-        vcr.read(folder / "vcr" / f"{split}.jsonl", pictures, folder / "vcr", split),
-        nlvr.read(folder / "nlvr" / f"{split}.jsonl", pictures, split),
+        coco.read(wanted, Source(folder / f"coco/captions_{split}.json"), instances),
+        vqa2.read(wanted, questions, answers, name=lambda number: f"{key_of(split, number)}.png"),
+        refcoco.read(wanted, Source(folder / f"refcoco/refs_{split}.json")),
+        vcr.read(wanted, Source(folder / f"vcr/{split}.jsonl"), Source(folder / "vcr")),
+        nlvr.read(wanted, Source(folder / f"nlvr/{split}.jsonl")),
         # Worlds drawn before there were hypotheses lack the file.
-        snli_ve.read(hypotheses, pictures, split, ending=".png") if hypotheses.is_file() else (),
+        snli_ve.read(wanted, hypotheses, ending=".png") if hypotheses.path.is_file() else (),
     )

@@ -1,6 +1,6 @@
-"""Values of JSON files, converted by msgspec: what is amiss becomes a DataError with its place and the way out.
+"""Values of JSON files, converted by msgspec; errors become a DataError with the place and how to correct it.
 
-A reader has a struct for what it reads of a file, made of the types below, and `JsonValue.read` converts to it.
+A reader declares a struct of the fields that it needs, made of the types below; `JsonValue.read` converts to it.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from msgspec import Meta
 
 from diptych.runtime.errors import DataError
 
-_LONGEST = 1_000_000
+LONGEST = 1_000_000  # pixels of an image's side
 _HUGE = 1e15
 
-# What the structs of the readers are made of.
-Words = Annotated[str, Meta(pattern=r"^[^\ud800-\udfff]*\Z")]  # which may be empty
+# Types of the fields of readers' structs. `Text` and `Words` must not be in a union with a list or dict: see vcr.py.
+Words = Annotated[str, Meta(pattern=r"^[^\ud800-\udfff]*\Z")]  # may be empty
 Text = Annotated[str, Meta(pattern=r"^\s*[^\s\ud800-\udfff][^\ud800-\udfff]*\Z")]
-Side = Annotated[int, Meta(ge=1, le=_LONGEST)]  # a picture's width or height
+Side = Annotated[int, Meta(ge=1, le=LONGEST)]  # an image's width or height
 Number = Annotated[float, Meta(gt=-_HUGE, lt=_HUGE)]
 Corners: TypeAlias = tuple[Number, Number, Number, Number]
 Four: TypeAlias = tuple[Text, Text, Text, Text]
 Option = Annotated[int, Meta(ge=0, le=3)]  # one of `Four`
-Flag = bool | Literal["True", "False"]  # the words are NLVR2's
+Flag = bool | Literal["True", "False"]  # the texts are NLVR2's
 
 _KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
-# By what msgspec expects.
+# Our names of the types that msgspec expects.
 _NAMES = {
     "object": "an object", "array": "a list", "str": "a text", "int": "a whole number", "float": "a finite number",
     "null": "null", "bool": "true or false", "bool | str": "true or false",
 }  # fmt: skip
 _RANGES = {
-    "`int` >= 1": f"1 to {_LONGEST} pixels", f"`int` <= {_LONGEST}": f"1 to {_LONGEST} pixels",
+    "`int` >= 1": f"1 to {LONGEST} pixels", f"`int` <= {LONGEST}": f"1 to {LONGEST} pixels",
     "`int` >= 0": "0, 1, 2 or 3", "`int` <= 3": "0, 1, 2 or 3",
 }  # fmt: skip
 T = TypeVar("T")
@@ -48,29 +48,30 @@ def _kind(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JsonValue:
-    """A value of a JSON file, and where it is."""
+    """A value of a JSON file with its place."""
 
     value: Any
-    file: str  # with the line, if the file has one value a line
+    file: str  # its name, and the line if the file has one value a line
     place: str = ""  # in the file, such as `annotations[3]`
 
     def where(self, place: str = "") -> str:
-        """Such as `a.json: annotations[3].caption`."""
+        """Return the file and the place in it, such as `a.json: annotations[3].caption`."""
         inside = f"{self.place}{'.' if self.place and place and place[0] != '[' else ''}{place}"
         return f"{self.file}: {inside}" if inside else self.file
 
     def inner(self, step: str | int) -> JsonValue:
+        """Return the value of a name, or of an index."""
         place = f"[{step}]" if isinstance(step, int) else f".{step}" if self.place else step
         return JsonValue(self.value[step], self.file, f"{self.place}{place}")
 
     def items(self) -> list[JsonValue]:
         return [self.inner(number) for number in range(len(self.read(list)))]
 
-    def refuse(self, found: str, wanted: str, place: str = "") -> NoReturn:
-        refuse(self.where(place), found, wanted)
+    def refuse(self, given: str, wanted: str, place: str = "") -> NoReturn:
+        refuse(self.where(place), given, wanted)
 
     def read(self, kind: type[T]) -> T:
-        """As msgspec converts it: a struct, or a list or dict of some. Raises DataError with the place."""
+        """Convert to a struct, a list or a dict by msgspec. Raises DataError with the place."""
         try:
             return msgspec.convert(self.value, kind)
         except msgspec.ValidationError as error:
@@ -78,11 +79,11 @@ class JsonValue:
             self._explain(kind, what, path.rstrip("`").lstrip("."))
 
     def _explain(self, kind: Any, what: str, place: str) -> NoReturn:
-        """What msgspec found amiss, in words."""
+        """Raise msgspec's error as what was found and what was wanted."""
         value = self.value
         for step in re.findall(r"[^.\[\]]+", place.partition("[...]")[0]):
             value = value[int(step) if isinstance(value, list) else step]
-        found, expected = _kind(value), what.removeprefix("Expected ").partition(", got ")[0]
+        given, expected = _kind(value), what.removeprefix("Expected ").partition(", got ")[0]
         if missing := re.search("missing required field (.*)", what):
             names = ", ".join(f"`{key}`" for key in list(value)[:8]) or "nothing"
             self.refuse(f"an object with {names}", f"one with {missing[1]}", place)
@@ -93,28 +94,27 @@ class JsonValue:
             self.refuse(str(value)[:40], _RANGES[expected], place)
         if expected.startswith("`str` matching"):
             half = isinstance(value, str) and value.strip()
-            found = "half a surrogate pair, which is no Unicode text" if half else "an empty text"
-            self.refuse(found, "words", place)
+            self.refuse("half a surrogate pair, which is not Unicode" if half else "an empty text", "words", place)
         if not place and expected == "`object`" and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            self.refuse(found, f"an object with `{kind.__struct_encode_fields__[0]}`")
+            self.refuse(given, f"an object with `{kind.__struct_encode_fields__[0]}`")
         name = "float" if "float" in expected or "out of range" in what else expected.partition("` ")[0].strip("`")
         name = "bool" if "enum" in what else name
         wanted = _NAMES.get(name) or " or ".join(_NAMES.get(one, one) for one in name.split(" | "))
         shown = f" ({str(value)[:40]})" if name in ("int", "float", "bool", "bool | str") else ""
-        self.refuse(f"{found}{shown}", wanted, place)
+        self.refuse(f"{given}{shown}", wanted, place)
 
 
-def refuse(where: str, found: str, wanted: str) -> NoReturn:
-    raise DataError(f"{where}: found {found}, wanted {wanted}; correct the file there, or fetch it again")
+def refuse(where: str, given: str, wanted: str) -> NoReturn:
+    raise DataError(f"{where}: found {given}, wanted {wanted}; correct the file there, or fetch it again")
 
 
 def is_true(flag: Flag) -> bool:
-    """The value of a `Flag`."""
+    """Return the value of a `Flag`."""
     return flag in (True, "True")
 
 
 def box_of(corners: Corners, width: int, height: int, where: str) -> Box:
-    """COCO's [left, top, width, height] in pixels as fractions; what reaches beyond the picture is cut."""
+    """Convert COCO's [left, top, width, height] in pixels to [x1, y1, x2, y2] in fractions, as `corner_box`."""
     left, top, across, down = corners
     return corner_box((left, top, left + across, top + down), width, height, where, corners)
 
@@ -122,7 +122,10 @@ def box_of(corners: Corners, width: int, height: int, where: str) -> Box:
 def corner_box(
     corners: Sequence[float], width: int, height: int, where: str, shown: Sequence[float] | None = None
 ) -> Box:
-    """[x1, y1, x2, y2] in pixels, perhaps with a score behind, as fractions."""
+    """Convert [x1, y1, x2, y2] in pixels (a score may follow) to fractions of the image, cut at its borders.
+
+    Raises DataError for a box without an extent inside the image.
+    """
     x1, y1, x2, y2 = corners[:4]
     box = (max(0.0, x1 / width), max(0.0, y1 / height), min(1.0, x2 / width), min(1.0, y2 / height))
     if box[0] >= box[2] or box[1] >= box[3]:

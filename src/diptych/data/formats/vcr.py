@@ -1,15 +1,15 @@
-"""VCR: a question, four answers and four rationales about objects of a picture (visualcommonsense.com)."""
+"""VCR: a question, four answers and four rationales about objects of an image (visualcommonsense.com)."""
 
 import re
-from collections import defaultdict
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from diptych.core import Choices, Object, Record
+from diptych.data.formats.format import ByImage, Source, Wanted
 from diptych.data.formats.masks import Outlines, mask_of
-from diptych.data.formats.parsing import Once, Pictures, key_of_name, picture_at, read_json, read_json_lines
+from diptych.data.formats.parsing import Once, picture_at, read_json, read_json_lines
 from diptych.data.formats.values import JsonValue, Number, Option, Side, Text, corner_box, refuse
 
 # Words, and lists of indices into `objects`. The texts are checked in `words`: msgspec 0.22 frees the pattern of
@@ -38,28 +38,23 @@ class _Metadata(Struct):
     segms: list[Outlines] | UnsetType = UNSET
 
 
-def read(
-    lines: Path, pictures: Path | Pictures | None = None, metadata: Path | None = None, split: str = "train"
-) -> list[Record]:
-    """One record a picture of `train.jsonl`, `val.jsonl` or `test.jsonl` (which has no labels).
+def read(wanted: Wanted, lines: Source, metadata: Source | None = None) -> list[Record]:
+    """Read `train.jsonl`, `val.jsonl` or `test.jsonl` (which has no labels): one record an image.
 
-    `metadata` is the folder of the boxes' files, named in the lines (often that of the pictures); without it
-    records have no objects. A key is the picture's name without its ending.
+    `metadata` is the folder of the files with boxes, which the lines name (often the folder of images). Without it
+    records have no objects.
     """
-    once = Once("annotation id")
-    found: dict[str, list[Choices]] = defaultdict(list)
+    once, by_image = Once("annotation id"), ByImage[Choices]()
     first: dict[str, tuple[_VcrLine, JsonValue]] = {}
-    for value in read_json_lines(lines):
+    for value in read_json_lines(lines.path):
         line = value.read(_VcrLine)
         once.check(line.annot_id, value.where())
         first.setdefault(line.img_fn, (line, value))
-        found[line.img_fn].append(_choices(line, value))
+        by_image.add(line.img_fn, _choices(line, value), value.where())
     records = []
-    for name, choices in found.items():
-        line, value = first[name]
-        size, objects = (None, ()) if metadata is None else _metadata(line, value, metadata)
-        picture = picture_at(pictures, name, value.where())
-        records.append(Record(key_of_name(name), split, picture, size, choices=tuple(choices), objects=objects))
+    for name, choices, where in by_image:
+        size, objects = (None, ()) if metadata is None else _metadata(*first[name], metadata.path)
+        records.append(wanted.record(name, where, size=size, choices=choices, objects=objects))
     return records
 
 
@@ -71,14 +66,17 @@ def _choices(line: _VcrLine, value: JsonValue) -> Choices:
 
     rationales = () if line.rationale_choices is UNSET else texts(line.rationale_choices, "rationale_choices")
     rationale = line.rationale_label if rationales and line.rationale_label is not UNSET else None
-    answer = -1 if line.answer_label is UNSET else line.answer_label  # -1: of the test set
+    answer = -1 if line.answer_label is UNSET else line.answer_label  # -1: not known, as in the test set
     question = words(line.question, count, value.where("question"))
     answers = texts(line.answer_choices, "answer_choices")
     return Choices(line.annot_id, question, answers, answer, rationales, rationale)
 
 
 def words(tokens: _Tokens, count: int, where: str) -> str:
-    """VCR's tokens as text: a list of indices, such as [0, 2], becomes `[0] and [2]`."""
+    """Join VCR's tokens to a text: a list of indices, such as [0, 2], becomes `[0] and [2]`.
+
+    Raises DataError for an index that is not below `count`, and for a token without words.
+    """
     texts = []
     for at, token in enumerate(tokens):
         if isinstance(token, str):
@@ -95,7 +93,7 @@ def words(tokens: _Tokens, count: int, where: str) -> str:
 
 
 def tokens(text: str) -> list[str | list[int]]:
-    """The way back: `[0] is red` becomes [[0], "is", "red"]."""
+    """Split a text into VCR's tokens: `[0] is red` becomes [[0], "is", "red"]."""
     return [[int(word[1:-1])] if re.fullmatch(r"\[\d+\]", word) else word for word in text.split()]
 
 
@@ -114,5 +112,5 @@ def _metadata(line: _VcrLine, value: JsonValue, folder: Path) -> tuple[tuple[int
     if names != line.objects:
         file.refuse(f"{len(names)} names", f"the `objects` of {value.where()}", "names")
     boxes = [corner_box(box, *size, file.where(f"boxes[{at}]")) for at, box in enumerate(known.boxes)]
-    things = zip(names, boxes, outlines, strict=True)
-    return size, tuple(Object(name, box, mask=mask_of(outline, box, *size)) for name, box, outline in things)
+    objects = zip(names, boxes, outlines, strict=True)
+    return size, tuple(Object(name, box, mask=mask_of(outline, box, *size)) for name, box, outline in objects)

@@ -1,16 +1,15 @@
-"""VQA v2: questions and ten answers each (visualqa.org)."""
+"""VQA v2: questions with ten answers each (visualqa.org)."""
 
-from collections import defaultdict
 from collections.abc import Callable
-from pathlib import Path
 
 from msgspec import UNSET, Struct, UnsetType
 
 from diptych.core import Question, Record
-from diptych.data.formats.parsing import Once, Pictures, key_of_name, picture_at, read_json
+from diptych.data.formats.format import ByImage, Source, Wanted
+from diptych.data.formats.parsing import Once
 from diptych.data.formats.values import JsonValue, Text
 
-_SUBSETS = {"test-dev2015": "test2015"}  # a part of those pictures, which keep their names
+_SUBSETS = {"test-dev2015": "test2015"}  # a part of those images, which keep their names
 _KINDS = ("yes/no", "number", "other")
 
 
@@ -40,51 +39,40 @@ class _VqaAnswers(Struct):
 
 
 def read(
-    questions: Path | JsonValue,
-    annotations: Path | JsonValue | None = None,
-    pictures: Path | Pictures | None = None,
-    split: str = "train",
-    name: Callable[[int], str] | None = None,
+    wanted: Wanted, questions: Source, annotations: Source | None = None, name: Callable[[int], str] | None = None
 ) -> list[Record]:
-    """One record a picture, its key the picture's name. Without `annotations` (the test set) questions have no answers.
+    """Read one record an image. Without `annotations`, as of the test set, questions have no answers.
 
-    `name` says what the picture of a number is called; the default is COCO's way, by the file's `data_subtype`.
+    `name` returns the file name of an image's number; the default is COCO's name, made from `data_subtype`.
     """
-    file = read_json(questions)
+    file = questions.json
     read = file.read(_VqaQuestions)
-    answered = None if annotations is None else read_json(annotations)
-    answers = {} if answered is None else _answers(answered)
-    once = Once("question id")
-    asked: dict[int, list[Question]] = defaultdict(list)
+    answers = {} if annotations is None else _answers(annotations.json)
+    once, by_image = Once("question id"), ByImage[Question]()
     for at, one in enumerate(read.questions):
-        number = one.question_id
-        once.check(number, file.where(f"questions[{at}]"))
-        if answered is not None and number not in answers:
-            wanted = f"one that {answered.where()} answers"
-            file.refuse(f"question {number}", wanted, f"questions[{at}].question_id")
+        number, where = one.question_id, file.where(f"questions[{at}]")
+        once.check(number, where)
+        if annotations is not None and number not in answers:
+            missing = f"one that {annotations.json.where()} answers"
+            file.refuse(f"question {number}", missing, f"questions[{at}].question_id")
         words, kind = answers.get(number, ((), "other"))
-        asked[one.image_id].append(Question(str(number), one.question, words, kind))
+        by_image.add(one.image_id, Question(str(number), one.question, words, kind), where)
     if name is None and read.data_subtype is UNSET:
         file.refuse("an object without it", "one with `data_subtype`")
     subset = _SUBSETS.get(str(read.data_subtype), read.data_subtype)
-    records = []
-    for number, found in asked.items():
-        file_name = f"COCO_{subset}_{number:012d}.jpg" if name is None else name(number)
-        picture = picture_at(pictures, file_name, file.where(f"image {number}"))
-        records.append(Record(key_of_name(file_name), split, picture, questions=tuple(found)))
-    return records
+    named = name or (lambda number: f"COCO_{subset}_{number:012d}.jpg")
+    return [wanted.record(named(number), where, questions=items) for number, items, where in by_image]
 
 
 def _answers(file: JsonValue) -> dict[int, tuple[tuple[str, ...], str]]:
-    """By question id: the answers and the answer type."""
-    found: dict[int, tuple[tuple[str, ...], str]] = {}
+    """Return the answers and the answer type by question id."""
+    answers: dict[int, tuple[tuple[str, ...], str]] = {}
     once = Once("question id")
     for at, note in enumerate(file.read(_VqaAnswers).annotations):
         once.check(note.question_id, file.where(f"annotations[{at}]"))
         if not note.answers:
             file.refuse("no answers", "at least one", f"annotations[{at}].answers")
         if note.answer_type not in _KINDS:
-            wanted = "yes/no, number or other"
-            file.refuse(f"`{note.answer_type}`", wanted, f"annotations[{at}].answer_type")
-        found[note.question_id] = tuple(one.answer for one in note.answers), note.answer_type
-    return found
+            file.refuse(f"`{note.answer_type}`", "yes/no, number or other", f"annotations[{at}].answer_type")
+        answers[note.question_id] = tuple(one.answer for one in note.answers), note.answer_type
+    return answers

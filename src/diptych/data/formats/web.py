@@ -1,13 +1,12 @@
-"""Pictures of the web with their captions as img2dataset leaves them: tars (WebDataset), or folders of files.
+"""Web images with captions as img2dataset writes them: tars (WebDataset), or folders of files.
 
-Of each picture KEY.jpg and KEY.txt, in 00000.tar or 00000/; Conceptual Captions, SBU and LAION are fetched so.
+Each image has KEY.jpg and KEY.txt, in 00000.tar or 00000/. Conceptual Captions, SBU and LAION are downloaded so.
 """
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from diptych.core import Record
-from diptych.data.formats.parsing import Skips
+from diptych.data.formats.format import Source, Wanted
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
 from diptych.vision.archives import members, read_member
@@ -17,57 +16,43 @@ CAPTION = ".txt"
 
 
 def fits(folder: Path) -> bool:
-    """Whether there are tars, or folders of pictures with captions."""
+    """Return True for a folder with tars, or with folders of images with captions."""
     if not folder.is_dir():
         return False
     if any(folder.glob("*.tar")):
         return True
     first = next((inner for inner in sorted(folder.iterdir()) if inner.is_dir()), None)
-    return first is not None and any(file.with_suffix(CAPTION).is_file() for file in _few(first))
+    few = [file for file, _ in zip(first.iterdir(), range(50), strict=False)] if first is not None else []
+    return any(file.suffix.lower() in ENDINGS and file.with_suffix(CAPTION).is_file() for file in few)
 
 
-def _few(folder: Path) -> list[Path]:
-    return [file for file, _ in zip(folder.iterdir(), range(50), strict=False) if file.suffix.lower() in ENDINGS]
+def read(wanted: Wanted, source: Source) -> list[Record]:
+    """Read one record an image with a caption, in the order of the tars or folders, and of the keys in them.
 
-
-def read(folder: Path, split: str = "train", skips: Skips | None = None) -> list[Record]:
-    """One record a picture that has a caption, in the order of the tars, or folders, and of the keys in them."""
-    skips = Skips() if skips is None else skips
-    records = []
-    shards = sorted(folder.glob("*.tar")) or sorted(inner for inner in folder.iterdir() if inner.is_dir())
-    for shard in shards:
-        pictures, captions = _sorted(members(shard) if shard.suffix == ".tar" else _files(shard))
-        for key, name in pictures.items():
-            where = f"{shard / name}"
+    Images without captions, and captions without images or words, are counted in `wanted.skips`.
+    """
+    folder, skips, records = source.path, wanted.skips, []
+    for shard in sorted(folder.glob("*.tar")) or sorted(inner for inner in folder.iterdir() if inner.is_dir()):
+        images, captions = dict[str, str](), dict[str, str]()  # names of files by key
+        for name in members(shard) if shard.suffix == ".tar" else sorted(file.name for file in shard.iterdir()):
+            key, dot, ending = name.rpartition(".")
+            if f".{ending}" == CAPTION:
+                captions[key] = name
+            elif dot and f".{ending.lower()}" in ENDINGS:
+                images[key] = name
+        for key, name in images.items():
             if key not in captions:
-                skips.add("pictures without a caption", where)
-                continue
-            words = _words(shard, captions[key])
-            if words:
-                records.append(Record(f"{shard.stem}/{key}", split, shard / name, captions=(words,)))
+                skips.add("pictures without a caption", f"{shard / name}")
+            elif words := _words(shard, captions[key]):
+                full = f"{shard.stem}/{key}"
+                records.append(Record(full, wanted.split_of(full), shard / name, captions=(words,)))
             else:
-                skips.add("empty captions", where)
-        for key in captions.keys() - pictures.keys():
+                skips.add("empty captions", f"{shard / name}")
+        for key in captions.keys() - images.keys():
             skips.add("captions without a picture", f"{shard / captions[key]}")
     if not records:
         raise DataError(f"{folder}: found no picture with a caption, wanted KEY.jpg with KEY.txt in tars or folders")
     return records
-
-
-def _files(folder: Path) -> Iterator[str]:
-    return (file.name for file in sorted(folder.iterdir()))
-
-
-def _sorted(names: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The names of pictures and of captions by key."""
-    pictures, captions = dict[str, str](), dict[str, str]()
-    for name in names:
-        key, dot, ending = name.rpartition(".")
-        if f".{ending}" == CAPTION:
-            captions[key] = name
-        elif dot and f".{ending.lower()}" in ENDINGS:
-            pictures[key] = name
-    return pictures, captions
 
 
 def _words(shard: Path, name: str) -> str:

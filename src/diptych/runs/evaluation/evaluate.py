@@ -9,6 +9,7 @@ from rich.console import Console
 
 from diptych.core import Record
 from diptych.data.formats import vqa2
+from diptych.data.formats.format import Source, Wanted
 from diptych.data.store.store import Store, iterate, splits_in
 from diptych.metrics.java import unavailable
 from diptych.metrics.results import Results, read_answer_results, read_caption_results, read_references
@@ -151,7 +152,7 @@ def _caption_file(
 
 
 def _answer_file(path: Path, questions: Path, annotations: Path, allow_missing: bool) -> Scores:
-    records = vqa2.read(questions, annotations, name=str)  # pictures are only counted
+    records = vqa2.read(Wanted(), Source(questions), Source(annotations), name=str)  # pictures are only counted
     asked = [question.key for record in records for question in record.questions]
     found = read_answer_results(path, asked, allow_missing=allow_missing)
     covered = [
