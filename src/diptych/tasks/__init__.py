@@ -21,6 +21,7 @@ __all__ = [
     "TASKS",
     "VCR",
     "VQA",
+    "TaskInterface",
     "TaskSpec",
     "find_learnt",
     "find_task",
