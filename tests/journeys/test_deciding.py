@@ -55,7 +55,7 @@ def test_four_tasks_from_the_truth(run: Callable[..., Result], world: Path, tmp_
     assert chosen.answers[chosen.answer] == max(chosen.answers)
     (verdict,) = library.load(tmp_path / "nlvr").verify(record, ["there is a dog"])
     assert 0.5 <= verdict.score <= 1
-    with pytest.raises(ServingError, match=r"names \[99\], and in .* are seen: \[0\]"):
+    with pytest.raises(ServingError, match=r"names \[99\], but .* has these: \[0\]"):
         library.load(tmp_path / "vcr").choose(record, "why [99]", ["a", "b"])
     with pytest.raises(ServingError, match="leave no choice"):
         library.load(tmp_path / "vcr").choose(record, "why", ["a"])

@@ -14,7 +14,7 @@ from diptych.data.store.tokens import Tokens
 from diptych.metrics.retrieval import rank_of, recall_by_chance, recalls, retrieval_ranks
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.systems.unified_vlp.model import UnifiedVLP
-from diptych.tasks.gallery import RetrievalGallery, not_asked, open_table, put
+from diptych.tasks.gallery import RetrievalGallery, missing_cells, open_table, put
 from diptych.tasks.matching import Retrieval, everything, rankings
 from diptych.tasks.recall import recall_scores, shortlist_notes
 from diptych.tasks.run import ask
@@ -79,7 +79,7 @@ def test_what_was_scored_stays_scored(tmp_path):
     with pytest.raises(Stopped):
         TASK.fill(model, gallery, open_table(gallery, tmp_path, "m"), everything(gallery), 4, stop)
     again = open_table(gallery, tmp_path, "m")
-    left = not_asked(again, everything(gallery))
+    left = missing_cells(again, everything(gallery))
     assert sum(map(len, left)) == whole.size - 8
     told = []
     TASK.fill(model, gallery, again, everything(gallery), 4, told.append)
@@ -121,7 +121,7 @@ def test_an_empty_gallery_is_refused():
 
 
 def test_a_model_that_matches_nothing_is_refused():
-    with pytest.raises(RecipeError, match=r"no head 'match' .*\(it has word\).*finetune retrieval"):
+    with pytest.raises(RecipeError, match=r"no head 'match' .*\(its heads: word\).*finetune retrieval"):
         ask(TASK, toy.model("word"), RECORDS)
 
 

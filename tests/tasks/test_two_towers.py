@@ -120,7 +120,7 @@ def test_what_cannot_be_searched_is_refused(tokens) -> None:
         RecipeError, match=r"UnifiedVLP reads picture and text together .* makes vectors of both, or rank"
     ):
         TowerGallery.of_pictures(toy.model(), records())
-    with pytest.raises(DataError, match="no regions to be found by; extract them first"):
+    with pytest.raises(DataError, match="no regions to encode; extract them first"):
         TowerGallery.of_pictures(model_for(tokens), [Record("bare")])
     with pytest.raises(DataError, match="the gallery is empty"):
         TowerGallery((), torch.zeros(0, 4)).search(torch.zeros(1, 4))

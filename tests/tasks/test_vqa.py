@@ -53,12 +53,12 @@ def test_a_question_that_nobody_answered_is_asked_and_neither_taught_nor_scored(
     assert task.score([{"key": key, "answer": one} for key, one in said.items()], records)["accuracy"] == 100
     scores = score_vqa(said, records, vqa_baselines(records, asked[:1]))
     assert (scores["accuracy"].value, scores["accuracy"].blind, scores.items) == (100, 50, 2)
-    assert "1 questions that nobody answered are not scored" in scores.notes
+    assert "1 questions without answers are not scored" in scores.notes
     monkeypatch.setattr(TrainingRecords, "words", lambda _: iter(records))
     notes = list(VQA.training.notes(task, TrainingRecords.__new__(TrainingRecords)))
-    assert notes[0] == "1 of 3 questions are left out: nobody answered them"
-    fate = "teach what is wrong alone" if form == "binary" else "are left out"
-    assert notes[1] == f"1 of 3 questions {fate}: the model gives none of their answers (the first: c, 'no')"
+    assert notes[0] == "1 of 3 questions are left out: they have no answers"
+    fate = "train wrong answers only" if form == "binary" else "are left out"
+    assert notes[1] == f"1 of 3 questions {fate}: the model's list has none of their answers (the first: c, 'no')"
 
 
 def test_an_article_alone_is_no_answer() -> None:

@@ -74,10 +74,10 @@ def written_verbs() -> dict[str, str]:
     verbs = {}
     for path in sorted((Path(found.origin).parent / "tasks").glob("*.py")):
         text = text_of(path)
-        if "=TaskInterface(" not in text:
+        if "interface.TaskInterface(" not in text:
             continue
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "TaskInterface":
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "interface.TaskInterface":
                 given = {k.arg: k.value.value for k in node.keywords if isinstance(k.value, ast.Constant)}
                 verbs[str(given["verb"])] = str(given["help"])
     return verbs

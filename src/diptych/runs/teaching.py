@@ -10,7 +10,7 @@ from diptych.data.store.tokens import Tokens
 from diptych.objectives import Schedule
 from diptych.runs.folder import ModelFolder
 from diptych.systems.recipe import Recipe
-from diptych.tasks.spec import SAMPLED, TaskSpec, of_the_first
+from diptych.tasks.spec import SAMPLED, TaskSpec, sample_scope
 
 MARKS = 3  # special tokens that stand with the words, at most
 
@@ -41,7 +41,7 @@ class Teaching:
             longest = max(over)
             room = longest + MARKS <= self.recipe.model.max_beside
             yield (
-                f"{len(over)} of {len(texts)} {spec.field}{of_the_first(len(records))} are longer than {most} words or "
+                f"{len(over)} of {len(texts)} {spec.field}{sample_scope(len(records))} are longer than {most} words or "
                 "pieces and are cut; "
                 + (f"data.max_words={longest} takes them whole" if room else f"the longest has {longest}")
             )

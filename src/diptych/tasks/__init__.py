@@ -1,4 +1,4 @@
-"""What a user wants of a picture. `TASKS` lists it all: a file and a line each (docs/add-a-task.md)."""
+"""The tasks, such as captioning. Each is one file and one line of `TASKS` (docs/add-a-task.md)."""
 
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.tasks.caption import CAPTION, PRETRAIN
@@ -35,24 +35,24 @@ TASKS: dict[str, TaskSpec] = {
 
 
 def find_task(name: str) -> TaskSpec:
-    """Raises RecipeError, with the nearest name."""
+    """Return the task of this name. Raises RecipeError, with the nearest name."""
     if name not in TASKS:
         raise RecipeError(f"no task {name!r}; {nearest(name, TASKS)}")
     return TASKS[name]
 
 
 def tasks_by_verb() -> dict[str, TaskSpec]:
-    """The tasks that have an interface, by its verb."""
+    """Return the tasks that have an interface, by verb."""
     return {spec.interface.verb: spec for spec in TASKS.values() if spec.interface is not None}
 
 
 def interfaces() -> dict[str, TaskInterface]:
-    """The interfaces of all tasks, by verb."""
+    """Return the interfaces of all tasks, by verb."""
     return {verb: spec.required_interface for verb, spec in tasks_by_verb().items()}
 
 
 def find_learnt(name: str) -> TaskSpec:
-    """A task that models are fine-tuned for and asked. Raises RecipeError, with the nearest name."""
+    """Return a task that models are fine-tuned for, by name. Raises RecipeError, with the nearest name."""
     learnt = [spec.name for spec in TASKS.values() if not spec.pretrains]
     if name not in learnt:
         raise RecipeError(f"no task {name!r} is fine-tuned for; {nearest(name, learnt)}")

@@ -1,4 +1,4 @@
-"""The list of answers that a model gives (VQA)."""
+"""The answer vocabulary of a VQA model."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ UNKNOWN = "<unk>"  # class 0, never given as an answer
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers that a model can give; number 0 stands for all others (not in TDEN's own list)."""
+    """The answers that a model can give. Class 0 is all other answers, except in TDEN's own list."""
 
     names: tuple[str, ...]
 
     @classmethod
     def of(cls, records: Iterable[Record], at_least: int = 1, most: int | None = None) -> Answers:
-        """Answers that at least so many questions have as their most frequent one, most frequent first."""
+        """Collect answers that are the most frequent one of `at_least` questions or more, most frequent first.
+
+        At most `most` are kept. Raises DataError if there are none.
+        """
         counts: Counter[str] = Counter()
         for record in records:
             for question in record.questions:
-                said = Counter(map(normalise_answer, question.answers))
-                if said and (best := said.most_common(1)[0][0]):  # `the` is nothing but an article
+                given = Counter(map(normalise_answer, question.answers))
+                if given and (best := given.most_common(1)[0][0]):  # empty for `the`: articles are removed
                     counts[best] += 1
         frequent = sorted((answer for answer, n in counts.items() if n >= at_least), key=lambda a: (-counts[a], a))
         if not frequent:
@@ -55,6 +58,6 @@ class Answers:
         write_atomically(folder / FILE, json.dumps(self.names, ensure_ascii=False, indent=0).encode())
 
     def scores(self, answers: Sequence[str]) -> dict[int, float]:
-        """Soft targets: the accuracy that each known answer would get; answers outside the list get none."""
+        """Return soft targets by class: the accuracy of each answer that is in the list."""
         numbers = {name: number for number, name in enumerate(self.names)}
         return {numbers[a]: s for a, s in soft_targets(answers).items() if a in numbers and a != UNKNOWN}

@@ -1,4 +1,4 @@
-"""Image captioning: write a sentence about a picture. Also the samples that pre-training reads."""
+"""Image captioning: generate a sentence about an image. Pre-training reads the same samples."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,20 +23,10 @@ from diptych.objectives.settings import Objectives
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import DataError, ServingError
+from diptych.tasks import interface
 from diptych.tasks.baselines import best_blind_caption, caption_ceiling, most_frequent_caption
 from diptych.tasks.influence import weigh_words
-from diptych.tasks.interface import (
-    Explanation,
-    Form,
-    InterfaceWords,
-    Message,
-    PageView,
-    Prediction,
-    TaskAnswer,
-    TaskInterface,
-    TaskModel,
-    TaskRequest,
-)
+from diptych.tasks.run import encode
 from diptych.tasks.scores import Baselines, Score, Scores, score_of
 from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.tasks.spec import LIKELIHOOD, Small, TaskScoring, TaskSpec, TaskTraining
@@ -44,37 +34,30 @@ from diptych.tasks.spec import LIKELIHOOD, Small, TaskScoring, TaskSpec, TaskTra
 
 @dataclass(frozen=True)
 class Captioning:
-    """One training sample a caption; one question a picture."""
+    """One training sample per caption; one query per image."""
 
     tokens: Tokens
     decoding: DecodingOptions
     max_words: int = 20  # longer captions are cut, as the papers do
-    # Captions that were left out, by key: the vocabulary knows none of their words, so they teach to write [UNK].
+    # Captions that were left out, by key: all their words are out of vocabulary, so they would train to write [UNK].
     unknown: dict[str, str] = field(default_factory=dict, compare=False)
 
     name = "caption"
 
     def samples(self, record: Record) -> list[Sample]:
-        return [
-            sample
-            for position, caption in enumerate(record.captions)
-            for sample in self._sample(record, position, caption)
-        ]
-
-    def _sample(self, record: Record, position: int, caption: str) -> list[Sample]:
-        words = self.tokens.encode(caption)[: self.max_words]
-        if not words:  # empty captions are reported by `diptych check`
-            return []
-        if not self.tokens.knows(words):
-            self.unknown[f"{record.key}#{position}"] = caption
-            return []
-        text = torch.tensor([*words, self.tokens.vocabulary.sep])
-        return [Sample(key=f"{record.key}#{position}", picture=record.key, regions=None, text=text)]
+        samples = []
+        for position, caption in enumerate(record.captions):
+            key, text = f"{record.key}#{position}", encode(self.tokens, caption, self.max_words)
+            if len(text) == 1:  # empty captions are reported by `diptych check`
+                continue
+            if self.tokens.knows(text[:-1].tolist()):
+                samples.append(Sample(key, record.key, None, text))
+            else:
+                self.unknown[key] = caption
+        return samples
 
     def queries(self, record: Record) -> list[Sample]:
-        return [
-            Sample(key=record.key, picture=record.key, regions=record.regions, text=torch.zeros(0, dtype=torch.long))
-        ]
+        return [Sample(record.key, record.key, record.regions, torch.zeros(0, dtype=torch.long))]
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
         best = [hypotheses[0] for hypotheses in decode(model, batch, self.decoding)]
@@ -84,7 +67,7 @@ class Captioning:
         ]
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
-        """BLEU-1..4, ROUGE-L and CIDEr, all times 100, over the records that have captions."""
+        """Return BLEU-1 to 4, ROUGE-L and CIDEr, all times 100, over the records that have captions."""
         references = references_of(records)
         if not references:
             raise DataError("no record has captions to score against; choose another split with --split")
@@ -94,7 +77,10 @@ class Captioning:
 
 
 def caption_baselines(references: Mapping[str, Sequence[str]], training: Sequence[Sequence[str]] = ()) -> Baselines:
-    """`training`: the captions of each training picture; without them there is no blind baseline."""
+    """Return the blind baseline and the ceiling of captions.
+
+    `training`: the captions of each training image; without them there is no blind baseline.
+    """
     blind, ceiling, notes = {}, caption_ceiling(references) or {}, []
     if training:
         best, frequent = best_blind_caption(training), most_frequent_caption(training)
@@ -119,12 +105,10 @@ def score_captions(
     baselines: Baselines | None = None,
     coverage: float = 1.0,
 ) -> Scores:
-    """BLEU-1..4, ROUGE-L and CIDEr, beside the baselines."""
+    """Score captions by BLEU-1 to 4, ROUGE-L and CIDEr, with 95% intervals and the baselines."""
     baselines = baselines or Baselines()
     items = caption_items({key: predictions[key] for key in references}, references)
-    scores = [
-        score_of(n, _interval(n, items), baselines.blind.get(n), baselines.ceiling.get(n)) for n in items.scores()
-    ]
+    scores = [baselines.score(name, _interval(name, items)) for name in items.scores()]
     first = "intervals: 95%, 1,000 bootstrap draws of pictures; document frequencies of CIDEr are those of all pictures"
     return Scores("caption", tuple(scores), len(references), len(references), coverage, (first, *baselines.notes))
 
@@ -139,13 +123,13 @@ def _interval(name: str, items: CaptionItems) -> Interval:
 def extra_caption_scores(
     predictions: Mapping[str, str], references: Mapping[str, Sequence[str]], names: Sequence[str]
 ) -> list[Score]:
-    """METEOR and SPICE, which need Java."""
-    found = java_scores({key: predictions[key] for key in references}, references, names)
-    return [Score(name, 100 * value) for name, value in found.items()]
+    """Return METEOR and SPICE, times 100; both need Java."""
+    values = java_scores({key: predictions[key] for key in references}, references, names)
+    return [Score(name, 100 * value) for name, value in values.items()]
 
 
 def caption_gain(first: Mapping[str, str], second: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> Score:
-    """CIDEr of the second minus the first. Each bootstrap draw takes both on the same pictures."""
+    """Return the paired difference in CIDEr, second minus first, by bootstrap over images."""
     ours, theirs = (
         rows_by_picture(caption_items({key: captions[key] for key in references}, references).cider)
         for captions in (second, first)
@@ -154,12 +138,12 @@ def caption_gain(first: Mapping[str, str], second: Mapping[str, str], references
 
 
 def references_of(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
-    """The captions of each record that has any."""
+    """Return the captions of each record that has any, by key."""
     return {record.key: record.captions for record in records if record.captions}
 
 
 def greedily(task: Task, records: list[Record]) -> tuple[Task, list[Record]]:
-    """Beams are for tests: all the papers choose their weights by greedy captions."""
+    """Validate with greedy captions, as all the papers do; beam search is for tests."""
     assert isinstance(task, Captioning)
     options = task.decoding
     greedy = derive(options, beams=1, captions=options.captions if options.sample else None)
@@ -167,7 +151,7 @@ def greedily(task: Task, records: list[Record]) -> tuple[Task, list[Record]]:
 
 
 class CaptionObjectives(Objectives):
-    """Fine-tuning of an encoder-decoder for captions: the next word, by cross-entropy."""
+    """Fine-tuning of an encoder-decoder for captions: cross-entropy of the next word."""
 
     kind: Literal["caption"] = "caption"
     """Kind of objectives."""
@@ -178,81 +162,87 @@ class CaptionObjectives(Objectives):
         return together(GenerateText(vocabulary, reads="nothing", label_smoothing=self.label_smoothing))
 
 
-class CaptionRequest(TaskRequest):
-    captions: Annotated[int, Form("How many captions")] = Field(
+class CaptionRequest(interface.TaskRequest):
+    """Options of decoding; None: as the model's recipe sets it."""
+
+    captions: Annotated[int, interface.Form("How many captions")] = Field(
         default=1, ge=1, le=16, description="Captions of each picture, the likeliest first."
     )
-    beams: Annotated[int | None, Form("Captions followed at once (beams); empty: as the recipe says", more=True)] = (
-        Field(default=None, ge=1, le=16, description="Beams of the search, 1 being greedy; default: the recipe's.")
-    )
-    length_bonus: Annotated[float | None, Form()] = Field(
+    beams: Annotated[
+        int | None, interface.Form("Captions followed at once (beams); empty: the recipe's", more=True)
+    ] = Field(default=None, ge=1, le=16, description="Beams of the search, 1 being greedy; default: the recipe's.")
+    length_bonus: Annotated[float | None, interface.Form()] = Field(
         default=None, ge=-100, le=100, description="Number added to a beam's log-probability for each word."
     )
-    length_penalty: Annotated[float | None, Form()] = Field(
+    length_penalty: Annotated[float | None, interface.Form()] = Field(
         default=None,
         ge=0,
         le=10,
         description="Exponent of the words by which a beam's log-probability is divided; 1 is the mean.",
     )
-    sample: Annotated[bool, Form("Draw words by chance", more=True)] = Field(
+    sample: Annotated[bool, interface.Form("Draw words by chance", more=True)] = Field(
         default=False, description="Draw words at random instead of searching for the likeliest."
     )
-    temperature: Annotated[PositiveFloat | None, Form()] = Field(
+    temperature: Annotated[PositiveFloat | None, interface.Form()] = Field(
         default=None, description="Temperature of drawn words; below 1 likely words become likelier."
     )
-    top_k: Annotated[PositiveInt | None, Form()] = Field(
+    top_k: Annotated[PositiveInt | None, interface.Form()] = Field(
         default=None, description="Draw each word from this many likeliest ones."
     )
-    top_p: Annotated[float | None, Form()] = Field(
+    top_p: Annotated[float | None, interface.Form()] = Field(
         default=None, gt=0, le=1, description="Draw each word from the fewest that have this probability together."
     )
-    seed: Annotated[int, Form("Seed of drawn words", more=True)] = Field(
+    seed: Annotated[int, interface.Form("Seed of drawn words", more=True)] = Field(
         default=0, ge=0, lt=2**63, description="Seed of the words that are drawn."
     )
-    min_words: Annotated[int | None, Form()] = Field(
+    min_words: Annotated[int | None, interface.Form()] = Field(
         default=None, ge=0, le=64, description="Words of a caption at least."
     )
-    max_words: Annotated[int | None, Form("Most words", more=True)] = Field(
+    max_words: Annotated[int | None, interface.Form("Most words", more=True)] = Field(
         default=None, ge=1, le=64, description="Words of a caption at most, its end counted as one."
     )
-    no_repeat_ngram: Annotated[PositiveInt | None, Form()] = Field(
+    no_repeat_ngram: Annotated[PositiveInt | None, interface.Form()] = Field(
         default=None, description="Forbid that this many words in a row come twice in a caption."
     )
-    explain: bool = Field(default=False, description="Also the regions, and what each weighed on each word.")
+    explain: bool = Field(default=False, description="Also return the regions, with the influence of each on words.")
 
 
-OWN = {"model", "explain", "captions", "sample", "seed"}  # of a request: the rest is how words are chosen
+OWN = {"model", "explain", "captions", "sample", "seed"}  # fields of a request that are not `DecodingOptions`
 
 
-class OtherCaption(Message):
+class OtherCaption(interface.Message):
     caption: str
     score: float
 
 
-class WrittenCaption(TaskAnswer):
+class WrittenCaption(interface.TaskAnswer):
     caption: str
     score: float = Field(description="Log-probability.")
     others: tuple[OtherCaption, ...] | None = None
     shown: str | None = None
-    explanation: Explanation | None = None
+    explanation: interface.Explanation | None = None
 
 
-def write(model: TaskModel, records: Sequence[Record], decoding: DecodingOptions) -> list[Prediction]:
-    """A caption of each record, all in one pass; with several beams also the others that were finished."""
+def write(
+    model: interface.TaskModel, records: Sequence[Record], decoding: DecodingOptions
+) -> list[interface.Prediction]:
+    """Caption each record, in one batch; with several beams also return the other finished captions.
+
+    Raises ServingError if the model cannot generate text.
+    """
     writer: Any = model.model
     if not isinstance(writer, Writer):
-        raise ServingError(f"{model.system} reads and does not write captions; choose another model")
+        raise ServingError(f"{model.system} cannot caption: it has no decoder; choose another model")
     task = Captioning(model.tokens, decoding)
     with predicting(model.model, len(records)):
-        device = next(model.model.parameters()).device
-        asked = collate([sample for record in records for sample in task.queries(record)]).to(device)
-        written = decode(writer, asked, decoding)
+        batch = collate([sample for record in records for sample in task.queries(record)])
+        written = decode(writer, batch.to(next(model.model.parameters()).device), decoding)
     predictions = []
     for record, (best, *others) in zip(records, written, strict=True):
         text = model.tokens.decode(best.tokens)
         words = model.tokens.words(text)
         predictions.append(
-            Prediction(
+            interface.Prediction(
                 text=text,
                 score=best.score,
                 precision=model.precision(len(records)),
@@ -266,8 +256,8 @@ def write(model: TaskModel, records: Sequence[Record], decoding: DecodingOptions
     return predictions
 
 
-def _weigh(model: TaskModel, record: Record, words: list[list[int]]) -> Float[Tensor, "W R"]:
-    """A word's pieces follow from each other, so their log-probabilities add up."""
+def _weigh(model: interface.TaskModel, record: Record, words: list[list[int]]) -> Float[Tensor, "W R"]:
+    """Return the influence of regions on words: the sum over the pieces of a word, as log-probabilities add up."""
     assert record.regions is not None
     pieces = torch.tensor([piece for word in words for piece in word], dtype=torch.long)
     weights = weigh_words(model.model, record.regions, pieces)
@@ -275,32 +265,34 @@ def _weigh(model: TaskModel, record: Record, words: list[list[int]]) -> Float[Te
     return torch.zeros(len(words), weights.shape[1]).index_add_(0, of_word, weights)
 
 
-def _answer(model: TaskModel, asked: Sequence[tuple[Record, CaptionRequest]]) -> list[Prediction]:
-    """All are to be written in the way of the first (`TaskInterface.alike`)."""
-    request = asked[0][1]
+def _answer(
+    model: interface.TaskModel, requests: Sequence[tuple[Record, CaptionRequest]]
+) -> list[interface.Prediction]:
+    """Caption all records with the options of the first request: a batch has equal ones (`TaskInterface.alike`)."""
+    request = requests[0][1]
     decoding = chosen_decoding(model.decoding, request.captions, request.sample, **request.model_dump(exclude=OWN))
-    return write(model, [record for record, _ in asked], decoding)
+    return write(model, [record for record, _ in requests], decoding)
 
 
-def _message(prediction: Prediction, asked: CaptionRequest, picture: str) -> WrittenCaption:
-    others = prediction.others[: asked.captions - 1]
+def _message(prediction: interface.Prediction, request: CaptionRequest, picture: str) -> WrittenCaption:
+    others = prediction.others[: request.captions - 1]
     return WrittenCaption(
         picture=picture,
         precision=prediction.precision,
         caption=prediction.text,
         score=prediction.score,
         others=tuple(OtherCaption(caption=text, score=score) for text, score in others) or None,
-        explanation=prediction.explain() if asked.explain else None,
+        explanation=prediction.explain() if request.explain else None,
     )
 
 
-def _all_of(told: WrittenCaption) -> list[str]:
-    return [told.caption, *(other.caption for other in told.others or ())]
+def _all_of(message: WrittenCaption) -> list[str]:
+    return [message.caption, *(other.caption for other in message.others or ())]
 
 
-def _view(_: CaptionRequest, told: WrittenCaption) -> PageView:
-    _first, *others = _all_of(told)
-    return PageView(summary=told.caption, words=told.caption, explanation=told.explanation, items=tuple(others))
+def _view(_: CaptionRequest, message: WrittenCaption) -> interface.PageView:
+    first, *others = _all_of(message)
+    return interface.PageView(summary=first, words=first, explanation=message.explanation, items=tuple(others))
 
 
 def _longest(task: Task) -> str:
@@ -337,10 +329,10 @@ CAPTION = TaskSpec(
         gain=lambda first, second, records: caption_gain(first, second, references_of(records)),
         extra_scores=lambda written, records, names: extra_caption_scores(written, references_of(records), names),
     ),
-    interface=TaskInterface(
+    interface=interface.TaskInterface(
         verb="caption",
         help="Write a sentence about a picture.",
-        words=InterfaceWords(
+        words=interface.InterfaceWords(
             does="writes a sentence about a picture",
             example='print(model.caption("photo.jpg"))',
             pipeline="image-to-text",
@@ -350,10 +342,10 @@ CAPTION = TaskSpec(
         response=WrittenCaption,
         answer=_answer,
         message=_message,
-        lines=lambda told, _: [f"{told.picture}: {caption}" for caption in _all_of(told)],
+        lines=lambda message, _: [f"{message.picture}: {caption}" for caption in _all_of(message)],
         view=_view,
         offered=_writes,
-        alike=lambda asked: object() if asked.sample else asked.model_dump_json(exclude={"explain"}),
+        alike=lambda request: object() if request.sample else request.model_dump_json(exclude={"explain"}),
         programs="captions",
     ),
     learnt=lambda model: "decode" in model.provides and "word" in model.heads,

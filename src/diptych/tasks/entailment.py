@@ -1,4 +1,4 @@
-"""Visual entailment: whether a picture shows what a sentence says, denies it, or leaves it open (SNLI-VE)."""
+"""Visual entailment: classify a sentence as entailed by an image, contradicted or neutral (SNLI-VE)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,16 +11,7 @@ from diptych.core.entailment import ENTAILMENT as NAME
 from diptych.core.entailment import LABELS
 from diptych.objectives import ClassifyStatement, Schedule, together
 from diptych.objectives.settings import Objectives
-from diptych.tasks.interface import (
-    Form,
-    InterfaceWords,
-    TaskAnswer,
-    TaskInterface,
-    TaskModel,
-    TaskRequest,
-    Text,
-    require_text,
-)
+from diptych.tasks import interface
 from diptych.tasks.spec import Small, TaskSpec, TaskTraining
 from diptych.tasks.verdicts import Judged, Verdicts
 
@@ -32,7 +23,7 @@ def _judged(record: Record) -> Iterator[Judged]:
 
 
 class EntailmentObjectives(Objectives):
-    """Sentences that a picture entails, contradicts or leaves open."""
+    """Fine-tuning for sentences that an image entails, contradicts or leaves open."""
 
     kind: Literal["entailment"] = "entailment"
     """Kind of objectives."""
@@ -46,39 +37,32 @@ _VERDICTS = Verdicts(
 )
 
 
-class EntailRequest(TaskRequest):
+class EntailRequest(interface.TaskRequest):
     hypothesis: Annotated[
-        Text,
-        Form(
-            "Sentence",
-            "a dog sleeps",
-            argument="hypotheses",
-            each=True,
-            help="Sentences that the picture may entail, such as 'a dog sleeps'.",
-        ),
-    ] = Field(description="Such as 'a dog sleeps'.")
+        interface.Text, interface.Form("Sentence", "a dog sleeps", argument="hypotheses", each=True)
+    ] = Field(description="Sentence that the picture may entail, such as 'a dog sleeps'.")
 
 
-class Entailed(TaskAnswer):
+class Entailed(interface.TaskAnswer):
     hypothesis: str
     label: str = Field(description="entailment, neutral or contradiction.")
-    probability: float = Field(description="Of the label.")
+    probability: float = Field(description="Probability of the label.")
 
 
-def _entail(model: TaskModel, asked: Sequence[tuple[Record, EntailRequest]]) -> list[Entailed]:
+def _entail(model: interface.TaskModel, requests: Sequence[tuple[Record, EntailRequest]]) -> list[Entailed]:
     records = []
-    for number, (record, request) in enumerate(asked):
-        require_text("a sentence", request.hypothesis, "a dog sleeps")
+    for number, (record, request) in enumerate(requests):
+        interface.require_text("a sentence", request.hypothesis, "a dog sleeps")
         records.append(replace(record, more={**record.more, NAME: (TaskItem(str(number), request.hypothesis),)}))
     return [
         Entailed(
             picture=record.key,
-            precision=model.precision(len(asked)),
+            precision=model.precision(len(requests)),
             hypothesis=request.hypothesis,
             label=one["label"],
             probability=one["score"],
         )
-        for (record, request), one in zip(asked, model.ask(records), strict=True)
+        for (record, request), one in zip(requests, model.ask(records), strict=True)
     ]
 
 
@@ -93,16 +77,16 @@ ENTAILMENT = TaskSpec(
         watched="accuracy", objectives=(EntailmentObjectives,), small=Small(EntailmentObjectives(), max_words=24)
     ),
     scoring=_VERDICTS.scoring,
-    interface=TaskInterface(
+    interface=interface.TaskInterface(
         verb="entail",
         help="Decide whether a picture entails a sentence, contradicts it, or leaves it open.",
-        words=InterfaceWords(
+        words=interface.InterfaceWords(
             does="decides whether a picture entails a sentence, contradicts it, or leaves it open",
             example='print(model.predict("entailment", "photo.jpg", hypothesis="a dog sleeps").label)',
         ),
         request=EntailRequest,
         response=Entailed,
         answer=_entail,
-        lines=lambda told, alone: [told.label if alone else f"{told.label}: {told.hypothesis}"],
+        lines=lambda answer, alone: [answer.label if alone else f"{answer.label}: {answer.hypothesis}"],
     ),
 )

@@ -1,7 +1,7 @@
-"""Pictures and captions that are held against each other, and the table of their scores.
+"""A gallery of images and captions, and the table of the scores of their pairs.
 
-The table has a row a picture and a column a caption, and it may lie in a file: what was scored stays scored when the
-job is killed. Pictures are read one at a time, so a gallery may be larger than memory.
+The table has one row per image and one column per caption. It may be a file, so a killed job resumes with the pairs
+that were scored. Images are read one at a time, so a gallery may be larger than memory.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
 Table = NDArray[np.float32]
-Cells = Sequence[NDArray[np.int64]]  # for each picture, the captions that it is held against
-TABLE, WHOSE = "scores.npy", "scores.json"
-NOT_ASKED = np.float32(0)  # so that a file of a table begins empty and takes no room on the disk
-LEAST = np.float32(1e-30)  # stands for a score of exactly 0
+Cells = Sequence[NDArray[np.int64]]  # for each image, the columns of the captions to score it with
+TABLE, DESCRIPTION = "scores.npy", "scores.json"
+EMPTY = np.float32(0)  # so that a new table file is sparse and takes no room on the disk
+LEAST = np.float32(1e-30)  # stored in place of a score of exactly 0
 FLUSH_EVERY = 100  # batches
 
 
 @runtime_checkable
 class Records(Protocol):
-    """A list of records, or what reads one when it is asked for."""
+    """A list of records, or an object that reads each on access."""
 
     def __len__(self) -> int: ...
 
@@ -39,14 +39,16 @@ class Records(Protocol):
 
 @dataclass(frozen=True)
 class Caption:
+    """A caption of a gallery."""
+
     key: str
     text: str
-    picture: int  # row
+    picture: int  # row of its image
 
 
 @dataclass(frozen=True)
 class RetrievalGallery:
-    """Each of the `records` is asked for when its regions are needed. `captions` are in their order."""
+    """Images with captions. A record is read when its regions are needed. `captions` are in the order of `records`."""
 
     records: Records
     keys: tuple[str, ...]
@@ -54,8 +56,10 @@ class RetrievalGallery:
 
     @classmethod
     def of(cls, records: Records, words: Sequence[Record] | None = None) -> RetrievalGallery:
-        """`words`: the same records without regions, where those are costly to read. Pictures without captions are
-        left out: a search for them cannot be asked."""
+        """Build a gallery of the records that have captions; the others cannot be queried and are left out.
+
+        `words`: the same records without regions, if reading regions is costly. Raises DataError for an empty gallery.
+        """
         worded = [records[row] for row in range(len(records))] if words is None else words
         kept = [row for row, record in enumerate(worded) if any(text.strip() for text in record.captions)]
         if not kept:
@@ -73,7 +77,7 @@ class RetrievalGallery:
 
     @property
     def owners(self) -> NDArray[np.int64]:
-        """The row of each caption's picture."""
+        """The row of each caption's image."""
         return np.array([caption.picture for caption in self.captions], dtype=np.int64)
 
     @property
@@ -81,6 +85,7 @@ class RetrievalGallery:
         return len(self.keys), len(self.captions)
 
     def digest(self) -> str:
+        """Return the SHA-256 of all keys and captions."""
         digest = hashlib.sha256()
         for text in (*self.keys, *(f"{c.key}\t{c.text}" for c in self.captions)):
             digest.update(text.encode() + b"\n")
@@ -88,7 +93,7 @@ class RetrievalGallery:
 
 
 class GalleryRows:
-    """Some of the records, read when asked for; the last one is remembered."""
+    """Some of the records, read on access; the last one is cached."""
 
     def __init__(self, records: Records, rows: Sequence[int]) -> None:
         self._records, self._rows = records, rows
@@ -103,29 +108,32 @@ class GalleryRows:
         return self._last[1]
 
 
-def open_table(gallery: RetrievalGallery, folder: Path | None, whose: str) -> Table:
-    """The table of `folder`, with what was scored there before; a new one where there is none, in memory without a
-    folder. `whose` names the model: a table of another model, or of another gallery, is refused."""
+def open_table(gallery: RetrievalGallery, folder: Path | None, fingerprint: str) -> Table:
+    """Open the score table in `folder`, or create one; without a folder it is in memory.
+
+    `fingerprint` identifies the model. Raises RecipeError for a table of another model or gallery, and DataError for
+    a damaged one.
+    """
     if folder is None:
         return np.zeros(gallery.shape, dtype=np.float32)
-    wanted = {"format": 1, "model": whose, "gallery": gallery.digest(), "shape": list(gallery.shape)}
-    if (folder / WHOSE).is_file():
+    wanted = {"format": 1, "model": fingerprint, "gallery": gallery.digest(), "shape": list(gallery.shape)}
+    if (folder / DESCRIPTION).is_file():
         try:
-            found = parse_json(text_of(folder / WHOSE))
+            described = parse_json(text_of(folder / DESCRIPTION))
             table: Table = np.load(folder / TABLE, mmap_mode="r+", allow_pickle=False)
-            if not isinstance(found, dict) or table.dtype != np.float32:
+            if not isinstance(described, dict) or table.dtype != np.float32:
                 raise ValueError("no scores of pairs")
         except (OSError, ValueError) as error:
             raise DataError(f"the scores in {folder} are damaged ({error}); delete that folder") from error
-        if found != wanted or table.shape != gallery.shape:
-            other = [name for name in wanted if found.get(name) != wanted[name]] or ["shape"]
+        if described != wanted or table.shape != gallery.shape:
+            other = [name for name in wanted if described.get(name) != wanted[name]] or ["shape"]
             raise RecipeError(
                 f"{folder} holds scores of another {' and another '.join(other)}; give another folder, or delete it"
             )
         return table
     folder.mkdir(parents=True, exist_ok=True)
     made: Table = np.lib.format.open_memmap(folder / TABLE, "w+", np.float32, gallery.shape)
-    write_atomically(folder / WHOSE, json.dumps(wanted, indent=1).encode())
+    write_atomically(folder / DESCRIPTION, json.dumps(wanted, indent=1).encode())
     return made
 
 
@@ -136,6 +144,7 @@ def put(
     columns: NDArray[np.int64],
     scores: NDArray[np.float32],
 ) -> None:
+    """Write scores into the table. Raises DataError for a score that is not finite."""
     broken = np.flatnonzero(~np.isfinite(scores))
     if len(broken):
         caption = gallery.captions[columns[broken[0]]]
@@ -144,20 +153,21 @@ def put(
             f"{gallery.keys[rows[broken[0]]]}, caption {caption.key}, {caption.text!r}). `diptych check` finds such "
             "features; if there are none, the weights are broken: take an earlier checkpoint"
         )
-    table[rows, columns] = np.where(scores == NOT_ASKED, LEAST, scores)
+    table[rows, columns] = np.where(scores == EMPTY, LEAST, scores)
 
 
-def not_asked(table: Table, cells: Cells) -> list[NDArray[np.int64]]:
-    """The cells that are still empty."""
-    return [columns[table[row, columns] == NOT_ASKED] for row, columns in enumerate(cells)]
+def missing_cells(table: Table, cells: Cells) -> list[NDArray[np.int64]]:
+    """Return the cells that have no score yet."""
+    return [columns[table[row, columns] == EMPTY] for row, columns in enumerate(cells)]
 
 
 def joined(*several: Cells) -> list[NDArray[np.int64]]:
+    """Return the union of several sets of cells."""
     return [np.unique(np.concatenate(columns)) for columns in zip(*several, strict=True)]
 
 
 def pairs(cells: Cells, order: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Picture by picture; captions by `order` (their lengths), so that those scored together are padded little."""
+    """Yield (row, column) image by image, captions sorted by `order` (their lengths) to limit padding."""
     for row, columns in enumerate(cells):
         for column in columns[np.argsort(order[columns], kind="stable")]:
             yield row, int(column)

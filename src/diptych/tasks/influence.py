@@ -1,13 +1,13 @@
-"""How much each region weighs on a word, measured: how much less likely the word becomes when the region is taken away.
+"""Measure how much each region influences a word: how much less likely the word becomes without the region.
 
-Attention weights were the other choice. They say what a layer read, not what the word needed (Jain & Wallace 2019,
-arXiv 1902.10186): averaged over heads and layers they are never negative, add up to one even where no region mattered,
-and say nothing of what the residual path carries. Taking a region away asks the model itself, in log-probabilities,
-the unit that it decides in. Where several regions show one thing, each by itself can be missed and would weigh little,
-so regions that cover one another are taken away together, and each has the weight of all.
+Attention weights were the alternative. They show what a layer read, not what the word needed (Jain & Wallace 2019,
+arXiv 1902.10186): averaged over heads and layers they are never negative, and they add up to one even if no region
+mattered. They also ignore the residual path. Removing a region measures the model itself in log-probabilities, the
+unit that it decides in. If several regions show one thing, removing one of them changes little. Regions that cover each
+other are therefore removed together, and each gets the weight of all.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -20,31 +20,33 @@ from diptych.core import Batch, Objective, Regions, Sample, collate
 from diptych.objectives.generate_text import GenerateText
 from diptych.objectives.masked_queries import MaskedQueries
 
-BATCH = 32  # pictures with a region less at a time
-COVERS = 0.5  # IoU from which on two regions show one thing
+BATCH = 32  # copies of the image, each without one group of regions, in one pass
+COVERS = 0.5  # IoU from which two regions count as one thing
 
 
 def covering(regions: Regions) -> list[list[int]]:
-    """Groups of regions that cover one another, each with its best region first: the best that is in no group yet, and
-    those that overlap it by COVERS. Regions are ordered best first; one that none covers is a group by itself."""
+    """Group regions that cover each other; return row numbers, the best region of each group first.
+
+    A group is the best region that is in no group yet, and those that overlap it with an IoU of COVERS or more.
+    Regions are ordered best first. A region that no other covers is a group by itself.
+    """
     left = torch.ones(len(regions), dtype=torch.bool)
     groups = []
     for row in range(len(regions)):
         if left[row]:
-            alike = left & (regions.overlaps(regions.boxes[row].tolist()) >= COVERS)
-            alike[row] = True
-            left &= ~alike
-            groups.append(alike.nonzero()[:, 0].tolist())
+            group = left & (regions.overlaps(regions.boxes[row].tolist()) >= COVERS)
+            group[row] = True
+            left &= ~group
+            groups.append(group.nonzero()[:, 0].tolist())
     return groups
 
 
 @torch.inference_mode()
 def weigh_words(model: Any, regions: Regions, text: Int[Tensor, "T"]) -> Float[Tensor, "T R"]:
-    """Nats by which the log-probability of each token falls without each region and those that cover it (`covering`),
-    the tokens before it given.
+    """Return the nats of log-probability that each token loses without each region and those that cover it.
 
-    Negative where the region spoke against the word. A query a token, or a decoder that reads the tokens before, asks
-    what decoding asked, all in one pass.
+    Each token is conditioned on those before it. A negative value means that the region made the token less likely.
+    One [MASK] query per token, or a decoder that reads the earlier tokens, scores all tokens in one pass.
     """
 
     def logs(batch: Batch) -> Tensor:
@@ -53,11 +55,11 @@ def weigh_words(model: Any, regions: Regions, text: Int[Tensor, "T"]) -> Float[T
 
     if not len(text):
         return torch.zeros(0, len(regions))
-    way: Objective = MaskedQueries(model.vocabulary)
+    objective: Objective = MaskedQueries(model.vocabulary)
     if getattr(model, "decodes", False):
-        way = GenerateText(model.vocabulary, reads="nothing")
-    (asked,) = way.prepare([Sample("", "", None, text)], Random(0))
-    return _falls(model, regions, asked, logs)
+        objective = GenerateText(model.vocabulary, reads="nothing")
+    (query,) = objective.prepare([Sample("", "", None, text)], Random(0))
+    return _losses(model, regions, query, logs)
 
 
 @torch.inference_mode()
@@ -68,25 +70,21 @@ def weigh_answer(
     answer: int,
     log_probabilities: Callable[[Any, Batch], Tensor],
 ) -> Float[Tensor, "1 R"]:
-    """The same for an answer to a question. `log_probabilities(model, batch)` are of all answers, (B, A): in what form
-    they were learnt, each by itself or all against each other, the task knows."""
+    """Like `weigh_words`, for answer number `answer`. `log_probabilities(model, batch)` has all answers, B A."""
 
     def logs(batch: Batch) -> Tensor:
         return log_probabilities(model, batch)[:, answer, None]
 
-    return _falls(model, regions, Sample("", "", None, question), logs)
+    return _losses(model, regions, Sample("", "", None, question), logs)
 
 
-def _falls(model: Any, regions: Regions, asked: Sample, logs: Callable[[Batch], Tensor]) -> Float[Tensor, "N R"]:
+def _losses(model: Any, regions: Regions, query: Sample, logs: Callable[[Batch], Tensor]) -> Float[Tensor, "N R"]:
     device, groups = next(model.parameters()).device, covering(regions)
     of_region = torch.zeros(len(regions), dtype=torch.long)
     for number, group in enumerate(groups):
         of_region[group] = number
-    seen = [regions, *(regions.take(of_region != number) for number in range(len(groups)))]
-    samples = [replace(asked, regions=one) for one in seen]
-    found = torch.cat([logs(collate(part).to(device)).cpu() for part in _parts(samples)])
-    return (found[:1] - found[1:])[of_region].T.contiguous()
-
-
-def _parts(samples: Sequence[Sample]) -> list[Sequence[Sample]]:
-    return [samples[start : start + BATCH] for start in range(0, len(samples), BATCH)]
+    kept = [regions, *(regions.take(of_region != number) for number in range(len(groups)))]
+    samples = [replace(query, regions=one) for one in kept]
+    parts = [collate(samples[first : first + BATCH]) for first in range(0, len(samples), BATCH)]
+    scores = torch.cat([logs(part.to(device)).cpu() for part in parts])
+    return (scores[:1] - scores[1:])[of_region].T.contiguous()

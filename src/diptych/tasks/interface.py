@@ -1,4 +1,4 @@
-"""How a task is asked: typed JSON in and out, and the words of the command line, of a service's page and of a card."""
+"""The user interface of a task: JSON requests and responses, and its texts on the command line, page and model card."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ PixelBox = tuple[int, int, int, int]  # COCO's left, top, width, height
 
 
 class Message(BaseModel):
-    """Typed JSON, as the service speaks it and `--json` prints it."""
+    """Base class of JSON messages: the bodies of HTTP requests and responses, and the lines that `--json` prints."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def line(self) -> str:
-        """One line of JSON, without what is not there."""
+        """Return the message as one line of JSON, without the fields that are None."""
         return json.dumps(self.model_dump(exclude_none=True), ensure_ascii=False)
 
 
 class TaskRequest(Message):
-    """What is asked of a picture. A task adds its fields, each with a `Form`.
+    """Base class of a task's request about one image. A task adds its fields, each with a `Form`.
 
-    A field `seed` sets what is drawn; with a field `explain` the answer can have an `explanation`.
+    A field `seed` seeds the sampling. A field `explain` requests the `explanation` of the answer.
     """
 
     model: str | None = Field(default=None, description="A name from /v1/models; default: the first that can.")
 
 
 class TaskAnswer(Message):
-    """What a model answers. `shown` (a file) and `explanation` are fields of the tasks that have them."""
+    """Base class of a task's answer about one image. Some tasks add `shown` (a file) and `explanation`."""
 
     picture: str = Field(description="The picture's name, as it was given.")
-    precision: Precision | None = Field(default=None, description="In which the model computed it.")
+    precision: Precision | None = Field(default=None, description="Precision in which the model computed the answer.")
 
 
 class Region(Message):
     """One region of an explanation."""
 
     box: PixelBox
-    label: str | None = Field(description="What the detector takes it for.")
+    label: str | None = Field(description="Class that the detector predicts.")
     score: float = Field(description="The detector's confidence, 0 to 1.")
 
 
 class Explanation(Message):
-    """`weights[word][region]`: the log-probability in nats that the word loses without the region."""
+    """Influence of regions on words. `weights[word][region]`: nats of log-probability lost without the region."""
 
     width: int
     height: int
@@ -71,7 +71,7 @@ class Explanation(Message):
 
 
 class ShareTable(Message):
-    """Texts with their probabilities."""
+    """A table of texts and their probabilities."""
 
     title: str
     rows: tuple[tuple[str, float], ...]
@@ -82,61 +82,62 @@ class ShareTable(Message):
 
 
 class PageView(Message):
-    """An answer as the page shows it: parts from top to bottom. `summary` is for the list of the visit."""
+    """An answer as the page shows it, from top to bottom. `summary` is its line in the list of earlier answers."""
 
     summary: str
-    words: str | None = None  # with an explanation, words and regions light each other up
+    words: str | None = None  # with an explanation, words and regions highlight each other
     explanation: Explanation | None = None
-    box: PixelBox | None = None  # drawn on the picture
+    box: PixelBox | None = None  # drawn on the image
     verdicts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     items: tuple[str, ...] = ()
     tables: tuple[ShareTable, ...] = ()
-    sheet: tuple[tuple[str, float], ...] = ()  # ids of pictures that were found, with their scores
+    sheet: tuple[tuple[str, float], ...] = ()  # ids and scores of retrieved images
 
 
 @dataclass(frozen=True)
 class Form:
-    """How a field of a request is filled in: on the page, and on the command line."""
+    """The input of a request's field: a form field on the page, an argument or option on the command line."""
 
-    label: str = ""  # on the page; empty: the page leaves the field out
+    label: str = ""  # on the page; empty: the page omits the field
     hint: str = ""  # an example, on the page
-    more: bool = False  # on the page, below the others and folded
-    argument: str = ""  # its name on the command line; empty: it is an option
-    each: bool = False  # several arguments may be given: a request for each
-    first: bool = False  # the argument comes before the picture
-    option: str = ""  # name of the option, where it differs from the field's
+    more: bool = False  # on the page, in the folded part below the other fields
+    argument: str = ""  # name of the command-line argument; empty: the field is an option
+    each: bool = False  # the argument repeats; each value becomes a request
+    first: bool = False  # the argument precedes the image
+    option: str = ""  # name of the option, if it differs from the field's
     help: str = ""  # on the command line; default: the field's description
 
 
 @dataclass(frozen=True)
 class TaskModel:
-    """An open model, as far as a task asks it."""
+    """An open model, with what a task needs to predict with it."""
 
     model: Any
     system: str
     tokens: Tokens
     decoding: DecodingOptions  # of its recipe
-    class_names: tuple[str, ...]  # what its detector can take a region for
-    build: Callable[[], Task]  # the task as its recipe says; raises ServingError where the model has not learnt it
+    class_names: tuple[str, ...]  # classes of its detector
+    build: Callable[[], Task]  # the task, configured by its recipe; raises ServingError if the model has not learnt it
 
     def ask(self, records: Sequence[Record]) -> list[dict[str, Any]]:
-        """The task's prediction for each query of each record, in order."""
+        """Return the task's prediction for each query of each record, in order."""
         return ask(self.build(), self.model, records)
 
     def with_objects(self, record: Record, texts: Sequence[str]) -> Record:
-        """The record with what texts name as [0]: its own objects, or its regions. Raises ServingError for others."""
-        named = replace(record, objects=record.objects or self._seen(record))
+        """Return the record with the objects that tags such as [0] refer to: its own, or else one per region.
+
+        Raises ServingError if a text has a tag without an object.
+        """
+        named = replace(record, objects=record.objects or self._detected(record))
         for text in texts:
             if over := [tag for tag in tags(text) if tag >= len(named.objects)]:
                 there = ", ".join(f"[{number}] {thing.kind}" for number, thing in enumerate(named.objects)) or "none"
-                raise ServingError(
-                    f"“{text}” names [{over[0]}], and in {record.key} are seen: {there}; name one of them"
-                )
+                raise ServingError(f"“{text}” names [{over[0]}], but {record.key} has these: {there}; name one of them")
         return named
 
-    def _seen(self, record: Record) -> tuple[Object, ...]:
-        """The regions of a record as objects, by what the detector takes them for."""
+    def _detected(self, record: Record) -> tuple[Object, ...]:
+        """Return the regions of a record as objects of their predicted classes."""
         assert record.regions is not None
         boxes, classes = record.regions.boxes.tolist(), record.regions.classes
         known = classes.argmax(1).tolist() if classes is not None and self.class_names else [None] * len(boxes)
@@ -144,22 +145,22 @@ class TaskModel:
         return tuple(Object(kind, (x1, y1, x2, y2)) for kind, (x1, y1, x2, y2) in zip(kinds, boxes, strict=True))
 
     def precision(self, samples: int) -> Precision:
-        """In which a batch of this size is computed."""
+        """Return the precision in which a batch of this size is computed."""
         return precision_of(self.model, samples)
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """`text` is the caption or the answer; `regions` is what it was made from."""
+    """A caption or an answer, with the regions that it was predicted from."""
 
     text: str
-    score: float  # a caption's log-probability; an answer's probability
-    precision: Precision  # in which it was computed
+    score: float  # log-probability of a caption; probability of an answer
+    precision: Precision  # of the computation
     record: Record
-    words: tuple[str, ...]  # of a caption; an answer counts as one
+    words: tuple[str, ...]  # of a caption; an answer counts as one word
     weigh: Callable[[], Tensor] = field(repr=False, compare=False)
-    others: tuple[tuple[str, float], ...] = ()  # further captions or answers with their scores, less likely ones
-    class_names: tuple[str, ...] = ()  # what the detector can take a region for
+    others: tuple[tuple[str, float], ...] = ()  # less likely captions or answers, with scores
+    class_names: tuple[str, ...] = ()  # classes of the detector
 
     @property
     def regions(self) -> Regions:
@@ -168,8 +169,10 @@ class Prediction:
 
     @cached_property
     def weights(self) -> Float[Tensor, "W R"]:
-        """What each region weighed on each word: the log-probability (in nats) that the word loses without it and the
-        regions that cover it, which have the same weight."""
+        """The influence of each region on each word: nats of log-probability that the word loses without the region.
+
+        Regions that cover each other are removed together and have the same weight.
+        """
         return self.weigh()
 
     def explain(self) -> Explanation:
@@ -185,62 +188,62 @@ class Prediction:
 
 @dataclass(frozen=True)
 class InterfaceWords:
-    """Words for a task's interface on a card and on the page."""
+    """Texts about a task on a model card and on the page."""
 
     does: str  # on a card, after "It": "answers questions about a picture"
-    example: str  # on a card, a line of Python with the opened `model`
+    example: str  # on a card, a line of Python that uses the opened `model`
     tab: str = ""  # on the page; default: the verb
-    pipeline: str | None = None  # the hub's name of it
-    limit: Callable[[Task], str] | None = None  # on a card, a sentence about the task as a model has learnt it
+    pipeline: str | None = None  # the task's name on the hub
+    limit: Callable[[Task], str] | None = None  # on a card, a sentence on what the model cannot do
 
 
 @dataclass(frozen=True)
 class TaskInterface:
-    """How a task is asked: `diptych VERB`, `POST /v1/VERB`, a form of the page and a part of the card are made of it.
+    """A task's user interface. `diptych VERB`, `POST /v1/VERB`, the page's form and part of the card derive from it.
 
-    `verb` and `help` are written out as strings: `diptych --help` reads them without importing the task.
+    `verb` and `help` must be string literals: `diptych --help` reads them without importing the task.
     """
 
     verb: str
     help: str  # a sentence
     words: InterfaceWords
     request: type[TaskRequest]
-    response: type[Message]  # a TaskAnswer, but where a gallery of pictures is asked
-    # Answers to requests about records with regions, all in one pass. None: serving searches its gallery.
+    response: type[Message]  # a TaskAnswer, unless the task searches a gallery of images
+    # Predict answers to requests about records with regions, in one batch. None: serving searches its gallery.
     answer: Callable[[TaskModel, Sequence[tuple[Record, Any]]], Sequence[Any]] | None = None
-    # A message of an answer, its request and the picture's name. None: answers are messages already.
+    # Build the message from an answer, its request and the image's name. None: answers already are messages.
     message: Callable[[Any, Any, str], TaskAnswer] | None = None
-    lines: Callable[[Any, bool], Sequence[str]] | None = None  # of a message, on a terminal; if nothing else was asked
+    lines: Callable[[Any, bool], Sequence[str]] | None = None  # of a message, on a terminal; True for a single request
     view: Callable[[Any, Any], PageView] | None = None  # of a request and its message; default: `lines` as verdicts
-    # Whether a model can be asked; the second is the task of its recipe, None: imported. Default: it has learnt it.
+    # True if the model offers this task. The second argument is its recipe's task; None: an imported checkpoint.
+    # Default: offered if the model has learnt the task.
     offered: Callable[[Any, str | None], bool] | None = None
-    alike: Callable[[Any], object] = lambda _: None  # requests for which this is equal can share a pass
-    programs: Literal["captions", "answers"] | None = None  # what `diptych export` makes of it
+    alike: Callable[[Any], object] = lambda _: None  # requests with equal keys share a batch
+    programs: Literal["captions", "answers"] | None = None  # program that `diptych export` writes
 
     @property
     def pictured(self) -> bool:
-        """Whether it is asked of one picture, and not of a gallery."""
+        """True if a request is about one image, and not about a gallery."""
         return issubclass(self.response, TaskAnswer)
 
     @property
     def explains(self) -> bool:
-        """Whether an answer can be explained by what its regions weighed."""
+        """True if an answer can have an `Explanation`."""
         return "explain" in self.request.model_fields
 
     @property
     def forms(self) -> dict[str, Form]:
-        """By the request's fields, those that have one."""
-        fields = self.request.model_fields
-        found = {name: next((one for one in fields[name].metadata if isinstance(one, Form)), None) for name in fields}
-        return {name: form for name, form in found.items() if form is not None}
+        """The form of each of the request's fields that has one."""
+        fields = self.request.model_fields.items()
+        return {name: form for name, field in fields for form in field.metadata if isinstance(form, Form)}
 
     @property
     def list_fields(self) -> frozenset[str]:
-        """Fields that hold several texts."""
+        """Names of the request's fields that hold several texts."""
         return frozenset(name for name, one in self.request.model_fields.items() if get_origin(one.annotation) is tuple)
 
     def form(self) -> dict[str, Any]:
-        """What the page has to know to ask."""
+        """Describe the form as JSON for the page."""
         return {
             "task": self.verb,
             "name": self.words.tab or self.verb.capitalize(),
@@ -265,34 +268,32 @@ class TaskInterface:
             "value": schema.get("default") if kind == "number" and not form.more else None,
         }
 
-    def build_message(self, answer: Any, asked: TaskRequest, picture: str) -> TaskAnswer:
-        """The message of an answer."""
-        if self.message is not None:
-            return self.message(answer, asked, picture)
-        told: TaskAnswer = derive(answer, picture=picture)
-        return told
+    def build_message(self, answer: Any, request: TaskRequest, picture: str) -> TaskAnswer:
+        """Build the message of an answer about the image of this name."""
+        return derive(answer, picture=picture) if self.message is None else self.message(answer, request, picture)
 
-    def build_view(self, asked: TaskRequest, told: Any) -> PageView:
-        """A message as the page shows it."""
+    def build_view(self, request: TaskRequest, message: Any) -> PageView:
+        """Build what the page shows of a message."""
         if self.view is not None:
-            return self.view(asked, told)
+            return self.view(request, message)
         assert self.lines is not None
-        return PageView(summary=" ".join(self.lines(told, False)), verdicts=tuple(self.lines(told, True)))
+        return PageView(summary=" ".join(self.lines(message, False)), verdicts=tuple(self.lines(message, True)))
 
 
-def seed_sampling(asked: TaskRequest) -> None:
-    """Set the seed of what a request draws by chance, where it has one."""
-    if (seed := getattr(asked, "seed", None)) is not None:
+def seed_sampling(request: TaskRequest) -> None:
+    """Seed torch with the request's `seed`, if it has one."""
+    if (seed := getattr(request, "seed", None)) is not None:
         torch.manual_seed(seed)
 
 
 def require_text(what: str, text: str, example: str) -> None:
-    """Raises ServingError for a text that is empty."""
+    """Raise ServingError if a text is empty."""
     if not text.strip():
         raise ServingError(f"{what} is empty; write it in words, such as {example!r}")
 
 
 def percent(share: float) -> str:
+    """Format a share from 0 to 1 as a percentage."""
     return f"{100 * share:.{0 if share > 0.1 else 1}f} %"
 
 
@@ -303,7 +304,7 @@ def _region(regions: Regions, row: int, class_names: Sequence[str]) -> Region:
 
 
 def pixel_box(box: Sequence[float], size: tuple[int, int]) -> PixelBox:
-    """COCO's left, top, width, height of corners (fractions) in a picture of this size."""
+    """Convert corners (x1, y1, x2, y2, fractions) to COCO's left, top, width, height in an image of `size` pixels."""
     (x1, y1, x2, y2), (width, height) = box, size
     left, top = round(x1 * width), round(y1 * height)
     return left, top, round(x2 * width) - left, round(y2 * height) - top

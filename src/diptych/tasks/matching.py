@@ -1,17 +1,16 @@
-"""Image-text retrieval by pairs: find the picture that a text describes, and the texts that describe a picture.
+"""Image-text retrieval by pairs: rank images for a text, and texts for an image.
 
-The model reads a picture and a text together and its head "match" scores the pair, so a gallery takes a pass a pair.
-Models that make a vector of each by itself search by `two_towers`.
+The model reads an image and a text together, and its head "match" scores the pair. A gallery takes one forward pass per
+pair. Models that embed images and texts separately use `two_towers`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
-import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -20,19 +19,20 @@ from diptych.data.store.tokens import Tokens
 from diptych.metrics.retrieval import RECALLS, rank_of
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import RecipeError
-from diptych.tasks.gallery import FLUSH_EVERY, Cells, RetrievalGallery, Table, not_asked, open_table, pairs, put
+from diptych.tasks.gallery import FLUSH_EVERY, Cells, RetrievalGallery, Table, missing_cells, open_table, pairs, put
+from diptych.tasks.run import encode
 
-FIRST = 10  # of what was found, in the predictions
+FIRST = 10  # best results that a prediction lists
 AT = (1, 5, 10)
 
 
 @dataclass(frozen=True)
 class CaptionTask:
-    """What both ways of retrieval read: a picture with each of its captions that says something."""
+    """Samples of both kinds of retrieval: an image with each of its captions that is not empty."""
 
     tokens: Tokens
     max_words: int = 20
-    # Captions that are not trained on, by key: the vocabulary knows none of their words.
+    # Captions that are not trained on, by key: all their words are out of vocabulary.
     unknown: dict[str, str] = field(default_factory=dict, compare=False, kw_only=True)
 
     name = "retrieval"
@@ -47,21 +47,17 @@ class CaptionTask:
         return known
 
     def pairs(self, record: Record) -> list[Sample]:
-        """The picture with its own captions."""
+        """Return the pairs of the image and each of its captions."""
         return [
-            Sample(key=f"{record.key}#{number}", picture=record.key, regions=record.regions, text=self.text(caption))
+            Sample(f"{record.key}#{number}", record.key, record.regions, encode(self.tokens, caption, self.max_words))
             for number, caption in enumerate(record.captions)
             if caption.strip()
         ]
 
-    def text(self, caption: str) -> Int[Tensor, "T"]:
-        vocabulary = self.tokens.vocabulary
-        return torch.tensor([*self.tokens.encode(caption)[: self.max_words], vocabulary.sep])
-
 
 @dataclass(frozen=True)
 class Retrieval(CaptionTask):
-    """One training sample a caption; the questions are all pairs of a gallery, which `rank` asks."""
+    """One training sample per caption; `rank` scores all pairs of a gallery."""
 
     max_regions: int | None = None
 
@@ -69,19 +65,19 @@ class Retrieval(CaptionTask):
         return self.pairs(record)
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
-        """How well each text goes with its picture."""
+        """Return the match score of each pair."""
         scores = match_scores(model, batch).tolist()
         return [{"key": key, "score": score} for key, score in zip(batch.keys, scores, strict=True)]
 
     def rank(self, model: nn.Module, records: Sequence[Record]) -> list[dict[str, Any]]:
-        """All captions against all pictures of the records: small galleries, as validation has them."""
+        """Score all captions with all images of the records: for small galleries, such as in validation."""
         gallery = RetrievalGallery.of(records)
         table = open_table(gallery, None, "")
         self.fill(model, gallery, table, everything(gallery))
         return rankings(gallery, table)
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
-        """R@1, R@5 and R@10 both ways, times 100, and `recall`, the mean of the six."""
+        """Return R@1, R@5 and R@10 in both directions, times 100, and `recall`, the mean of the six."""
         figures = {
             f"{name} R@{k}": 100 * float(np.mean([p["rank"] < k for p in predictions if p["asks"] == asks]))
             for asks, name in RECALLS.items()
@@ -98,19 +94,19 @@ class Retrieval(CaptionTask):
         batch_size: int = 64,
         progress: Callable[[int], object] | None = None,
     ) -> None:
-        """Score these cells of the table; those that have a score keep it. `progress` is told of each more pair."""
-        left = not_asked(table, cells)
+        """Score these cells of the table; those with a score keep it. `progress` gets the number of new pairs."""
+        left = missing_cells(table, cells)
         if progress is not None:
             progress(sum(map(len, cells)) - sum(map(len, left)))
-        texts = [self.text(caption.text) for caption in gallery.captions]
+        texts = [encode(self.tokens, caption.text, self.max_words) for caption in gallery.captions]
         waiting = pairs(left, np.array([len(text) for text in texts]))
-        was_training, number = model.training, 0
+        was_training, number, device = model.training, 0, next(model.parameters()).device
         model.eval()
         try:
             while chosen := list(islice(waiting, batch_size)):
                 samples = [self._sample(gallery, row, texts[column]) for row, column in chosen]
                 with predicting(model, len(samples)):
-                    scores = match_scores(model, _placed(samples, model))
+                    scores = match_scores(model, collate(samples).to(device))
                 rows, columns = np.array(chosen).T
                 put(table, gallery, rows, columns, scores.float().cpu().numpy())
                 number += 1
@@ -125,24 +121,23 @@ class Retrieval(CaptionTask):
 
     def _sample(self, gallery: RetrievalGallery, row: int, text: Tensor) -> Sample:
         record = gallery.records[row]
-        regions = record.regions
-        if regions is not None and self.max_regions is not None:
-            regions = regions.first(self.max_regions)
-        return Sample(key=record.key, picture=record.key, regions=regions, text=text)
+        if record.regions is not None and self.max_regions is not None:
+            record = replace(record, regions=record.regions.first(self.max_regions))
+        return Sample(record.key, record.key, record.regions, text)
 
 
 def everything(gallery: RetrievalGallery) -> list[NDArray[np.int64]]:
-    """All cells."""
+    """Return all cells of a gallery."""
     captions = np.arange(len(gallery.captions))
     return [captions] * len(gallery.keys)
 
 
 def match_scores(model: Any, batch: Batch) -> Float[Tensor, "B"]:
-    """How well each text goes with its picture: log-odds."""
+    """Return the match score (log-odds) of each pair. Raises RecipeError if the model has no head "match"."""
     if not can_match(model):
         raise RecipeError(
-            f"the model has no head 'match' to tell which text belongs to which picture (it has "
-            f"{', '.join(sorted(model.heads)) or 'none'}); teach it: diptych finetune retrieval --model MODEL, or "
+            f"the model has no head 'match' to score an image and a text with (its heads: "
+            f"{', '.join(sorted(model.heads)) or 'none'}); train it: diptych finetune retrieval --model MODEL, or "
             "pre-train with image-text matching"
         )
     scores: Tensor = model.heads["match"](model(batch.for_head("match"))).float()
@@ -150,6 +145,7 @@ def match_scores(model: Any, batch: Batch) -> Float[Tensor, "B"]:
 
 
 def can_match(model: Any) -> bool:
+    """Return True if a model has the head "match"."""
     return "match" in model.heads
 
 
@@ -160,26 +156,25 @@ def rankings(
     captions: Sequence[int] | None = None,
     among: tuple[Cells, Cells] | None = None,
 ) -> list[dict[str, Any]]:
-    """What was found for each query (all, or those named), with the rank of the first right answer, from 0.
+    """Rank the gallery for each query (all, or those given); `rank` is that of the first right result, from 0.
 
-    `among`: for each picture the captions, and for each caption the pictures, that a shortlist has left.
+    `among`: for each image the captions, and for each caption the images, that a shortlist has kept.
     """
-    owners, found = gallery.owners, []
+    owners, results = gallery.owners, []
     for row in range(len(gallery.keys)) if pictures is None else pictures:
         scores = _kept(np.asarray(table[row]), None if among is None else among[0][row])
         first = [gallery.captions[at].key for at in _best(scores)]
         rank = rank_of(scores, owners == row)
-        found.append(
-            {"key": gallery.keys[row], "asks": "captions", "rank": rank, "first": first, "picture": gallery.keys[row]}
-        )
+        key = gallery.keys[row]
+        results.append({"key": key, "asks": "captions", "rank": rank, "first": first, "picture": key})
     for column in range(len(gallery.captions)) if captions is None else captions:
         caption = gallery.captions[column]
         scores = _kept(np.asarray(table[:, column]), None if among is None else among[1][column])
         first = [gallery.keys[at] for at in _best(scores)]
         rank = rank_of(scores, np.arange(len(scores)) == caption.picture)
         query = {"picture": gallery.keys[caption.picture], "caption": caption.text}
-        found.append({"key": caption.key, "asks": "pictures", "rank": rank, "first": first, **query})
-    return found
+        results.append({"key": caption.key, "asks": "pictures", "rank": rank, "first": first, **query})
+    return results
 
 
 def _kept(scores: NDArray[np.float32], among: NDArray[np.int64] | None) -> NDArray[np.float64]:
@@ -193,7 +188,3 @@ def _kept(scores: NDArray[np.float32], among: NDArray[np.int64] | None) -> NDArr
 def _best(scores: NDArray[np.float64]) -> list[int]:
     order = np.argsort(-scores, kind="stable")[:FIRST]
     return [int(at) for at in order if scores[at] > -np.inf]
-
-
-def _placed(samples: Sequence[Sample], model: nn.Module) -> Batch:
-    return collate(samples).to(next(model.parameters()).device)

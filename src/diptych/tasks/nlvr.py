@@ -1,4 +1,4 @@
-"""Statements that are true or false of a picture (NLVR and the like)."""
+"""Statement verification: decide whether a statement about an image is true (NLVR and the like)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,18 +10,7 @@ from diptych.core import Record, Statement, Vocabulary
 from diptych.objectives import ClassifyStatement, Schedule, together
 from diptych.objectives.settings import Objectives
 from diptych.runtime.devices import Precision
-from diptych.tasks.interface import (
-    Form,
-    InterfaceWords,
-    PageView,
-    TaskAnswer,
-    TaskInterface,
-    TaskModel,
-    TaskRequest,
-    Text,
-    percent,
-    require_text,
-)
+from diptych.tasks import interface
 from diptych.tasks.spec import Small, TaskSpec, TaskTraining
 from diptych.tasks.verdicts import Judged, Verdicts
 
@@ -30,12 +19,12 @@ def _judged(record: Record) -> Iterator[Judged]:
     return (Judged(one.key, one.text, one.true) for one in record.statements)
 
 
-# Sent to loading processes, so `judged` is no lambda.
+# `judged` is no lambda: it is pickled for the loading processes.
 _VERDICTS = Verdicts(task="nlvr", noun="statements", key="true", classes={False: "no", True: "yes"}, judged=_judged)
 
 
 class NlvrObjectives(Objectives):
-    """Statements that are true or false."""
+    """Fine-tuning for statements that are true or false."""
 
     kind: Literal["nlvr"] = "nlvr"
     """Kind of objectives."""
@@ -44,65 +33,56 @@ class NlvrObjectives(Objectives):
         return together(ClassifyStatement())
 
 
-class VerifyRequest(TaskRequest):
+class VerifyRequest(interface.TaskRequest):
     statement: Annotated[
-        Text,
-        Form(
-            "Statement",
-            "there are two dogs",
-            argument="statements",
-            each=True,
-            help="Statements about the picture, such as 'there are two dogs'.",
-        ),
-    ] = Field(description="Such as 'there are two dogs'.")
+        interface.Text, interface.Form("Statement", "there are two dogs", argument="statements", each=True)
+    ] = Field(description="Statement about the picture, such as 'there are two dogs'.")
 
 
-class Verified(TaskAnswer):
+class Verified(interface.TaskAnswer):
     statement: str
     true: bool
-    probability: float = Field(description="Of the verdict.")
+    probability: float = Field(description="Probability of the verdict.")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a statement is true of a picture."""
+    """Predicted truth of a statement about an image."""
 
     true: bool
     score: float  # probability of the verdict
     precision: Precision
 
 
-def verify(model: TaskModel, asked: Sequence[tuple[Record, VerifyRequest]]) -> list[Verdict]:
-    """Whether each statement is true of its record, all in one pass."""
-    for _, request in asked:
-        require_text("a statement", request.statement, "there are two dogs")
-    stated = [
-        replace(record, statements=(Statement(str(number), request.statement, True),))
-        for number, (record, request) in enumerate(asked)
-    ]
-    precision = model.precision(len(asked))
+def verify(model: interface.TaskModel, requests: Sequence[tuple[Record, VerifyRequest]]) -> list[Verdict]:
+    """Verify each statement about its record, in one batch."""
+    stated = []
+    for number, (record, request) in enumerate(requests):
+        interface.require_text("a statement", request.statement, "there are two dogs")
+        stated.append(replace(record, statements=(Statement(str(number), request.statement, True),)))
+    precision = model.precision(len(requests))
     return [Verdict(prediction["true"], prediction["score"], precision) for prediction in model.ask(stated)]
 
 
-def _message(verdict: Verdict, asked: VerifyRequest, picture: str) -> Verified:
+def _message(verdict: Verdict, request: VerifyRequest, picture: str) -> Verified:
     return Verified(
         picture=picture,
         precision=verdict.precision,
-        statement=asked.statement,
+        statement=request.statement,
         true=verdict.true,
         probability=verdict.score,
     )
 
 
-def _lines(told: Verified, alone: bool) -> list[str]:
-    word = "true" if told.true else "false"
-    return [word if alone else f"{word}: {told.statement}"]
+def _lines(message: Verified, alone: bool) -> list[str]:
+    word = "true" if message.true else "false"
+    return [word if alone else f"{word}: {message.statement}"]
 
 
-def _view(_: VerifyRequest, told: Verified) -> PageView:
-    word = "true" if told.true else "false"
-    verdict = f"{word.capitalize()}, {percent(told.probability)} sure"
-    return PageView(summary=f"{told.statement}: {word}", verdicts=(verdict,))
+def _view(_: VerifyRequest, message: Verified) -> interface.PageView:
+    word = "true" if message.true else "false"
+    verdict = f"{word.capitalize()}, {percent(message.probability)} sure"
+    return interface.PageView(summary=f"{message.statement}: {word}", verdicts=(verdict,))
 
 
 NLVR = TaskSpec(
@@ -116,10 +96,10 @@ NLVR = TaskSpec(
         watched="accuracy", objectives=(NlvrObjectives,), small=Small(NlvrObjectives(), max_words=24)
     ),
     scoring=_VERDICTS.scoring,
-    interface=TaskInterface(
+    interface=interface.TaskInterface(
         verb="verify",
         help="Decide whether a statement is true of a picture.",
-        words=InterfaceWords(
+        words=interface.InterfaceWords(
             does="decides whether a statement is true of a picture",
             example='print(model.verify("photo.jpg", ["there are two dogs"])[0].true)',
             tab="True or false",

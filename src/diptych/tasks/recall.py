@@ -1,4 +1,4 @@
-"""Recall of retrieval with how sure it is, beside a ranking drawn at random."""
+"""Recall of retrieval with confidence intervals, and chance as the baseline."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,19 +20,22 @@ def recall_scores(
     predictions: Sequence[Mapping[str, Any]],
     notes: Sequence[str] = (),
     folds: int = 1,
-    asked: Iterable[str] = RECALLS,
+    directions: Iterable[str] = RECALLS,
 ) -> Scores:
-    """R@1, R@5 and R@10 of the queries that `rankings` answered, `asked` ways, each in a gallery of `folds` alike."""
+    """Score predictions of `rankings` by R@1, R@5 and R@10 in each direction.
+
+    The gallery is divided into `folds` of one size. Raises DataError for a direction without queries.
+    """
     scores: list[Score] = []
     own = Counter(gallery.keys[caption.picture] for caption in gallery.captions)
-    for asks in asked:
-        found = [p for p in predictions if p["asks"] == asks]
-        if not found:
-            raise DataError(f"no query for {asks} was answered, so there is no recall; ask for more --queries")
-        about = [p["picture"] for p in found]
+    for asks in directions:
+        chosen = [p for p in predictions if p["asks"] == asks]
+        if not chosen:
+            raise DataError(f"no query for {asks} was answered, so there is no recall; give more --queries")
+        about = [p["picture"] for p in chosen]
         right = [own[picture] for picture in about] if asks == "captions" else [1]
         of = round(gallery.shape[asks == "captions"] / folds)
-        scores += recalls_of(asks, [p["rank"] for p in found], about, right, of)
+        scores += recalls_of(asks, [p["rank"] for p in chosen], about, right, of)
     pictures, captions = gallery.shape
     first = (
         f"intervals: 95%, 1,000 bootstrap draws of pictures; a gallery of {pictures} pictures and {captions} captions"
@@ -42,8 +45,10 @@ def recall_scores(
 
 
 def recalls_of(asks: str, ranks: ArrayLike, pictures: Sequence[str], right: Sequence[int], of: int) -> Iterator[Score]:
-    """R@1, R@5 and R@10 of queries, each about one of the `pictures`. By chance: where there are so many `right` ones
-    among `of`."""
+    """Yield R@1, R@5 and R@10 of queries. `pictures`: the image of each query, for the bootstrap.
+
+    The blind baseline is chance, with `right` right results among `of` (one number per query, or one for all).
+    """
     for at in AT:
         hits = (np.asarray(ranks) < at).astype(np.float64)
         blind = float(np.mean([recall_by_chance(count, of, at) for count in right]))
@@ -51,7 +56,7 @@ def recalls_of(asks: str, ranks: ArrayLike, pictures: Sequence[str], right: Sequ
 
 
 def shortlist_notes(predictions: Sequence[Mapping[str, Any]], most: int, pairs: int, of: int) -> list[str]:
-    """What the shortlist saved and what it cost, on the queries that were also answered exactly (`exact_rank`)."""
+    """Report the pairs that the shortlist saved, and its loss of recall on queries with an `exact_rank`."""
     notes = [f"through a shortlist of {most} a query: {pairs:,} pairs scored of {of:,} ({100 * pairs / of:.1f}%)"]
     for asks in RECALLS:
         both = [p for p in predictions if p["asks"] == asks and "exact_rank" in p]
@@ -67,5 +72,5 @@ def shortlist_notes(predictions: Sequence[Mapping[str, Any]], most: int, pairs: 
     return notes
 
 
-def _share(found: Sequence[Mapping[str, Any]], rank: str, at: int) -> float:
-    return 100 * float(np.mean([p[rank] < at for p in found]))
+def _share(predictions: Sequence[Mapping[str, Any]], rank: str, at: int) -> float:
+    return 100 * float(np.mean([p[rank] < at for p in predictions]))

@@ -1,4 +1,4 @@
-"""Image-text retrieval, both ways: by pairs that a model reads together (`matching`), or by vectors (`two_towers`)."""
+"""Image-text retrieval in both directions: by scoring pairs (`matching`) or by vectors (`two_towers`)."""
 
 from __future__ import annotations
 
@@ -8,27 +8,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, model_validator
 
-from diptych.core import Objective, Record, Task, Vocabulary
+from diptych.core import Record, Task, Vocabulary
 from diptych.objectives import MatchGroups, OneForward, Schedule
 from diptych.objectives.settings import Objectives
+from diptych.tasks import interface
 from diptych.tasks.gallery import RetrievalGallery
-from diptych.tasks.interface import (
-    Form,
-    InterfaceWords,
-    Message,
-    PageView,
-    TaskAnswer,
-    TaskInterface,
-    TaskRequest,
-    Text,
-)
 from diptych.tasks.matching import Retrieval, can_match
 from diptych.tasks.recall import recall_scores
 from diptych.tasks.scores import Baselines, Scores
 from diptych.tasks.spec import Predicted, Prediction, Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining
 from diptych.tasks.two_towers import TwoTowerRetrieval, TwoTowers, score_vectors
 
-VALIDATION_GALLERY = 64  # pictures with a caption each: 4,096 pairs, which a small model reads in seconds
+FORMS: tuple[Literal["binary", "choice", "triplet"], ...] = ("binary", "choice", "triplet")
+VALIDATION_GALLERY = 64  # images with one caption each: 4,096 pairs, which a small model scores in seconds
 
 
 def _build(given: TaskOptions) -> Task:
@@ -45,13 +37,13 @@ def _small_gallery(task: Task, records: list[Record]) -> tuple[Task, list[Record
 
 
 def _numbered(predictions: Iterable[Prediction]) -> Predicted:
-    """Whole, in their order: a picture and its captions may share a key."""
+    """Number the predictions in order: an image and its captions may share a key."""
     return {str(number): prediction for number, prediction in enumerate(predictions)}
 
 
-def _score(found: Predicted, records: Sequence[Record], _: Baselines | None) -> Scores:
-    """Beside what chance would find, which follows from the size of the gallery."""
-    predictions: list[Mapping[str, Any]] = list(found.values())
+def _score(predicted: Predicted, records: Sequence[Record], _: Baselines | None) -> Scores:
+    """Score recall; the baseline is chance, which follows from the size of the gallery."""
+    predictions: list[Mapping[str, Any]] = list(predicted.values())
     if any("vector" in prediction for prediction in predictions):
         return score_vectors(predictions)
     return recall_scores(RetrievalGallery.of(records), predictions)
@@ -67,15 +59,15 @@ class RetrievalObjectives(Objectives):
     choice: NonNegativeFloat = 0.0
     """Weight of the multi-class loss over the pairs of a group; 0: off."""
     triplet: NonNegativeFloat = 0.0
-    """Weight of the triplet loss against the hardest wrong pair; 0: off."""
+    """Weight of the triplet loss against the hardest mismatched pair; 0: off."""
     margin: NonNegativeFloat = 0.2
     """Margin of the triplet loss; the paper's formula has none."""
     on: Literal["probability", "log-odds"] = "probability"
-    """What the margin is a margin of."""
+    """Quantity that the margin is in."""
     pairs: Annotated[int, Field(ge=2)] = 4
-    """Pairs of a group: a right one, and the others wrong."""
+    """Pairs of a group: one matching pair, the others mismatched."""
     negatives: Literal["captions", "pictures", "both"] = "both"
-    """What a wrong pair gets from another: captions, pictures, or half of each."""
+    """What a mismatched pair takes from another: captions, pictures, or half of each."""
 
     @model_validator(mode="after")
     def _some(self) -> RetrievalObjectives:
@@ -88,29 +80,29 @@ class RetrievalObjectives(Objectives):
         return True
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
-        weights = {form: getattr(self, form) for form in ("binary", "choice", "triplet")}
-        losses = tuple(
-            MatchGroups(form, self.pairs, self.negatives, self.margin, self.on)  # type: ignore[arg-type]
-            for form, weight in weights.items()
-            if weight
-        )
-        named: tuple[Objective, ...] = losses
-        return Schedule(((OneForward(named, {one.name: weights[one.form] for one in losses}), 1.0),))
+        losses = {
+            MatchGroups(form, self.pairs, self.negatives, self.margin, self.on): getattr(self, form)
+            for form in FORMS
+            if getattr(self, form)
+        }
+        return Schedule(((OneForward(tuple(losses), {loss.name: weight for loss, weight in losses.items()}), 1.0),))
 
 
-class SearchRequest(TaskRequest):
-    query: Annotated[Text, Form("What to look for", "a red kite over a beach")] = Field(
+class SearchRequest(interface.TaskRequest):
+    query: Annotated[interface.Text, interface.Form("What to look for", "a red kite over a beach")] = Field(
         description="Such as 'a red kite over a beach'."
     )
-    most: Annotated[int, Form("How many to show")] = Field(default=12, ge=1, le=100, description="How many to show.")
+    most: Annotated[int, interface.Form("How many to show")] = Field(
+        default=12, ge=1, le=100, description="How many to show."
+    )
 
 
-class SearchHit(TaskAnswer):
+class SearchHit(interface.TaskAnswer):
     score: float
 
 
-class SearchHits(Message):
-    """The best first. `picture` of a service is an id for /v1/pictures/{id}, never a path."""
+class SearchHits(interface.Message):
+    """Retrieved images, best first. A service's `picture` is an id for /v1/pictures/{id}, never a path."""
 
     query: str
     hits: tuple[SearchHit, ...]
@@ -119,21 +111,21 @@ class SearchHits(Message):
 
 
 def has_towers(model: Any) -> bool:
-    """Whether it has learnt to make vectors of pictures and of texts that can be compared."""
+    """Return True if a model has learnt to embed images and texts in one space."""
     return isinstance(model, TwoTowers) and "similarity" in getattr(model, "heads", ())
 
 
 def can_search(model: Any) -> bool:
-    """Whether it has learnt to match pictures and texts."""
+    """Return True if a model has learnt to match images and texts."""
     return can_match(model) or has_towers(model)
 
 
-def _view(_: SearchRequest, told: SearchHits) -> PageView:
-    unread = f"; {told.refused} could not be read" if told.refused else ""
-    return PageView(
-        summary=told.query,
-        notes=(f"{len(told.hits)} of {told.searched} pictures, the best first{unread}",),
-        sheet=tuple((hit.picture, hit.score) for hit in told.hits),
+def _view(_: SearchRequest, message: SearchHits) -> interface.PageView:
+    unread = f"; {message.refused} could not be read" if message.refused else ""
+    return interface.PageView(
+        summary=message.query,
+        notes=(f"{len(message.hits)} of {message.searched} pictures, the best first{unread}",),
+        sheet=tuple((hit.picture, hit.score) for hit in message.hits),
     )
 
 
@@ -147,7 +139,7 @@ RETRIEVAL = TaskSpec(
     training=TaskTraining(
         watched="image retrieval R@1",
         objectives=(RetrievalObjectives,),
-        small=Small(RetrievalObjectives(), batch=16),  # a pair comes with its wrong ones
+        small=Small(RetrievalObjectives(), batch=16),  # each pair adds mismatched ones
         validation=_small_gallery,
     ),
     scoring=TaskScoring(
@@ -158,10 +150,10 @@ RETRIEVAL = TaskSpec(
         collect=_numbered,
         gallery=True,
     ),
-    interface=TaskInterface(
+    interface=interface.TaskInterface(
         verb="search",
         help="Rank the service's pictures by how well they fit a text.",
-        words=InterfaceWords(
+        words=interface.InterfaceWords(
             does="ranks pictures by how well they fit a text",
             example='print(model.search("a red kite", "photos").hits[0].picture)',
         ),

@@ -1,19 +1,22 @@
-"""Ask a model the questions of a task, batch by batch."""
+"""Predict with a model, batch by batch."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Protocol, runtime_checkable
 
+import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from diptych.core import Batch, Record, Sample, Task, collate
+from diptych.data.store.tokens import Tokens
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import DataError
 
 
 @runtime_checkable
 class RanksGallery(Protocol):
-    """A task whose queries are asked of all pictures at once, each pair a pass of the model."""
+    """A task that ranks a gallery: the model scores each pair of a query and an image."""
 
     def rank(self, model: nn.Module, records: Sequence[Record]) -> list[dict[str, Any]]: ...
 
@@ -25,9 +28,10 @@ def ask(
     batch_size: int = 64,
     with_pixels: Callable[[Record], Record] | None = None,
 ) -> list[dict[str, Any]]:
-    """One prediction for each question of each record, in order. `records` have regions; `with_pixels` adds pixels.
+    """Return one prediction for each query of each record, in order.
 
-    Of retrieval the questions are all pairs of the records, and a prediction says what a query found.
+    `records` have regions; `with_pixels` adds pixels. Retrieval scores all pairs of the records, and a prediction
+    lists what a query retrieved.
     """
     if isinstance(task, RanksGallery):
         return task.rank(model, list(records) if with_pixels is None else [with_pixels(record) for record in records])
@@ -50,12 +54,17 @@ def _batches(task: Task, records: Iterable[Record], size: int) -> Iterator[list[
         yield batch
 
 
+def encode(tokens: Tokens, text: str, max_words: int) -> Int[Tensor, "T"]:
+    """Return the token ids of a text, cut at `max_words`, and [SEP]."""
+    return torch.tensor([*tokens.encode(text)[:max_words], tokens.vocabulary.sep])
+
+
 def finite(scores: Tensor, batch: Batch) -> None:
-    """NaN in a picture's features comes out as NaN, and would choose without a word."""
+    """Raise DataError if a sample's scores have a NaN, as they do if its features have one."""
     bad = ~scores.isfinite().flatten(1).all(1) if scores.dim() > 1 else ~scores.isfinite()
     if bad.any():
         raise DataError(
-            "the model's scores are not finite, so the features of the picture are not; `diptych check` finds such "
-            "records: extract them again",
+            "the model's scores are not finite, so the image's features are not; `diptych check` lists such records: "
+            "extract them again",
             key=batch.pictures[int(bad.nonzero()[0, 0])],
         )

@@ -1,4 +1,4 @@
-"""Scores with how sure they are, and what they are held against. All times 100, as papers print them."""
+"""Scores with confidence intervals, baselines and ceilings. All are times 100, as papers print them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from diptych.metrics.bootstrap import Interval, bootstrap_interval, rows_by_pict
 
 @dataclass(frozen=True)
 class Score:
-    """One figure. `low` and `high` bound it in 95 of 100 bootstrap draws of the pictures."""
+    """One score. `low` and `high` bound its 95% confidence interval, by bootstrap over images."""
 
     name: str
     value: float
     low: float | None = None
     high: float | None = None
-    blind: float | None = None  # what is had without the picture
-    ceiling: float | None = None  # what one person gets, held against the others
-    seeds: tuple[float, ...] = ()  # the single values, where `value` is the mean of several runs
+    blind: float | None = None  # score without the image
+    ceiling: float | None = None  # score of one person against the others
+    seeds: tuple[float, ...] = ()  # value of each run, if `value` is their mean
 
     def to_json(self) -> dict[str, Any]:
         named = {"value": self.value, "interval": [self.low, self.high] if self.low is not None else None}
@@ -33,14 +33,14 @@ class Score:
 
 @dataclass(frozen=True)
 class Scores:
-    """All figures of one system on one set of pictures."""
+    """All scores of one system on one set of images."""
 
     task: str  # a name in TASKS
     scores: tuple[Score, ...]
     pictures: int
-    items: int  # captions, answers or whatever the task scores
-    coverage: float = 1.0  # share of what was asked that was predicted; below 1 it is another set that is scored
-    notes: tuple[str, ...] = ()  # how baseline and ceiling were had
+    items: int  # number of captions, answers or the like
+    coverage: float = 1.0  # share of the queries with a prediction; only these are scored
+    notes: tuple[str, ...] = ()  # how baselines and ceilings were computed
 
     def __getitem__(self, name: str) -> Score:
         return next(score for score in self.scores if score.name == name)
@@ -57,7 +57,7 @@ class Scores:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Scores:
-        """What `to_json` made. Raises ValueError, TypeError, KeyError or AttributeError for anything else."""
+        """Read what `to_json` returned. Raises ValueError, TypeError, KeyError or AttributeError for anything else."""
         scores = [{"name": name, **score} for name, score in saved["scores"].items()]
         for score in scores:
             score["low"], score["high"] = score.pop("interval", (None, None))
@@ -65,7 +65,7 @@ class Scores:
 
 
 def over_seeds(runs: Sequence[Scores]) -> Scores:
-    """The mean of several runs of one arm, on the same pictures; the single values stand in for the interval."""
+    """Return the means of several runs of one arm on the same images. `seeds` has the values; there is no interval."""
     scores = []
     for score in runs[0].scores:
         values = tuple(run[score.name].value for run in runs)
@@ -75,37 +75,32 @@ def over_seeds(runs: Sequence[Scores]) -> Scores:
 
 @dataclass(frozen=True)
 class Baselines:
-    """What arms on the same pictures are held against, by the name of the score, 0 to 1 (CIDEr 0 to 10)."""
+    """Baselines and ceilings on one set of images, by name of the score, 0 to 1 (CIDEr 0 to 10)."""
 
     blind: Mapping[str, float] = field(default_factory=dict)
     ceiling: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    def score(self, name: str, interval: Interval, key: str | None = None) -> Score:
+        """Build the score of this name, next to the baseline and ceiling of `key` (default: of the name)."""
+        return score_of(name, interval, self.blind.get(key or name), self.ceiling.get(key or name))
+
 
 def score_of(name: str, interval: Interval, blind: float | None = None, ceiling: float | None = None) -> Score:
-    """All from 0 to 1 (CIDEr 0 to 10), made times 100."""
-    low, high = 100 * interval.low, 100 * interval.high
-    return Score(name, 100 * interval.value, low, high, _times_100(blind), _times_100(ceiling))
-
-
-def _times_100(bound: float | None) -> float | None:
-    return None if bound is None else 100 * bound
+    """Build a score from values of 0 to 1 (CIDEr 0 to 10), which are multiplied by 100."""
+    blind, ceiling = (None if bound is None else 100 * bound for bound in (blind, ceiling))
+    return Score(name, 100 * interval.value, 100 * interval.low, 100 * interval.high, blind, ceiling)
 
 
 def share_scores(
-    task: str, found: Mapping[str, tuple[ArrayLike, list[str]]], what: str, baselines: Baselines | None
+    task: str, hits: Mapping[str, tuple[ArrayLike, list[str]]], noun: str, baselines: Baselines | None
 ) -> Scores:
-    """Shares of what is right: by the score's name 1 or 0 for each of `what` that was asked, and its picture."""
+    """Score accuracies. `hits`: by name of the score, 1 (right) or 0 for each query, and the key of its image."""
     baselines = baselines or Baselines()
     scores = tuple(
-        score_of(
-            name,
-            bootstrap_interval(rows_by_picture(right, pictures)),
-            baselines.blind.get(name),
-            baselines.ceiling.get(name),
-        )
-        for name, (right, pictures) in found.items()
+        baselines.score(name, bootstrap_interval(rows_by_picture(right, pictures)))
+        for name, (right, pictures) in hits.items()
     )
-    _, pictures = next(iter(found.values()))
-    notes = (f"intervals: 95%, 1,000 bootstrap draws of pictures, each with all its {what}", *baselines.notes)
+    _, pictures = next(iter(hits.values()))
+    notes = (f"intervals: 95%, 1,000 bootstrap draws of pictures, each with all its {noun}", *baselines.notes)
     return Scores(task, scores, len(set(pictures)), len(pictures), notes=notes)

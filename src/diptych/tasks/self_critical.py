@@ -1,4 +1,4 @@
-"""Reward in place of imitation: captions are drawn, and those that beat a baseline become likelier (SCST)."""
+"""Self-critical training (SCST): sampled captions that beat a baseline's reward become likelier."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from diptych.objectives.settings import Objectives
 
 
 class SelfCriticalObjectives(Objectives):
-    """CIDEr-D is the reward. `paper` against `official` is the table of fidelity.md."""
+    """Self-critical training with CIDEr-D as the reward. docs/fidelity.md compares `paper` and `official`."""
 
     kind: Literal["self-critical"] = "self-critical"
     """Kind of objectives."""
@@ -47,17 +47,18 @@ class SelfCriticalObjectives(Objectives):
         return self
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
-        """What it needs of a model can be asked of it; it cannot train, as no references have been read."""
+        """Return a schedule that shows what the model needs; it cannot train, as it has no references."""
         return self.rewarded(vocabulary, _Unread(), DecodingOptions().max_words)
 
     def rewarded(self, vocabulary: Vocabulary, reward: Reward, max_words: int) -> Schedule:
+        """Return the schedule that trains with a reward; sampled captions have `max_words` words at most."""
         beams = {"greedy": 1, "beam": self.beams, "mean": None}[self.baseline]
-        drawn = DecodingOptions(sample=True, captions=self.samples, max_words=max_words)
+        sampling = DecodingOptions(sample=True, captions=self.samples, max_words=max_words)
         update = SelfCritical(
             ask=self._ask(vocabulary),
             reward=reward,
-            draw=_drawing(drawn),
-            rival=None if beams is None else _drawing(DecodingOptions(max_words=max_words, captions=1, beams=beams)),
+            draw=_decoder(sampling),
+            rival=None if beams is None else _decoder(DecodingOptions(max_words=max_words, captions=1, beams=beams)),
             samples=self.samples,
             dropout=self.dropout,
         )
@@ -67,7 +68,7 @@ class SelfCriticalObjectives(Objectives):
         return MaskedQueries(vocabulary) if self.writes == "queries" else GenerateText(vocabulary, reads="nothing")
 
 
-def _drawing(options: DecodingOptions) -> Draw:
+def _decoder(options: DecodingOptions) -> Draw:
     def draw(model: Any, batch: Batch) -> list[list[Caption]]:
         end = model.vocabulary.sep
         return [
@@ -79,7 +80,7 @@ def _drawing(options: DecodingOptions) -> Draw:
 
 
 class _Unread:
-    """A reward without references."""
+    """A placeholder for a reward; raises AssertionError if it is used."""
 
     def __call__(self, batch: Batch, captions: Sequence[Sequence[Caption]]) -> Float[Tensor, "B K"]:
         raise AssertionError("a schedule made without references was trained")

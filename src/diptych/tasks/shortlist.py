@@ -1,7 +1,7 @@
-"""A cheap first ranking of a large gallery: which pairs are worth a model's time.
+"""A cheap first ranking of a large gallery, which chooses the pairs that a model scores.
 
-Ridge regression from what the detector saw to the words of captions, in closed form: the likeliest words of a picture,
-held against the words of a caption. It is learnt on training pictures alone and knows nothing of the model.
+Closed-form ridge regression predicts the words of an image's captions from its regions. Predicted words are compared
+with the words of each caption. It is fitted to training images and does not depend on the model.
 """
 
 from __future__ import annotations
@@ -19,46 +19,48 @@ from diptych.runtime.errors import DataError
 from diptych.tasks.gallery import RetrievalGallery
 
 Matrix = NDArray[np.float64]
-MOST = 5000  # pictures that it learns from: a gigabyte at most with the papers' features
-PENALTY = 0.1  # of ridge, times the number of pictures; inputs have a deviation of 1
+MOST = 5000  # training images: a gigabyte at most with the papers' features
+PENALTY = 0.1  # ridge penalty, times the number of images; inputs have a standard deviation of 1
 
 
 @dataclass(frozen=True)
 class Shortlister:
+    """A fitted ridge regression from regions to words."""
+
     tokens: Tokens
-    columns: dict[int, int]  # word -> its place
-    rarity: NDArray[np.float64]  # of each word: log of pictures over pictures that have it
+    columns: dict[int, int]  # token id -> column
+    rarity: NDArray[np.float64]  # inverse document frequency of each word, in nats
     mean: NDArray[np.float64]
     deviation: NDArray[np.float64]
-    weights: Matrix  # from a picture, with 1 at the end, to words
+    weights: Matrix  # from features and a bias to words
 
     @classmethod
     def of(cls, records: Iterable[Record], tokens: Tokens) -> Shortlister:
-        """Learnt from records with regions and captions."""
-        seen, sentences = [], []
+        """Fit to records with regions and captions. Raises DataError if there are none."""
+        inputs, sentences = [], []
         for record in records:
             if record.regions is not None and len(record.regions) and record.captions:
-                seen.append(_features(record))
+                inputs.append(_features(record))
                 sentences.append({word for caption in record.captions for word in tokens.encode(caption)})
-            if len(seen) == MOST:
+            if len(inputs) == MOST:
                 break
-        if not seen:
+        if not inputs:
             raise DataError(
-                "a shortlist is learnt from training pictures with captions, and there are none; leave out --shortlist"
+                "a shortlist is fitted to training images with captions, and there are none; leave out --shortlist"
             )
         counts = Counter(word for words in sentences for word in words)
         known = sorted(word for word, count in counts.items() if 1 < count < len(sentences)) or sorted(counts)
         columns = {word: place for place, word in enumerate(known)}
         rarity = np.log((1 + len(sentences)) / np.array([counts[word] for word in known]))
-        features, words = np.stack(seen), np.stack([_bag(text, columns, rarity) for text in sentences])
+        features, words = np.stack(inputs), np.stack([_bag(text, columns, rarity) for text in sentences])
         mean, deviation = features.mean(0), features.std(0) + 1e-6
-        inputs = _standard(features, mean, deviation)
-        square = inputs.T @ inputs + PENALTY * len(inputs) * np.eye(inputs.shape[1])
-        weights = np.linalg.solve(square, inputs.T @ words).astype(np.float64)
+        scaled = _standard(features, mean, deviation)
+        square = scaled.T @ scaled + PENALTY * len(scaled) * np.eye(scaled.shape[1])
+        weights = np.linalg.solve(square, scaled.T @ words).astype(np.float64)
         return cls(tokens, columns, rarity, mean, deviation, weights)
 
     def of_pictures(self, records: Iterable[Record]) -> Matrix:
-        """(pictures, words), each of length 1. Pictures without regions get nothing."""
+        """Return unit vectors (images, words). Images without regions get the mean features."""
         rows = []
         for record in records:
             empty = record.regions is None or not len(record.regions)
@@ -66,19 +68,19 @@ class Shortlister:
         return _unit(_standard(np.stack(rows), self.mean, self.deviation) @ self.weights)
 
     def of_captions(self, captions: Sequence[str]) -> Matrix:
-        """(captions, words), each of length 1 or, where no word is known, 0."""
+        """Return vectors (captions, words) of length 1, or 0 if no word is known."""
         bags = [_bag(set(self.tokens.encode(text)), self.columns, self.rarity) for text in captions]
         return _unit(np.stack(bags))
 
     def choose(self, gallery: RetrievalGallery, most: int) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-        """For each picture the `most` best captions, for each caption the best pictures; their order says nothing."""
+        """Return for each image the `most` best captions, and for each caption the `most` best images, in no order."""
         pictures = self.of_pictures(gallery.records[row] for row in range(len(gallery.keys)))
         captions = self.of_captions([caption.text for caption in gallery.captions])
-        return [top(captions @ row, most) for row in pictures], [top(pictures @ row, most) for row in captions]
+        return shortlist(pictures, captions, most)
 
 
 def _features(record: Record) -> NDArray[np.float64]:
-    """Means over regions of their features and classes, and the greatest of the classes; the whole picture's own."""
+    """Return the mean features, mean and maximum class probabilities over regions, and the whole image's features."""
     regions = record.regions
     assert regions is not None
     parts = [] if regions.classes is None else [regions.classes.mean(0), regions.classes.amax(0)]
@@ -104,8 +106,12 @@ def _unit(rows: Matrix) -> Matrix:
     return unit
 
 
-def top(scores: NDArray[np.float64], most: int) -> NDArray[np.int64]:
-    """The places of the best, in no order."""
+def shortlist(pictures: Matrix, captions: Matrix, most: int) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
+    """Return for each image the `most` captions with the greatest dot product, and for each caption the images."""
+    return [_top(captions @ row, most) for row in pictures], [_top(pictures @ row, most) for row in captions]
+
+
+def _top(scores: NDArray[np.float64], most: int) -> NDArray[np.int64]:
     if most >= len(scores):
         return np.arange(len(scores))
     return np.argpartition(-scores, most)[:most].astype(np.int64)

@@ -1,4 +1,4 @@
-"""What a task is, said once: each has one `TaskSpec`, and `diptych.tasks.TASKS` lists them all."""
+"""`TaskSpec`: how a task is trained, scored and used. `diptych.tasks.TASKS` lists one of each."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,29 +16,29 @@ from diptych.tasks.answers import Answers
 from diptych.tasks.interface import TaskInterface
 from diptych.tasks.scores import Baselines, Score, Scores
 
-LIKELIHOOD = "likelihood"  # of what the objectives ask: what validation watches where nothing is predicted
-SAMPLED = 1000  # records that are read to count; more would keep a large run waiting
+LIKELIHOOD = "likelihood"  # of the objectives' targets; watched by validation if the task predicts nothing
+SAMPLED = 1000  # records that notes are counted over; more would delay a large run
 Prediction = Mapping[str, Any]
-Predicted = Mapping[str, Any]  # what was predicted, by the key of what was asked
+Predicted = Mapping[str, Any]  # by the key of the query
 
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """All that a task is made of: what a recipe says, and what a model folder holds."""
+    """Settings of a recipe, and contents of a model folder, that a task is built from."""
 
     tokens: Tokens
-    answers: Answers | None = None  # that the model can give
+    answers: Answers | None = None  # that the model can predict
     decoding: DecodingOptions = field(default_factory=DecodingOptions)
     max_words: int = 20
     max_regions: int | None = None
-    answer_slot: bool = False  # a [MASK] follows the question, and the answer is read there
+    answer_slot: bool = False  # a [MASK] follows the question, and the answer is predicted there
     answer_form: AnswerForm = "binary"
-    reads_pairs: bool = False  # retrieval: picture and text are read together, and not apart by two towers
+    reads_pairs: bool = False  # retrieval: one model reads image and text together, unlike two towers
 
 
 @dataclass(frozen=True)
 class Start:
-    """The model that a run goes on with, as far as new heads begin from it."""
+    """The model that a run starts from, as far as new heads are initialised from it."""
 
     heads: nn.ModuleDict
     answers: Answers | None
@@ -46,58 +46,62 @@ class Start:
 
 @dataclass(frozen=True)
 class Small:
-    """What the recipes SYSTEM/small/TASK have of the task's own; the rest is each system's small recipe of
-    pre-training. Systems whose model provides what the objectives need have one."""
+    """The task's own settings in the recipes SYSTEM/small/TASK. The rest is the system's small recipe of pre-training.
+
+    Every system whose model provides what the objectives need has such a recipe.
+    """
 
     objectives: Objectives
     batch: int = 64
     max_words: int = 20
-    about: str = ""  # what a user should know of it: "pairs are told apart"
+    about: str = ""  # what a user should know about the recipe
 
 
 @dataclass(frozen=True)
 class TrainingRecords:
-    """The records that a run learns from, read as far as `TaskSpec.notes` wants."""
+    """The training records of a run, for `TaskTraining.notes`."""
 
     store: Store
     numbers: Sequence[int]
     max_regions: int
 
     def words(self) -> Iterator[Record]:
-        """All of them, without regions."""
+        """Yield all records, without regions."""
         return map(self.store.words, self.numbers)
 
-    def seen(self) -> list[Record]:
-        """The first SAMPLED, with the regions that the model reads."""
+    def sampled(self) -> list[Record]:
+        """Return the first SAMPLED records, with the regions that the model reads."""
         return [self.store.record(number).best_regions(self.max_regions) for number in self.numbers[:SAMPLED]]
 
     @property
-    def first(self) -> str:
-        """What a count over `seen` has to say of those that it left out."""
-        return of_the_first(len(self.numbers))
+    def scope(self) -> str:
+        """`sample_scope` of a count over `sampled`."""
+        return sample_scope(len(self.numbers))
 
 
 @runtime_checkable
 class LeavesOut(Protocol):
-    """A task that leaves captions out, as the vocabulary knows none of their words."""
+    """A task that skips captions all of whose words are out of vocabulary."""
 
     unknown: dict[str, str]  # by key
 
 
 @dataclass(frozen=True)
 class TaskTraining:
-    """How a task is learnt: what validation watches, and what a run prepares."""
+    """How a task is trained: what validation watches, and what a run prepares."""
 
-    watched: str  # the score that validation wants to rise
-    objectives: tuple[type[Objectives], ...] = ()  # kinds of settings that teach it, besides those of the systems
-    small: Small | None = None  # recipe for small worlds that all systems share which can learn it
-    # The list of answers that training records give: at least so often, and so many at most.
+    watched: str  # score by which validation chooses weights; higher is better
+    objectives: tuple[type[Objectives], ...] = ()  # settings that train it, besides those of the systems
+    small: Small | None = None  # small recipe, shared by the systems that can learn the task
+    # Collect the answers of training records, given a minimum count and a maximum number of answers.
     answers: Callable[[Iterable[Record], int, int | None], Answers] | None = None
-    begin: Callable[[Task, nn.ModuleDict, Start], None] | None = None  # new heads begin as something that is known
-    validation: Callable[[Task, list[Record]], tuple[Task, list[Record]]] | None = None  # how it asks, and of what
-    notes: Callable[[Task, TrainingRecords], Iterator[str]] | None = None  # what a user should know before the run
-    separators: int = 1  # [SEP]s among the words
-    cuts_texts: bool = True  # at data.max_words, each by itself
+    begin: Callable[[Task, nn.ModuleDict, Start], None] | None = None  # initialise new heads
+    validation: Callable[[Task, list[Record]], tuple[Task, list[Record]]] | None = (
+        None  # task and records of validation
+    )
+    notes: Callable[[Task, TrainingRecords], Iterator[str]] | None = None  # warnings before the run
+    separators: int = 1  # number of [SEP]s in the text
+    cuts_texts: bool = True  # each text by itself, at data.max_words
 
 
 @dataclass(frozen=True)
@@ -105,69 +109,69 @@ class TaskScoring:
     """How predictions are scored, compared and shown in a report."""
 
     noun: str  # what is scored, in the plural
-    key: str  # of a prediction: what was predicted, next to its "key"
-    shown: tuple[str, ...]  # the scores that a report draws, the main one first
+    key: str  # field of a prediction that holds its result
+    shown: tuple[str, ...]  # scores that a report draws, the main one first
     score: Callable[[Predicted, Sequence[Record], Baselines | None], Scores]  # with intervals and baselines
-    # What scores of records are compared with, as far as words of training records teach it.
+    # Baselines and ceilings of records, given training records.
     baselines: Callable[[Sequence[Record], Sequence[Record]], Baselines] | None = None
-    baseline_regions: int = 0  # N training records are read with regions, for baselines that use them
-    gain: Callable[[Predicted, Predicted, Sequence[Record]], Score] | None = None  # of the second over the first
-    # METEOR, SPICE: further scores by name, times 100, of what was predicted.
+    baseline_regions: int = 0  # training records read with regions, for baselines that use regions
+    gain: Callable[[Predicted, Predicted, Sequence[Record]], Score] | None = None  # second minus first
+    # Further scores by name, times 100: METEOR, SPICE.
     extra_scores: Callable[[Predicted, Sequence[Record], Sequence[str]], list[Score]] | None = None
-    collect: Callable[[Iterable[Prediction]], Predicted] | None = None  # where it is not one `key` a prediction
-    gallery: bool = False  # a query is asked of all pictures at once (--queries, --shortlist, --pairs)
-    # How a page shows predictions as answers to questions: the questions in place of what was asked, the answers.
+    collect: Callable[[Iterable[Prediction]], Predicted] | None = None  # default: `key` of each prediction
+    gallery: bool = False  # each query ranks all images (--queries, --shortlist, --pairs)
+    # The queries and predictions as questions and answers, for a report page.
     questions: Callable[[Record], Iterable[Question]] | None = None
     answered: Callable[[Predicted], dict[str, str]] | None = None
 
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """One task. What has no default every task has to give; the rest is for what only some have."""
+    """One task. Fields with a default are for what only some tasks have."""
 
     name: str  # diptych finetune NAME
-    title: str  # heading of its part of a report
+    title: str  # heading in a report
     learns: str  # a verb: "a model that learns to ..."
-    field: str  # of `Record.words`: what there is to learn from
-    head: str  # of the model, by which it predicts
+    field: str  # of `Record.words`: what the task learns from
+    head: str  # head of the model that predicts
     build: Callable[[TaskOptions], Task]
     training: TaskTraining
     scoring: TaskScoring
     interface: TaskInterface | None = None  # None: the task is trained and scored only
-    learnt: Callable[[Any], bool] | None = None  # whether a model can predict; by default: whether it has the head
+    learnt: Callable[[Any], bool] | None = None  # True if a model has learnt the task; default: if it has the head
 
     @property
     def pretrains(self) -> bool:
-        """Whether it is judged by the likelihood of what its objectives ask, and has no predictions of its own."""
+        """True if validation measures the likelihood of the objectives' targets, as the task predicts nothing."""
         return self.training.watched == LIKELIHOOD
 
     @property
     def required_interface(self) -> TaskInterface:
-        """The interface of a task that has one."""
+        """The task's interface. Raises AssertionError if it has none."""
         assert self.interface is not None, f"the task {self.name} has no interface"
         return self.interface
 
     def has_learnt(self, model: Any) -> bool:
-        """Whether a model has learnt the task."""
+        """Return True if a model has learnt the task."""
         return self.head in model.heads if self.learnt is None else self.learnt(model)
 
     def offered_by(self, model: Any, trained_for: str | None) -> bool:
-        """Whether a model can be asked; `trained_for`: the task of its recipe, None of an imported one."""
+        """Return True if a model offers the task. `trained_for`: task of its recipe; None: an imported checkpoint."""
         if self.required_interface.offered is not None:
             return self.required_interface.offered(model, trained_for)
         return trained_for is not None and self.has_learnt(model)
 
     def by_key(self, predictions: Iterable[Prediction]) -> Predicted:
-        """What was predicted, by the key of what was asked."""
+        """Return the predictions' results by the keys of their queries."""
         if self.scoring.collect is not None:
             return self.scoring.collect(predictions)
         return {prediction["key"]: prediction[self.scoring.key] for prediction in predictions}
 
     def texts(self, record: Record) -> list[str]:
-        """The words of a record that the task reads."""
+        """Return the texts of a record that the task reads."""
         return [entry if isinstance(entry, str) else entry.text for entry in record.words().get(self.field, ())]
 
 
-def of_the_first(records: int) -> str:
-    """What a count over the first SAMPLED of so many records has to say of the others."""
+def sample_scope(records: int) -> str:
+    """Return a suffix for a count: empty, or a note that only the first SAMPLED records were counted."""
     return "" if records <= SAMPLED else f" (of the first {SAMPLED:,} pictures)"

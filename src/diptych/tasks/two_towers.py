@@ -1,7 +1,7 @@
-"""Search by vectors: pictures and texts are encoded apart, so a gallery is encoded once and a query costs one pass.
+"""Retrieval by vectors: images and texts are encoded separately, so a gallery is encoded once.
 
-The model has to have two towers (`TwoTowers`); TDEN's are its object and sentence encoders under its ISM head. What a
-search finds can also be the shortlist of a model that reads picture and text together.
+The model needs two towers (`TwoTowers`). TDEN's are its object and sentence encoders under its ISM head. The results
+can also be the shortlist of a model that reads image and text together.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from diptych.runtime.files import parse_json, text_of, write_atomically
 from diptych.runtime.weight_files import read_weights
 from diptych.tasks.matching import CaptionTask
 from diptych.tasks.recall import recalls_of
-from diptych.tasks.run import ask
+from diptych.tasks.run import ask, encode
 from diptych.tasks.scores import Scores
-from diptych.tasks.shortlist import top
+from diptych.tasks.shortlist import shortlist
 
 VECTORS, KEYS = "gallery.safetensors", "gallery.json"
-SENTENCES = 256  # at a time, of a shortlist
-PICTURE = "picture"  # how a prediction that is a picture's vector is told from a text's
+SENTENCES = 256  # per batch, for a shortlist
+PICTURE = "picture"  # key of the predictions that are vectors of images
 
 
 @runtime_checkable
 class TwoTowers(Protocol):
-    """A model that makes vectors of length 1 of pictures and of texts, apart; products say how well they match."""
+    """A model that embeds images and texts separately as unit vectors; their dot product is the match score."""
 
     def embed_pictures(self, batch: Batch) -> Tensor: ...  # (B, S)
 
@@ -49,13 +49,15 @@ class TwoTowers(Protocol):
 
 @dataclass(frozen=True)
 class TowerHit:
+    """A search result: key of the image or text, and cosine similarity."""
+
     key: str
     score: float  # from -1 to 1
 
 
 @dataclass(frozen=True)
 class TowerGallery:
-    """Pictures as vectors, to be searched by text; or texts, to be searched by picture."""
+    """Vectors of images, to be searched by text, or of texts, to be searched by image."""
 
     keys: tuple[str, ...]
     vectors: Float[Tensor, "N S"]
@@ -64,14 +66,14 @@ class TowerGallery:
     def of_pictures(
         cls, model: Any, records: Iterable[Record], progress: Callable[[int], object] | None = None
     ) -> TowerGallery:
-        """Encode each record's regions once. `progress` is told of each more picture."""
+        """Encode each record's regions. `progress` is called with the number of further images."""
         predicted = ask(_Pictures(progress), towers_of(model), records)
         return cls(tuple(each["key"] for each in predicted), torch.tensor([each["vector"] for each in predicted]))
 
     def search(self, queries: Float[Tensor, "Q S"], count: int = 10) -> list[list[TowerHit]]:
-        """For each query the `count` nearest, nearest first."""
+        """Return the `count` nearest entries for each query, nearest first. Raises DataError for an empty gallery."""
         if not self.keys:
-            raise DataError("the gallery is empty: nothing can be found in it")
+            raise DataError("the gallery is empty, so it cannot be searched; give pictures that can be read")
         count = min(count, len(self.keys))
         scores, numbers = (queries.cpu().float() @ self.vectors.T).topk(count, -1)
         rows = zip(scores.tolist(), numbers.tolist(), strict=True)
@@ -97,69 +99,67 @@ class TowerGallery:
 
 
 def embed_sentences(model: Any, tokens: Tokens, sentences: Sequence[str], max_words: int = 30) -> Float[Tensor, "Q S"]:
-    """Queries as vectors. Words beyond `max_words` are cut."""
-    of = CaptionTask(tokens, max_words)
-    samples = [Sample(str(number), str(number), None, of.text(text)) for number, text in enumerate(sentences)]
-    towers = towers_of(model)
-    device = next(model.parameters()).device
+    """Embed texts. Words beyond `max_words` are cut."""
+    samples = [Sample("", "", None, encode(tokens, text, max_words)) for text in sentences]
+    batch = collate(samples).to(next(model.parameters()).device)
     with predicting(model, len(samples)):
-        vectors: Tensor = towers.embed_texts(collate(samples).to(device)).float().cpu()
+        vectors: Tensor = towers_of(model).embed_texts(batch).float().cpu()
     return vectors
 
 
 def choose(
     model: Any, tokens: Tokens, records: Iterable[Record], captions: Sequence[str], most: int, max_words: int = 30
 ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-    """A shortlist for a model that reads pairs: for each picture the `most` best captions, for each caption the best
-    pictures; their order says nothing."""
+    """Return a shortlist for a model that reads pairs: for each image the `most` best captions, for each caption the
+    `most` best images, in no order."""
     pictures = TowerGallery.of_pictures(model, records).vectors.double().numpy()
-    asked = (captions[at : at + SENTENCES] for at in range(0, len(captions), SENTENCES))
-    texts = torch.cat([embed_sentences(model, tokens, some, max_words) for some in asked]).double().numpy()
-    return [top(texts @ row, most) for row in pictures], [top(pictures @ row, most) for row in texts]
+    parts = (captions[at : at + SENTENCES] for at in range(0, len(captions), SENTENCES))
+    texts = torch.cat([embed_sentences(model, tokens, part, max_words) for part in parts]).double().numpy()
+    return shortlist(pictures, texts, most)
 
 
 def towers_of(model: Any) -> Any:
+    """Return the model if it has two towers. Raises RecipeError otherwise."""
     if not isinstance(model, TwoTowers):
         raise RecipeError(
-            f"{type(model).__name__} reads picture and text together and has no vector for either alone; search with a "
-            "model that makes vectors of both, or rank with this one"
+            f"{type(model).__name__} reads image and text together and embeds neither alone; search with a model "
+            "that has two towers, or rank with this one"
         )
     return model
 
 
 @dataclass(frozen=True)
 class TwoTowerRetrieval(CaptionTask):
-    """Captions find their picture and pictures their captions, by vectors: TDEN's caption-based image retrieval."""
+    """Retrieval by vectors in both directions: TDEN's caption-based image retrieval."""
 
     max_words: int = 30
 
     def queries(self, record: Record) -> list[Sample]:
-        """The picture by itself, then each caption by itself."""
+        """Return the image by itself, then each caption by itself."""
         return [
             Sample(PICTURE, record.key, record.regions, torch.zeros(0, dtype=torch.long)),
             *(Sample(s.key, record.key, None, s.text) for s in self.pairs(record) if len(s.text) > 1),
         ]
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
-        """The vector of each picture and each caption."""
+        """Return the vector of each image and each caption."""
         towers, pictures = towers_of(model), [key == PICTURE for key in batch.keys]
-        of_pictures = towers.embed_pictures(batch).tolist() if any(pictures) else None
-        of_texts = towers.embed_texts(batch).tolist() if not all(pictures) else None
-        predictions = []
-        for row, (key, picture) in enumerate(zip(batch.keys, batch.pictures, strict=True)):
-            vectors = of_pictures if pictures[row] else of_texts
-            assert vectors is not None
-            predictions.append({"key": key, "picture": picture, "vector": vectors[row]})
-        return predictions
+        of_pictures = towers.embed_pictures(batch).tolist() if any(pictures) else batch.keys
+        of_texts = towers.embed_texts(batch).tolist() if not all(pictures) else batch.keys
+        rows = zip(batch.keys, batch.pictures, pictures, of_pictures, of_texts, strict=True)
+        return [
+            {"key": key, "picture": picture, "vector": image if is_picture else text}
+            for key, picture, is_picture, image, text in rows
+        ]
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
-        """R@1, 5 and 10 both ways, times 100; over the pictures that have captions."""
+        """Return R@1, 5 and 10 in both directions, times 100, over the images that have captions."""
         ranks, _ = _ranks(predictions)
         return {name: 100 * value for name, value in recalls(ranks).items()}
 
 
 def score_vectors(predictions: Sequence[Mapping[str, Any]]) -> Scores:
-    """The same with intervals, beside what chance would find."""
+    """Score vectors by R@1, 5 and 10 in both directions, with 95% intervals and chance as the baseline."""
     ranks, owners = _ranks(predictions)
     pictures, texts = len(ranks.of_captions), len(owners)
     scores = [
@@ -174,7 +174,7 @@ def score_vectors(predictions: Sequence[Mapping[str, Any]]) -> Scores:
 
 
 def _ranks(predictions: Sequence[Mapping[str, Any]]) -> tuple[RetrievalRanks, list[int]]:
-    """And the picture of each caption, by number."""
+    """Return the ranks, and the number of each caption's image. Raises DataError if there are no captions."""
     texts = [each for each in predictions if each["key"] != PICTURE]
     if not texts:
         raise DataError("no record has captions to search with; choose another split with --split")
@@ -182,14 +182,14 @@ def _ranks(predictions: Sequence[Mapping[str, Any]]) -> tuple[RetrievalRanks, li
     pictures = [each for each in predictions if each["key"] == PICTURE and each["picture"] in captioned]
     place = {each["picture"]: number for number, each in enumerate(pictures)}
     owners = [place[each["picture"]] for each in texts]
-    # Not by torch: validation runs under autocast, where products are coarse, and of a type that NumPy has not.
+    # In NumPy: validation runs under autocast, where torch's products are bf16, which NumPy lacks.
     table = np.array([p["vector"] for p in pictures]) @ np.array([t["vector"] for t in texts]).T
     return retrieval_ranks(table, owners), owners
 
 
 @dataclass(frozen=True)
 class _Pictures:
-    """The task of encoding a gallery."""
+    """A task that encodes the images of a gallery."""
 
     progress: Callable[[int], object] | None = None
 
@@ -200,7 +200,7 @@ class _Pictures:
 
     def queries(self, record: Record) -> list[Sample]:
         if record.regions is None:
-            raise DataError("the record has no regions to be found by; extract them first", key=record.key)
+            raise DataError("the record has no regions to encode; extract them first", key=record.key)
         return [Sample(record.key, record.key, record.regions, torch.zeros(0, dtype=torch.long))]
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:

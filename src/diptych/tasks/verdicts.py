@@ -1,4 +1,4 @@
-"""Tasks that put each of a picture's sentences into one of a few classes: true or false, entailed or not."""
+"""Tasks that classify sentences about an image, such as true or false, entailed or not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from diptych.core import Batch, Question, Record, Sample
@@ -15,14 +14,14 @@ from diptych.data.store.tokens import Tokens
 from diptych.metrics.bootstrap import paired_interval, rows_by_picture
 from diptych.runtime.errors import DataError
 from diptych.tasks.baselines import BlindAnswers
-from diptych.tasks.run import finite
+from diptych.tasks.run import encode, finite
 from diptych.tasks.scores import Baselines, Score, Scores, score_of, share_scores
 from diptych.tasks.spec import TaskOptions, TaskScoring
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A sentence about a picture, and its class; None: not known."""
+    """A sentence about an image, and its class; None: unknown."""
 
     key: str
     text: str
@@ -31,11 +30,11 @@ class Judged:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What such a task is made of. Its `TaskSpec` has the methods."""
+    """The settings, scoring and baselines of a sentence classification task, for its `TaskSpec`."""
 
-    task: str  # its name, and that of its head
-    noun: str  # what is judged, in the plural
-    key: str  # of a prediction: the class
+    task: str  # name of the task and of its head
+    noun: str  # what is classified, in the plural
+    key: str  # field of a prediction that holds the class
     classes: Mapping[Any, str]  # in the order of the head's scores, each with its word
     judged: Callable[[Record], Iterable[Judged]]
 
@@ -56,11 +55,11 @@ class Verdicts:
         return VerdictTask(self, given.tokens, given.max_words)
 
     def known(self, records: Iterable[Record]) -> list[tuple[str, Judged]]:
-        """All sentences whose class is known, each with its picture."""
+        """Return all sentences whose class is known, each with the key of its image."""
         return [(record.key, one) for record in records for one in self.judged(record) if one.label is not None]
 
     def hits(self, predicted: Mapping[str, Any], records: Sequence[Record]) -> tuple[NDArray[np.float64], list[str]]:
-        """1 where a verdict is right, for each sentence of the records, and its picture."""
+        """Return 1 (right) or 0 for each labelled sentence of the records, and the keys of their images."""
         known = self.known(records)
         if not known:
             raise DataError(f"no record has {self.noun} to score; choose another split with --split")
@@ -73,25 +72,27 @@ class Verdicts:
         return share_scores(self.task, {"accuracy": self.hits(predicted, records)}, self.noun, baselines)
 
     def baselines(self, records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
-        """Words alone, as for questions: the most frequent class in training of the same first words."""
-        asked, taught = ([one for _, one in self.known(some)] for some in (records, training))
+        """Return the blind baseline: the most frequent training class of sentences with the same first words."""
+        scored, learnt = ([one for _, one in self.known(some)] for some in (records, training))
         chance = 1 / len(self.classes)
-        if not asked or not taught:
-            return Baselines({"accuracy": chance} if asked else {}, {}, ("blind: at random",) if asked else ())
-        known = BlindAnswers.of(map(self.as_question, taught))
-        words = [self.classes[one.label] for one in asked]
-        guesses = [known.answer(Question(one.key, one.text, ())) for one in asked]
+        if not scored:
+            return Baselines()
+        if not learnt:
+            return Baselines({"accuracy": chance}, {}, ("blind: at random",))
+        known = BlindAnswers.of(map(self.as_question, learnt))
+        words = [self.classes[one.label] for one in scored]
+        guesses = [known.answer(Question(one.key, one.text, ())) for one in scored]
         right = float(np.mean([guess == word for guess, word in zip(guesses, words, strict=True)]))
         majority = float(np.mean([known.overall == word for word in words]))
         notes = (
             "blind: words only, the most frequent answer in training to the same first words; "
             f"at random: {100 * chance:.1f}",
-            f"learnt on {len(taught)} {self.noun}; “{known.overall}” to all {self.noun} gets {100 * majority:.1f}",
+            f"learnt on {len(learnt)} {self.noun}; “{known.overall}” to all {self.noun} gets {100 * majority:.1f}",
         )
         return Baselines({"accuracy": right}, {}, notes)
 
     def gain(self, first: Mapping[str, Any], second: Mapping[str, Any], records: Sequence[Record]) -> Score:
-        """Accuracy of the second minus the first; a bootstrap draw takes both, a picture with all its sentences."""
+        """Return the paired difference in accuracy, second minus first, by bootstrap over images."""
         ours, theirs = (rows_by_picture(*self.hits(predicted, records)) for predicted in (second, first))
         return score_of("accuracy", paired_interval(ours, theirs))
 
@@ -102,12 +103,14 @@ class Verdicts:
         return {f"{key}/{self.task}": self.classes[label] for key, label in predicted.items()}
 
     def as_question(self, one: Judged) -> Question:
-        """The class's word is what ten people answer."""
+        """Return a sentence as a question that ten people answered with its class."""
         return Question(f"{one.key}/{self.task}", one.text, (self.classes[one.label],) * 10, self.task)
 
 
 @dataclass(frozen=True)
 class VerdictTask:
+    """Classify each sentence about an image; `verdicts` has the classes."""
+
     verdicts: Verdicts
     tokens: Tokens
     max_words: int = 24
@@ -121,28 +124,25 @@ class VerdictTask:
 
     def queries(self, record: Record) -> list[Sample]:
         numbers = {label: number for number, label in enumerate(self.verdicts.classes)}
-        sep = self.tokens.vocabulary.sep
-        return [
-            Sample(
-                key=one.key,
-                picture=record.key,
-                regions=record.regions,
-                text=torch.tensor([*self.tokens.encode(one.text)[: self.max_words], sep]),
-                truth={"class": numbers[one.label]} if one.label is not None else {},
-            )
+        items = [
+            (one, {"class": numbers[one.label]} if one.label is not None else {})
             for one in self.verdicts.judged(record)
+        ]
+        return [
+            Sample(one.key, record.key, record.regions, encode(self.tokens, one.text, self.max_words), truth=truth)
+            for one, truth in items
         ]
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
-        """The most probable class, with its probability."""
+        """Return the most probable class of each sentence, with its probability."""
         scores = model.heads[self.name](model(batch.for_head(self.name))).float()
         finite(scores, batch)
         probability, best = scores.softmax(-1).max(-1)
         classes = tuple(self.verdicts.classes)
-        found = zip(batch.keys, best.tolist(), probability.tolist(), strict=True)
-        return [{"key": key, self.verdicts.key: classes[number], "score": score} for key, number, score in found]
+        rows = zip(batch.keys, best.tolist(), probability.tolist(), strict=True)
+        return [{"key": key, self.verdicts.key: classes[number], "score": score} for key, number, score in rows]
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
-        """Share of the sentences that are judged rightly, times 100."""
-        said = {prediction["key"]: prediction[self.verdicts.key] for prediction in predictions}
-        return {"accuracy": 100 * float(self.verdicts.hits(said, records)[0].mean())}
+        """Return the accuracy, times 100."""
+        labels = {prediction["key"]: prediction[self.verdicts.key] for prediction in predictions}
+        return {"accuracy": 100 * float(self.verdicts.hits(labels, records)[0].mean())}

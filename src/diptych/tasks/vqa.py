@@ -1,4 +1,4 @@
-"""Visual question answering as a choice among frequent answers (VQA v2's usual form)."""
+"""Visual question answering as classification over frequent answers, as is usual for VQA v2."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
@@ -22,25 +22,11 @@ from diptych.objectives import AnswerQuestion, Schedule, SeenRegionClass
 from diptych.objectives.settings import SeenClasses, weighed
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import DataError, RecipeError
+from diptych.tasks import interface
 from diptych.tasks.answers import UNKNOWN, Answers
 from diptych.tasks.baselines import BlindAnswers, answer_ceiling
 from diptych.tasks.influence import weigh_answer
-from diptych.tasks.interface import (
-    Explanation,
-    Form,
-    InterfaceWords,
-    Message,
-    PageView,
-    Prediction,
-    ShareTable,
-    TaskAnswer,
-    TaskInterface,
-    TaskModel,
-    TaskRequest,
-    Text,
-    require_text,
-)
-from diptych.tasks.run import finite
+from diptych.tasks.run import encode, finite
 from diptych.tasks.scores import Baselines, Score, Scores, score_of
 from diptych.tasks.spec import Small, Start, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 
@@ -49,40 +35,37 @@ LIKELIEST = 5  # answers that are reported
 
 @dataclass(frozen=True)
 class Vqa:
+    """One class per answer; one sample per question."""
+
     tokens: Tokens
     answers: Answers
     max_words: int = 20
-    slot: bool = False  # a [MASK] and another [SEP] follow the question: its answer is read there
-    form: AnswerForm = "binary"  # softmax: answers were learnt against each other, and probabilities sum to 1
+    slot: bool = False  # a [MASK] and another [SEP] follow the question; the answer is predicted at the [MASK]
+    form: AnswerForm = "binary"  # softmax: probabilities of all answers sum to 1
 
     name = "vqa"
 
     def samples(self, record: Record) -> list[Sample]:
-        """Questions that people answered, under softmax those of which the model can give an answer. Under binary
-        cross-entropy the others teach that none of its answers is right, as in VL-BERT's code.
-        """
-        asked = zip(record.questions, self.queries(record), strict=True)
-        return [one for question, one in asked if self.teaches(question)]
+        """Return the questions that people answered; under softmax only those with an answer that the model knows.
 
-    def teaches(self, question: Question) -> bool:
+        Under binary cross-entropy the other questions train that no known answer is right, as in VL-BERT's code.
+        """
+        queries = zip(record.questions, self.queries(record), strict=True)
+        return [sample for question, sample in queries if self.trains_on(question)]
+
+    def trains_on(self, question: Question) -> bool:
+        """Return True if a question has a training target."""
         return bool(question.answers if self.form == "binary" else self.answers.scores(question.answers))
 
     def queries(self, record: Record) -> list[Sample]:
-        return [
-            Sample(
-                key=question.key,
-                picture=record.key,
-                regions=record.regions,
-                text=self._text(question.text),
-                truth={"answer_scores": self.answers.scores(question.answers)},
-            )
-            for question in record.questions
-        ]
-
-    def _text(self, question: str) -> Int[Tensor, "T"]:
         vocabulary = self.tokens.vocabulary
-        slot = [vocabulary.mask, vocabulary.sep] if self.slot else []
-        return torch.tensor([*self.tokens.encode(question)[: self.max_words], vocabulary.sep, *slot])
+        slot = torch.tensor([vocabulary.mask, vocabulary.sep] if self.slot else [], dtype=torch.long)
+        samples = []
+        for question in record.questions:
+            text = torch.cat([encode(self.tokens, question.text, self.max_words), slot])
+            truth = {"answer_scores": self.answers.scores(question.answers)}
+            samples.append(Sample(question.key, record.key, record.regions, text, truth=truth))
+        return samples
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
         return [
@@ -91,7 +74,7 @@ class Vqa:
         ]
 
     def likeliest(self, model: Any, batch: Batch, most: int) -> list[list[tuple[str, float]]]:
-        """So many answers to each question with their probabilities, the best first."""
+        """Return the `most` likeliest answers to each question with their probabilities, best first."""
         logits = self._logits(model, batch)
         finite(logits[..., 1:], batch)
         probabilities = answer_probabilities(logits, self.form == "softmax")
@@ -102,43 +85,46 @@ class Vqa:
         ]
 
     def log_probabilities(self, model: Any, batch: Batch) -> Float[Tensor, "B A"]:
-        """Of each answer, in the form that the model has learnt: each by itself, or all against each other."""
+        """Return the log-probability of each answer, by sigmoid or softmax as the model was trained."""
         logits = self._logits(model, batch)
         if logits.dim() == 2 and self.form == "binary":
-            return logsigmoid(logits)  # the logarithm of a probability would be lost where it is near 0
+            return logsigmoid(logits)  # the log of a sigmoid underflows near 0
         if logits.dim() == 2:
             return logits.log_softmax(-1)
         return answer_probabilities(logits).log()
 
     def _logits(self, model: Any, batch: Batch) -> Float[Tensor, "B *two A"]:
-        """The answer that stands for all others is never given."""
+        """Return the logits, with -inf for the class of all other answers: it is never given."""
         logits: Tensor = model.heads["answer"](model(batch.for_head("answer"))).float()
         if self.answers.names[0] == UNKNOWN:
             logits[..., 0] = -torch.inf
         return logits
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
-        """Official accuracy, times 100: of all questions, and by the kind of answer."""
+        """Return the official accuracy, times 100: of all questions, and by kind of answer."""
         given = {p["key"]: p["answer"] for p in predictions}
         scores = vqa_scores(given, [question for _, question in _scorable(records)])
         return {"accuracy": 100 * scores.pop("all")} | {f"accuracy {kind}": 100 * s for kind, s in scores.items()}
 
 
 def vqa_baselines(records: Sequence[Record], training: Sequence[Question] = ()) -> Baselines:
-    """`training`: questions with answers; without them there is no blind baseline."""
+    """Return the blind baseline and the ceiling of answers.
+
+    `training`: questions with answers; without them there is no blind baseline.
+    """
     questions = answered_questions(records)
     blind, ceiling, notes = {}, answer_ceiling(questions) or {}, []
     if training:
-        taught = BlindAnswers.of(training)
-        blind = vqa_scores(taught.answers(questions), questions)
-        majority = vqa_scores(taught.majority(questions), questions)["all"]
-        by_kind = vqa_scores(taught.majority_by_kind(questions), questions)
+        learnt = BlindAnswers.of(training)
+        blind = vqa_scores(learnt.answers(questions), questions)
+        majority = vqa_scores(learnt.majority(questions), questions)["all"]
+        by_kind = vqa_scores(learnt.majority_by_kind(questions), questions)
         overall = by_kind.pop("all")
         shares = ", ".join(f"{kind} {100 * share:.1f}" for kind, share in by_kind.items())
         notes += [
             "blind: question only, the usual answer in training to the same first words, as many of them as were "
-            + ("asked at all" if taught.at_least == 1 else f"asked {taught.at_least} times or more"),
-            f"learnt on {len(training)} questions; “{taught.overall}” to every question gets {100 * majority:.1f}; "
+            + ("asked at all" if learnt.at_least == 1 else f"asked {learnt.at_least} times or more"),
+            f"learnt on {len(training)} questions; “{learnt.overall}” to every question gets {100 * majority:.1f}; "
             f"one answer to each kind gets {100 * overall:.1f} ({shares})",
         ]
     if ceiling:
@@ -149,13 +135,13 @@ def vqa_baselines(records: Sequence[Record], training: Sequence[Question] = ()) 
 def score_vqa(
     predictions: Mapping[str, str], records: Sequence[Record], baselines: Baselines | None = None, coverage: float = 1.0
 ) -> Scores:
-    """Accuracy of all questions of the records and by kind of answer, beside `vqa_baselines` of the records.
+    """Score answers by accuracy over all questions and by kind of answer, with `baselines` from `vqa_baselines`.
 
-    Every question that people answered must be predicted; the others are not scored.
+    Every question that people answered needs a prediction; the others are not scored.
     """
     baselines = baselines or Baselines()
     pictures, questions = zip(*_scorable(records), strict=True)
-    vqa_scores(predictions, questions)  # refuses a question without a prediction
+    vqa_scores(predictions, questions)  # raises if a question has no prediction
     unanswered = sum(not question.answers for record in records for question in record.questions)
     right = np.array([answer_accuracy(predictions[question.key], question.answers) for question in questions])
     scores = []
@@ -163,35 +149,34 @@ def score_vqa(
         chosen = [at for at, question in enumerate(questions) if kind in ("all", question.kind)]
         interval = bootstrap_interval(rows_by_picture(right[chosen], [pictures[at] for at in chosen]))
         name = "accuracy" if kind == "all" else f"accuracy {kind}"
-        scores.append(score_of(name, interval, baselines.blind.get(kind), baselines.ceiling.get(kind)))
+        scores.append(baselines.score(name, interval, kind))
     first = "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its questions"
-    left_out = [f"{unanswered} questions that nobody answered are not scored"] if unanswered else []
+    left_out = [f"{unanswered} questions without answers are not scored"] if unanswered else []
     notes = (first, *left_out, *baselines.notes)
     return Scores("vqa", tuple(scores), len(set(pictures)), len(questions), coverage, notes)
 
 
 def vqa_gain(first: Mapping[str, str], second: Mapping[str, str], records: Sequence[Record]) -> Score:
-    """Accuracy of the second minus the first, likewise; a picture is drawn with all its questions."""
-    asked = _scorable(records)
-    pictures = [key for key, _ in asked]
+    """Return the paired difference in accuracy, second minus first, by bootstrap over images."""
+    pictures, questions = zip(*_scorable(records), strict=True)
     ours, theirs = (
-        rows_by_picture([answer_accuracy(predicted[question.key], question.answers) for _, question in asked], pictures)
+        rows_by_picture([answer_accuracy(predicted[one.key], one.answers) for one in questions], pictures)
         for predicted in (second, first)
     )
     return score_of("accuracy", paired_interval(ours, theirs))
 
 
 def answered_questions(records: Sequence[Record]) -> list[Question]:
-    """Questions that people have answered: what a blind baseline learns from."""
+    """Return the questions that people have answered."""
     return [question for record in records for question in record.questions if question.answers]
 
 
 def _scorable(records: Sequence[Record]) -> list[tuple[str, Question]]:
-    """Each question that people answered, and its picture."""
-    found = [(record.key, question) for record in records for question in record.questions if question.answers]
-    if not found:
+    """Return each question that people answered, with the key of its image. Raises DataError if there is none."""
+    scorable = [(record.key, question) for record in records for question in record.questions if question.answers]
+    if not scorable:
         raise DataError("no record has questions with answers to score; choose another split with --split")
-    return found
+    return scorable
 
 
 def _build(given: TaskOptions) -> Vqa:
@@ -200,8 +185,8 @@ def _build(given: TaskOptions) -> Vqa:
     return Vqa(given.tokens, given.answers, given.max_words, given.answer_slot, given.answer_form)
 
 
-def _begin_in_words(task: Task, heads: nn.ModuleDict, start: Start) -> None:
-    """A model that has never answered begins by saying what it would say as a word."""
+def _start_from_words(task: Task, heads: nn.ModuleDict, start: Start) -> None:
+    """Initialise the answers of one token with their rows of the word head, if the model has no answer head."""
     assert isinstance(task, Vqa)
     if start.answers is None and "answer" in heads:
         head, word = heads["answer"], heads["word"]
@@ -211,23 +196,23 @@ def _begin_in_words(task: Task, heads: nn.ModuleDict, start: Start) -> None:
 
 
 def _outside(task: Task, records: TrainingRecords) -> Iterator[str]:
-    """Questions none of whose answers the model can give."""
+    """Report questions without answers, and those with no answer in the model's list."""
     assert isinstance(task, Vqa)
-    asked = [question for record in records.words() for question in record.questions]
-    answered = [question for question in asked if question.answers]
-    if len(answered) < len(asked):
-        yield f"{len(asked) - len(answered)} of {len(asked)} questions are left out: nobody answered them"
+    questions = [question for record in records.words() for question in record.questions]
+    answered = [question for question in questions if question.answers]
+    if len(answered) < len(questions):
+        yield f"{len(questions) - len(answered)} of {len(questions)} questions are left out: they have no answers"
     outside = [question for question in answered if not task.answers.scores(question.answers)]
     if outside:
-        fate = "are left out" if task.form == "softmax" else "teach what is wrong alone"
+        fate = "are left out" if task.form == "softmax" else "train wrong answers only"
         yield (
-            f"{len(outside)} of {len(asked)} questions {fate}: the model gives none of their answers "
+            f"{len(outside)} of {len(questions)} questions {fate}: the model's list has none of their answers "
             f"(the first: {outside[0].key}, {outside[0].answers[0]!r})"
         )
 
 
 class VqaObjectives(SeenClasses):
-    """Fine-tuning for questions: one class an answer."""
+    """Fine-tuning for questions: one class per answer."""
 
     kind: Literal["vqa"] = "vqa"
     """Kind of objectives."""
@@ -245,50 +230,40 @@ class VqaObjectives(SeenClasses):
         return weighed((answer, 1.0), (SeenRegionClass(), self.seen_classes))
 
 
-class AskRequest(TaskRequest):
+class AskRequest(interface.TaskRequest):
     question: Annotated[
-        Text,
-        Form(
-            "Question",
-            "what colour is the kite?",
-            argument="questions",
-            each=True,
-            help="Questions about the picture, such as 'what colour is the kite?'.",
-        ),
-    ]
-    explain: bool = Field(default=False, description="Also the regions, and what each weighed on the answer.")
+        interface.Text, interface.Form("Question", "what colour is the kite?", argument="questions", each=True)
+    ] = Field(description="Question about the picture, such as 'what colour is the kite?'.")
+    explain: bool = Field(default=False, description="Also return the regions, with their influence on the answer.")
 
 
-class OtherAnswer(Message):
+class OtherAnswer(interface.Message):
     answer: str
     probability: float
 
 
-class GivenAnswer(TaskAnswer):
+class GivenAnswer(interface.TaskAnswer):
     question: str
     answer: str
     probability: float
     others: tuple[OtherAnswer, ...] = Field(description="The next likeliest.")
     shown: str | None = None
-    explanation: Explanation | None = None
+    explanation: interface.Explanation | None = None
 
 
-def answer(model: TaskModel, asked: Sequence[tuple[Record, AskRequest]]) -> list[Prediction]:
-    """An answer to the question about each of these records, all in one pass, with the next likeliest."""
+def answer(model: interface.TaskModel, requests: Sequence[tuple[Record, AskRequest]]) -> list[interface.Prediction]:
+    """Answer the question about each record, in one batch, with the next likeliest answers."""
     task = model.build()
     assert isinstance(task, Vqa)
-    for _, request in asked:
-        require_text("a question", request.question, "what colour is the kite?")
-    samples = [
-        sample
-        for number, (record, request) in enumerate(asked)
-        for sample in task.queries(replace(record, questions=(Question(str(number), request.question, ()),)))
-    ]
+    samples: list[Sample] = []
+    for number, (record, request) in enumerate(requests):
+        interface.require_text("a question", request.question, "what colour is the kite?")
+        samples += task.queries(replace(record, questions=(Question(str(number), request.question, ()),)))
     with predicting(model.model, len(samples)):
         batch = collate(samples).to(next(model.model.parameters()).device)
         likeliest = task.likeliest(model.model, batch, LIKELIEST)
     return [
-        Prediction(
+        interface.Prediction(
             text=text,
             score=score,
             precision=model.precision(len(samples)),
@@ -298,39 +273,39 @@ def answer(model: TaskModel, asked: Sequence[tuple[Record, AskRequest]]) -> list
             others=tuple(others),
             class_names=model.class_names,
         )
-        for (record, _), sample, ((text, score), *others) in zip(asked, samples, likeliest, strict=True)
+        for (record, _), sample, ((text, score), *others) in zip(requests, samples, likeliest, strict=True)
     ]
 
 
-def _weigh(model: TaskModel, task: Vqa, record: Record, asked: Sample, answer: str) -> Float[Tensor, "1 R"]:
+def _weigh(model: interface.TaskModel, task: Vqa, record: Record, query: Sample, answer: str) -> Float[Tensor, "1 R"]:
     assert record.regions is not None
     number = task.answers.names.index(answer)
-    return weigh_answer(model.model, record.regions, asked.text, number, task.log_probabilities)
+    return weigh_answer(model.model, record.regions, query.text, number, task.log_probabilities)
 
 
-def _message(prediction: Prediction, asked: AskRequest, picture: str) -> GivenAnswer:
+def _message(prediction: interface.Prediction, request: AskRequest, picture: str) -> GivenAnswer:
     return GivenAnswer(
         picture=picture,
         precision=prediction.precision,
-        question=asked.question,
+        question=request.question,
         answer=prediction.text,
         probability=prediction.score,
         others=tuple(OtherAnswer(answer=text, probability=score) for text, score in prediction.others),
-        explanation=prediction.explain() if asked.explain else None,
+        explanation=prediction.explain() if request.explain else None,
     )
 
 
-def _view(_: AskRequest, told: GivenAnswer) -> PageView:
-    rows = ((told.answer, told.probability), *((other.answer, other.probability) for other in told.others))
-    return PageView(
-        summary=f"{told.question} {told.answer}",
-        words=told.answer,
-        explanation=told.explanation,
-        tables=(ShareTable(title="The likeliest answers", rows=rows),),
+def _view(_: AskRequest, message: GivenAnswer) -> interface.PageView:
+    rows = ((message.answer, message.probability), *((other.answer, other.probability) for other in message.others))
+    return interface.PageView(
+        summary=f"{message.question} {message.answer}",
+        words=message.answer,
+        explanation=message.explanation,
+        tables=(interface.ShareTable(title="The likeliest answers", rows=rows),),
     )
 
 
-def _one_of(task: Task) -> str:
+def _answer_limit(task: Task) -> str:
     assert isinstance(task, Vqa)
     return f"It answers with one of {len(task.answers.names):,} answers, and never that it does not know."
 
@@ -347,7 +322,7 @@ VQA = TaskSpec(
         objectives=(VqaObjectives,),
         small=Small(VqaObjectives(form="softmax")),
         answers=Answers.of,
-        begin=_begin_in_words,
+        begin=_start_from_words,
         notes=_outside,
     ),
     scoring=TaskScoring(
@@ -360,20 +335,20 @@ VQA = TaskSpec(
         questions=lambda record: record.questions,
         answered=dict,
     ),
-    interface=TaskInterface(
+    interface=interface.TaskInterface(
         verb="ask",
         help="Answer a question about a picture.",
-        words=InterfaceWords(
+        words=interface.InterfaceWords(
             does="answers questions about a picture",
             example='print(model.ask("photo.jpg", "what colour is the kite?"))',
             pipeline="visual-question-answering",
-            limit=_one_of,
+            limit=_answer_limit,
         ),
         request=AskRequest,
         response=GivenAnswer,
         answer=answer,
         message=_message,
-        lines=lambda told, alone: [told.answer if alone else f"{told.question} {told.answer}"],
+        lines=lambda message, alone: [message.answer if alone else f"{message.question} {message.answer}"],
         view=_view,
         programs="answers",
     ),

@@ -78,7 +78,7 @@ def augment(
         raise RecipeError(f"{out} is the store itself; give another folder for the new one")
     writer: Any = model.model
     if not isinstance(writer, Writer):
-        raise RecipeError(f"{model.architecture.system} reads and does not write captions; choose another model")
+        raise RecipeError(f"{model.architecture.system} cannot caption: it has no decoder; choose another model")
     model.accept(store.contract, store.folder)
     in_split(store, split, "--split")
     detector = store.detector()

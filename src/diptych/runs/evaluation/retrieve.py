@@ -85,7 +85,7 @@ def retrieve(
         return found, recall_scores(gallery, found, [note], extent.folds, extent.ways)
     if short is None:
         notes = [] if sampled is None else [f"exact, on a sample of {sampled} queries each way"]
-        return found, recall_scores(gallery, found, notes, asked=extent.ways)
+        return found, recall_scores(gallery, found, notes, directions=extent.ways)
     exact = {(p["asks"], p["key"]): p["rank"] for p in found}
     through = [
         p | ({"exact_rank": exact[p["asks"], p["key"]]} if (p["asks"], p["key"]) in exact else {})
@@ -93,7 +93,7 @@ def retrieve(
     ]
     pairs = sum(map(len, shortlist_cells(short)))
     notes = shortlist_notes(through, extent.shortlist or 0, pairs, int(np.prod(gallery.shape)))
-    return through, recall_scores(gallery, through, notes, asked=extent.ways)
+    return through, recall_scores(gallery, through, notes, directions=extent.ways)
 
 
 def _task(model: ModelFolder) -> Retrieval:

@@ -57,7 +57,7 @@ class Leaderboard(Vcr):
         firsts = (choices.question, *(f"{choices.question} {answer}" for answer in choices.answers))
         for group, first in zip(_GROUPS, firsts, strict=True):
             texts = choices.answers if group == _GROUPS[0] else choices.rationales
-            yield split_candidates(self.asked(record, f"{choices.key}/{group}", first, texts))
+            yield split_candidates(self.build_sample(record, f"{choices.key}/{group}", first, texts))
 
 
 def submit(
