@@ -27,7 +27,8 @@ from diptych.runs.detectors import open_detector
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import bytes_of, parse_json, text_of, write_atomically
-from diptych.tasks.matching import Retrieval, can_match, match_scores
+from diptych.tasks.matching import MAX_WORDS, can_match, match_scores
+from diptych.tasks.run import encode
 from diptych.tasks.two_towers import TwoTowers
 from diptych.vision.detectors.detector import Detector, Picture
 from diptych.vision.detectors.load import load_detector
@@ -97,9 +98,9 @@ class Reader:
     @torch.inference_mode()
     def _by_model(self, pairs: Sequence[Pair], measured: dict[int, _Measured]) -> np.ndarray[Any, np.dtype[np.float64]]:
         assert self.model is not None
-        model, task = self.model.model, Retrieval(self.model.tokens)
+        model, tokens = self.model.model, self.model.tokens
         samples = [
-            Sample(str(n), str(n), measured[id(pair.picture)].regions, text=task.text(pair.text))
+            Sample(str(n), str(n), measured[id(pair.picture)].regions, encode(tokens, pair.text, MAX_WORDS))
             for n, pair in enumerate(pairs)
         ]
         batch = collate(samples).to(next(model.parameters()).device)

@@ -24,6 +24,7 @@ from diptych.tasks.run import encode
 
 FIRST = 10  # best results that a prediction lists
 AT = (1, 5, 10)
+MAX_WORDS = 20  # of a caption
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class CaptionTask:
     """Samples of both kinds of retrieval: an image with each of its captions that is not empty."""
 
     tokens: Tokens
-    max_words: int = 20
+    max_words: int = MAX_WORDS
     # Captions that are not trained on, by key: all their words are out of vocabulary.
     unknown: dict[str, str] = field(default_factory=dict, compare=False, kw_only=True)
 

@@ -81,7 +81,7 @@ def _lines(message: Verified, alone: bool) -> list[str]:
 
 def _view(_: VerifyRequest, message: Verified) -> interface.PageView:
     word = "true" if message.true else "false"
-    verdict = f"{word.capitalize()}, {percent(message.probability)} sure"
+    verdict = f"{word.capitalize()}, {interface.percent(message.probability)} sure"
     return interface.PageView(summary=f"{message.statement}: {word}", verdicts=(verdict,))
 
 

@@ -243,7 +243,7 @@ def _view(_: GroundRequest, message: Grounded) -> interface.PageView:
     return interface.PageView(
         summary=message.expression,
         box=message.box,
-        verdicts=(f"Found, {percent(message.probability)} sure",),
+        verdicts=(f"Found, {interface.percent(message.probability)} sure",),
         notes=(f"left {left}, top {top}, width {width}, height {height} pixels",),
     )
 
