@@ -116,9 +116,7 @@ def test_captions_of_unknown_words_are_asked_and_not_trained_on(tokens) -> None:
 
 
 def test_what_cannot_be_searched_is_refused(tokens) -> None:
-    with pytest.raises(
-        RecipeError, match=r"UnifiedVLP reads picture and text together .* makes vectors of both, or rank"
-    ):
+    with pytest.raises(RecipeError, match=r"UnifiedVLP reads image and text together .* that has two towers, or rank"):
         TowerGallery.of_pictures(toy.model(), records())
     with pytest.raises(DataError, match="no regions to encode; extract them first"):
         TowerGallery.of_pictures(model_for(tokens), [Record("bare")])
