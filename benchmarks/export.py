@@ -34,7 +34,7 @@ from diptych.runtime.configs import derive
 from diptych.runtime.devices import predicting
 from diptych.serving import Predictor, load
 from diptych.serving.export.write import Format, export
-from diptych.serving.taught import taught
+from diptych.serving.model_facts import offered_tasks
 from diptych.tasks.caption import Captioning
 from diptych.tasks.vqa import VQA, AskRequest
 from diptych.vision.pictures import find_pictures
@@ -133,7 +133,7 @@ def main(folder: Path, models: Sequence[Path], made: Path) -> None:
     for source in models:
         opened = load(source)
         looks = opened.folder.contract.extractor.partition(" ")[0]
-        name = f"{opened.folder.architecture.system}, {taught(opened.folder)[0]}, {looks}"
+        name = f"{opened.folder.architecture.system}, {offered_tasks(opened.folder)[0]}, {looks}"
         figures[name] = measured(source, pictures, made)
     words = " ".join(map(str, (folder, *models)))
     print(save_result("export", f"uv run python -m benchmarks.export {words}", figures).read_text())

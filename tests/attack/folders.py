@@ -134,12 +134,12 @@ def _read_store(folder: Path) -> None:
 
 def _read_model(folder: Path) -> None:
     from diptych.runs.folder import damaged_files, open_model
-    from diptych.serving.taught import facts, taught
+    from diptych.serving.model_facts import model_facts, offered_tasks
     from diptych.vision.detectors.load import load_detector
 
     hurt = damaged_files(folder)
     made = open_model(folder)
-    facts("a", made, taught(made))
+    model_facts("a", made, offered_tasks(made))
     assert made.detector is not None
     load_detector(made.detector)
     assert not hurt, f"opened, and yet {hurt[0]}"

@@ -75,7 +75,7 @@ CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
     ),
     ("of results alone", nothing, "evaluate --model FILE --data WORLD --allow-missing", 2, "of what --model scores"),
     ("not a model folder", lambda p: p.mkdir(), "caption a.png --model FILE", 1, "it has no config.json"),
-    ("hub without a network", nothing, "caption a.png --model somebody/model", 1, "could not be asked of the hub"),
+    ("hub without a network", nothing, "caption a.png --model somebody/model", 1, "could not be reached on the hub"),
     ("missing checkpoint", nothing, "IMPORT", 1, "missing"),
     ("empty checkpoint", text(""), "IMPORT", 1, "is empty"),
     ("checkpoint cut in half", half_a_checkpoint, "IMPORT", 1, "cut short"),

@@ -112,7 +112,7 @@ def test_a_toy_task_is_asked_everywhere(run: Callable[..., Result], with_detecto
     assert "; it decides whether a sentence is whole." in card
     refused = run("export", out, tmp_path / "programs")
     assert refused.code != 0
-    assert "was taught neither captions nor questions" in refused.error
+    assert "was trained for neither captions nor questions" in refused.error
 
 
 @pytest.mark.usefixtures("with_broken_off")

@@ -148,7 +148,7 @@ def test_captions_of_unknown_words_and_pictures_without_regions_are_counted(
     alone = store_of(tmp_path / "alone", [strange], world)
     with pytest.raises(DataError, match=r"nothing to train on.*the vocabulary knows none of their words"):
         train(recipe, alone, tmp_path / "none", start=start)
-    with pytest.raises(DataError, match=r"no region was found in it, and xgpt sees nothing else; .*score"):
+    with pytest.raises(DataError, match=r"no region was detected, and xgpt needs one; .*score"):
         Predictor(start).caption(nothing)
     refused: list[str] = []
     said = list(Predictor(start).captions([nothing, good[0]], refused=lambda _, error: refused.append(str(error))))

@@ -183,7 +183,7 @@ def test_what_is_not_exported_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     answering = make(tmp_path / "a", "vl-bert").folder
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
-    with pytest.raises(DataError, match="mine exists and is no folder of `diptych export`"):
+    with pytest.raises(DataError, match="mine exists and is not a folder of `diptych export`"):
         export(answering, tmp_path / "mine", "onnx")
     blind = ModelFolder(**{**vars(answering), "detector": None})
     with pytest.raises(ServingError, match="has no detector/ folder"):
@@ -195,7 +195,7 @@ def test_what_is_not_exported_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
         with pytest.raises(ServingError, match=r"a grid of onnx/eyes, .* cannot be traced"):
             export(answering, tmp_path / "out", "onnx")
     untaught = ModelFolder(**{**vars(answering), "recipe": None})
-    with pytest.raises(ServingError, match="was taught neither captions nor questions"):
+    with pytest.raises(ServingError, match="was trained for neither captions nor questions"):
         export(untaught, tmp_path / "out", "onnx")
     assert not (tmp_path / "out").exists()
 

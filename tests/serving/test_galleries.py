@@ -110,7 +110,7 @@ def test_a_database_that_fills_up_keeps_what_it_had(address: str) -> None:
             "CREATE TRIGGER full_disk BEFORE INSERT ON diptych_vectors FOR EACH ROW "
             f"WHEN (NEW.content = '\\x{NAMES[7]}') EXECUTE FUNCTION full_disk()"
         )
-    with pytest.raises(ServingError, match=r"is full .*; what it held stays, and these vectors were not added"):
+    with pytest.raises(ServingError, match=r"is full .*; nothing was lost or added"):
         kept.add(NAMES[5:10], unit(5, seed=1))
     assert kept.known(NAMES) == set(NAMES[:5])
 
@@ -124,7 +124,7 @@ def test_a_database_that_is_away_is_a_sentence_and_is_asked_again(address: str, 
         assert len(kept.search(unit(1)[0], NAMES[:5], 2)) == 2, "a connection that was ended is made anew"
         connection.execute(end)
         connection.execute("ALTER DATABASE mine RENAME TO away")
-        with pytest.raises(ServingError, match=r"cannot be reached .*; nothing is lost"):
+        with pytest.raises(ServingError, match=r"cannot be reached .*; nothing was lost"):
             kept.search(unit(1)[0], NAMES[:5], 2)
         connection.execute("ALTER DATABASE away RENAME TO mine")
     assert len(kept.search(unit(1)[0], NAMES[:5], 2)) == 2
@@ -140,7 +140,7 @@ def test_a_table_that_another_locks_is_a_sentence_and_not_waited_for(
     kept.add(NAMES[:5], unit(5))
     with psycopg.connect(address) as other:
         other.execute("LOCK diptych_vectors")
-        with pytest.raises(ServingError, match=r"has not answered within 1 s .*; nothing is lost: .* ask again"):
+        with pytest.raises(ServingError, match=r"has not answered within 1 s .*; nothing was lost: .* retry"):
             kept.search(unit(1)[0], NAMES[:5], 2)
         with pytest.raises(ServingError, match="has not answered"):
             kept.known(NAMES[:5])
@@ -157,7 +157,7 @@ def test_a_password_is_not_taken_from_the_command_line_nor_shown(
         "postgresql://127.0.0.1:9/x?pass%77ord=secret", "postgresql://127.0.0.1:9/x?sslpassword=secret",
         "postgresql://me:secret@[::1", "postgresql://me:secret@127.0.0.1:9/x?secret=secret",
     ):  # fmt: skip
-        with pytest.raises(RecipeError, match=r"PGPASSWORD|no address that PostgreSQL's library reads") as refused:
+        with pytest.raises(RecipeError, match=r"PGPASSWORD|not an address of PostgreSQL") as refused:
             open_vectors(told, Path(), MODEL)
         assert "secret" not in str(refused.value)
     monkeypatch.setenv("PGPASSWORD", "secret")
@@ -181,7 +181,7 @@ def test_a_database_that_lies_is_a_sentence(address: str) -> None:
                  "SELECT 'x'::text AS content, vector FROM real"):  # fmt: skip
         lies(address, "DROP VIEW IF EXISTS diptych_vectors",
              f"CREATE VIEW diptych_vectors AS {said}")  # fmt: skip
-        with pytest.raises(ServingError, match=r"answers what no gallery of Diptych does|refused"):
+        with pytest.raises(ServingError, match=r"returned what no gallery of Diptych holds|refused"):
             kept.search(unit(1)[0], NAMES[:5], 2)
     lies(address, "DROP VIEW diptych_vectors", "CREATE VIEW diptych_vectors AS SELECT content, vector FROM real UNION "
          f"ALL SELECT content, vector FROM real UNION ALL SELECT {other}, vector FROM real")  # fmt: skip

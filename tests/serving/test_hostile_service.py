@@ -82,7 +82,7 @@ def test_picture_and_token_go_to_no_other_place(stub, photo: Path, monkeypatch: 
     other = stub(answer(200, WRITTEN))
     for status in (301, 302, 303, 307, 308):
         one = stub(answer(status, Location=f"{other.url}/v1/caption"))
-        with pytest.raises(ServingError, match=rf"answered {status}: it is elsewhere \('{other.url}/v1/caption'\)"):
+        with pytest.raises(ServingError, match=rf"answered {status}: it redirects to '{other.url}/v1/caption'"):
             Client(one.url).ask(CAPTION.required_interface, photo, CaptionRequest())
         assert one.asked == [("/v1/caption", "Bearer secret")]
     assert other.asked == []
@@ -92,8 +92,8 @@ def test_picture_and_token_go_to_no_other_place(stub, photo: Path, monkeypatch: 
     ("said", "match"),
     [
         (answer(200, b"[" * 100_000), "no answer from .*recursion limit"),
-        (answer(200, b"{}"), "is no service of this version"),
-        (answer(200, b"[]"), "is no service of this version"),
+        (answer(200, b"{}"), "is not a service of this version"),
+        (answer(200, b"[]"), "is not a service of this version"),
         (answer(200, b'{"caption": "\\ud800", "score": 0, "picture": "a"}'), "no answer from .*hex escape"),
         (answer(200, WRITTEN[:-5], length=10**6), "no answer from .*EOF"),
         (answer(200, b" " * 2_000), "no answer from .*more than 0 MiB"),

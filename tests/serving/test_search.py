@@ -242,9 +242,9 @@ def test_a_shortlist_that_cannot_be_is_refused(tmp_path, photos, detector):
         opened(tmp_path, detector, "tden", "similarity"),
         tmp_path / "cache",
     )
-    with pytest.raises(ServingError, match="give both, --shortlist N and --shortlist-by MODEL"):
+    with pytest.raises(ServingError, match="give both --shortlist N and --shortlist-by MODEL"):
         pairs.search("a kite", photos, cache, shortlist=2)
-    with pytest.raises(ServingError, match=r"cannot pick a shortlist: wanted a model that makes vectors"):
+    with pytest.raises(ServingError, match=r"cannot pick a shortlist: wanted a two-tower model"):
         pairs.search("a kite", photos, cache, shortlist=2, by=pairs)
     with pytest.raises(ServingError, match=r"a query costs it one pass.*leave out --shortlist"):
         towers.search("a kite", photos, cache, shortlist=2, by=towers)
@@ -278,22 +278,22 @@ def test_the_default_cache_is_one_for_each_folder_and_each_way_of_seeing(tmp_pat
 def test_bad_galleries_are_refused(tmp_path, photos, detector):
     predictor = opened(tmp_path, detector)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"an empty gallery: no pictures in .*wanted files ending in"):
+    with pytest.raises(DataError, match=r"an empty gallery: no images in .*wanted files ending in"):
         predictor.search("a kite", tmp_path / "empty", tmp_path / "c1")
     with pytest.raises(DataError, match=r"no folder .*--pictures DIR"):
         predictor.search("a kite", tmp_path / "nowhere", tmp_path / "c1")
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "a.png").write_bytes(b"")
-    with pytest.raises(DataError, match=r"none of the 1 pictures in .* can be read"):
+    with pytest.raises(DataError, match=r"none of the 1 images in .* can be read"):
         predictor.search("a kite", tmp_path / "bad", tmp_path / "c2")
     with pytest.raises(ServingError, match="the query is empty"):
         predictor.search("  ", photos, tmp_path / "c3")
-    with pytest.raises(ServingError, match="knows none of the words of 'жжж'; describe the picture in words"):
+    with pytest.raises(ServingError, match="knows none of the words of 'жжж'; use words of its training data"):
         predictor.search("жжж", photos, tmp_path / "c4")
 
 
 def test_a_model_that_cannot_match_is_refused(tmp_path, photos, detector):
-    with pytest.raises(ServingError, match=r"has learnt no matching.*finetune retrieval"):
+    with pytest.raises(ServingError, match=r"was not trained to match images and texts.*finetune retrieval"):
         opened(tmp_path, detector, head="region_class").search("a kite", photos, tmp_path / "cache")
 
 
@@ -332,5 +332,5 @@ def test_a_copy_is_found_without_being_looked_at(tmp_path, photos, detector):
 
 
 def test_a_gallery_wants_a_model_that_makes_vectors(tmp_path, photos, detector):
-    with pytest.raises(ServingError, match=r"--gallery keeps vectors, and .* makes none"):
+    with pytest.raises(ServingError, match=r"--gallery stores vectors, and .* makes none"):
         opened(tmp_path, detector).search("a red kite", photos, tmp_path / "cache", gallery="postgresql://x/y")

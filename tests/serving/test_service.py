@@ -296,7 +296,7 @@ def test_given_features_are_found_by_the_name_of_the_picture(model: Predictor, t
         assert said.status_code == 200, said.text
         assert said.json()["picture"] == "one.png"
         refused = local.ask("POST", "/v1/caption", files={"image": ("two.png", picture())})
-        assert (refused.status_code, "none of a picture of this name" in problem(refused)["detail"]) == (422, True)
+        assert (refused.status_code, "lack an image of this name" in problem(refused)["detail"]) == (422, True)
         assert "secret" not in refused.text
     finally:
         local.service.worker.stop()

@@ -62,7 +62,7 @@ EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 20 20\nshowpage\n"
         (picture(size=(2, 2)), 422, "wanted at least 4 on each side"),
         (bomb(1200, 1200), 413, "more than 1,000,000 pixels"),
         (bomb(2**31 - 1, 2**31 - 1), 413, "more than 1,000,000 pixels"),
-        (b"x" * 500_000, 413, "send a smaller picture"),
+        (b"x" * 500_000, 413, "send a smaller image"),
     ],
 )
 def test_bad_pictures_are_refused_by_name(local, content, status, told):

@@ -1,4 +1,4 @@
-"""From a picture and a model folder to words and decisions, without HTTP."""
+"""Apply models: `load` and `Predictor`, search, the HTTP service, export, the Hugging Face hub."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ __all__ = ["ChoiceScores", "FoundRegion", "Hit", "Prediction", "Predictor", "Sea
 
 
 def __getattr__(name: str) -> Any:
-    """A search reads stores and tables, for which a caption need not wait."""
+    """Import search when it is first used: its dependencies would slow down captioning."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from diptych.serving import search

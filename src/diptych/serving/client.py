@@ -1,4 +1,4 @@
-"""Asking a running service (`diptych serve`) in place of opening a model."""
+"""Client of a running service (`diptych serve`), used instead of opening a model."""
 
 import base64
 import ipaddress
@@ -21,40 +21,46 @@ from diptych.runtime.files import bytes_of
 from diptych.tasks.interface import TaskAnswer, TaskInterface, TaskRequest
 
 TOKEN = "DIPTYCH_TOKEN"
-TRIES = 6  # where the queue is full
+TRIES = 6  # while the queue is full
 TIMEOUT = 120.0  # seconds for one request
-MOST = 16 * 2**20  # bytes of an answer
+LONGEST_RESPONSE = 16 * 2**20  # bytes
 SECONDS = re.compile(r"[0-9]{1,3}")
 
 
 class Client:
-    """Thread-safe. Raises DataError for a picture that is refused, ServingError where the service does not answer."""
+    """Send requests to a service; thread-safe. The token is read from $DIPTYCH_TOKEN."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ServingError(f"{url!r} is not the address of a service; wanted such as http://127.0.0.1:8000")
+            raise ServingError(f"{url!r} is not the address of a service; wanted one such as http://127.0.0.1:8000")
         self.url = url.rstrip("/")
         self._headers = {"Content-Type": "application/json"}
         if token := os.environ.get(TOKEN, "").strip():
             self._headers["Authorization"] = f"Bearer {token}"
         proxies: list[Any] = [urllib.request.ProxyHandler({})] if _is_local(parts.hostname) else []
-        self._opener = urllib.request.build_opener(_Here(), *proxies)
+        self._opener = urllib.request.build_opener(_NoRedirects(), *proxies)
 
-    def ask(self, interface: TaskInterface, picture: Path, asked: TaskRequest) -> TaskAnswer:
+    def ask(self, interface: TaskInterface, picture: Path, request: TaskRequest) -> TaskAnswer:
+        """Return the service's answer about an image. Retries while its queue is full.
+
+        Raises DataError if the image cannot be read or is refused, ServingError if the service does not answer.
+        """
         try:
             content = bytes_of(picture)
         except OSError as error:
-            raise DataError(f"cannot read the picture {picture}: {error.strerror}; check the name") from error
-        body = asked.model_dump(exclude_none=True, exclude_defaults=True)
-        body |= {"image": base64.b64encode(content).decode(), "picture": picture.name}
+            raise DataError(f"cannot read the image {picture}: {error.strerror}; check the name") from error
+        body = request.model_dump(exclude_none=True, exclude_defaults=True) | {
+            "image": base64.b64encode(content).decode(),
+            "picture": picture.name,
+        }
         answer = self._post(f"/v1/{interface.verb}", json.dumps(body).encode(), picture)
         try:
-            told = interface.response.model_validate({**answer, "picture": str(picture)})
-            assert isinstance(told, TaskAnswer)
-            return told
+            message = interface.response.model_validate({**answer, "picture": str(picture)})
+            assert isinstance(message, TaskAnswer)
+            return message
         except (ValidationError, TypeError) as error:
-            raise ServingError(f"{self.url} is no service of this version of Diptych; check --server") from error
+            raise ServingError(f"{self.url} is not a service of this version of Diptych; check --server") from error
 
     def _post(self, path: str, body: bytes, picture: Path) -> Any:
         request = urllib.request.Request(self.url + path, body, self._headers)
@@ -64,8 +70,8 @@ class Client:
                     return _json(answer)
             except urllib.error.HTTPError as error:
                 if error.code == 503 and tried < TRIES - 1:
-                    asked = error.headers.get("Retry-After", "")
-                    time.sleep(min(float(asked), 10.0) if SECONDS.fullmatch(asked) else 1.0)
+                    wait = error.headers.get("Retry-After", "")
+                    time.sleep(min(float(wait), 10.0) if SECONDS.fullmatch(wait) else 1.0)
                     continue
                 detail = _detail(error)
                 if error.code in (413, 415, 422):
@@ -74,27 +80,27 @@ class Client:
             except (OSError, ValueError, HTTPException) as error:
                 reason = str(getattr(error, "reason", error))[:300] or type(error).__name__
                 raise ServingError(f"no answer from {self.url}: {reason}; start it: diptych serve MODEL") from error
-        raise AssertionError("the last try answers or raises")
+        raise AssertionError("the last try returns or raises")
 
 
-class _Here(urllib.request.HTTPRedirectHandler):
-    """Goes nowhere else: picture and token are for the service that was named."""
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Refuse redirects: image and token are only for the service that was named."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 def _json(answer: IO[bytes]) -> Any:
-    """Raises ValueError for what is none, or too long for any answer."""
-    content = answer.read(MOST + 1)
-    if len(content) > MOST:
-        raise ValueError(f"more than {MOST // 2**20} MiB")
+    """Parse JSON. Raises ValueError if it is not JSON or too long."""
+    content = answer.read(LONGEST_RESPONSE + 1)
+    if len(content) > LONGEST_RESPONSE:
+        raise ValueError(f"more than {LONGEST_RESPONSE // 2**20} MiB")
     return from_json(content, allow_inf_nan=False)
 
 
 def _detail(error: urllib.error.HTTPError) -> str:
     if 300 <= error.code < 400:
-        return f"it is elsewhere ({error.headers.get('Location', '')[:200]!r}); give that address, where you trust it"
+        return f"it redirects to {error.headers.get('Location', '')[:200]!r}; give that address if you trust it"
     try:
         return str(_json(error)["detail"])[:1000]
     except (ValueError, KeyError, TypeError, OSError, HTTPException):

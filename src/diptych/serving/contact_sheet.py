@@ -1,4 +1,4 @@
-"""What a search found, on one sheet: as a PNG and as a page."""
+"""Write the hits of a search on one sheet, as a PNG and as an HTML page."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ li { list-style-position: inside } img { max-width: 100%; display: block }
 small { color: #70757A; overflow-wrap: anywhere }
 </style></head><body>
 <h1>“{{ query }}”</h1>
-<p>{{ hits | length }} of {{ of }} pictures, the best first{% if refused %}; {{ refused | length }} could not be read{%
+<p>{{ hits | length }} of {{ of }} images, the best first{% if refused %}; {{ refused | length }} could not be read{%
 endif %}</p>
 <ol>
 {% for hit, uri in hits %}<li><b>{{ "%.3f" | format(hit.score) }}</b> <small>{{ hit.picture }}</small>
@@ -41,30 +41,22 @@ endif %}</p>
 
 
 def write_sheet(searched: Searched, path: Path, most: int = 12) -> tuple[Path, Path]:
-    """The best `most` as `path` (a PNG) and as a page of the same name beside it; hands back both."""
+    """Write the best `most` hits to `path` (a PNG) and to an HTML page of the same name; return both paths."""
     hits = searched.hits[:most]
     path.parent.mkdir(parents=True, exist_ok=True)
     picture, page = path.with_suffix(".png"), path.with_suffix(".html")
     write_png(draw_sheet(searched.query, hits), picture)
-    write_atomically(page, _page(searched, hits).encode("utf-8", "replace"))
+    shown = [(hit, picture_uri(hit.picture)) for hit in hits]
+    html = _PAGE.render(query=searched.query, hits=shown, of=searched.readable, refused=searched.refused)
+    write_atomically(page, html.encode("utf-8", "replace"))
     return picture, page
 
 
-def _page(searched: Searched, hits: Sequence[Hit]) -> str:
-    return _PAGE.render(
-        query=searched.query,
-        hits=[(hit, picture_uri(hit.picture)) for hit in hits],
-        of=searched.readable,
-        refused=searched.refused,
-    )
-
-
 def draw_sheet(query: str, hits: Sequence[Hit]) -> Image.Image:
-    """Each picture in a square, its number, its score and its name below."""
-    across = max(1, min(COLUMNS, len(hits)))
-    rows = -(-len(hits) // across)
-    cell = SIDE + LINE + GAP
-    sheet = Image.new("RGB", (across * (SIDE + GAP) + GAP, LINE + 2 * GAP + rows * cell), PAPER)
+    """Draw each image in a square, with its rank, score and name below."""
+    across, cell = max(1, min(COLUMNS, len(hits))), SIDE + LINE + GAP
+    height = LINE + 2 * GAP + -(-len(hits) // across) * cell
+    sheet = Image.new("RGB", (across * (SIDE + GAP) + GAP, height), PAPER)
     pen: Any = ImageDraw.Draw(sheet)
     pen.text((GAP, GAP), _short(f"“{query}”", sheet.width - 2 * GAP, 17), INK, ImageFont.load_default(17))
     for number, hit in enumerate(hits):
@@ -72,27 +64,25 @@ def draw_sheet(query: str, hits: Sequence[Hit]) -> Image.Image:
         left, upper = GAP + column * (SIDE + GAP), LINE + 2 * GAP + row * cell
         small = _thumbnail(hit.picture)
         sheet.paste(small, (left + (SIDE - small.width) // 2, upper + (SIDE - small.height) // 2))
-        label = f"{number + 1}  {hit.score:.3f}  "
-        pen.text((left, upper + SIDE + 3), label, INK, ImageFont.load_default(13))
-        start = ImageFont.load_default(13).getlength(label)
-        name = _short(hit.picture.name, SIDE - round(start), 13)
-        pen.text((left + start, upper + SIDE + 3), name, FAINT, ImageFont.load_default(13))
+        label, font = f"{number + 1}  {hit.score:.3f}  ", ImageFont.load_default(13)
+        pen.text((left, upper + SIDE + 3), label, INK, font)
+        start = font.getlength(label)
+        pen.text((left + start, upper + SIDE + 3), _short(hit.picture.name, SIDE - round(start), 13), FAINT, font)
     return sheet
 
 
 def _thumbnail(path: Path) -> Image.Image:
     try:
         image = Image.fromarray(open_picture(path).permute(1, 2, 0).numpy())
-    except DataError:  # it was there when the gallery was read
+    except DataError:  # it was removed after the gallery was read
         return Image.new("RGB", (SIDE, SIDE), "#E8EAED")
     image.thumbnail((SIDE, SIDE))
     return image
 
 
 def _short(text: str, width: int, size: int) -> str:
-    font: Any = ImageFont.load_default(size)
-    if font.getlength(text) <= width:
-        return text
-    while text and font.getlength(f"{text}…") > width:
+    font, shown = ImageFont.load_default(size), text
+    while text and font.getlength(shown) > width:
         text = text[:-1]
-    return f"{text}…"
+        shown = f"{text}…"
+    return shown

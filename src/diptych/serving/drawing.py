@@ -1,8 +1,8 @@
-"""A picture with its regions, and beside it the words with what each region weighed on them.
+"""Draw an image with its regions, next to a table of the weight of each region on each word.
 
-Each region that mattered has a number and a colour, on the picture and above its column; a row is a word. A cell says
-in nats what the word lost when the region was taken away, and is the fuller of colour the more it was. Regions that
-cover one another are taken away together, and the best of them stands for all. Below, what the detector took them for.
+Each region that mattered has a number and a colour, on the image and above its column; each row is a word. A cell shows
+how many nats of log-probability the word loses without the region; its colour is stronger for larger losses. Regions
+that cover each other are removed together, and the best of them represents all. Below are the detector's labels.
 """
 
 from collections.abc import Sequence
@@ -18,28 +18,27 @@ from diptych.tasks.influence import covering
 from diptych.tasks.interface import Prediction
 from diptych.vision.detectors.detector import Picture
 
-COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#e67700", "#0b8a8f", "#c2189b", "#7a5230")  # one a column
+COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#e67700", "#0b8a8f", "#c2189b", "#7a5230")  # one per column
 HEIGHT, MARGIN, ROW, CELL = 480, 16, 28, 58
-WEIGHED = 0.1  # nats: less is not shown as a number
+LEAST_WEIGHT = 0.1  # nats: smaller weights are not shown as numbers
 NOTE = "nats that a word loses without the region"
 INK, FAINT, PAPER = "#1b1b1b", "#8a8a8a", "#ffffff"
 
 
 def draw(prediction: Prediction, picture: Picture) -> Image.Image:
-    """The regions that mattered most have a colour, at most eight; the others are thin and grey."""
+    """Draw the explanation of a prediction: up to eight regions in colour, the others thin and grey."""
     weights = prediction.weights
     most = weights.abs().amax(0) if len(weights) else torch.zeros(len(prediction.regions))
     groups = {group[0]: group for group in covering(prediction.regions)}
     ranked = sorted(groups, key=lambda row: -float(most[row]))[: len(COLOURS)]
-    chosen = [row for row in ranked if most[row] >= WEIGHED]
+    chosen = [row for row in ranked if most[row] >= LEAST_WEIGHT]
     panel = _boxed(picture, prediction.regions, chosen)
     names = [label_of(prediction, groups[row]) for row in chosen]
     table = _table(prediction, weights[:, chosen], panel.height, names)
     title = _wrapped(prediction.text or "(no words)", panel.width + table.width, _font(20))
     top = 2 * MARGIN + 26 * len(title)
-    sheet = Image.new(
-        "RGB", (panel.width + table.width + 3 * MARGIN, top + max(panel.height, table.height) + MARGIN), PAPER
-    )
+    size = panel.width + table.width + 3 * MARGIN, top + max(panel.height, table.height) + MARGIN
+    sheet = Image.new("RGB", size, PAPER)
     pen = ImageDraw.Draw(sheet)
     for number, line in enumerate(title):
         pen.text((MARGIN, MARGIN + 26 * number), line, INK, _font(20))
@@ -49,12 +48,11 @@ def draw(prediction: Prediction, picture: Picture) -> Image.Image:
 
 
 def draw_box(picture: Picture, box: Sequence[float], title: str) -> Image.Image:
-    """The picture in its own size with one box (corners, fractions) and, on top, what it is."""
+    """Draw one box (x1, y1, x2, y2 as fractions) on an image of any size, with a title above it."""
     image = Image.fromarray(picture.permute(1, 2, 0).numpy())
     pen = ImageDraw.Draw(image)
     wide = max(2, round(max(image.size) / 200))
-    corners = _inside([box[0] * image.width, box[1] * image.height, box[2] * image.width, box[3] * image.height], image)
-    x1, y1, x2, y2 = corners
+    x1, y1, x2, y2 = corners = _inside([end * side for end, side in zip(box, 2 * image.size, strict=True)], image)
     pen.rectangle((x1 - wide, y1 - wide, x2 + wide, y2 + wide), outline=PAPER, width=wide)
     pen.rectangle(corners, outline=COLOURS[0], width=wide)
     lines = _wrapped(title, max(image.width, 160), _font(16))
@@ -69,9 +67,8 @@ def draw_box(picture: Picture, box: Sequence[float], title: str) -> Image.Image:
 def _boxed(picture: Picture, regions: Regions, chosen: list[int]) -> Image.Image:
     image = Image.fromarray(picture.permute(1, 2, 0).numpy())
     width = max(1, round(image.width * HEIGHT / image.height))
-    image = image.resize(
-        (min(width, 2 * HEIGHT), HEIGHT if width <= 2 * HEIGHT else round(HEIGHT * 2 * HEIGHT / width))
-    )
+    wide = width > 2 * HEIGHT
+    image = image.resize((2 * HEIGHT, round(HEIGHT * 2 * HEIGHT / width)) if wide else (width, HEIGHT))
     pen = ImageDraw.Draw(image)
     corners = (regions.boxes * torch.tensor([image.width, image.height] * 2)).tolist()
     for row, box in enumerate(corners):
@@ -92,19 +89,19 @@ def _boxed(picture: Picture, regions: Regions, chosen: list[int]) -> Image.Image
 
 
 def label_of(prediction: Prediction, group: list[int]) -> str:
-    """What the detector took a region for, and how many cover it: `dog 0.83, and 2 regions that cover it`."""
+    """Return the label of a region and the number that cover it: `dog 0.83, and 2 regions that cover it`."""
     classes, more = prediction.regions.classes, len(group) - 1
     name = "region"
     if classes is not None and prediction.class_names:
         best = int(classes[group[0]].argmax())
         name = f"{prediction.class_names[best]} {float(classes[group[0], best]):.2f}"
     return name + (
-        f", and {more} region{'s' if more > 1 else ''} that cover{'' if more > 1 else 's'} it" if more else ""
+        "" if not more else f", and {more} regions that cover it" if more > 1 else ", and 1 region that covers it"
     )
 
 
 def _inside(box: list[float], image: Image.Image) -> tuple[float, float, float, float]:
-    """With room for the lines, so that a box of a pixel can be drawn."""
+    """Move a box (pixels) inside the image and make it at least 8 pixels wide, so that its lines can be drawn."""
     x1, y1 = min(box[0], image.width - 9), min(box[1], image.height - 9)
     return x1, y1, min(max(box[2], x1 + 8), image.width - 1), min(max(box[3], y1 + 8), image.height - 1)
 
@@ -118,7 +115,7 @@ def _table(prediction: Prediction, weights: Float[Tensor, "W K"], height: int, n
     words = [word if len(word) <= 18 else f"{word[:17]}…" for word in prediction.words]
     label = max([60, *(round(_font(17).getlength(word)) for word in words)]) + 12
     most = float(weights.max()) if weights.numel() else 0.0
-    note = NOTE if weights.numel() else f"no region alone changes a word by {WEIGHED} nats"
+    note = NOTE if weights.numel() else f"no region alone changes a word by {LEAST_WEIGHT} nats"
     widest = max([_font(13).getlength(note), *(ROW + _font(15).getlength(name) for name in names)])
     wide = max(label + CELL * weights.shape[1], round(widest) + 4)
     table = Image.new("RGB", (wide, max(height, ROW * (len(words) + len(names) + 2) + 8)), PAPER)
@@ -132,7 +129,7 @@ def _table(prediction: Prediction, weights: Float[Tensor, "W K"], height: int, n
             left, upper = label + CELL * place, ROW * line
             colour = _mixed(COLOURS[place], max(weight, 0.0) / full)
             pen.rectangle((left + 1, upper + 1, left + CELL - 2, upper + ROW - 2), fill=colour)
-            if abs(weight) >= WEIGHED:
+            if abs(weight) >= LEAST_WEIGHT:
                 ink = PAPER if weight / full > 0.5 else INK
                 pen.text((left + CELL // 2, upper + ROW // 2), f"{weight:+.1f}", ink, _font(14), anchor="mm")
     pen.text((0, ROW * (len(words) + 1) + 6), note, FAINT, _font(13))
@@ -144,7 +141,7 @@ def _table(prediction: Prediction, weights: Float[Tensor, "W K"], height: int, n
 
 
 def _mixed(colour: str, share: float) -> tuple[int, int, int]:
-    """Of the colour and a light grey."""
+    """Mix a colour with light grey; share 0 to 1 is that of the colour."""
     red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
     return round(244 + (red - 244) * share), round(244 + (green - 244) * share), round(244 + (blue - 244) * share)
 

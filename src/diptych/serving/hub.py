@@ -1,4 +1,4 @@
-"""Models on the Hugging Face hub: fetched by `user/name`, and pushed with a card."""
+"""Download models from the Hugging Face hub by `user/name`, and upload them with a model card."""
 
 import re
 import shutil
@@ -19,55 +19,57 @@ from diptych.systems.recipe import FILE as RECIPE
 from diptych.tasks.answers import FILE as ANSWERS
 
 CARD = "README.md"
-# Of a model folder, beside its detector's.
+# Files of a model folder, in addition to those of its detector.
 FILES = (WEIGHTS, CONFIG, RECIPE, TOKENS, CHECKS, FEATURES, ANSWERS, VALIDATION)
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
 
 def fetch(name: str) -> Path:
-    """The model folder `user/name`, from the hub or from what an earlier call kept of it. Raises CheckpointError."""
+    """Download the model folder `user/name`, or return the cached copy. Raises CheckpointError."""
     from huggingface_hub import hf_hub_download, snapshot_download
 
-    with _asking(name, "copy the model folder here and give its path"), without_retries():
+    with _hub_errors(name, "copy the model folder here and give its path"), without_retries():
         config = Path(hf_hub_download(name, CONFIG))
-        if not _is_ours(config, name):  # before gigabytes of another kind of model are fetched
+        if not _is_ours(config, name):  # before gigabytes of another kind of model are downloaded
             raise CheckpointError(
-                f"{name} on the hub is no model of Diptych (its {CONFIG} names none of its systems); `diptych push` "
-                "makes those, and `diptych import` takes in what the authors' code wrote"
+                f"{name} on the hub is not a model of Diptych (its {CONFIG} names none of its systems); `diptych push` "
+                "uploads those, and `diptych import` converts checkpoints of the authors' code"
             )
         return Path(snapshot_download(name, allow_patterns=[*FILES, f"{DETECTOR}/*"]))
 
 
 def _is_ours(config: Path, name: str) -> bool:
     try:
-        found = parse_json(text_of(config))
+        settings = parse_json(text_of(config))
     except ValueError:
         return False
-    if not isinstance(found, dict):
+    if not isinstance(settings, dict):
         return False
-    refuse_missing(found.get("packages"), name)
-    return found.get("system") in SYSTEMS
+    refuse_missing(settings.get("packages"), name)
+    return settings.get("system") in SYSTEMS
 
 
 def check_name(repository: str) -> None:
+    """Raise RecipeError unless the name is user/name."""
     if not NAME.fullmatch(repository):
-        raise RecipeError(f"{repository!r} is no name on the hub; wanted user/name, such as me/kites-caption")
+        raise RecipeError(f"{repository!r} is not a name on the hub; wanted user/name, such as me/kites-caption")
 
 
 def push(folder: ModelFolder, repository: str, card: str, private: bool = False) -> str:
-    """All files of a model folder and its card as one commit, which replaces those of an earlier model there; other
-    files are left alone. Hands back the address. Raises CheckpointError and RecipeError.
+    """Upload all files of a model folder and its card as one commit, and return the address.
+
+    Files of an earlier model there are replaced; other files stay. Raises CheckpointError and RecipeError.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
 
     files = files_of(folder)
     if get_token() is None:
         raise RecipeError(
-            "pushing to the hub wants a token that may write: set HF_TOKEN, or run `hf auth login`; --dry-run writes "
+            "pushing to the hub needs a write token: set HF_TOKEN, or run `hf auth login`; --dry-run writes "
             "the folder without one"
         )
     api = HfApi()
-    with _asking(repository, "--dry-run writes the folder"), without_retries():
+    with _hub_errors(repository, "--dry-run writes the folder"), without_retries():
         address = api.create_repo(repository, private=private or None, exist_ok=True)
         there = {name for name in api.list_repo_files(repository) if name in FILES or name.startswith(f"{DETECTOR}/")}
         operations: list[Any] = [CommitOperationDelete(name) for name in sorted(there - files.keys())]
@@ -78,7 +80,7 @@ def push(folder: ModelFolder, repository: str, card: str, private: bool = False)
 
 
 def write(folder: ModelFolder, target: Path, card: str) -> None:
-    """What `push` would send, as a folder."""
+    """Write the files that `push` would upload to a folder."""
     with whole_folder(target) as temporary:
         for name, path in files_of(folder).items():
             (temporary / name).parent.mkdir(parents=True, exist_ok=True)
@@ -87,52 +89,48 @@ def write(folder: ModelFolder, target: Path, card: str) -> None:
 
 
 def files_of(folder: ModelFolder) -> dict[str, Path]:
-    """By their names in the repository. Raises CheckpointError where one is damaged or missing."""
+    """Return the files to upload, by name in the repository. Raises CheckpointError if one is damaged or missing."""
     refuse_links_out(folder.folder)
     if hurt := damaged_files(folder.folder):
         raise CheckpointError(f"{hurt[0]}; nothing was pushed")
-    found = {name: folder.folder / name for name in FILES if (folder.folder / name).is_file()}
+    files = {name: folder.folder / name for name in FILES if (folder.folder / name).is_file()}
     if folder.detector is not None:
         below = (path for path in sorted(folder.detector.rglob("*")) if path.is_file())
-        found |= {f"{DETECTOR}/{path.relative_to(folder.detector).as_posix()}": path for path in below}
-    return found
+        files |= {f"{DETECTOR}/{path.relative_to(folder.detector).as_posix()}": path for path in below}
+    return files
 
 
 def private_paths(folder: ModelFolder) -> list[str]:
-    """Keys of the recipe that name files of this machine, which the world would read."""
+    """Return KEY=VALUE for each key of the recipe that holds a path of this machine, which would become public."""
     recipe = folder.recipe
     if recipe is None:
         return []
-    named = {
-        "init": recipe.init,
-        "network_init": recipe.network_init,
-        "data.vocabulary": recipe.data.vocabulary,
-        "data.text": recipe.data.text,
-    }
+    named = {"init": recipe.init, "network_init": recipe.network_init}
+    named |= {"data.vocabulary": recipe.data.vocabulary, "data.text": recipe.data.text}
     return [f"{key}={value}" for key, value in named.items() if value is not None and Path(value).is_absolute()]
 
 
 @contextmanager
-def _asking(name: str, otherwise: str) -> Iterator[None]:
-    """What the hub or the way there refuses is one sentence; `otherwise` is what can be done without the hub."""
+def _hub_errors(name: str, otherwise: str) -> Iterator[None]:
+    """Turn errors of the hub and the network into one CheckpointError; `otherwise` is what to do without the hub."""
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RemoteEntryNotFoundError, RepositoryNotFoundError
 
     try:
         yield
     except CheckpointError:
         raise
-    except Exception as error:  # the library and those below it raise many kinds
+    except Exception as error:  # the library and its dependencies raise many kinds
         match error:
             case GatedRepoError():
-                why = "is gated: ask for access on its page on the hub, then set HF_TOKEN to a token of yours"
+                why = "is gated: request access on its page on the hub, then set HF_TOKEN to your token"
             case RepositoryNotFoundError():
                 why = "is not on the hub, or not for this token; check its spelling; for a private one set HF_TOKEN"
             case RemoteEntryNotFoundError():
-                why = f"on the hub is no model of Diptych (it has no {CONFIG}); `diptych push` makes those"
+                why = f"on the hub is not a model of Diptych (it has no {CONFIG}); `diptych push` uploads those"
             case HfHubHTTPError() if error.response.status_code in (401, 403):
-                why = "was refused by the hub: HF_TOKEN is not valid, or may not do that; take another token"
+                why = "was refused by the hub: HF_TOKEN is invalid or lacks permission; use another token"
             case HfHubHTTPError():
                 why = f"was refused by the hub ({error.response.status_code}); try again later"
             case _:
-                why = f"could not be asked of the hub ({type(error).__name__}); without a network, {otherwise}"
+                why = f"could not be reached on the hub ({type(error).__name__}); without a network, {otherwise}"
         raise CheckpointError(f"{name} {why}") from error

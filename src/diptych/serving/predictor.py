@@ -1,4 +1,4 @@
-"""A picture in, words out: what the command line, a page and three lines of Python share."""
+"""`Predictor`, a model with its detector, and `load`, which opens one. The command line and the service use it too."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ from diptych.vision.detectors.load import load_detector
 from diptych.vision.pictures import open_picture, to_picture
 
 if TYPE_CHECKING:
-    from diptych.serving.search import Looked, Progress, Searched
+    from diptych.serving.search import Progress, ScannedFolder, Searched
 
-# A file, an open Pillow picture, RGB as (3, H, W), or a record whose regions are there already.
+# A path, an open Pillow image, an RGB tensor (3, H, W), or a record that may have regions already.
 AnyPicture = str | Path | Image.Image | UInt8[Tensor, "3 H W"] | Record
 
 
-Refused = Callable[[AnyPicture, DataError], object]  # gets each picture that cannot be read, and why
+Refused = Callable[[AnyPicture, DataError], object]  # called with each unreadable image and its error
 
 
 class Predictor:
-    """A model with its detector open. Thread-safe as long as nobody trains it."""
+    """A model with its detector. Thread-safe unless the model is being trained."""
 
     def __init__(self, model: ModelFolder, features: Path | None = None) -> None:
         self.folder, self.features = model, features
-        self.looked: dict[object, Looked] = {}  # the folder that was searched last
+        self.scans: dict[object, ScannedFolder] = {}  # the folder that was searched last
 
     @property
     def precision(self) -> Precision:
-        """In which the model predicts; small batches may be in fp32, as each prediction says."""
+        """Precision of prediction; small batches may use fp32, which each prediction reports."""
         return self.folder.model.precision
 
     @property
@@ -70,28 +70,28 @@ class Predictor:
             return given
         if contract.is_given:
             raise ServingError(
-                f"{self.folder.folder} was trained on features that were given, and a picture alone has none; give a "
-                "file or folder of them: --features PATH, or diptych.load(model, features=PATH)"
+                f"{self.folder.folder} was trained on given features, which an image alone lacks; give a file or "
+                "folder of them: --features PATH, or diptych.load(model, features=PATH)"
             )
         if self.folder.detector is None:
             raise ServingError(
-                f"{self.folder.folder} has no detector/ folder, so it reads stored features alone; copy the detector "
-                f"that made its features ({self.folder.contract.extractor}) to {self.folder.folder / 'detector'}"
+                f"{self.folder.folder} has no detector/ folder, so it reads stored features only; copy the detector "
+                f"of its features ({self.folder.contract.extractor}) to {self.folder.folder / 'detector'}"
             )
         detector = load_detector(self.folder.detector)
         if not detector.needs_pictures:
             raise ServingError(
-                f"{self.folder.folder} was trained on regions from ground truth, and a picture of yours has none; "
-                f"train on regions of a detector: diptych extract DATA OUT --detector ..."
+                f"{self.folder.folder} was trained on regions from ground truth, which your images lack; train on "
+                "regions of a detector: diptych extract DATA OUT --detector ..."
             )
         self.folder.accept(detector.contract, self.folder.detector)
         device = next(self.folder.model.parameters()).device
-        if detector.network is not None and device.type == "cuda":  # what else torch runs on lacks some of its kernels
+        if detector.network is not None and device.type == "cuda":  # other devices lack some of its kernels
             detector.network.to(device)
         return detector
 
     def caption(self, picture: AnyPicture, decoding: DecodingOptions | None = None) -> str:
-        """One sentence about one picture."""
+        """Return the caption of one image."""
         return next(self.captions([picture], decoding)).text
 
     def captions(
@@ -101,10 +101,10 @@ class Predictor:
         batch_size: int = 16,
         refused: Refused | None = None,
     ) -> Iterator[Prediction]:
-        """One for each picture, in order; with several beams also the others that were finished.
+        """Yield a prediction for each image, in order; with several beams it lists the other finished captions.
 
-        `decoding` defaults to the model's recipe. A picture that cannot be read raises DataError, or is passed over
-        where `refused(picture, error)` is given.
+        `decoding` defaults to the model's recipe. An image that cannot be read raises DataError; if `refused` is
+        given, it is skipped and `refused(picture, error)` is called.
         """
         pictures = iter(pictures)
         while batch := list(islice(pictures, batch_size)):
@@ -114,48 +114,50 @@ class Predictor:
 
     @property
     def decoding(self) -> DecodingOptions:
-        """How the model's recipe writes captions."""
+        """The recipe's decoding options; beam search with 5 beams for a model without a recipe."""
         return self.folder.recipe.decoding if self.folder.recipe is not None else DecodingOptions(beams=5)
 
     def ask(self, picture: AnyPicture, question: str) -> str:
-        """The most likely answer to one question."""
+        """Return the most likely answer to one question."""
         return self.answer(picture, [question])[0].text
 
     def answer(self, picture: AnyPicture, questions: Sequence[str]) -> list[Prediction]:
-        """The most likely answer to each question, with the next likeliest."""
+        """Return the most likely answer to each question, with the next likeliest."""
         return self._predict(VQA, picture, [{"question": question} for question in questions])
 
     def ground(self, picture: AnyPicture, expression: str) -> FoundRegion:
-        """The region that the words mean."""
-        found: FoundRegion = self._predict(REFERRING, picture, [{"expression": expression}])[0]
-        return found
+        """Return the region that an expression refers to."""
+        region: FoundRegion = self._predict(REFERRING, picture, [{"expression": expression}])[0]
+        return region
 
     def choose(
         self, picture: AnyPicture, question: str, answers: Sequence[str], rationales: Sequence[str] = ()
     ) -> ChoiceScores:
-        """The best of some answers, and the best reason for it; `[0]` is the first region, or thing of a record."""
-        asked = {"question": question, "answers": tuple(answers), "rationales": tuple(rationales)}
-        chosen: ChoiceScores = self._predict(VCR, picture, [asked])[0]
+        """Score answers to a question, and rationales; `[0]` in texts is the first region, or object of a record."""
+        request = {"question": question, "answers": tuple(answers), "rationales": tuple(rationales)}
+        chosen: ChoiceScores = self._predict(VCR, picture, [request])[0]
         return chosen
 
     def verify(self, picture: AnyPicture, statements: Sequence[str]) -> list[Verdict]:
-        """Whether each statement is true of the picture."""
+        """Return for each statement whether it is true of the image."""
         return self._predict(NLVR, picture, [{"statement": statement} for statement in statements])
 
-    def predict(self, task: str, picture: AnyPicture, **asked: Any) -> Any:
-        """What the task of this name answers: `model.predict("vqa", "photo.jpg", question="what is it?").text`."""
-        return self._predict(find_task(task), picture, [asked])[0]
+    def predict(self, task: str, picture: AnyPicture, **request: Any) -> Any:
+        """Return the answer of any task: `model.predict("vqa", "photo.jpg", question="what is it?").text`."""
+        return self._predict(find_task(task), picture, [request])[0]
 
-    def _predict(self, spec: TaskSpec, picture: AnyPicture, asked: Sequence[dict[str, Any]]) -> list[Any]:
-        self._task(spec)  # whether it can, before a picture is opened
+    def _predict(self, spec: TaskSpec, picture: AnyPicture, requests: Sequence[dict[str, Any]]) -> list[Any]:
+        self._task(spec)  # fails before an image is opened if the model lacks the task
         record = self.extract([picture])[0]
         kind = spec.required_interface.request
-        return self.answers(spec, [(record, kind.model_construct(**one)) for one in asked])  # limits are a service's
+        return self.answers(
+            spec, [(record, kind.model_construct(**one)) for one in requests]
+        )  # limits: only a service's
 
-    def answers(self, spec: TaskSpec, asked: Sequence[tuple[Record, TaskRequest]]) -> list[Any]:
-        """A task's answer to each request about these records, all in one pass."""
-        assert spec.required_interface.answer is not None, f"{spec.name} is asked of a gallery"
-        return list(spec.required_interface.answer(self.task_model(spec), asked))
+    def answers(self, spec: TaskSpec, requests: Sequence[tuple[Record, TaskRequest]]) -> list[Any]:
+        """Return the task's answer to each request about a record with regions, computed in one batch."""
+        assert spec.required_interface.answer is not None, f"{spec.name} needs a gallery"
+        return list(spec.required_interface.answer(self.task_model(spec), requests))
 
     def task_model(self, spec: TaskSpec) -> TaskModel:
         """The model as the task asks it."""
@@ -169,7 +171,7 @@ class Predictor:
         )
 
     def _task(self, spec: TaskSpec) -> Task:
-        """Raises ServingError where the model has not learnt it."""
+        """Raises ServingError if the model was not trained for the task."""
         try:
             return task_of(self.folder, spec.name)
         except RecipeError as error:
@@ -187,36 +189,28 @@ class Predictor:
         most: int | None = None,
         keep: float = 0.0,
     ) -> Searched:
-        """All pictures below a folder, those that fit the query best first; what cannot be read is named, too.
+        """Rank all images below a folder by how well they match the query; unreadable ones are reported.
 
-        With a `shortlist`, only so many: those that `by`, a model with two towers, finds best. `gallery` is the address
-        of a database that keeps the vectors (postgresql://...; default: in the cache); `most`: so many hits will do.
-        The folder is looked through anew; with `keep`, only after so many times as long as that took.
+        `cache` keeps regions (default: in the user's cache folder). With a `shortlist`, only the N best images of the
+        two-tower model `by` are ranked. `gallery` is the address of a database for the vectors (postgresql://...;
+        default: in the cache). `most` hits are enough. The folder is rescanned at each call, or with `keep` only after
+        at least `keep` times the duration of the last scan.
+
+        Raises ServingError if the model cannot match images and texts, DataError if no image can be read.
         """
         from diptych.serving.search import search
 
-        return search(
-            self,
-            query,
-            Path(pictures),
-            cache,
-            progress=progress,
-            shortlist=shortlist,
-            by=by,
-            gallery=gallery,
-            most=most,
-            keep=keep,
-        )
+        return search(self, query, Path(pictures), cache, progress, shortlist, by, gallery, most, keep)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the model's shape and weights: what it computed is kept under it."""
+        """Hash of the model's architecture and weights, a key for cached results."""
         from diptych.runs.evaluation.retrieve import fingerprint
 
         return fingerprint(self.folder)
 
     def extract(self, pictures: Sequence[AnyPicture], refused: Refused | None = None) -> list[Record]:
-        """The pictures as records with regions."""
+        """Return the images as records with regions. Images that cannot be read are handled as in `captions`."""
         records: dict[int, Record] = {}
         opened: list[tuple[int, Record, Picture]] = []
         for number, picture in enumerate(pictures):
@@ -236,27 +230,22 @@ class Predictor:
         if opened:
             regions = self.detector.detect([picture for _, _, picture in opened], [record for _, record, _ in opened])
             pixels = pixels_of(self.folder.recipe) if self.folder.recipe is not None else None
-            for (number, record, picture), found in zip(opened, regions, strict=True):
-                seen = found if pixels is None else replace(found, pixels=pixels.read(picture))
-                records[number] = replace(record, regions=seen, size=found.size)
+            for (number, record, picture), detected in zip(opened, regions, strict=True):
+                read = detected if pixels is None else replace(detected, pixels=pixels.read(picture))
+                records[number] = replace(record, regions=read, size=detected.size)
         most = self.folder.architecture.config.max_regions
-        for number in self._unseen(records):
-            unseen = DataError(
-                f"no region was found in it, and {self.folder.architecture.system} sees nothing else; lower the score "
-                "threshold of the detector (diptych extract --region-selection), or give a picture that shows more",
+        needs = self.folder.architecture.config.needs_regions
+        for number in [n for n, one in records.items() if needs and (one.regions is None or not len(one.regions))]:
+            unusable = DataError(
+                f"no region was detected, and {self.folder.architecture.system} needs one; lower the score threshold "
+                "of the detector (diptych extract --region-selection), or give an image that shows more",
                 key=records.pop(number).key,
             )
             if refused is None:
-                raise unseen
-            refused(pictures[number], unseen)
-        shown = (records[number] for number in sorted(records))
-        return [replace(record, regions=record.regions.first(most)) for record in shown if record.regions is not None]
-
-    def _unseen(self, records: dict[int, Record]) -> list[int]:
-        """Those in which there is nothing that the model could see."""
-        if not self.folder.architecture.config.needs_regions:
-            return []
-        return [number for number, record in records.items() if record.regions is None or not len(record.regions)]
+                raise unusable
+            refused(pictures[number], unusable)
+        ordered = (records[number] for number in sorted(records))
+        return [replace(record, regions=record.regions.first(most)) for record in ordered if record.regions is not None]
 
 
 def load(
@@ -268,9 +257,9 @@ def load(
 ) -> Predictor:
     """Open a model folder, a run folder, or a model on the Hugging Face hub (`user/name`).
 
-    `features` is a file or folder of region features, for a model that was trained on features given so. `device` is
-    auto (a GPU where there is one), cpu, cuda, cuda:N or mps; `precision` fp32, bf16 or auto (bf16 where the device
-    gains by it for a batch; $DIPTYCH_PRECISION says otherwise).
+    `features` is a file or folder of region features, for a model that was trained on given features. `device` is auto
+    (a GPU if there is one), cpu, cuda, cuda:N or mps. `precision` is fp32, bf16 or auto (bf16 if it is faster on the
+    device; $DIPTYCH_PRECISION overrides it). Raises CheckpointError if there is no such model.
     """
     chosen = choose_device(device, "device")
     load_plugins()
@@ -297,7 +286,7 @@ def _open(picture: AnyPicture) -> Picture:
     match picture:
         case Record():
             if picture.image is None:
-                raise DataError("the record has neither regions nor a picture", key=picture.key)
+                raise DataError("the record has neither regions nor an image", key=picture.key)
             return open_picture(picture.image)
         case Image.Image():
             return to_picture(picture)

@@ -1,1 +1,1 @@
-"""Models as programs that run without Diptych: `torch.export` files or ONNX, and a runner beside them."""
+"""Export models as programs that run without Diptych: `torch.export` files or ONNX, with a runner script."""

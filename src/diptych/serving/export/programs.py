@@ -1,13 +1,13 @@
-"""The passes of a model as functions of tensors alone, which `torch.export` can trace.
+"""The steps of a model as functions of tensors only, which `torch.export` can trace.
 
-    detect   squares (B, 3, side, side) bytes -> boxes, scores, classes, features of the candidates, whole
-             of a grid: the features of all cells (B, n * n, F), row by row
-    begin    regions -> scores of the first word, closed, read, written: what the decoder remembers
+    detect   squares (B, 3, side, side) uint8 -> boxes, scores, classes, features of the candidates, whole
+             for a grid: the features of all cells (B, n * n, F), row by row
+    begin    regions -> scores of the first word and the decoder's cache: closed, read, written
     follow   words, closed, read, written -> scores of the next word, written with one word more
     answer   regions, a question -> the logits of the answers
 
-`read` (2 N, B, heads, P, d) stacks the keys and values of what was read, layer after layer, `written` (2 M, B, 1,
-heads, words, d) those of the words so far. A caption is written greedily, so there is one beam.
+`read` (2 N, B, heads, P, d) stacks the keys and values of the input, layer by layer; `written` (2 M, B, 1, heads,
+words, d) those of the words so far. Captions are decoded greedily, so there is one beam.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ REGIONS = ("boxes", "scores", "sizes", "present", "features", "classes", "whole"
 
 
 class Detect(nn.Module):
-    """The small detector up to its candidates; the rule that chooses among them is the runner's.
+    """The Storybook detector up to its candidates; the runner selects the regions.
 
-    `reduced`: in bfloat16, as `StorybookDetector.detect`; else in single precision.
+    `reduced`: compute in bfloat16, as `StorybookDetector.detect` does; else in single precision.
     """
 
     def __init__(self, detector: StorybookDetector, candidates: int, reduced: bool) -> None:
@@ -43,12 +43,12 @@ class Detect(nn.Module):
         with torch.autocast("cpu", torch.bfloat16, enabled=self.reduced):
             maps = self.network(squares)
             boxes, heat = best_boxes(self.network, maps, self.candidates)
-            found = self.detector.describe_candidates(maps, boxes, heat)
-        return (*(one.float() for one in found), maps.whole)
+            described = self.detector.describe_candidates(maps, boxes, heat)
+        return (*(one.float() for one in described), maps.whole)
 
 
 class DetectGrid(nn.Module):
-    """A grid; which of its cells lie in a picture that is not square is the runner's."""
+    """A grid of cells over a square; the runner drops the cells outside an image that is not square."""
 
     def __init__(self, grid: Grid) -> None:
         super().__init__()
@@ -64,13 +64,15 @@ class DetectGrid(nn.Module):
 
 
 class Begin(nn.Module):
+    """First decoding step: read the regions and score the first word."""
+
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, *regions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         scores, memory = self.model.begin(batch_of(regions), 1)
-        if isinstance(memory, Memory):  # room for a word, of which none is written yet
+        if isinstance(memory, Memory):  # it has room for a word; none is written yet
             read = [rows for layer in memory.layers for rows in (layer.read_keys, layer.read_values)]
             written = [rows[..., :0, :] for layer in memory.layers for rows in (layer.keys, layer.values)]
         else:
@@ -80,7 +82,7 @@ class Begin(nn.Module):
 
 
 class Follow(nn.Module):
-    """`reads` tells which layers of a decoder attend to what was read; None: a model of one stack, whose all do."""
+    """Later decoding steps. `reads`: per decoder layer, whether it attends to the input; None: one stack, all do."""
 
     def __init__(self, model: Any, reads: list[bool] | None) -> None:
         super().__init__()
@@ -88,13 +90,14 @@ class Follow(nn.Module):
 
     @classmethod
     def of(cls, model: Any, regions: tuple[Tensor, ...]) -> Follow:
+        """Make the step for a model; example `regions` are used to find its layers."""
         _, memory = model.begin(batch_of(regions), 1)
         plain = isinstance(memory, Memory)
         return cls(model, None if plain else [past.read is not None for past in memory.layers])
 
     def forward(self, words: Tensor, closed: Tensor, read: Tensor, written: Tensor) -> tuple[Tensor, Tensor]:
         count, pairs = written.shape[-2], range(0, written.shape[0], 2)
-        # Unified VLP has a place more: [MASK] stands behind the word that was written.
+        # A model of one stack (Unified VLP) has one position more: [MASK] follows the last word.
         more = 2 if self.reads is None else 1
         empty = written.new_zeros(*written.shape[:-2], more, written.shape[-1])
         room = torch.cat([written, empty], -2)
@@ -102,9 +105,9 @@ class Follow(nn.Module):
         if self.reads is None:
             memory = Memory([Remembered(read[n], read[n + 1], room[n], room[n + 1]) for n in pairs], closed, count)
         else:
-            seen = iter(zip(read[0::2], read[1::2], strict=True))
+            inputs = iter(zip(read[0::2], read[1::2], strict=True))
             pasts = [
-                Past(next(seen) if reads else None, room[n], room[n + 1])
+                Past(next(inputs) if reads else None, room[n], room[n + 1])
                 for n, reads in zip(pairs, self.reads, strict=True)
             ]
             memory = DecoderMemory(pasts, closed, count + 1, count)
@@ -114,6 +117,8 @@ class Follow(nn.Module):
 
 
 class AnswerProgram(nn.Module):
+    """The logits (B, answers) of the answers to questions."""
+
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
@@ -124,7 +129,7 @@ class AnswerProgram(nn.Module):
 
 
 def batch_of(regions: tuple[Tensor, ...], text: Tensor | None = None, text_present: Tensor | None = None) -> Batch:
-    """Of inputs in the order of `REGIONS`; nothing in it depends on the number of rows: one attention for all."""
+    """Make a batch from tensors in the order of `REGIONS`. No value depends on B: one attention serves all rows."""
     boxes, scores, sizes, present, features, classes, whole = regions
     none, nothing = torch.zeros_like(present), sizes[:, :0]
     text = nothing if text is None else text
@@ -137,7 +142,7 @@ def batch_of(regions: tuple[Tensor, ...], text: Tensor | None = None, text_prese
 
 
 def example_regions(rows: int, count: int, features: int, classes: int, whole: int) -> tuple[Tensor, ...]:
-    """Inputs in the order of `REGIONS`, as a trace wants them."""
+    """Return random inputs in the order of `REGIONS`, to trace with."""
     corners = torch.rand(rows, count, 2) / 2
     return (
         torch.cat([corners, corners + 0.4], -1),
@@ -151,11 +156,11 @@ def example_regions(rows: int, count: int, features: int, classes: int, whole: i
 
 
 def check_exportable(config: Any, where: object) -> None:
-    """Raises ServingError for what no program is made of."""
+    """Raise ServingError for a model that cannot be exported."""
     if config.reads_pixels:
-        raise ServingError(f"{where} reads pixels (model.network), and only models of stored regions are exported")
+        raise ServingError(f"{where} reads pixels (model.network); only models of stored regions can be exported")
     if getattr(config, "region_budget", "paper") == "official":
         raise ServingError(
-            f"{where} drops regions by the length of the text (model.region_budget=official), which is no program of "
-            "tensors; export a model of region_budget=paper"
+            f"{where} drops regions by the length of the text (model.region_budget=official), which cannot be traced; "
+            "export a model with region_budget=paper"
         )

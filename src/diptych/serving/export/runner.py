@@ -1,7 +1,7 @@
 """Run an exported model: python run.py PICTURE [QUESTION].
 
-It needs numpy, Pillow, tokenizers, and onnxruntime or torch.
-The folder that it lies in holds program.json, tokenizer.json and the programs. No code of Diptych is used.
+It needs numpy, Pillow, tokenizers, and onnxruntime or torch, and no code of Diptych.
+Its folder holds program.json, tokenizer.json and the programs.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-GREY = 114  # outside the picture
+GREY = 114  # value of the padding
 Array = np.ndarray[Any, Any]
 
 
 class Program:
-    """One program of the folder, whatever its form; arrays in by name, arrays out."""
+    """One program, in either format: arrays by name -> list of arrays."""
 
     def __init__(self, folder: Path, name: str, form: str) -> None:
         self.form = form
@@ -40,11 +40,13 @@ class Program:
             given = {name: array for name, array in arrays.items() if name in self.inputs}
             return [np.asarray(one) for one in self.session.run(None, given)]
         with self.torch.inference_mode():
-            found = self.module(*(self.torch.from_numpy(np.ascontiguousarray(array)) for array in arrays.values()))
-        return [one.numpy() for one in (found if isinstance(found, tuple | list) else (found,))]
+            made = self.module(*(self.torch.from_numpy(np.ascontiguousarray(array)) for array in arrays.values()))
+        return [one.numpy() for one in (made if isinstance(made, tuple | list) else (made,))]
 
 
 class ExportedModel:
+    """The programs of a folder, with the facts in program.json and the tokeniser."""
+
     def __init__(self, folder: Path) -> None:
         from tokenizers import Tokenizer
 
@@ -53,11 +55,12 @@ class ExportedModel:
         self.programs = {name: Program(folder, name, self.facts["format"]) for name in self.facts["programs"]}
 
     def captions(self, pictures: Sequence[Array]) -> tuple[list[list[int]], list[str]]:
-        """The greedy caption of each picture, as ids and as words."""
+        """Return the greedy caption of each image (H, W, 3), as ids and as text."""
         ids = self.write(self.regions(pictures))
         return ids, [self.words(one) for one in ids]
 
     def write(self, regions: dict[str, Array]) -> list[list[int]]:
+        """Decode captions greedily; return their ids."""
         facts, vocabulary = self.facts, self.facts["vocabulary"]
         scores, closed, read, written = self.programs["begin"](**regions)
         texts: list[list[int]] = [[] for _ in scores]
@@ -75,6 +78,7 @@ class ExportedModel:
             scores, written = self.programs["follow"](words=words, closed=closed, read=read, written=written)
 
     def next_word(self, scores: Array, text: list[int]) -> int:
+        """Return the best next id, subject to the shortest length and the ban on repeated n-grams."""
         scores = scores.copy()
         if len(text) < self.facts["min_words"]:
             scores[self.facts["vocabulary"]["sep"]] = -np.inf
@@ -87,12 +91,13 @@ class ExportedModel:
         return int(scores.argmax())
 
     def words(self, ids: list[int]) -> str:
+        """Decode ids to text."""
         if self.facts["tokens"] == "wordpiece":
             return str(self.tokens.decode(ids, skip_special_tokens=False))
         return "".join(str(self.tokens.id_to_token(number)) for number in ids).replace("</w>", " ").strip()
 
     def answers(self, pictures: Sequence[Array], questions: Sequence[str]) -> tuple[Array, list[str]]:
-        """The likeliest answer to a question about each picture, as number and as words."""
+        """Return the likeliest answer to a question about each image, as number and as text."""
         vocabulary, texts = self.facts["vocabulary"], []
         for question in questions:
             ids = self.tokens.encode(question, add_special_tokens=False).ids[: self.facts["max_words"]]
@@ -105,39 +110,40 @@ class ExportedModel:
         present = np.arange(longest)[None] < np.array([len(ids) for ids in texts])[:, None]
         (logits,) = self.programs["answer"](text=text, text_present=present, **self.regions(pictures))
         names = self.facts["answers"]
-        if self.facts["unknown_first"]:  # it stands for all other answers, and is never given
+        if self.facts["unknown_first"]:  # answer 0 represents all others and is never returned
             logits[:, 0] = -np.inf
         numbers = logits.argmax(1)
         return numbers, [names[number] for number in numbers]
 
     def regions(self, pictures: Sequence[Array]) -> dict[str, Array]:
-        """What the detector finds, padded to the most of a picture."""
+        """Detect regions, padded to the most of any image."""
         facts = self.facts["detector"]
         fitted = [letterbox(picture, facts["side"]) for picture in pictures]
         squares = np.stack([square for square, _ in fitted])
-        seen = self.programs["detect"](squares=squares)
-        regions_of: Any = grid if "cells" in facts else chosen
-        found = []
+        candidates = self.programs["detect"](squares=squares)
+        regions_of: Any = grid if "cells" in facts else selected
+        rows = []
         for n, (_, share) in enumerate(fitted):
-            *regions, whole = regions_of(share, facts, *(part[n] for part in seen))
-            found.append((*(part[: self.facts["max_regions"]] for part in regions), whole))
-        most = max(1, *(len(one[1]) for one in found)) if len(found) > 1 else max(1, len(found[0][1]))
-        padded = [np.stack([pad(one[part], most) for one in found]) for part in range(4)]
+            *regions, whole = regions_of(share, facts, *(part[n] for part in candidates))
+            rows.append((*(part[: self.facts["max_regions"]] for part in regions), whole))
+        most = max(1, *(len(row[1]) for row in rows))
+        padded = [np.stack([pad(row[part], most) for row in rows]) for part in range(4)]
         sizes = np.array([[picture.shape[1], picture.shape[0]] for picture in pictures], np.int64)
-        present = np.arange(most)[None] < np.array([len(one[1]) for one in found])[:, None]
+        present = np.arange(most)[None] < np.array([len(row[1]) for row in rows])[:, None]
         return {
             "boxes": padded[0], "scores": padded[1], "sizes": sizes, "present": present, "features": padded[2],
-            "classes": padded[3], "whole": np.stack([one[4] for one in found]),
+            "classes": padded[3], "whole": np.stack([row[4] for row in rows]),
         }  # fmt: skip
 
 
 def open_picture(path: str | Path) -> Array:
+    """Read an image as RGB (H, W, 3), uint8."""
     with Image.open(path) as image:
         return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
 
 
 def letterbox(picture: Array, side: int) -> tuple[Array, Array]:
-    """The picture at the top left of a grey square, and the share of the square that it covers."""
+    """Return the image at the top left of a grey square, and the share (width, height) of it that it covers."""
     height, width = picture.shape[:2]
     longer, small = max(height, width), picture
     if longer != side:
@@ -151,7 +157,7 @@ def letterbox(picture: Array, side: int) -> tuple[Array, Array]:
 
 
 def resized(picture: Array, height: int, width: int) -> Array:
-    """Bilinear with antialiasing: torch's `interpolate(mode="bilinear", antialias=True)`."""
+    """Resize bilinearly with antialiasing, as torch's `interpolate(mode="bilinear", antialias=True)`."""
     across = triangles(picture.shape[1], width)
     down = triangles(picture.shape[0], height)
     wide = np.einsum("xw,hwc->hxc", across, picture, optimize=True)
@@ -159,7 +165,7 @@ def resized(picture: Array, height: int, width: int) -> Array:
 
 
 def triangles(length: int, wanted: int) -> Array:
-    """(wanted, length) weights: a triangle around each new pixel, as wide as it has to be."""
+    """Return the weights (wanted, length) of resizing one axis: a triangle around each new pixel."""
     scale = length / wanted
     wide = max(scale, 1.0)
     centres = (np.arange(wanted) + 0.5) * scale
@@ -171,17 +177,17 @@ def triangles(length: int, wanted: int) -> Array:
     return weights
 
 
-def chosen(
+def selected(
     share: Array, facts: dict[str, Any], boxes: Array, scores: Array, classes: Array, features: Array, whole: Array
 ) -> tuple[Array, ...]:
-    """Boxes as fractions of the picture, scores, features and classes of the candidates that become regions; whole."""
+    """Return the selected regions: boxes (fractions of the image), scores, features, classes; and `whole`."""
     rows = choose(boxes, scores, classes[:, 1:].argmax(1), facts["selection"])
     shown = np.clip(boxes[rows] / np.tile(share, 2), 0, 1).astype(np.float32)
     return shown, scores[rows], features[rows], classes[rows], whole
 
 
 def grid(share: Array, facts: dict[str, Any], features: Array) -> tuple[Array, ...]:
-    """The same of the cells that lie in the picture, which have no class."""
+    """Return the same for the cells of a grid inside the image, which have no class."""
     cells = facts["cells"]
     columns, rows = np.ceil(share * cells).astype(int)
     left, top = np.meshgrid(np.arange(columns), np.arange(rows))
@@ -192,7 +198,7 @@ def grid(share: Array, facts: dict[str, Any], features: Array) -> tuple[Array, .
 
 
 def choose(boxes: Array, scores: Array, classes: Array, rule: dict[str, Any]) -> Array:
-    """Which candidates become regions: the rule of the feature contract."""
+    """Return the rows of the candidates that become regions, by the rule of the feature contract."""
     order = np.argsort(-scores, kind="stable")
     kept = order if rule["overlap"] is None else suppressed(boxes, order, classes if rule["per_class"] else None, rule)
     good = kept[scores[kept] > rule["score"]][: rule["most"]]
@@ -203,7 +209,7 @@ def choose(boxes: Array, scores: Array, classes: Array, rule: dict[str, Any]) ->
 
 
 def suppressed(boxes: Array, order: Array, classes: Array | None, rule: dict[str, Any]) -> Array:
-    """Those that no better one (of the same class) overlaps too much, best first."""
+    """Non-maximum suppression (per class if `classes` is given): the kept rows, best first."""
     areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)
     kept: list[int] = []
     for n in order:
@@ -216,6 +222,7 @@ def suppressed(boxes: Array, order: Array, classes: Array | None, rule: dict[str
 
 
 def pad(rows: Array, most: int) -> Array:
+    """Append rows of zeros up to `most`."""
     return np.pad(rows, [(0, most - len(rows)), *[(0, 0)] * (rows.ndim - 1)])
 
 

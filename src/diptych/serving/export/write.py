@@ -1,4 +1,4 @@
-"""`diptych export`: the programs of a model in a folder, with the facts that the runner beside them needs."""
+"""`diptych export`: write the programs of a model to a folder, with the facts that the runner needs."""
 
 import json
 import logging
@@ -29,7 +29,7 @@ from diptych.serving.export.programs import (
     check_exportable,
     example_regions,
 )
-from diptych.serving.taught import taught
+from diptych.serving.model_facts import offered_tasks
 from diptych.storybook.detector.detector import CANDIDATES, StorybookDetector
 from diptych.systems import SYSTEMS
 from diptych.tasks import interfaces
@@ -40,25 +40,27 @@ from diptych.vision.detectors.load import load_detector
 Format = Literal["torch", "onnx"]
 FACTS, RUNNER = "program.json", "run.py"
 ENDINGS = {"torch": "pt2", "onnx": "onnx"}
-INLINE = 2**30  # bytes of weights; larger ONNX files keep theirs beside them
-Telling = Callable[[str], object]
+INLINE = 2**30  # bytes of weights; larger ONNX models keep them in a second file
 
 
-def export(folder: ModelFolder, out: Path, form: Format, tell: Telling = print) -> list[str]:
-    """The programs of what it was taught, caption or ask; hands back their names. Raises ServingError and DataError."""
+def export(folder: ModelFolder, out: Path, form: Format, report: Callable[[str], object] = print) -> list[str]:
+    """Write the programs of a model that captions or answers, and return their names.
+
+    Raises ServingError for a model that cannot be exported, DataError if `out` holds something else.
+    """
     check_name(out)
     task = _task(folder)
     check_exportable(folder.architecture.config, folder.folder)
     detector = _detector(folder)
     if holds_something(out) and not (out / FACTS).is_file():
-        raise DataError(f"{out} exists and is no folder of `diptych export`; choose another")
+        raise DataError(f"{out} exists and is not a folder of `diptych export`; choose another")
     if form == "onnx":
         with requires_extra("--format onnx", "export"):
             import onnxscript  # noqa: F401
     with whole_folder(out) as temporary:
         made = []
         for name, program, inputs, names, dynamic in _programs(folder, detector, task, form):
-            tell(f"tracing {name}")
+            report(f"tracing {name}")
             _write(program, inputs, names, dynamic, temporary / f"{name}.{ENDINGS[form]}", form)
             made.append(name)
         facts = {"format": form, "programs": made, **_facts(folder, detector)}
@@ -69,44 +71,44 @@ def export(folder: ModelFolder, out: Path, form: Format, tell: Telling = print) 
 
 
 def _task(folder: ModelFolder) -> str:
-    """What programs are made of: captions or answers."""
-    tasks = [made for task in taught(folder) if (made := interfaces()[task].programs) is not None]
+    """Return what to export: captions or answers. Raises ServingError for other models."""
+    tasks = [kind for task in offered_tasks(folder) if (kind := interfaces()[task].programs) is not None]
     if not tasks or (tasks[0] == "captions" and not isinstance(folder.model, Writer)):
         raise ServingError(
-            f"{folder.folder} was taught neither captions nor questions, and nothing else is exported; teach it: "
-            f"diptych finetune caption --model {folder.folder}"
+            f"{folder.folder} was trained for neither captions nor questions, and nothing else can be exported; train "
+            f"it: diptych finetune caption --model {folder.folder}"
         )
     if tasks[0] == "answers" and not folder.model.answers_exported:
         able = ", ".join(name for name, entry in SYSTEMS.items() if entry.model.answers_exported)
         raise ServingError(
-            f"answers are exported of {able}, and {folder.folder} is of {folder.architecture.system}; captions are "
-            "exported of every system that writes"
+            f"answers can be exported for {able}, and {folder.folder} is of {folder.architecture.system}; captions for "
+            "every system that writes"
         )
     return tasks[0]
 
 
 def _detector(folder: ModelFolder) -> StorybookDetector | Grid:
     if folder.detector is None:
-        raise ServingError(f"{folder.folder} has no detector/ folder, so nothing would turn pictures into regions")
+        raise ServingError(f"{folder.folder} has no detector/ folder, so nothing would turn images into regions")
     detector = load_detector(folder.detector)
     if not isinstance(detector, StorybookDetector | Grid):
         raise ServingError(
-            f"{folder.folder} looks with {folder.contract.extractor}, and programs are made of the small detector and "
-            "of grids alone"
+            f"{folder.folder} uses detector {folder.contract.extractor}; only the Storybook detector and grids can be "
+            "exported"
         )
     if isinstance(detector, Grid) and detector.backbone.name.startswith("onnx/"):
         raise ServingError(
-            f"{folder.folder} looks with a grid of {detector.backbone.name}, an ONNX file, which cannot be traced; "
-            "export a model of the same network in torch"
+            f"{folder.folder} uses a grid of {detector.backbone.name}, an ONNX file, which cannot be traced; export a "
+            "model of the same network in torch"
         )
     return detector
 
 
-Made = tuple[str, nn.Module, tuple[Tensor, ...], tuple[str, ...], Any]
+TracedProgram = tuple[str, nn.Module, tuple[Tensor, ...], tuple[str, ...], Any]
 
 
 def _detect(detector: StorybookDetector | Grid, form: Format) -> tuple[nn.Module, int]:
-    """The program, and the side of the squares that it reads."""
+    """Return the program, and the side in pixels of the squares that it reads."""
     if isinstance(detector, Grid):
         return DetectGrid(detector), detector.backbone.side
     candidates = max(CANDIDATES, 2 * detector.selection.least)
@@ -114,8 +116,10 @@ def _detect(detector: StorybookDetector | Grid, form: Format) -> tuple[nn.Module
     return Detect(detector, candidates, reduced), detector.network.shape.side
 
 
-def _programs(folder: ModelFolder, detector: StorybookDetector | Grid, task: str, form: Format) -> Iterator[Made]:
-    """Each with inputs to trace it by, their names, and which of their dimensions may be of any size."""
+def _programs(
+    folder: ModelFolder, detector: StorybookDetector | Grid, task: str, form: Format
+) -> Iterator[TracedProgram]:
+    """Yield each program with its name, example inputs, their names, and their dynamic dimensions."""
     any_size = torch.export.Dim.DYNAMIC
     rows, pairs = {0: any_size}, {0: any_size, 1: any_size}
     config, (detect, side) = folder.architecture.config, _detect(detector, form)
@@ -126,13 +130,8 @@ def _programs(folder: ModelFolder, detector: StorybookDetector | Grid, task: str
     if task == "answers":
         text = torch.full((3, 7), config.vocabulary.sep)
         inputs = (text, torch.ones(3, 7, dtype=torch.bool), *regions)
-        yield (
-            "answer",
-            AnswerProgram(folder.model),
-            inputs,
-            ("text", "text_present", *REGIONS),
-            (pairs, pairs, of_regions),
-        )
+        names = ("text", "text_present", *REGIONS)
+        yield "answer", AnswerProgram(folder.model), inputs, names, (pairs, pairs, of_regions)
         return
     begin = Begin(folder.model)
     yield "begin", begin, regions, REGIONS, (of_regions,)
@@ -140,13 +139,12 @@ def _programs(folder: ModelFolder, detector: StorybookDetector | Grid, task: str
         follow = Follow.of(folder.model, regions)
         first, closed, read, written = begin(*regions)
         words = first.argmax(-1)
-        for _ in range(3):  # so that there are words to be traced
+        for _ in range(3):  # so that the trace has words
             _, written = follow(words, closed, read, written)
     dynamic = (rows, {0: any_size, 3: any_size}, {1: any_size, 3: any_size}, {1: any_size, 4: any_size})
     yield "follow", follow, (words, closed, read, written), ("words", "closed", "read", "written"), dynamic
 
 
-OF_GRID = ("cells",)
 OUTPUTS = {
     "detect": ("found_boxes", "found_scores", "found_classes", "found_features", "whole"),
     "begin": ("first_scores", "closed", "read", "written"),
@@ -165,7 +163,7 @@ def _write(
             torch.export.save(traced, path)
             return
         size = sum(tensor.numel() * tensor.element_size() for tensor in program.state_dict().values())
-        outputs = OF_GRID if isinstance(program, DetectGrid) else OUTPUTS[path.stem]
+        outputs = ("cells",) if isinstance(program, DetectGrid) else OUTPUTS[path.stem]
         torch.onnx.export(
             traced, (), path, input_names=names, output_names=outputs, dynamo=True, verbose=False,
             external_data=size > INLINE,
@@ -174,7 +172,7 @@ def _write(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter warns of what it leaves as it is; what comes out is compared instead (tests, docs/sharing.md)."""
+    """Silence the exporter's warnings; tests compare the outputs instead (docs/sharing.md)."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -186,6 +184,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _facts(folder: ModelFolder, detector: StorybookDetector | Grid) -> dict[str, Any]:
+    """Return what the runner needs: vocabulary, lengths, answers, detector."""
     recipe, config, vocabulary = folder.recipe, folder.architecture.config, folder.tokens.vocabulary
     assert recipe is not None
     return {

@@ -1,4 +1,4 @@
-"""Pictures of a folder by what is in their files: one that was copied, renamed or touched is not looked at again."""
+"""Identify images by the content of their files, so that copied, renamed or touched ones are not read again."""
 
 import json
 import re
@@ -14,20 +14,21 @@ SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def read_contents(pictures: Path, cache: Path) -> tuple[dict[Path, str], dict[Path, str]]:
-    """The SHA-256 of each picture below a folder, in order, and what could not be read, with the reason.
+    """Return the SHA-256 of each image below a folder, in order, and the reason for each unreadable one.
 
-    A file is hashed again where its size or its time has changed since; the cache keeps these. Raises DataError.
+    A file is hashed again if its size or modification time has changed; the cache stores them. Raises DataError for a
+    folder without images.
     """
     if not pictures.is_dir():
-        raise DataError(f"no folder {pictures}; give one with pictures: --pictures DIR")
-    found = find_pictures(pictures)
-    if not found:
-        raise DataError(f"an empty gallery: no pictures in {pictures}; wanted files ending in {', '.join(ENDINGS)}")
-    before = _kept(cache / FILE)
+        raise DataError(f"no folder {pictures}; give one with images: --pictures DIR")
+    paths = find_pictures(pictures)
+    if not paths:
+        raise DataError(f"an empty gallery: no images in {pictures}; wanted files ending in {', '.join(ENDINGS)}")
+    before = _saved(cache / FILE)
     states: dict[str, list[str | int]] = {}
     contents: dict[Path, str] = {}
     refused: dict[Path, str] = {}
-    for path in found:
+    for path in paths:
         name = str(path.relative_to(pictures))
         try:
             state = path.stat()
@@ -35,7 +36,7 @@ def read_contents(pictures: Path, cache: Path) -> tuple[dict[Path, str], dict[Pa
             same = known[:2] == [state.st_size, state.st_mtime_ns]
             content = str(known[2]) if same else sha256_of(path)
         except OSError as error:
-            refused[path] = f"cannot read the picture {path}: {error.strerror}"
+            refused[path] = f"cannot read the image {path}: {error.strerror}"
             continue
         contents[path], states[name] = content, [state.st_size, state.st_mtime_ns, content]
     if states != before:
@@ -44,12 +45,12 @@ def read_contents(pictures: Path, cache: Path) -> tuple[dict[Path, str], dict[Pa
     return contents, refused
 
 
-def _kept(path: Path) -> dict[str, list[str | int]]:
+def _saved(path: Path) -> dict[str, list[str | int]]:
     try:
-        found = parse_json(text_of(path))
+        saved = parse_json(text_of(path))
     except (OSError, ValueError):
         return {}
-    return {name: state for name, state in found.items() if _is_state(state)} if isinstance(found, dict) else {}
+    return {name: state for name, state in saved.items() if _is_state(state)} if isinstance(saved, dict) else {}
 
 
 def _is_state(state: Any) -> bool:

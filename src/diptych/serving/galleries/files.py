@@ -1,7 +1,7 @@
-"""Vectors in one safetensors file for each model, searched by products; where there are many, by an index beside it.
+"""Vectors in one safetensors file per model, searched by products; large galleries by a saved faiss index.
 
-The index (faiss, of the extra `search`) is made once, when many vectors were added, and kept: a product with all
-100,000 takes less time than making one, and looking through clusters a tenth of it (docs/results/gallery.md).
+The index (faiss, of the extra `search`) is built once, after many vectors were added: a product with all 100,000 takes
+less time than building it, and a search of its clusters a tenth of that (docs/results/gallery.md).
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from diptych.serving.galleries.vectors import Vectors
 FOLDER = "vectors"
 CONTENTS, VECTORS, CHECK = "contents", "vectors", "check"  # (N, 32) bytes of SHA-256; (N, S); CRC-32 of both
 CHECKED = 4  # bytes of a CRC-32, before an index
-MANY = 30_000  # from here on an index is made
-RECALL, NEAREST, TRIED = 0.995, 10, 200  # of the 10 nearest of some of its own vectors: more clusters, until it holds
+MANY = 30_000  # least number of vectors for an index
+RECALL, NEAREST, TRIED = 0.995, 10, 200  # recall at 10, on 200 of its vectors, that the probed clusters must reach
 
 
 class FileVectors:
-    """A file that is damaged, or cut short, is made anew: what it held can be computed again."""
+    """Vectors in a file. A damaged file is replaced, as its vectors can be computed again."""
 
     def __init__(self, folder: Path, model: str) -> None:
         self.path = folder / FOLDER / f"{model[:20]}.safetensors"
         self._contents, self._vectors = _read(self.path)
         self._rows = {content: row for row, content in enumerate(self._contents)}
         self._index = _read_index(self._index_path, len(self._contents))
-        self._among: _Among | None = None
+        self._last: _SearchedRows | None = None
 
     @property
     def _index_path(self) -> Path:
@@ -52,7 +52,7 @@ class FileVectors:
         self._vectors = np.concatenate([self._vectors, more]) if len(self._contents) else more
         self._contents += [contents[row] for row in new]
         self._rows = {content: row for row, content in enumerate(self._contents)}
-        self._among = self._index = None
+        self._last = self._index = None
         self._index_path.unlink(missing_ok=True)
         hashes = np.frombuffer(bytes.fromhex("".join(self._contents)), np.uint8).reshape(-1, 32)
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,22 +69,22 @@ class FileVectors:
             self._index = made
 
     def search(self, query: NDArray[np.float32], contents: Sequence[str], most: int) -> list[tuple[str, float]]:
-        if self._among is None or self._among.contents is not contents:
+        if self._last is None or self._last.contents is not contents:
             rows = [self._rows[content] for content in contents]
-            self._among = _Among(contents, frozenset(rows), torch.from_numpy(self._vectors[rows]))
+            self._last = _SearchedRows(contents, frozenset(rows), torch.from_numpy(self._vectors[rows]))
         if self._index is not None and len(contents) >= MANY:
             scores, places = self._index.search(query[None], 2 * most)
             hits = zip(places[0].tolist(), scores[0].tolist(), strict=True)
-            found = [(self._contents[row], score) for row, score in hits if row in self._among.rows][:most]
-            if len(found) == most:
-                return found
-        products, places = (self._among.vectors @ torch.from_numpy(query)).topk(min(most, len(contents)))
+            nearest = [(self._contents[row], score) for row, score in hits if row in self._last.rows][:most]
+            if len(nearest) == most:
+                return nearest
+        products, places = (self._last.vectors @ torch.from_numpy(query)).topk(min(most, len(contents)))
         return [(contents[place], score) for place, score in zip(places.tolist(), products.tolist(), strict=True)]
 
 
 @dataclass(frozen=True)
-class _Among:
-    """What was searched last."""
+class _SearchedRows:
+    """The rows of the last search, which later searches reuse."""
 
     contents: Sequence[str]
     rows: frozenset[int]
@@ -92,7 +92,7 @@ class _Among:
 
 
 def _make_index(vectors: Vectors) -> Any | None:
-    """Clusters, of which a query looks through as many as the recall takes; None where faiss is not installed."""
+    """Build an index that probes as many clusters as the recall needs; None if faiss is not installed."""
     try:
         import faiss
     except ImportError:
@@ -107,22 +107,22 @@ def _make_index(vectors: Vectors) -> Any | None:
     wanted = (torch.from_numpy(tried) @ torch.from_numpy(vectors).T).topk(NEAREST).indices.numpy()
     index.nprobe = 8
     while index.nprobe < clusters:
-        _, found = index.search(tried, NEAREST)
-        if sum(len(np.intersect1d(*rows)) for rows in zip(wanted, found, strict=True)) >= RECALL * wanted.size:
+        _, nearest = index.search(tried, NEAREST)
+        if sum(len(np.intersect1d(*rows)) for rows in zip(wanted, nearest, strict=True)) >= RECALL * wanted.size:
             break
         index.nprobe *= 2
     return index
 
 
 def _read_index(path: Path, count: int) -> Any | None:
-    """None where there is none, where it is of other vectors, and where it cannot be read: it can be made again."""
+    """Read the index; None if it is missing, damaged or of other vectors, as it can be built again."""
     if count < MANY or not path.exists():
         return None
     try:
         import faiss
 
         content = np.frombuffer(bytes_of(path), np.uint8)
-        if content[:CHECKED].tobytes() != _check(content[CHECKED:]).tobytes():  # faiss may crash over what is damaged
+        if content[:CHECKED].tobytes() != _check(content[CHECKED:]).tobytes():  # faiss may crash on damaged files
             return None
         index = faiss.deserialize_index(content[CHECKED:])
     except (ImportError, OSError, RuntimeError, MemoryError):
@@ -132,8 +132,8 @@ def _read_index(path: Path, count: int) -> Any | None:
 
 def _read(path: Path) -> tuple[list[str], Vectors]:
     try:
-        kept = load(bytes_of(path))
-        hashes, vectors, check = kept[CONTENTS], kept[VECTORS], kept[CHECK]
+        saved = load(bytes_of(path))
+        hashes, vectors, check = saved[CONTENTS], saved[VECTORS], saved[CHECK]
     except (OSError, SafetensorError, KeyError):
         return [], np.zeros((0, 0), np.float32)
     if hashes.shape != (len(vectors), 32) or vectors.ndim != 2 or check.tolist() != _check(hashes, vectors).tolist():
@@ -142,8 +142,8 @@ def _read(path: Path) -> tuple[list[str], Vectors]:
 
 
 def _check(*arrays: NDArray[Any]) -> NDArray[np.uint32]:
-    """CRC-32 of their bytes, one after the other."""
-    found = 0
+    """Return the CRC-32 of the bytes of all arrays."""
+    crc = 0
     for array in arrays:
-        found = zlib.crc32(array.data, found)
-    return np.array([found], np.uint32)
+        crc = zlib.crc32(array.data, crc)
+    return np.array([crc], np.uint32)

@@ -1,10 +1,10 @@
-"""Vectors in PostgreSQL with pgvector, so that several machines share a gallery, and a restart costs nothing.
+"""Vectors in PostgreSQL with pgvector, so that several machines share a gallery and restarts cost nothing.
 
     diptych_gallery(model, width)             one row: whose vectors these are
-    diptych_vectors(content bytea, vector)    from 10,000 on with an HNSW index over products (vector_ip_ops)
+    diptych_vectors(content bytea, vector)    with an HNSW index over products (vector_ip_ops) from 10,000 rows on
 
-One connection is kept, and made anew where the database was away meanwhile. The password is libpq's affair
-(PGPASSWORD, a service file, .pgpass); an address with one is refused, as others could read it.
+One connection is kept, and reopened if the database has closed it. libpq finds the password (PGPASSWORD, a service
+file, .pgpass); an address with a password is refused, as others could read it in the list of processes.
 """
 
 import weakref
@@ -22,20 +22,22 @@ from diptych.runtime.extras import requires_extra
 from diptych.runtime.terminal import printable
 from diptych.serving.galleries.vectors import Vectors
 
-CANDIDATES = 200  # of a search in the index: recall at 10 is measured in docs/results
+CANDIDATES = 200  # of a search in the index; docs/results has the recall at 10
 PATIENCE = 10  # seconds for a connection
-ANSWERED = 60  # seconds for a question, as a service has others waiting; what is added or indexed takes what it needs
-MOST_WIDE = 2000  # values of a vector that an HNSW index takes
-MANY = 10_000  # from here on there is an index, made at once when all were added; fewer are compared one by one
-BUILDING = "1GB"  # of memory at most, to make it
+ANSWERED = 60  # seconds for a query, as other requests wait; inserts and index builds have no limit
+MOST_WIDE = 2000  # most values of a vector in an HNSW index
+MANY = 10_000  # least number of rows for an index, built after all were added; fewer are scanned
+BUILDING = "1GB"  # most memory for building the index
 SECRETS = {"password", "sslpassword", "oauth_client_secret"}
 SHA256_BYTES = 32
-LOCK = 0x44697074  # of those who make the tables at once
+LOCK = 0x44697074  # advisory lock of processes that create the tables at the same time
 
 
 class PostgresVectors:
+    """Vectors of one model in a database; thread-safe. Errors of the database become GalleryError, in one sentence."""
+
     def __init__(self, address: str, model: str) -> None:
-        """Raises RecipeError for an address that names a password, GalleryError for a database that is not ours."""
+        """Raises RecipeError for an address with a password, GalleryError for a gallery of another model."""
         with requires_extra("--gallery postgresql://...", "postgres"):
             import pgvector.psycopg
             import psycopg
@@ -44,19 +46,19 @@ class PostgresVectors:
         self._register: Any = pgvector.psycopg.register_vector
         self.shown = _without_secrets(psycopg, address)
         self.address, self.model = address, model
-        self._kept: list[Any] = []  # the connection, where there is one
+        self._kept: list[Any] = []  # the connection, if there is one
         self._lock = RLock()
         weakref.finalize(self, _close, self._kept)
-        self._among: tuple[Sequence[str], frozenset[str]] = ((), frozenset())  # what was searched last
+        self._last: tuple[Sequence[str], frozenset[str]] = ((), frozenset())  # contents of the last search
         with self._connection() as connection:
             self._ready = self._is_ready(connection)
 
     def known(self, contents: Sequence[str]) -> set[str]:
         if not self._ready:
             return set()
-        asked = [bytes.fromhex(content) for content in contents]
+        keys = [bytes.fromhex(content) for content in contents]
         with self._connection() as connection:
-            rows = connection.execute("SELECT content FROM diptych_vectors WHERE content = ANY(%s)", (asked,))
+            rows = connection.execute("SELECT content FROM diptych_vectors WHERE content = ANY(%s)", (keys,))
             return {_content(content) for (content,) in rows}
 
     def add(self, contents: Sequence[str], vectors: Vectors) -> None:
@@ -75,7 +77,7 @@ class PostgresVectors:
         self._ready = True
 
     def settle(self) -> None:
-        """An index that is made at once takes a tenth of the time of one that grows row by row."""
+        """Build the index at once, in a tenth of the time that inserting row by row takes."""
         with self._connection() as connection, connection.transaction():
             connection.execute("SET LOCAL statement_timeout = 0")
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
@@ -85,26 +87,26 @@ class PostgresVectors:
             (count,) = connection.execute("SELECT count(*) FROM diptych_vectors").fetchone()
             if made is None and count >= MANY:
                 connection.execute(f"SET LOCAL maintenance_work_mem = '{BUILDING}'")
-                # Workers would share it in /dev/shm, which is small in containers.
+                # Parallel workers would share it in /dev/shm, which is small in containers.
                 connection.execute("SET LOCAL max_parallel_maintenance_workers = 0")
                 connection.execute("CREATE INDEX diptych_nearest ON diptych_vectors USING hnsw (vector vector_ip_ops)")
 
     def search(self, query: NDArray[np.float32], contents: Sequence[str], most: int) -> list[tuple[str, float]]:
-        """By the index where few are asked for; those that other galleries have are passed over. Else by all."""
-        if self._among[0] is not contents:
-            self._among = contents, frozenset(contents)
-        there = self._among[1]
+        """Search the index if few hits are wanted, skipping contents of other galleries; else scan all rows."""
+        if self._last[0] is not contents:
+            self._last = contents, frozenset(contents)
+        there = self._last[1]
         with self._connection() as connection, connection.transaction():
             if 2 * most <= CANDIDATES:
                 connection.execute(f"SET LOCAL hnsw.ef_search = {CANDIDATES}")
                 rows = self._nearest(connection, query, "", (), 2 * most)
-                found = [(content, score) for content, score in rows if content in there][:most]
-                if len(found) == min(most, len(there)):
-                    return found
-            connection.execute("SET LOCAL enable_indexscan = off")  # an index over all would miss some of these
-            asked = [bytes.fromhex(content) for content in there]
-            found = self._nearest(connection, query, "WHERE content = ANY(%s)", (asked,), most)
-            return [(content, score) for content, score in found if content in there]
+                hits = [(content, score) for content, score in rows if content in there][:most]
+                if len(hits) == min(most, len(there)):
+                    return hits
+            connection.execute("SET LOCAL enable_indexscan = off")  # the index over all rows would miss some of these
+            keys = [bytes.fromhex(content) for content in there]
+            rows = self._nearest(connection, query, "WHERE content = ANY(%s)", (keys,), most)
+            return [(content, score) for content, score in rows if content in there]
 
     def _nearest(
         self, connection: Any, query: NDArray[np.float32], where: str, given: tuple[Any, ...], most: int
@@ -113,28 +115,28 @@ class PostgresVectors:
             f"SELECT content, -(vector <#> %s) FROM diptych_vectors {where} ORDER BY vector <#> %s LIMIT %s",
             (query, *given, query, most),
         )
-        found = {_content(content): float(score) for content, score in rows}  # each once
-        if not all(map(isfinite, found.values())):
+        scores = {_content(content): float(score) for content, score in rows}  # each content once
+        if not all(map(isfinite, scores.values())):
             raise ValueError("a product that is not finite")
-        return list(found.items())
+        return list(scores.items())
 
     def _is_ready(self, connection: Any) -> bool:
-        """Whether the tables are there. Raises GalleryError where they hold another model's vectors."""
+        """True if the tables exist. Raises GalleryError if they hold another model's vectors."""
         (there,) = connection.execute("SELECT to_regclass('diptych_gallery')").fetchone()
         row = None if there is None else connection.execute("SELECT model FROM diptych_gallery").fetchone()
         if row is not None and row[0] != self.model:
             raise GalleryError(
-                f"the gallery {self.shown} holds vectors of another model ({str(row[0])[:12]}…, and this one is "
+                f"the gallery {self.shown} holds vectors of another model ({str(row[0])[:12]}…, not "
                 f"{self.model[:12]}…); nothing was changed; give another database, or a schema of its own "
                 "(?options=-csearch_path%3DNAME,public)"
             )
         return row is not None
 
     def _make(self, connection: Any, width: int) -> None:
-        """The tables, for the first vectors; whoever comes at the same time waits."""
+        """Create the tables for the first vectors; other processes wait meanwhile."""
         if width > MOST_WIDE:
             raise GalleryError(
-                f"vectors of {width} values, and an index of pgvector takes {MOST_WIDE}; leave out --gallery"
+                f"vectors of {width} values; pgvector can index at most {MOST_WIDE}; leave out --gallery"
             )
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
         if self._is_ready(connection):
@@ -146,7 +148,7 @@ class PostgresVectors:
         )
 
     def _connected(self) -> Any:
-        """The connection that is kept, or another where the database has ended it since."""
+        """Return the open connection, or a new one if the database has closed it."""
         if self._kept:
             try:
                 self._kept[0].execute("SELECT 1")
@@ -168,73 +170,61 @@ class PostgresVectors:
 
     @contextmanager
     def _connection(self) -> Iterator[Any]:
-        """Errors of the database are one sentence; a transaction that one of them ends leaves nothing behind."""
-        errors = self._psycopg.errors
+        """Hand out the connection, and turn errors of the database into GalleryError."""
         try:
             with self._lock:
                 yield self._connected()
-        except (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded) as error:
-            raise GalleryError(
-                f"the database of {self.shown} is full ({_first_line(error)}); what it held stays, and these vectors "
-                "were not added: make room, and give the same command again"
-            ) from error
-        except errors.QueryCanceled as error:
-            raise GalleryError(
-                f"the database of {self.shown} has not answered within {ANSWERED} s ({_first_line(error)}); nothing is "
-                "lost: see what it is busy with or who locks diptych_vectors, and ask again"
-            ) from error
-        except (errors.FeatureNotSupported, errors.UndefinedFile, errors.UndefinedObject) as error:
-            raise GalleryError(
-                f"the database of {self.shown} has no pgvector ({_first_line(error)}); install it there"
-            ) from error
-        except errors.InsufficientPrivilege as error:
-            raise GalleryError(f"{self.shown}: {_first_line(error)}; grant it, or take another user") from error
-        except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:
-            raise GalleryError(
-                f"the database of {self.shown} cannot be reached ({_first_line(error)}); nothing is lost: start it, "
-                "or leave out --gallery"
-            ) from error
-        except (TypeError, ValueError) as error:  # of what it said
-            raise GalleryError(
-                f"the database of {self.shown} answers what no gallery of Diptych does ({_first_line(error)}); give "
-                "another database"
-            ) from error
-        except self._psycopg.Error as error:
-            raise GalleryError(
-                f"the database of {self.shown} refused ({type(error).__name__}: {_first_line(error)}); nothing of "
-                "this was kept"
-            ) from error
+        except (self._psycopg.Error, TypeError, ValueError) as error:
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+            raise GalleryError(self._explained(error, first)) from error
+
+    def _explained(self, error: Exception, first: str) -> str:
+        """Return the message of an error: what happened, its first line, and what to do."""
+        errors = self._psycopg.errors
+        match error:
+            case errors.DiskFull() | errors.OutOfMemory() | errors.ConfigurationLimitExceeded():
+                what = f"is full ({first}); nothing was lost or added: make room, and run the same command again"
+            case errors.QueryCanceled():
+                what = f"has not answered within {ANSWERED} s ({first}); nothing was lost: check its load and who "
+                what += "locks diptych_vectors, and retry"
+            case errors.FeatureNotSupported() | errors.UndefinedFile() | errors.UndefinedObject():
+                what = f"has no pgvector ({first}); install it there"
+            case errors.InsufficientPrivilege():
+                what = f"refused ({first}); grant the permission, or use another user"
+            case self._psycopg.OperationalError() | self._psycopg.InterfaceError():
+                what = f"cannot be reached ({first}); nothing was lost: start it, or leave out --gallery"
+            case self._psycopg.Error():
+                what = f"refused ({type(error).__name__}: {first}); nothing was stored"
+            case _:  # values that no gallery holds
+                what = f"returned what no gallery of Diptych holds ({first}); give another database"
+        return f"the database of {self.shown} {what}"
 
 
 def _without_secrets(psycopg: Any, address: str) -> str:
-    """The address for messages. Raises RecipeError for one that libpq does not read, or that names a password."""
+    """Return the address for messages. Raises RecipeError for an invalid one or one with a password."""
     try:
         parts = psycopg.conninfo.conninfo_to_dict(address)
-    except psycopg.Error as error:  # what it says has the address in it, and that may have a password in it
+    except psycopg.Error as error:  # its message repeats the address, which may hold a password
         raise RecipeError(
-            "--gallery is no address that PostgreSQL's library reads; wanted postgresql://USER@HOST:PORT/DATABASE, "
-            "with what is no letter or digit in a name as %XX"
+            "--gallery is not an address of PostgreSQL; wanted postgresql://USER@HOST:PORT/DATABASE, with special "
+            "characters in names as %XX"
         ) from error
     if parts.keys() & SECRETS:
         raise RecipeError(
-            "--gallery names a password, which others can read in the list of processes; leave it out, and set "
+            "--gallery contains a password, which others can read in the list of processes; remove it, and set "
             "PGPASSWORD or name a service of ~/.pg_service.conf (postgresql:///?service=NAME)"
         )
     host = ":".join(str(parts[name]) for name in ("host", "port") if name in parts)
     return printable(f"postgresql://{host}/{parts.get('dbname', '')}")
 
 
-def _content(found: Any) -> str:
-    """Raises TypeError or ValueError for what is no SHA-256."""
-    if not isinstance(found, bytes) or len(found) != SHA256_BYTES:
-        raise ValueError(f"{str(found)[:60]!r} for a picture's SHA-256")
-    return found.hex()
+def _content(value: Any) -> str:
+    """Return a SHA-256 as hex digits. Raises ValueError for anything else."""
+    if not isinstance(value, bytes) or len(value) != SHA256_BYTES:
+        raise ValueError(f"{str(value)[:60]!r} instead of an image's SHA-256")
+    return value.hex()
 
 
 def _close(kept: list[Any]) -> None:
     while kept:
         kept.pop().close()
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

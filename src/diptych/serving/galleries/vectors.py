@@ -1,4 +1,4 @@
-"""Vectors of pictures, kept by the content of their pictures."""
+"""The protocol of a store of image vectors."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,20 +10,20 @@ Vectors = NDArray[np.float32]  # (N, S), each of length 1
 
 
 class VectorStore(Protocol):
-    """Vectors by the content of their pictures. Products say how well a query matches."""
+    """Image vectors by content (SHA-256). The product of a query and a vector is the score of the match."""
 
     def known(self, contents: Sequence[str]) -> set[str]:
-        """Those of these contents that have a vector."""
+        """Return the contents among these that have a vector."""
         ...
 
     def add(self, contents: Sequence[str], vectors: Vectors) -> None:
-        """All of these or none; a content that has a vector keeps it."""
+        """Add all of these vectors or none; existing ones stay."""
         ...
 
     def settle(self) -> None:
-        """After all were added: makes what great galleries are searched by, where it is not there."""
+        """Build the index of a large gallery if it is missing; call after all vectors were added."""
         ...
 
     def search(self, query: NDArray[np.float32], contents: Sequence[str], most: int) -> list[tuple[str, float]]:
-        """The `most` nearest of these contents with their products, nearest first."""
+        """Return the `most` nearest of these contents with their scores, nearest first."""
         ...

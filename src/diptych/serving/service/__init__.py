@@ -1,1 +1,1 @@
-"""Models behind HTTP: one worker owns them, and requests share its passes."""
+"""Models over HTTP: one worker thread owns the models, and requests share its batches."""

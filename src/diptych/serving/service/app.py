@@ -1,4 +1,4 @@
-"""The service as an ASGI application: its routes are made of the tasks that can be asked."""
+"""The service as an ASGI application, with one route for each task that has an interface."""
 
 import logging
 import time
@@ -13,25 +13,25 @@ from starlette.responses import Response
 
 from diptych.runtime.errors import DiptychError
 from diptych.serving.service.pages import Pages
-from diptych.serving.service.problems import Problem, RequestRefused
+from diptych.serving.service.problems import INTERNAL, Problem, RequestRefused
 from diptych.serving.service.service import Service
 from diptych.tasks import interfaces
 from diptych.tasks.interface import Message, TaskInterface
 
 log = logging.getLogger("diptych.serve")
-PAGE_VIEW = "application/vnd.diptych.page+json"  # what the page accepts: an answer as it is to be shown
+PAGE_VIEW = "application/vnd.diptych.page+json"  # accepted by the page: an answer arranged for display
 REFUSALS = {
     401: "The token is missing or wrong.",
     408: "The request took too long to arrive.",
     413: "Too many bytes or pixels.",
-    415: "Not a picture, or not one of the content types.",
-    422: "The request, or the picture in it, cannot be read.",
-    503: "The queue is full, or the deadline has passed: ask again after Retry-After seconds.",
+    415: "Not an image, or not one of the content types.",
+    422: "The request, or the image in it, cannot be read.",
+    503: "The queue is full, or the deadline has passed: retry after Retry-After seconds.",
 }
 
 
 def make_app(service: Service) -> FastAPI:
-    """The routes alone; `Guard` stands before them."""
+    """Build the routes. `RequestGuard` wraps the application and checks requests first."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -40,10 +40,8 @@ def make_app(service: Service) -> FastAPI:
         service.worker.stop(service.limits.deadline)
         service.decoders.shutdown(wait=False, cancel_futures=True)
 
-    app = FastAPI(
-        title="Diptych", summary="Captions, answers and decisions about pictures.", version="1", lifespan=lifespan,
-        docs_url=None, redoc_url=None,
-    )  # fmt: skip
+    about = "Captions, answers and decisions about images."
+    app = FastAPI(title="Diptych", summary=about, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
     for task, interface in interfaces().items():
         app.add_api_route(
             f"/v1/{task}",
@@ -64,15 +62,14 @@ def make_app(service: Service) -> FastAPI:
 
 def _endpoint(service: Service, task: str, interface: TaskInterface) -> Callable[[Request], Awaitable[Message]]:
     async def endpoint(request: Request, response: Response) -> Message | Response:
-        begun, status = time.perf_counter(), 200
-        timing = None
+        begun, status, timing = time.perf_counter(), 200, None
         try:
-            asked, answer = await service.answer(task, request)
+            values, answer = await service.answer(task, request)
             timing = request.state.timing
             parts = [f"{part};dur={getattr(timing, part):.1f}" for part in ("queue", "extraction", "model")]
             response.headers["Server-Timing"] = ", ".join(parts)
             if request.headers.get("accept") == PAGE_VIEW:
-                view = interface.build_view(asked, answer).model_dump_json(exclude_none=True)
+                view = interface.build_view(values, answer).model_dump_json(exclude_none=True)
                 return Response(view, headers=dict(response.headers), media_type=PAGE_VIEW)
             return answer
         except Exception as error:
@@ -89,24 +86,24 @@ async def _problem(_: Request, error: Exception) -> Response:
     if isinstance(error, RequestRefused):
         return error.response()
     if isinstance(error, HTTPException):
-        way = {404: "there is nothing at this address; GET /docs names what there is", 405: "another method is wanted"}
-        return RequestRefused(error.status_code, way.get(error.status_code, str(error.detail))).response()
+        details = {404: "nothing is at this address; GET /docs lists the addresses", 405: "wanted another method"}
+        return RequestRefused(error.status_code, details.get(error.status_code, str(error.detail))).response()
     log.error("a fault of Diptych: please report it", exc_info=error)
-    return RequestRefused(500, "a fault of the service; its log has it").response()
+    return RequestRefused(500, INTERNAL).response()
 
 
 def _body(interface: TaskInterface) -> dict[str, Any]:
-    """What OpenAPI says of a request's body: the same fields as a form with a file, or as JSON."""
+    """Describe a request's body for OpenAPI: the same fields as a form with a file, or as JSON."""
 
     def schema(image: dict[str, Any]) -> dict[str, Any]:
-        found = interface.request.model_json_schema()
+        fields = interface.request.model_json_schema()
         if interface.pictured:
-            found["properties"] = {"image": image, **found["properties"]}
-            found["required"] = ["image", *found.get("required", [])]
-        return {"schema": found}
+            fields["properties"] = {"image": image, **fields["properties"]}
+            fields["required"] = ["image", *fields.get("required", [])]
+        return {"schema": fields}
 
-    encoded = {"type": "string", "contentEncoding": "base64", "description": "The picture in base64."}
-    file = {"type": "string", "format": "binary", "description": "The picture as a file."}
+    encoded = {"type": "string", "contentEncoding": "base64", "description": "The image in base64."}
+    file = {"type": "string", "format": "binary", "description": "The image as a file."}
     content = {"application/json": schema(encoded)}
     if interface.pictured:
         content = {"multipart/form-data": schema(file), **content}

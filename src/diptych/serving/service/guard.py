@@ -1,4 +1,4 @@
-"""What every request passes first, and every answer last: who may ask, from where, and the line in the log."""
+"""Checks on every request (host, origin, token), security headers on every response, and the request log."""
 
 import base64
 import binascii
@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from diptych.serving.service.problems import RequestRefused
 
-OPEN = ("/healthz", "/readyz")  # asked by machinery that has no token
+OPEN = ("/healthz", "/readyz")  # requested by health checks, which have no token
 POLICY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
     "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
@@ -33,7 +33,7 @@ log = logging.getLogger("diptych.serve")
 
 
 class RequestGuard:
-    """Refuses other hosts (421), other sites (403) and whoever lacks the token (401); sets the security headers."""
+    """Refuse other hosts (421), other sites (403) and requests without the token (401); set the security headers."""
 
     def __init__(self, app: ASGIApp, token: str | None = None, hosts: Iterable[str] = ()) -> None:
         self.app, self.token = app, token
@@ -71,16 +71,16 @@ class RequestGuard:
         host = headers.get("host", "")
         if not self._ours(host):
             raise RequestRefused(
-                421, f"this service is not {host[:100]!r}; ask it by its address, or start it with --allow-host", "host"
+                421, f"this service is not {host[:100]!r}; use its address, or start it with --allow-host", "host"
             )
         self._check_site(scope, headers, host)
         if self.token is not None and scope["path"] not in OPEN and not self._knows_token(headers):
             raise RequestRefused(
-                401, "this service wants its token: Authorization: Bearer TOKEN, or as the password", "authorization"
+                401, "this service needs its token: Authorization: Bearer TOKEN, or as the password", "authorization"
             )
 
     def _ours(self, host: str) -> bool:
-        """Addresses are: a name of somebody else's that was pointed here (DNS rebinding) is not."""
+        """True for addresses and the known names. A foreign name that resolves here (DNS rebinding) is refused."""
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
@@ -93,18 +93,22 @@ class RequestGuard:
 
     def _check_site(self, scope: Scope, headers: Headers, host: str) -> None:
         origin = headers.get("origin")
-        asks = scope["method"] not in ("GET", "HEAD")
-        elsewhere = asks and headers.get("sec-fetch-site") in ("cross-site", "same-site")
+        elsewhere = scope["method"] not in ("GET", "HEAD") and headers.get("sec-fetch-site") in (
+            "cross-site",
+            "same-site",
+        )
         if elsewhere or (origin is not None and _place(origin) != host.lower()):
             raise RequestRefused(
-                403, f"a page of another site asks ({(origin or 'unnamed')[:100]}); open the service's own", "origin"
+                403,
+                f"the request is from a page of another site ({(origin or 'unnamed')[:100]}); open the service's own",
+                "origin",
             )
 
     def _knows_token(self, headers: Headers) -> bool:
         assert self.token is not None
         scheme, _, encoded = headers.get("authorization", "").partition(" ")
         given = encoded.strip().encode("latin-1")  # as headers come
-        if scheme.lower() == "basic":  # a browser asks its user for a name and a password; the name does not matter
+        if scheme.lower() == "basic":  # from a browser's login prompt; the user name does not matter
             try:
                 given = base64.b64decode(given, validate=True).partition(b":")[2]
             except (binascii.Error, ValueError):
@@ -115,6 +119,7 @@ class RequestGuard:
 
 
 def _place(origin: str) -> str:
+    """Return the host and port of an origin."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:
@@ -122,7 +127,7 @@ def _place(origin: str) -> str:
 
 
 def _log(scope: Scope, status: int, seconds: float, fields: MutableMapping[str, Any]) -> None:
-    """One line a request. Nothing of a picture, its name or a question is in it."""
+    """Write one line of JSON per request, without the image, its name or any text."""
     line: dict[str, Any] = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "method": scope["method"],
@@ -139,10 +144,10 @@ def _log(scope: Scope, status: int, seconds: float, fields: MutableMapping[str, 
 
 
 def start_log() -> None:
-    """Lines go to standard error."""
+    """Send the log to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     log.handlers[:] = [handler]
     log.setLevel(logging.INFO)
     log.propagate = False
-    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # a refused body has a line of ours
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # refused bodies have a log line already

@@ -1,6 +1,7 @@
-"""What `/metrics` tells, in the text format of Prometheus."""
+"""Metrics of a service for `/metrics`, in the text format of Prometheus."""
 
 from collections.abc import Callable
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -10,36 +11,22 @@ SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class Measures:
-    """One registry a service, so that several can live in one process."""
+    """Counters and histograms; each service has its own registry, so that one process can hold several."""
 
     def __init__(self, waiting: Callable[[], float]) -> None:
         self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "diptych_requests", "Requests by task and status.", ("task", "status"), registry=self.registry
-        )
-        self.seconds = Histogram(
-            "diptych_request_seconds",
-            "From the last byte of a request to its answer.",
-            ("task",),
-            registry=self.registry,
-            buckets=SECONDS,
-        )
-        self.stages = Histogram(
-            "diptych_stage_seconds",
-            "Of answered requests: in the queue, finding regions, in the model.",
-            ("stage",),
-            registry=self.registry,
-            buckets=SECONDS,
-        )
-        self.batches = Histogram(
-            "diptych_batch_requests",
-            "Requests that shared a pass.",
-            registry=self.registry,
-            buckets=(1, 2, 4, 8, 16, 32),
-        )
-        Gauge("diptych_queue_requests", "Requests that wait.", registry=self.registry).set_function(waiting)
+        own: Any = {"registry": self.registry}
+        times = own | {"buckets": SECONDS}
+        self.requests = Counter("diptych_requests", "Requests by task and status.", ("task", "status"), **own)
+        about = "From the last byte of a request to its answer."
+        self.seconds = Histogram("diptych_request_seconds", about, ("task",), **times)
+        about = "Of answered requests: in the queue, detecting regions, in the model."
+        self.stages = Histogram("diptych_stage_seconds", about, ("stage",), **times)
+        self.batches = Histogram("diptych_batch_requests", "Requests in a batch.", buckets=(1, 2, 4, 8, 16, 32), **own)
+        Gauge("diptych_queue_requests", "Requests that wait.", **own).set_function(waiting)
 
     def answered(self, task: str, status: int, seconds: float, timing: Timing | None = None) -> None:
+        """Count one request."""
         self.requests.labels(task, str(status)).inc()
         self.seconds.labels(task).observe(seconds)
         if timing is not None:
@@ -47,4 +34,5 @@ class Measures:
                 self.stages.labels(stage).observe(getattr(timing, stage) / 1000)
 
     def text(self) -> bytes:
+        """Return all metrics in the text format."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""Everything of the service that is read: the page, the documents, the models, the pictures and the state."""
+"""The GET routes of the service: page, documentation, models, images, health and metrics."""
 
 import asyncio
 from importlib.resources import files
@@ -9,46 +9,47 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import HTMLResponse, Response
 
+from diptych.serving.model_facts import ModelFacts
 from diptych.serving.service.pictures import EXAMPLES
 from diptych.serving.service.problems import RequestRefused
 from diptych.serving.service.service import Service
-from diptych.serving.taught import ModelFacts
 from diptych.tasks import interfaces
 from diptych.tasks.interface import Message
 
 FOLDER = "page"
-ASSETS = {
-    "page.js": "text/javascript",
-    "view.js": "text/javascript",
-    "page.css": "text/css",
-    "icon.svg": "image/svg+xml",
-}
+SCRIPT = "text/javascript"
+ASSETS = {"page.js": SCRIPT, "view.js": SCRIPT, "page.css": "text/css", "icon.svg": "image/svg+xml"}
 
 
 class Models(Message):
+    """The answer of /v1/models."""
+
     models: tuple[ModelFacts, ...]
-    searches: bool  # whether there is a gallery
+    searches: bool  # True if there is a gallery
     examples: tuple[str, ...]  # ids for /v1/pictures/{id}
 
 
 class State(Message):
+    """The answer of /healthz and /readyz."""
+
     status: str
 
 
 class Pages:
+    """The GET routes; `add` adds them to the application."""
+
     def __init__(self, service: Service, app: FastAPI) -> None:
         self.service, self.app = service, app
         self._files = files("diptych.serving") / FOLDER
 
     def add(self) -> None:
         get = self.app.get
-        get("/healthz", summary="Whether the process answers.")(self.healthz)
-        get("/readyz", summary="Whether requests are taken (503: not yet, or no longer).")(self.readyz)
+        get("/healthz", summary="Check that the process answers.")(self.healthz)
+        get("/readyz", summary="Check that requests are accepted (503: not yet, or no longer).")(self.readyz)
         get("/metrics", summary="Counts and times for Prometheus.", response_class=Response)(self.metrics)
-        get("/v1/models", summary="The models, what they can do and how they were made.")(self.models)
-        get("/v1/pictures/{name}", summary="A picture that a search found, or an example.", response_class=Response)(
-            self.picture
-        )
+        get("/v1/models", summary="The models, their tasks and how they were made.")(self.models)
+        about = "An image from a search, or an example."
+        get("/v1/pictures/{name}", summary=about, response_class=Response)(self.picture)
         get("/v1/forms", include_in_schema=False)(self.forms)
         get("/", include_in_schema=False)(self.page)
         get("/docs", include_in_schema=False)(self.docs)
@@ -60,7 +61,7 @@ class Pages:
 
     async def readyz(self) -> State:
         if not self.service.worker.alive:
-            raise RequestRefused(503, "the service is starting or being stopped; ask again in some seconds", retry=2)
+            raise RequestRefused(503, "the service is starting or stopping; retry in some seconds", retry=2)
         return State(status="ready")
 
     async def metrics(self) -> Response:
@@ -77,13 +78,13 @@ class Pages:
         if (drawn := self.service.examples.get(name)) is not None:
             return Response(drawn, media_type="image/png")
         gallery = self.service.gallery
-        found = None if gallery is None else await asyncio.to_thread(gallery.thumbnail, name)
-        if found is None:
-            raise RequestRefused(404, "no picture has this id; ids come from a search of this run of the service")
-        return Response(found, media_type="image/jpeg")
+        small = None if gallery is None else await asyncio.to_thread(gallery.thumbnail, name)
+        if small is None:
+            raise RequestRefused(404, "no image has this id; ids come from searches since the service was started")
+        return Response(small, media_type="image/jpeg")
 
     async def forms(self) -> list[dict[str, Any]]:
-        """What the page has to know of each task to ask."""
+        """Return the form of each task, for the page."""
         return [interface.form() for interface in interfaces().values()]
 
     async def page(self) -> Response:
@@ -94,10 +95,10 @@ class Pages:
         return HTMLResponse(pages.get_template("docs.html.jinja").render(api=self.app.openapi(), resolve=self._resolve))
 
     def _resolve(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """What a reference of OpenAPI stands for."""
+        """Return the schema that an OpenAPI reference points to."""
         name = schema.get("$ref", "").removeprefix("#/components/schemas/")
-        found: dict[str, Any] = self.app.openapi()["components"]["schemas"].get(name, schema)
-        return found
+        resolved: dict[str, Any] = self.app.openapi()["components"]["schemas"].get(name, schema)
+        return resolved
 
     def _asset(self, name: str) -> Any:
         async def asset() -> Response:

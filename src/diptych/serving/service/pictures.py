@@ -1,4 +1,4 @@
-"""The pictures that a service shows: those of its gallery, by ids that say nothing of their place, and examples."""
+"""The images that a service shows: its gallery, under ids that do not reveal paths, and drawn examples."""
 
 import hashlib
 import hmac
@@ -14,24 +14,25 @@ from diptych.vision.pictures import find_pictures, open_picture
 
 THUMBNAIL = 480  # pixels of the longer side
 EXAMPLES = 6
-SEED = 2020  # of drawn examples, of a split that nothing is trained on
+SEED = 2020  # of drawn examples, from a split that is never trained on
 
 
 class PictureGallery:
-    """A folder whose pictures go out by ids of this run of the service: nothing but these can be asked for."""
+    """A folder of images under ids of this run of the service; only images with an id can be requested."""
 
     def __init__(self, folder: Path, address: str | None = None) -> None:
-        self.folder, self.address = folder, address  # address: of the database that keeps the vectors
+        self.folder, self.address = folder, address  # address: of the database of vectors
         self._secret = secrets.token_bytes(32)
         self._named: dict[str, Path] = {}
 
     def name(self, path: Path) -> str:
-        found = hmac.new(self._secret, str(path).encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()[:20]
-        self._named[found] = path
-        return found
+        """Return the id of an image, which can then be requested."""
+        name = hmac.new(self._secret, str(path).encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()[:20]
+        self._named[name] = path
+        return name
 
     def thumbnail(self, name: str) -> bytes | None:
-        """A small JPEG; None for what was never shown, and what can no longer be read."""
+        """Return a small JPEG; None for an unknown id or an image that can no longer be read."""
         path = self._named.get(name)
         if path is None:
             return None
@@ -45,12 +46,12 @@ class PictureGallery:
         return content.getvalue()
 
     def first(self, count: int) -> list[str]:
-        """Ids of some of its pictures."""
+        """Return the ids of the first images."""
         return [self.name(path) for path in islice(find_pictures(self.folder), count)]
 
 
 def drawn_examples(count: int = EXAMPLES) -> dict[str, bytes]:
-    """Scenes of the drawn world as PNGs, by name."""
+    """Return scenes of the drawn world as PNGs, by id."""
     import numpy as np
 
     from diptych.storybook.book import Storybook

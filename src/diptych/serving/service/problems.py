@@ -1,4 +1,4 @@
-"""Errors as `problem+json` (RFC 9457): what was found, where, and the way out."""
+"""Errors as `problem+json` (RFC 9457)."""
 
 from http import HTTPStatus
 
@@ -6,21 +6,25 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 KIND = "application/problem+json"
-GONE = 499  # nobody hears it: for the log and the counts
+GONE = 499  # the client has disconnected; the status is for the log and the counts only
+INTERNAL = "a fault of the service; its log has it"
 
 
 class Problem(BaseModel):
-    """RFC 9457."""
+    """The body of a refusal, as in RFC 9457."""
 
     type: str = "about:blank"
     title: str = Field(description="The status in words.")
     status: int
-    detail: str = Field(description="What was found, what was wanted, and the way out.")
+    detail: str = Field(description="What was found, what was wanted, and how to mend it.")
     where: str | None = Field(default=None, description="The part of the request, such as image or question.")
 
 
 class RequestRefused(Exception):
-    """A request that is not answered."""
+    """A request that is refused, with the status and a detail for the client.
+
+    `where` is the part of the request, `retry` seconds to wait; `close` ends the connection.
+    """
 
     def __init__(
         self, status: int, detail: str, where: str | None = None, retry: int | None = None, close: bool = False
@@ -30,7 +34,7 @@ class RequestRefused(Exception):
 
     def response(self) -> Response:
         headers = {"Retry-After": str(self.retry)} if self.retry is not None else {}
-        if self.close:  # what is still to come of the request is not read
+        if self.close:  # the rest of the request is not read
             headers["Connection"] = "close"
         title = "Client Gone" if self.status == GONE else HTTPStatus(self.status).phrase
         problem = Problem(title=title, status=self.status, detail=self.detail, where=self.where)

@@ -1,4 +1,4 @@
-"""The service in a process of its own: a port, slow clients cut off, an orderly end."""
+"""Run the service on a port with uvicorn: time limits for slow clients, and a graceful shutdown."""
 
 import asyncio
 import signal
@@ -14,13 +14,13 @@ from diptych.serving.service.app import make_app
 from diptych.serving.service.guard import RequestGuard, start_log
 from diptych.serving.service.service import Service
 
-PATIENCE = 15.0  # seconds for the whole of a request to arrive, and for an answer to be taken
+PATIENCE = 15.0  # seconds for a whole request to arrive, and for a client to read the answer
 CONNECTIONS = 1000
 LOOPBACK = ("localhost", "127.", "::1")
 
 
 class Patient(H11Protocol):
-    """Hangs up on whoever sends the head or the body of a request too slowly, or does not take the answer."""
+    """Close connections whose client sends a request too slowly or does not read the answer."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -50,20 +50,19 @@ def is_loopback(host: str) -> bool:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Raises ServingError where it cannot be listened on."""
+    """Open a listening socket. Raises ServingError if that fails."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named, or asyncio does not see that it is TCP, and each answer waits 40 ms for a late acknowledgement.
-    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # With the protocol given, asyncio sets TCP_NODELAY; without it, each answer waits 40 ms for an acknowledgement.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((host, port))
+        bound.bind((host, port))
     except OSError as error:
-        found.close()
+        bound.close()
         raise ServingError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}; give a free --port (0 takes any), or another "
-            "--host"
+            f"cannot listen on {host}:{port}: {error.strerror or error}; give a free --port (0: any) or another --host"
         ) from error
-    return found
+    return bound
 
 
 def make_server(
@@ -86,9 +85,9 @@ def make_server(
 
 
 def serve(server: uvicorn.Server, bound: socket.socket) -> None:
-    """Until SIGTERM, when what was begun is ended (within the deadline) and the call returns, or Ctrl-C."""
+    """Serve until SIGTERM or Ctrl-C; requests in progress are finished within the deadline."""
     start_log()
-    # uvicorn raises the signal again when it has ended: SIGTERM is then an end like any other.
+    # uvicorn raises the signal again after its shutdown; ignore it, so that SIGTERM ends the call normally.
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         server.run(sockets=[bound])

@@ -1,4 +1,4 @@
-"""Open models, the worker that owns them, and the way of one request through both."""
+"""`Service`: open models, the worker that owns them, and the handling of one request."""
 
 import asyncio
 import logging
@@ -13,6 +13,7 @@ import torch
 from fastapi import Request
 
 from diptych.runtime.errors import DiptychError, ServingError
+from diptych.serving.model_facts import ModelFacts, is_drawn_world, model_facts, offered_tasks
 from diptych.serving.predictor import Predictor
 from diptych.serving.service.batches import KEPT, RequestBatches, explain_error
 from diptych.serving.service.limits import Limits
@@ -21,26 +22,25 @@ from diptych.serving.service.pictures import PictureGallery, drawn_examples
 from diptych.serving.service.problems import GONE, RequestRefused
 from diptych.serving.service.uploads import open_upload, parse, read_body
 from diptych.serving.service.worker import Job, Worker, late
-from diptych.serving.taught import draws_its_pictures, facts, taught
 from diptych.tasks import interfaces
 from diptych.tasks.interface import Message, TaskRequest
 from diptych.vision.detectors.detector import Picture
 
 log = logging.getLogger("diptych.serve")
 T = TypeVar("T")
-WARMING = "a picture"  # a search for it extracts the gallery before the first request
+WARMING = "a picture"  # query that extracts the gallery before the first request
 
 
 @dataclass
 class Service:
-    """Open models by name, and the worker that owns them."""
+    """Open models by name, an optional gallery to search, and the worker that owns the models."""
 
     models: Mapping[str, Predictor]
     gallery: PictureGallery | None = None
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        can = {name: taught(predictor.folder) for name, predictor in self.models.items()}
+        can = {name: offered_tasks(predictor.folder) for name, predictor in self.models.items()}
         self.tasks = {
             name: tuple(task for task in tasks if self.gallery is not None or interfaces()[task].pictured)
             for name, tasks in can.items()
@@ -48,66 +48,67 @@ class Service:
         self.measures = Measures(lambda: len(self.worker))
         self.worker = Worker(RequestBatches(self.models, self.gallery), self.limits, self.measures.batches.observe)
         self.decoders = ThreadPoolExecutor(self.limits.decoders, "diptych-decoder")
-        self.opening = 0  # pictures that a decoder has, or that wait for one
+        self.opening = 0  # images that are being decoded, or wait for a decoder
         self.examples: dict[str, bytes] = {}
-        if any(draws_its_pictures(predictor.folder) for predictor in self.models.values()):
+        if any(is_drawn_world(predictor.folder) for predictor in self.models.values()):
             self.examples = drawn_examples()
 
     def warm(self) -> None:
-        """The first pass of a model takes longer than the next, and the first search extracts every picture. Raises
-        what a detector or a gallery lacks, before anybody asks.
+        """Run each model once, as first passes are slow, and extract the gallery.
+
+        Raises the errors of an unusable detector or gallery before the first request.
         """
         for name, predictor in self.models.items():
-            predictor.extract([torch.full((3, 64, 64), 127, dtype=torch.uint8)], lambda _picture, _unseen: None)
+            predictor.extract([torch.full((3, 64, 64), 127, dtype=torch.uint8)], lambda _picture, _error: None)
             if self.gallery is not None and any(not interfaces()[task].pictured for task in self.tasks[name]):
-                with suppress(ServingError):  # a model that does not know these words looks when it is asked in others
+                with suppress(ServingError):  # the model lacks these words; it extracts at the first search
                     predictor.search(WARMING, self.gallery.folder, gallery=self.gallery.address, keep=KEPT)
 
     @property
-    def facts(self) -> list[Any]:
-        return [facts(name, one.folder, self.tasks[name]) for name, one in self.models.items()]
+    def facts(self) -> list[ModelFacts]:
+        """The facts of all models."""
+        return [model_facts(name, one.folder, self.tasks[name]) for name, one in self.models.items()]
 
-    def model_for(self, task: str, asked: TaskRequest) -> str:
-        can = [name for name, tasks in self.tasks.items() if task in tasks]
-        if asked.model is None and can:
-            return can[0]
-        if asked.model is not None and asked.model in can:
-            return asked.model
-        way = "; those that do: " + ", ".join(can) if can else "; its tasks: " + self._all_tasks()
-        found = f"no model of this service answers {task}"
-        if asked.model is not None:
-            found = f"the model {asked.model!r} does not answer {task}"
-        if self.gallery is None and not interfaces()[task].pictured:
-            way = "; it was started without --pictures FOLDER, which can be searched"
-        raise RequestRefused(422, f"{found}{way} (GET /v1/models)", where="model")
-
-    def _all_tasks(self) -> str:
-        can = sorted({task for tasks in self.tasks.values() for task in tasks})
-        return ", ".join(can) or "none"
+    def model_for(self, task: str, request: TaskRequest) -> str:
+        """Return the model that the request names, or the first that has the task. Raises RequestRefused (422)."""
+        able = [name for name, tasks in self.tasks.items() if task in tasks]
+        if able and request.model in (None, *able):
+            return request.model or able[0]
+        which = "no model of this service" if request.model is None else f"the model {request.model!r} does not"
+        if able:
+            advice = "those that do: " + ", ".join(able)
+        elif self.gallery is None and not interfaces()[task].pictured:
+            advice = "the service was started without --pictures FOLDER, which can be searched"
+        else:
+            advice = "its tasks: " + (
+                ", ".join(sorted({one for tasks in self.tasks.values() for one in tasks})) or "none"
+            )
+        verb = "answers" if request.model is None else "answer"
+        raise RequestRefused(422, f"{which} {verb} {task}; {advice} (GET /v1/models)", where="model")
 
     async def answer(self, task: str, request: Request) -> tuple[TaskRequest, Message]:
-        """The request, and what is answered. Raises Refused for whatever is not answered."""
+        """Return the parsed request and the answer. Raises RequestRefused, or the error of the model."""
         log = request.state
         interface = interfaces()[task]
         body = await read_body(request, self.limits)
         expires = time.monotonic() + self.limits.deadline
-        self.worker.admit(before=self.opening)  # before a picture is opened for nothing
-        asked, content, name = await parse(interface, request.headers.get("content-type", ""), body)
+        self.worker.admit(before=self.opening)  # fail before an image is decoded in vain
+        values, content, name = await parse(interface, request.headers.get("content-type", ""), body)
         del body
-        model = self.model_for(task, asked)
+        model = self.model_for(task, values)
         gone = asyncio.ensure_future(_disconnected(request))
         try:
             picture = await self._open(content, expires, gone) if interface.pictured else None
             del content
-            job = Job(task, model, asked, picture, name, expires)
+            job = Job(task, model, values, picture, name, expires)
             log.task, log.model, log.timing = task, model, job.timing
             self.worker.submit(job)
-            return asked, await _before(asyncio.wrap_future(job.answered), expires, gone)
+            return values, await _before(asyncio.wrap_future(job.answered), expires, gone)
         finally:
             gone.cancel()
 
     async def _open(self, content: bytes | None, expires: float, gone: asyncio.Future[None]) -> Picture:
-        self.worker.admit(before=self.opening)  # others came while this one was read
+        self.worker.admit(before=self.opening)  # others arrived while this one was read
         self.opening += 1
         try:
             opened = asyncio.ensure_future(open_upload(content, self.limits, self.decoders))
@@ -116,6 +117,7 @@ class Service:
             self.opening -= 1
 
     def refusal(self, error: Exception, request: Request) -> RequestRefused:
+        """Turn any error of a request into a refusal; unexpected ones are logged and become 500."""
         if isinstance(error, RequestRefused):
             return error
         folder = None if self.gallery is None else self.gallery.folder
@@ -128,18 +130,19 @@ class Service:
 
 
 async def _before(result: asyncio.Future[T], expires: float, gone: asyncio.Future[None]) -> T:
-    """Its result, unless the deadline passes or the client is gone before: then nobody works for it any more."""
+    """Await a result; cancel it and raise RequestRefused if the deadline passes or the client disconnects first."""
     try:
         left = max(0.0, expires - time.monotonic())
         either: set[asyncio.Future[Any]] = {result, gone}
         await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         if result.done():
             return result.result()
-        raise RequestRefused(GONE, "the client is gone") if gone.done() else late()
+        raise RequestRefused(GONE, "the client has disconnected") if gone.done() else late()
     finally:
         result.cancel()
 
 
 async def _disconnected(request: Request) -> None:
+    """Wait until the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

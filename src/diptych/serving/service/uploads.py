@@ -1,5 +1,7 @@
-"""From the bytes of a request to a checked question and a picture. Nothing is written to disk, and nothing that the
-client names (a file, an address) is opened."""
+"""Parse a request's body into validated fields and an image.
+
+Nothing is written to disk, and no file or address that the client names is opened.
+"""
 
 import asyncio
 import base64
@@ -23,9 +25,9 @@ from diptych.tasks.interface import TaskInterface, TaskRequest
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.pictures import TooManyPixels, UnknownFormat, read_picture
 
-Sent = tuple[dict[str, Any], bytes | None, str]  # the fields; the bytes of the picture and its name
+Sent = tuple[dict[str, Any], bytes | None, str]  # the fields, the bytes of the image and its name
 IMAGE = "image"
-FIELDS, VALUE = 64, 64 * 1024  # of a form: how many, and bytes of each beside the picture
+FIELDS, VALUE = 64, 64 * 1024  # of a form: most fields, and most bytes of each except the image
 UNNAMED = "image"
 
 
@@ -34,9 +36,9 @@ class _InMemory(MultiPartParser):
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:
-    """Raises Refused: 413 for more than the limit, 408 for what takes too long to arrive."""
+    """Read the body. Raises RequestRefused: 413 if it is too large, 408 if it arrives too slowly."""
     too_large = RequestRefused(
-        413, f"the request has more than {limits.body // 2**20} MiB; send a smaller picture", where="body", close=True
+        413, f"the request has more than {limits.body // 2**20} MiB; send a smaller image", where="body", close=True
     )
     announced = request.headers.get("content-length", "0")
     if announced.isdigit() and int(announced) > limits.body:
@@ -49,14 +51,13 @@ async def read_body(request: Request, limits: Limits) -> bytes:
                 if len(body) > limits.body:
                     raise too_large
     except TimeoutError:
-        raise RequestRefused(
-            408, f"the request had not arrived after {limits.upload:g} seconds; send a smaller picture", close=True
-        ) from None
+        late = f"the request had not arrived after {limits.upload:g} seconds; send a smaller image"
+        raise RequestRefused(408, late, close=True) from None
     return bytes(body)
 
 
 async def parse(interface: TaskInterface, content_type: str, body: bytes) -> tuple[TaskRequest, bytes | None, str]:
-    """The question, the bytes of its picture and the picture's name. Raises Refused: 415, 422."""
+    """Return the validated fields, the bytes of the image and its name. Raises RequestRefused: 415 or 422."""
     media = content_type.partition(";")[0].strip().lower()
     if media == "application/json":
         values, image, name = _from_json(body)
@@ -66,7 +67,7 @@ async def parse(interface: TaskInterface, content_type: str, body: bytes) -> tup
         raise RequestRefused(
             415,
             f"found content type {media or 'none'!r}; wanted multipart/form-data with a file {IMAGE}, or "
-            "application/json with the picture in base64",
+            "application/json with the image in base64",
             where="content-type",
         )
     try:
@@ -86,11 +87,11 @@ def _from_json(body: bytes) -> Sent:
     if encoded is None:
         return values, None, UNNAMED
     if not isinstance(encoded, str) or not isinstance(name, str):
-        raise RequestRefused(422, "wanted the picture as a string in base64, and its name as a string", where=IMAGE)
+        raise RequestRefused(422, "wanted the image as a string in base64, and its name as a string", where=IMAGE)
     try:
         return values, base64.b64decode(encoded, validate=True), _named(name)
     except (binascii.Error, ValueError) as error:
-        raise RequestRefused(422, f"the picture is not base64: {error}", where=IMAGE) from None
+        raise RequestRefused(422, f"the image is not base64: {error}", where=IMAGE) from None
 
 
 async def _from_form(content_type: str, body: bytes, lists: Collection[str]) -> Sent:
@@ -98,10 +99,8 @@ async def _from_form(content_type: str, body: bytes, lists: Collection[str]) -> 
         yield body
 
     try:
-        parser = _InMemory(
-            Headers({"content-type": content_type}), whole(), max_files=1, max_fields=FIELDS, max_part_size=VALUE
-        )
-        form = await parser.parse()
+        headers = Headers({"content-type": content_type})
+        form = await _InMemory(headers, whole(), max_files=1, max_fields=FIELDS, max_part_size=VALUE).parse()
     except (MultiPartException, KeyError, ValueError, LookupError) as error:
         raise RequestRefused(422, f"the form cannot be read: {error}", where="body") from None
     try:
@@ -130,34 +129,28 @@ async def _fields(form: FormData, lists: Collection[str]) -> Sent:
 
 
 def _named(name: str) -> str:
-    """The last part of a name, to be told again; it is never opened."""
+    """Return the last part of a file name, for messages; the file is never opened."""
     last = re.split(r"[/\\]", name)[-1]
     return "".join(letter for letter in last if letter.isprintable())[:200] or UNNAMED
 
 
 def _wrong(error: ValidationError) -> RequestRefused:
     problems = error.errors(include_url=False, include_context=False, include_input=False)
-    problems_found = [
-        f"{'.'.join(str(part) for part in one['loc'])[:100] or 'the request'}: {one['msg']}" for one in problems
-    ]
-    more = f"; and {len(problems_found) - 5} more" if len(problems_found) > 5 else ""
-    return RequestRefused(
-        422, "; ".join(problems_found[:5]) + more, where=str((problems[0]["loc"] or ("body",))[0])[:100]
-    )
+    lines = [f"{'.'.join(map(str, one['loc']))[:100] or 'the request'}: {one['msg']}" for one in problems]
+    more = f"; and {len(lines) - 5} more" if len(lines) > 5 else ""
+    where = str((problems[0]["loc"] or ("body",))[0])[:100]
+    return RequestRefused(422, "; ".join(lines[:5]) + more, where=where)
 
 
 async def open_upload(content: bytes | None, limits: Limits, decoders: Executor) -> Picture:
-    """The picture, opened by a decoder. Raises Refused: 413 too many pixels, 415 no picture, 422 a broken one."""
+    """Decode the image (3, H, W). Raises RequestRefused: 413 too many pixels, 415 unknown format, 422 broken."""
     if content is None:
-        raise RequestRefused(422, f"there is no picture; send a file {IMAGE}, or base64 in JSON", where=IMAGE)
+        raise RequestRefused(422, f"there is no image; send a file {IMAGE}, or base64 in JSON", where=IMAGE)
     if not content:
-        raise RequestRefused(422, "the file that was sent is empty; send a picture", where=IMAGE)
+        raise RequestRefused(422, "the file that was sent is empty; send an image", where=IMAGE)
     try:
         opened = partial(read_picture, content, "the file that was sent", limits.pixels)
         return await asyncio.get_running_loop().run_in_executor(decoders, opened)
-    except TooManyPixels as error:
-        raise RequestRefused(413, str(error), where=IMAGE) from None
-    except UnknownFormat as error:
-        raise RequestRefused(415, str(error), where=IMAGE) from None
     except DataError as error:
-        raise RequestRefused(422, str(error), where=IMAGE) from None
+        status = {TooManyPixels: 413, UnknownFormat: 415}.get(type(error), 422)
+        raise RequestRefused(status, str(error), where=IMAGE) from None

@@ -1,4 +1,4 @@
-"""One thread owns the models: requests wait in a queue with a limit, and those for one model share its passes."""
+"""The worker thread that owns the models, and its bounded queue; requests for one model share batches."""
 
 import threading
 import time
@@ -13,10 +13,12 @@ from diptych.serving.service.problems import RequestRefused
 from diptych.tasks.interface import Message
 from diptych.vision.detectors.detector import Picture
 
+STOPPING = "the service is stopping; retry in some seconds"
+
 
 @dataclass
 class Timing:
-    """Milliseconds of one request, and how many shared its passes."""
+    """Milliseconds that one request spent in each stage, and the number of requests in its batch."""
 
     queue: float = 0.0
     extraction: float = 0.0
@@ -26,13 +28,13 @@ class Timing:
 
 @dataclass(eq=False)
 class Job:
-    """`answered` becomes what is sent, or the exception that says why not. Whoever gave up cancels it."""
+    """A request in the queue. `answered` receives the message or the exception; the waiting handler may cancel it."""
 
     task: str
     model: str
-    asked: Any  # the request, of the task's type
+    request: Any  # of the task's type
     picture: Picture | None = field(default=None, repr=False)
-    name: str = ""  # of the picture
+    name: str = ""  # of the image
     expires: float = float("inf")  # by time.monotonic
     answered: Future[Message] = field(default_factory=Future)
     timing: Timing = field(default_factory=Timing)
@@ -43,14 +45,14 @@ class Job:
         return 0 if self.picture is None else self.picture.numel()
 
 
-Answer = Callable[[Sequence[Job]], None]  # settles the `answered` of each
+Answer = Callable[[Sequence[Job]], None]  # sets `answered` of each job
 
 
 class Worker:
-    """Hands batches of jobs for one model to `answer`, in its own thread."""
+    """Call `answer` with batches of jobs for one model, in its own thread; `observe` gets each batch size."""
 
-    def __init__(self, answer: Answer, limits: Limits, seen: Callable[[int], object] = lambda _: None) -> None:
-        self.answer_batch, self._limits, self._seen = answer, limits, seen
+    def __init__(self, answer: Answer, limits: Limits, observe: Callable[[int], object] = lambda _: None) -> None:
+        self.answer_batch, self._limits, self._observe = answer, limits, observe
         self._jobs: deque[Job] = deque()
         self._bytes = 0
         self._last = 1  # jobs of the last batch
@@ -69,20 +71,21 @@ class Worker:
         return len(self._jobs)
 
     def admit(self, size: int = 0, before: int = 0) -> None:
-        """Raises Refused (503) where there is no room for another job with a picture of so many bytes, after those that
-        will come before it.
+        """Raise RequestRefused (503) unless there is room for a job with an image of `size` bytes.
+
+        `before` is the number of requests that are still being decoded and will come first.
         """
         with self._changed:
             if self._stopped:
-                raise RequestRefused(503, "the service is being stopped; ask again in some seconds", retry=5)
+                raise RequestRefused(503, STOPPING, retry=5)
             if self._is_full(size, before):
-                self._drop_the_given_up()
-                if self._is_full(size, before):
-                    message = f"the queue is full: {len(self._jobs) + before} requests wait; ask again in a second"
-                    raise RequestRefused(503, message, retry=1)
+                self._drop_cancelled()
+            if self._is_full(size, before):
+                message = f"the queue is full: {len(self._jobs) + before} requests wait; retry in a second"
+                raise RequestRefused(503, message, retry=1)
 
     def submit(self, job: Job) -> None:
-        """Raises Refused (503) where the queue is full."""
+        """Add a job to the queue. Raises RequestRefused (503) if the queue is full."""
         with self._changed:
             self.admit(job.bytes)
             self._jobs.append(job)
@@ -94,13 +97,13 @@ class Worker:
         return len(self._jobs) + before >= self._limits.queue or crowded
 
     def stop(self, seconds: float = 5.0) -> None:
-        """Takes nothing more; what waits is refused, and what was begun is ended."""
+        """Stop: refuse waiting jobs, and wait up to `seconds` for the batch in progress."""
         with self._changed:
             self._stopped = True
             waiting, self._jobs, self._bytes = list(self._jobs), deque(), 0
             self._changed.notify()
         for job in waiting:
-            refuse(job, RequestRefused(503, "the service is being stopped; ask again in some seconds", retry=5))
+            refuse(job, RequestRefused(503, STOPPING, retry=5))
         if self._thread.is_alive():
             self._thread.join(seconds)
 
@@ -108,21 +111,21 @@ class Worker:
         while (batch := self._next()) is not None:
             if not batch:
                 continue
-            self._seen(len(batch))
+            self._observe(len(batch))
             try:
                 self.answer_batch(batch)
-            except BaseException as error:  # a fault of ours: those who wait are told, and the next batch is answered
+            except BaseException as error:  # a fault of Diptych: refuse these jobs, then continue
                 for job in batch:
                     refuse(job, error)
 
     def _next(self) -> list[Job] | None:
-        """The oldest job and those that can share its passes; None once it is stopped."""
+        """Wait for the next batch: the oldest job and others of its model. Return None after `stop`."""
         with self._changed:
             while not self._jobs and not self._stopped:
                 self._changed.wait()
             if self._stopped:
                 return None
-            # Whoever asked together asks again together: the last batch says how many are worth waiting for.
+            # Clients that sent requests together do so again: wait briefly for a batch as large as the last one.
             until = time.monotonic() + self._limits.linger
             while len(self._jobs) < self._last and (left := until - time.monotonic()) > 0:
                 self._changed.wait(left)
@@ -131,9 +134,7 @@ class Worker:
             return taken
 
     def _take(self) -> list[Job]:
-        taken: list[Job] = []
-        left: deque[Job] = deque()
-        now = time.monotonic()
+        taken, left, now = list[Job](), deque[Job](), time.monotonic()
         for job in self._jobs:
             if taken and (job.model != taken[0].model or len(taken) == self._limits.batch):
                 left.append(job)
@@ -148,19 +149,18 @@ class Worker:
             job.timing.batch = len(taken)
         return taken
 
-    def _drop_the_given_up(self) -> None:
+    def _drop_cancelled(self) -> None:
         self._jobs = deque(job for job in self._jobs if not job.answered.cancelled())
         self._bytes = sum(job.bytes for job in self._jobs)
 
 
 def late() -> RequestRefused:
-    return RequestRefused(
-        503, "the request waited longer than the deadline of the service; ask again in some seconds", retry=2
-    )
+    """The refusal of a request whose deadline has passed."""
+    return RequestRefused(503, "the request waited longer than the service's deadline; retry in some seconds", retry=2)
 
 
 def refuse(job: Job, error: BaseException) -> None:
-    """Unless it is settled, or given up by who asked."""
+    """Set the error of a job, unless it is answered or cancelled."""
     if job.answered.done():
         return
     if job.answered.running() or job.answered.set_running_or_notify_cancel():

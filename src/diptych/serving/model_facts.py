@@ -1,0 +1,58 @@
+"""Facts about a model folder, for the service, its page and model cards: tasks, training, scores, detector."""
+
+from diptych.runs.folder import ModelFolder
+from diptych.runtime.devices import Precision
+from diptych.storybook.detector.detector import KIND as STORYBOOK
+from diptych.tasks import tasks_by_verb
+from diptych.tasks.interface import Message
+
+
+class ModelFacts(Message):
+    """A model of a service."""
+
+    name: str
+    system: str
+    tasks: tuple[str, ...]  # verbs
+    knows: str  # the kind of images it was trained on
+    recipe: str | None  # name of the recipe; None for an imported checkpoint
+    trained: str | None  # task, steps, batch and seed
+    scores: str | None  # on the validation records, which chose the weights
+    parameters: int
+    vocabulary: int  # words and word pieces
+    precision: Precision  # of prediction
+    detector: str
+    sees: tuple[str, ...]  # classes of the detector
+
+
+def offered_tasks(folder: ModelFolder) -> tuple[str, ...]:
+    """Return the verbs of the tasks that the model was trained for, in the order of `TASKS`."""
+    trained_for = None if folder.recipe is None else folder.recipe.task
+    return tuple(verb for verb, spec in tasks_by_verb().items() if spec.offered_by(folder.model, trained_for))
+
+
+def is_drawn_world(folder: ModelFolder) -> bool:
+    """True if the model was trained on the drawn world."""
+    return folder.contract.extractor == STORYBOOK
+
+
+def model_facts(name: str, folder: ModelFolder, tasks: tuple[str, ...]) -> ModelFacts:
+    """Collect the facts of a model that is served as `name` for these tasks (verbs)."""
+    recipe, detector, trained = folder.recipe, folder.contract.extractor, None
+    if recipe is not None:
+        training = recipe.training
+        trained = f"{recipe.task}: up to {training.steps} steps of {training.batch} samples, seed {training.seed}"
+    scores = ", ".join(f"{metric} {score:.1f}" for metric, score in (folder.validation or {}).items())
+    return ModelFacts(
+        name=name,
+        system=folder.architecture.system,
+        tasks=tasks,
+        knows="drawn scenes (storybook)" if is_drawn_world(folder) else f"images like those that {detector} detects in",
+        recipe=None if recipe is None else recipe.name,
+        trained=trained,
+        scores=f"validation: {scores}" if scores else None,
+        parameters=sum(parameter.numel() for parameter in folder.model.parameters()),
+        vocabulary=folder.architecture.config.vocabulary.size,
+        precision=folder.model.precision,
+        detector=detector,
+        sees=tuple(kind for kind in folder.contract.class_names if kind != "background"),
+    )
