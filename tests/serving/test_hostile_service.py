@@ -105,7 +105,7 @@ def test_picture_and_token_go_to_no_other_place(stub, photo: Path, monkeypatch: 
 def test_an_answer_of_no_service_is_a_sentence(
     stub, photo: Path, monkeypatch: pytest.MonkeyPatch, said: Answer, match: str
 ) -> None:
-    monkeypatch.setattr(clients, "MOST", 1_000 if "more than" in match else 10**6)
+    monkeypatch.setattr(clients, "LONGEST_RESPONSE", 1_000 if "more than" in match else 10**6)
     with pytest.raises(ServingError, match=match) as raised:
         Client(stub(said).url).ask(CAPTION.required_interface, photo, CaptionRequest())
     assert len(str(raised.value)) < 1_500

@@ -309,7 +309,7 @@ def test_the_contact_sheet(tmp_path, photos, detector):
     assert text.count("data:image/jpeg;base64,") == 4
     assert "&lt;b&gt;red&lt;/b&gt;" in text
     assert "<b>red" not in text
-    assert "4 of 5 pictures" in text
+    assert "4 of 5 images" in text
     assert "2 could not be read" in text
     assert "cut.png" in text
     for hit in found.hits[:4]:

@@ -136,7 +136,7 @@ def _scored(folder: ModelFolder, path: Path) -> str:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecipeError) as error:
         raise DataError(
             f"--scores {path} is not what `diptych evaluate --model MODEL --data DATA --json` prints "
-            f"({first_problem(error) if isinstance(error, ValueError) else error!r}); write it anew"
+            f"({first_problem(error) if isinstance(error, ValueError) else repr(error)}); write it anew"
         ) from error
     if of.weights != folder.weights_checksum:
         raise DataError(
